@@ -12,7 +12,6 @@ import pyarrow as pa
 from spark_producer.cli.connecting import add_connection
 from spark_producer.cli.numbers import positive
 from spark_producer.cli.sending import WARNING, send_all, wait_for_topic
-from spark_producer.cli.terminal import tolerant_output
 from spark_producer.cli.waiting import Bar, Wait
 from spark_producer.cli.write import add_producer, producer_options
 from spark_producer.config import parse_options
@@ -30,7 +29,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its arguments to `commands`."""
     bench = commands.add_parser(
         "bench",
-        help="measure how fast records go into a topic",
         description="Write records into a topic and say how fast they went, by size and codec. The records stay there: use a "
         "topic of its own. This machine and its network are measured, not only the cluster.",
     )
@@ -46,7 +44,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _run(chosen: argparse.Namespace) -> None:
-    tolerant_output()
     options = producer_options(chosen, CLIENT_ID)
     kinds = list(itertools.product(_sizes(chosen.sizes), chosen.codecs.split(",")))
     configs = [parse_options({**options, "kafka.compression.type": codec})[0] for _, codec in kinds]

@@ -33,7 +33,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     defaults = BrokerSettings()
     broker = commands.add_parser(
         "broker",
-        help="run the embedded broker: one node, for development and tests",
         description="Run the embedded broker until Ctrl-C. One node, no replication: for development, tests, small jobs. "
         f"At most {defaults.max_connections:,} connections, {defaults.max_buffered_bytes >> 20} MiB of requests and answers on "
         f"their way, {defaults.max_partitions:,} partitions.",
@@ -71,7 +70,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     _add_memory(broker)
     _add_security(broker)
-    broker.set_defaults(run=_run)
+    broker.set_defaults(run=_run, unfinished=None)
 
 
 def _add_storage(broker: argparse.ArgumentParser) -> None:

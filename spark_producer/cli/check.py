@@ -6,8 +6,8 @@ import argparse
 
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
 from spark_producer.cli.numbers import positive
-from spark_producer.cli.terminal import tolerant_output
 from spark_producer.cli.waiting import Wait
+from spark_producer.errors import printable
 from spark_producer.tools.checks import Finding, as_json, check_cluster, failed
 
 CLIENT_ID = "pyproducer-check"
@@ -17,7 +17,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its arguments to `commands`."""
     check = commands.add_parser(
         "check",
-        help="look whether everything is there that a write needs",
         description="Look at the connection, TLS, the login, versions, and with --topic at the topic, its leaders, "
         "min.insync.replicas and your rights; say what to do about each problem. Nothing is written or created. The exit code "
         "is 1 if anything has failed, and else 0. A topic that does not exist has failed, also where brokers create topics.",
@@ -28,11 +27,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--timeout", type=positive, default=10, metavar="SECONDS", help="for each question (default: %(default)s)"
     )
     check.add_argument("--json", action="store_true", help="one JSON object: ok, and a list of findings")
-    check.set_defaults(run=_run)
+    check.set_defaults(run=_run, unfinished="the check is not done")
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    tolerant_output()
     settings = settings_of({"kafka.client.id": CLIENT_ID} | connection_options(chosen))
     findings = []
     for finding in check_cluster(settings, chosen.topic, timeout=chosen.timeout, on_wait=Wait(chosen.timeout)):
@@ -46,5 +44,5 @@ def _run(chosen: argparse.Namespace) -> int:
 
 def line(finding: Finding) -> str:
     """Return a finding as text; its advice is a line of its own."""
-    told = f"{finding.state:<8} {finding.name}: {finding.text}"
-    return f"{told}\n         what to do: {finding.advice}" if finding.advice else told
+    told = f"{finding.state:<8} {finding.name}: {printable(finding.text)}"
+    return f"{told}\n         what to do: {printable(finding.advice)}" if finding.advice else told

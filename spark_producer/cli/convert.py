@@ -12,7 +12,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its arguments to `commands`."""
     convert = commands.add_parser(
         "convert",
-        help="write a log file anew in an older message format",
         description="Write a log, such as a broker's segment file, in a message format from before Kafka 0.11, and say "
         "what that format cannot hold. Reads every format and codec.",
     )

@@ -8,20 +8,33 @@ found one; 2, bad arguments; 130, Ctrl-C interrupted the command before it was d
 from __future__ import annotations
 
 import argparse
-import platform
+import importlib
 import sys
-from collections.abc import Iterable, Sequence
-from importlib.metadata import Distribution, distributions
-from typing import NoReturn
-
-import pyarrow as pa
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 from spark_producer import __version__
-from spark_producer.cli import bench, broker, check, convert, options, tail, topics, txn, write
-from spark_producer.cli.terminal import complain, hush
+from spark_producer.cli.terminal import complain, hush, tolerant_output
 from spark_producer.errors import PyProducerError
-from spark_producer.kernel import LOADED
-from spark_producer.kernel.loading import LoadedKernel
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
+    from spark_producer.kernel.loading import LoadedKernel
+
+COMMANDS: Mapping[str, str] = {
+    "check": "look whether everything is there that a write needs",
+    "write": "write the rows of files to a topic",
+    "tail": "print the records of a topic as they arrive",
+    "topics": "list, describe, create and delete topics",
+    "bench": "measure how fast records go into a topic",
+    "txn": "show and mend the transactions of exactly-once writes",
+    "convert": "write a log file anew in an older message format",
+    "options": "list every option with its default",
+    "broker": "run the embedded broker: one node, for development and tests",
+}
+"""The commands, and what each is for. Each is a module of this room, which is imported when it is asked for: together they load
+most of the package, Arrow and pandas, and somebody waits for the help."""
 
 SPARK_PACKAGES = ("pyspark", "pyspark-client", "pyspark-connect")
 
@@ -31,12 +44,16 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, and return its exit code."""
-    parser = _parser()
-    if not (sys.argv[1:] if arguments is None else arguments):
-        parser.print_help()
-        return 0
-    chosen = parser.parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    # A command that ends by itself says in `unfinished` what Ctrl-C leaves behind; None is for those that go on until then.
+    chosen = argparse.Namespace(unfinished="nothing was changed")
+    tolerant_output()
     try:
+        parser = _parser(next((one for one in given if one in COMMANDS), ""))
+        if not given:
+            parser.print_help()
+            return 0
+        parser.parse_args(given, chosen)
         code: int = chosen.run(chosen) or 0
         if sys.stdout is not None:
             sys.stdout.flush()  # a pipe that nobody reads any more is told here, and not by a traceback at the end
@@ -52,9 +69,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe, such as `| head`, has closed it
         hush()
         return 0
+    except (
+        OSError
+    ) as error:  # of connections and files we have errors of our own, so this is of the output: a full disk
+        hush()
+        complain(f"the output cannot be written: {error.strerror or error}")
+        return 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(asked: str) -> argparse.ArgumentParser:
+    """Return the parser of all commands, with the arguments of the one that is `asked` for."""
     parser = argparse.ArgumentParser(
         prog="pyproducer", description="Tools around the PySpark data source that writes DataFrames to Kafka."
     )
@@ -64,10 +88,12 @@ def _parser() -> argparse.ArgumentParser:
         nargs=0,
         help="show the versions of pyproducer and of what it runs on, and exit",
     )
-    parser.set_defaults(unfinished=None)  # a command that ends by itself says here what Ctrl-C leaves behind
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in (check, write, tail, topics, bench, txn, convert, options, broker):
-        command.add(commands)
+    for name, told in COMMANDS.items():
+        if name == asked:
+            importlib.import_module(f"spark_producer.cli.{name}").add(commands)
+        else:
+            commands.add_parser(name, help=told)
     return parser
 
 
@@ -75,12 +101,20 @@ class _Version(argparse.Action):
     """Prints the versions that a report of a defect should name: those of the kernel, Python, pyarrow and Spark."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import distributions
+
+        from spark_producer.kernel import LOADED
+
         print(version_line(LOADED, distributions()))
         parser.exit()
 
 
 def version_line(kernel: LoadedKernel, installed: Iterable[Distribution]) -> str:
     """Return the versions of this package and of what it works with."""
+    import platform
+
+    import pyarrow as pa
+
     spark = next((one.version for one in installed if one.name in SPARK_PACKAGES), "not installed by pip")
     python = platform.python_version()
     return f"pyproducer {__version__} ({kernel.describe()}; Python {python}, pyarrow {pa.__version__}, Spark {spark})"

@@ -6,21 +6,17 @@ import argparse
 import shutil
 import textwrap
 
-from spark_producer.cli.terminal import tolerant_output
 from spark_producer.config import page
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its arguments to `commands`."""
-    options = commands.add_parser(
-        "options", help="list every option with its default", description="List every option."
-    )
+    options = commands.add_parser("options", description="List every option.")
     options.add_argument("--markdown", action="store_true", help="as a Markdown table, as in docs/options.md")
     options.set_defaults(run=_run)
 
 
 def _run(chosen: argparse.Namespace) -> None:
-    tolerant_output()
     if chosen.markdown:
         print(page.render_markdown(), end="")
         return

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from spark_producer.cli.avro_view import add_view, take_registry, viewed, viewer
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
 from spark_producer.cli.numbers import natural, positive
-from spark_producer.cli.terminal import complain, stop_if_nobody_reads, tolerant_output
+from spark_producer.cli.terminal import complain, stop_if_nobody_reads
 from spark_producer.cli.waiting import Wait
 from spark_producer.record.reading import Record
 from spark_producer.schemas.looking import AvroViewer
@@ -30,7 +30,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its arguments to `commands`."""
     tail = commands.add_parser(
         "tail",
-        help="print the records of a topic as they arrive",
         description="Print the records of a topic as they arrive, until Ctrl-C: partition:offset, time (UTC), key, value, "
         "headers. Bytes that are no text are printed as 0x….",
     )
@@ -56,7 +55,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="whether records of open and aborted transactions are printed (default: read_uncommitted)",
     )
     add_view(tail)
-    tail.set_defaults(run=_run)
+    tail.set_defaults(run=_run, unfinished=None)
 
 
 def _pattern(text: str) -> re.Pattern[str]:
@@ -67,7 +66,6 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _run(chosen: argparse.Namespace) -> None:
-    tolerant_output()
     options = {"kafka.client.id": CLIENT_ID} | connection_options(chosen)
     registry = take_registry(options)
     settings = settings_of(options)

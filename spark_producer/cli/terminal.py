@@ -6,24 +6,51 @@ import io
 import os
 import select
 import sys
+from typing import TextIO
+
+from spark_producer.errors import printable
 
 
 def complain(text: str) -> None:
-    """Print one line on stderr."""
-    print(f"pyproducer: {text}", file=sys.stderr, flush=True)
+    """Print one line on stderr, if there is one. What could control a terminal in it is escaped."""
+    if sys.stderr is None:
+        return
+    try:
+        print(f"pyproducer: {printable(text)}", file=sys.stderr, flush=True)
+    except OSError:  # nobody reads it any more, or its disk is full, and there is nobody else to tell
+        _discard(sys.stderr)
 
 
 def say(text: str) -> None:
-    """Print one line on stdout. If nobody reads it any more, nothing more is printed: a deed that is half done goes on."""
+    """Print one line on stdout, as `complain` does. If nobody reads it any more, a deed that is half done goes on in silence."""
     try:
-        print(text, flush=True)
+        print(printable(text), flush=True)
     except BrokenPipeError:
         hush()
 
 
+def asks_somebody() -> bool:
+    """Whether stdin is a terminal, where a question finds somebody."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
 def hush() -> None:
-    """Print into nothing from now on, since the reader of the pipe has closed it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Print into nothing from now on, since the reader of the pipe has closed it, or its disk is full."""
+    if sys.stdout is not None:
+        _discard(sys.stdout)
+
+
+def _discard(stream: TextIO) -> None:
+    """Let a stream lead nowhere. What it still holds would fail once more when the interpreter ends."""
+    try:
+        descriptor = stream.fileno()
+    except io.UnsupportedOperation:  # it is not a file, as in a notebook or a test
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, descriptor)
+    finally:
+        os.close(nowhere)
 
 
 def stop_if_nobody_reads() -> None:

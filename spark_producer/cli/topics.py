@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
 from spark_producer.cli.numbers import positive
-from spark_producer.cli.terminal import complain, tolerant_output
+from spark_producer.cli.terminal import asks_somebody, complain
 from spark_producer.cli.waiting import Bar, Wait
-from spark_producer.errors import ConfigError
+from spark_producer.errors import ConfigError, printable
 from spark_producer.tools import BlockingClient
 from spark_producer.tools.topics import (
     TopicPage,
@@ -30,7 +30,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its arguments to `commands`."""
     topics = commands.add_parser(
         "topics",
-        help="list, describe, create and delete topics",
         description="List, describe, create and delete topics.",
     )
     actions = topics.add_subparsers(title="actions", required=True, metavar="ACTION")
@@ -50,6 +49,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     deleting = _action(actions, "delete", "delete topics and all their records", _delete)
     deleting.add_argument("topics", nargs="+", metavar="TOPIC")
     deleting.add_argument("--yes", action="store_true", help="do not ask")
+    for changing in (creating, deleting):
+        changing.set_defaults(
+            unfinished="what was asked for so far may be done all the same: see `pyproducer topics list`"
+        )
 
 
 def _action(
@@ -67,7 +70,6 @@ def _action(
 
 @contextmanager
 def _connected(chosen: argparse.Namespace) -> Iterator[BlockingClient]:
-    tolerant_output()
     settings = settings_of({"kafka.client.id": CLIENT_ID} | connection_options(chosen))
     with BlockingClient(settings, timeout=chosen.timeout, on_wait=Wait(chosen.timeout)) as client:
         yield client
@@ -81,7 +83,9 @@ def _list(chosen: argparse.Namespace) -> None:
             print(json.dumps(row._asdict()))
         else:
             lost = f", {row.without_leader} without a leader" if row.without_leader else ""
-            print(f"{row.name}  {_count(row.partitions, 'partition')}, {_count(row.replicas, 'replica')}{lost}")
+            print(
+                f"{printable(row.name)}  {_count(row.partitions, 'partition')}, {_count(row.replicas, 'replica')}{lost}"
+            )
 
 
 def _describe(chosen: argparse.Namespace) -> None:
@@ -96,7 +100,9 @@ def _describe(chosen: argparse.Namespace) -> None:
 
 def _shown(page: TopicPage) -> str:
     settings = "may not be seen" if page.config is None else ", ".join(f"{n}={v}" for n, v in page.config.items())
-    lines = [f"{page.name}: {_count(len(page.rows), 'partition')}; set for it: {settings or 'nothing'}"]
+    lines = [
+        f"{printable(page.name)}: {_count(len(page.rows), 'partition')}; set for it: {printable(settings) or 'nothing'}"
+    ]
     for row in page.rows:
         leader = "no leader" if row.leader < 0 else f"leader {row.leader}"
         offsets = "" if row.first is None or row.end is None else f"  offsets {row.first} to {row.end}"
@@ -141,7 +147,7 @@ def _agreed(topics: list[str]) -> bool:
     Raises:
         ConfigError: there is none.
     """
-    if not sys.stdin.isatty():
+    if not asks_somebody():
         raise ConfigError("there is no terminal to ask at: give --yes to delete topics and all their records")
     print(f"delete {', '.join(topics)} with all their records? [y/N] ", end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

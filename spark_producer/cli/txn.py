@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
 from spark_producer.cli.numbers import positive
-from spark_producer.cli.terminal import complain, say, tolerant_output
+from spark_producer.cli.terminal import asks_somebody, complain, say
 from spark_producer.cli.waiting import Wait
 from spark_producer.errors import ConfigError, PyProducerError
 from spark_producer.exactly_once.brokers import Brokers, spoken
@@ -41,7 +41,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its arguments to `commands`."""
     txn = commands.add_parser(
         "txn",
-        help="show and mend the transactions of exactly-once writes",
         description="Show the transactions of exactly-once writes, and mend what can be mended (docs/exactly_once.md).",
     )
     actions = txn.add_subparsers(title="actions", required=True, metavar="ACTION")
@@ -70,7 +69,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 @contextmanager
 def _connected(chosen: argparse.Namespace) -> Iterator[ParallelClient]:
-    tolerant_output()
     settings = settings_of({"kafka.client.id": CLIENT_ID} | connection_options(chosen))
     client = ParallelClient(settings, timeout=chosen.timeout, on_wait=Wait(chosen.timeout))
     try:
@@ -174,7 +172,7 @@ def _confirm(chosen: argparse.Namespace, question: str) -> None:
     """
     if chosen.yes:
         return
-    if not sys.stdin.isatty():
+    if not asks_somebody():
         raise ConfigError("nothing was changed: there is no terminal to ask on. To do it without a question give --yes")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # stdout may go into a file
     try:

@@ -12,7 +12,7 @@ from spark_producer.cli.connecting import add_connection, connection_options
 from spark_producer.cli.numbers import positive
 from spark_producer.cli.sending import WARNING, send_all, wait_for_topic
 from spark_producer.cli.table_files import FORMATS, Mapped, Source, as_sink_columns, check_columns, open_file
-from spark_producer.cli.terminal import complain, tolerant_output
+from spark_producer.cli.terminal import complain
 from spark_producer.cli.waiting import Bar, Wait
 from spark_producer.config import parse_options
 from spark_producer.errors import ConfigError, PyProducerError, RecordError
@@ -24,7 +24,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its arguments to `commands`."""
     write = commands.add_parser(
         "write",
-        help="write the rows of files to a topic",
         description="Write the rows of Parquet, CSV, JSON lines, Arrow or text files, or of stdin (-), to a topic. All files are "
         "looked at before the first row is sent. Options stand before the files or after the topic.",
     )
@@ -93,7 +92,6 @@ def producer_options(chosen: argparse.Namespace, client_id: str) -> dict[str, st
 
 
 def _run(chosen: argparse.Namespace) -> None:
-    tolerant_output()
     config, _ = parse_options(producer_options(chosen, CLIENT_ID))
     headers = named_values(chosen.header, "--header")
     mapped = Mapped(chosen.key, chosen.value, headers, chosen.timestamp, chosen.partition)

@@ -1,0 +1,119 @@
+"""What commands do with streams that are closed, full, narrow or not Unicode, and with texts that would control a terminal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_producer.cli.check import line
+from spark_producer.cli.entry import COMMANDS, INTERRUPTED, main
+from spark_producer.cli.terminal import complain, say
+from spark_producer.tools.checks import Finding, State
+
+ROOT = Path(__file__).resolve().parents[3]
+DEADLINE = 60.0
+HEAVY = {"numpy", "pandas", "pyarrow"}
+EVIL = "\x1b[2J\x9b31m\u202e\nx"
+ESCAPED = r"\x1b[2J\x9b31m\u202e\nx"
+
+
+def shell(command: str, **environment: str) -> tuple[int, str, str]:
+    """`pyproducer` is a word of this shell: (exit code, stdout, stderr)."""
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f'pyproducer() {{ "{sys.executable}" -m spark_producer "$@"; }}; {command}'],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_full_disk_is_one_line_and_an_error() -> None:
+    code, _, said = shell("pyproducer options > /dev/full")
+    assert (code, said) == (1, "pyproducer: the output cannot be written: No space left on device\n")
+
+
+def test_closed_streams_are_no_defect() -> None:
+    assert shell("pyproducer options >&-") == (0, "", "")
+    assert shell("pyproducer options >&- 2>&-") == (0, "", "")
+    code, shown, said = shell("pyproducer tail t --bootstrap-servers nonsense 2>&-")
+    assert (code, shown, said) == (1, "", ""), "what stderr would have had is not said on stdout"
+
+
+def test_an_error_that_nobody_reads_is_still_an_error() -> None:
+    assert shell("pyproducer tail t --bootstrap-servers nonsense 2>/dev/full") == (1, "", "")
+
+
+def test_an_answer_that_nobody_can_give_is_one_error() -> None:
+    for command in ("topics delete x", "txn resolve x"):
+        code, _, said = shell(f"pyproducer {command} --bootstrap-servers 127.0.0.1:1 --timeout 1 <&-")
+        assert (code, len(said.splitlines())) == (1, 1), said
+        assert said.startswith("pyproducer: ")
+
+
+@pytest.mark.parametrize("words", ["--help", "tail --help", "options"])
+def test_every_page_is_shown_in_ascii_too(words: str) -> None:
+    code, shown, said = shell(f"pyproducer {words}", PYTHONIOENCODING="ascii", COLUMNS="1")
+    assert (code, said) == (0, "")
+    assert shown.isascii()
+
+
+def test_help_and_errors_of_arguments_load_neither_arrow_nor_pandas() -> None:
+    """Somebody waits for them. All commands together load most of the package, which takes a second of computing."""
+    program = "import sys\nfrom spark_producer.cli.entry import main\n"
+    program += "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    print(*sorted(sys.modules), file=sys.stderr)"
+    for words in (["--help"], ["nonsense"], ["tail", "--offset"]):
+        done = subprocess.run(
+            [sys.executable, "-c", program, *words],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        loaded = set(done.stderr.splitlines()[-1].split())
+        assert "spark_producer.cli.entry" in loaded
+        assert loaded & {"pandas", "spark_producer.broker"} == set()
+        assert words[0] == "tail" or loaded & HEAVY == set()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_is_loaded_by_its_name(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: pyproducer {command} ")
+
+
+@pytest.mark.parametrize(("command", "code"), [("check", INTERRUPTED), ("topics list", INTERRUPTED), ("tail t", 0)])
+def test_ctrl_c_is_an_end_only_of_what_has_no_other(
+    command: str, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A script must not take a check that was interrupted for one that found nothing wrong."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    # Patched, since a signal would have to come at the right moment.
+    monkeypatch.setattr(f"spark_producer.cli.{command.split(maxsplit=1)[0]}.settings_of", interrupted)
+    assert main(command.split()) == code
+    assert bool(capsys.readouterr().err) == (code != 0)
+
+
+def test_what_peers_and_files_say_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    complain(f"the broker says {EVIL}")
+    say(EVIL)
+    shown = capsys.readouterr()
+    assert shown.err == f"pyproducer: the broker says {ESCAPED}\n"
+    assert shown.out == f"{ESCAPED}\n"
+    told = line(Finding("brokers", State.FAILED, f"broker at {EVIL}", EVIL))
+    assert told.splitlines() == [
+        rf"failed   brokers: broker at {ESCAPED}",
+        rf"         what to do: {ESCAPED}",
+    ]
