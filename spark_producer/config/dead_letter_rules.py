@@ -48,6 +48,13 @@ def check_dead_letters(config: ProducerConfig, sink: SinkOptions) -> None:
         )
 
 
+def brokers_find_bad_rows(sink: SinkOptions) -> bool:
+    """Whether a row may turn out to be bad only when a broker has seen it."""
+    return sink.dead_letter_topic is not None and not _FOUND_BY_TASKS.issuperset(
+        dead_letter_classes(sink.dead_letter_for)
+    )
+
+
 def dead_letter_classes(text: str) -> tuple[str, ...]:
     """Return the classes that `deadLetterFor` names.
 

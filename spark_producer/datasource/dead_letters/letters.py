@@ -15,7 +15,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from spark_producer.config import SinkOptions
-from spark_producer.config.dead_letter_rules import dead_letter_classes
+from spark_producer.config.dead_letter_rules import brokers_find_bad_rows, dead_letter_classes
 from spark_producer.datasource.dead_letters.bounds import Bounds
 from spark_producer.datasource.dead_letters.records import (
     DeadRecord,
@@ -68,7 +68,7 @@ class DeadLetters:
         self._bounds = Bounds(sink.max_bad_records, sink.max_bad_ratio)
         wanted = [BadRows(name) for name in dead_letter_classes(sink.dead_letter_for)]
         self._sieve = new_sieve(producer.config, wanted, (self.topic,))
-        self.asks_brokers = not {BadRows.ROW, BadRows.SCHEMA}.issuperset(wanted)
+        self.asks_brokers = brokers_find_bad_rows(sink)
         """Whether rows may turn out to be bad only when a broker has seen them."""
         self._again = new_sieve(producer.config, (BadRows.SIZE,))
         """For dead records: those that are too large for their topic go there without what is large in them."""

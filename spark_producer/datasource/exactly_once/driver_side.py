@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_producer.cluster import Span
+from spark_producer.config import SinkOptions
+from spark_producer.config.dead_letter_rules import brokers_find_bad_rows
 from spark_producer.datasource.commit import TaskReport, Told, all_together, check_complete, for_programs, logger
 from spark_producer.datasource.exactly_once.longest import check_time, longest_transaction
 from spark_producer.datasource.summary import describe, to_json
@@ -24,6 +26,9 @@ from spark_producer.exactly_once.outcomes import Aborted, Committed, LeftAlone
 from spark_producer.metrics import WriteReport, merge
 from spark_producer.metrics.write_report import OffsetRange
 from spark_producer.network import ConnectionSettings
+
+_told_of_transactions: set[str] = set()
+"""The sinks of which this process has said so."""
 
 
 def begin_write(settings: TaskSettings) -> TaskSettings:
@@ -39,7 +44,22 @@ def begin_write(settings: TaskSettings) -> TaskSettings:
         settings = settings._replace(config=config)
     else:
         check_time(settings.config)
+    _tell_of_transactions(settings.sink)
     return settings._replace(ticket=driver.begin(_sink(settings)))
+
+
+def _tell_of_transactions(sink: SinkOptions) -> None:
+    """Say once in a process why tasks of a few rows have transactions of their own: that is slower, and not asked for by name."""
+    name = sink.exactly_once_id or ""
+    if name in _told_of_transactions or not sink.exactly_once_inline_bytes or not brokers_find_bad_rows(sink):
+        return
+    _told_of_transactions.add(name)
+    logger.info(
+        "exactlyOnceId %s: brokers may find rows bad (deadLetterFor=%s), so each task with rows has a transaction of its own, "
+        "however few they are. With deadLetterFor=row,schema small tasks go by the driver",
+        name,
+        sink.dead_letter_for,
+    )
 
 
 def commit_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage | None], what: str) -> Told:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -83,6 +84,22 @@ def test_com6_they_commit_with_the_batch(broker: LocalBroker, topic: str, dead: 
     assert (total.records, total.rejected, total.rejected_by) == (ROWS - 2, 2, {"row": 1, "size": 1})
     assert set(total.ranges) == {(topic, 0)}
     assert total.dead_letters[dead, 0].records == 2
+
+
+SAID = "a transaction of its own"
+
+
+def test_com6_the_log_says_once_why_few_rows_do_not_go_by_the_driver(
+    broker: LocalBroker, topic: str, dead: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        for options in ({"deadLetterFor": "row,schema"}, {"exactlyOnceInlineBytes": "0"}):
+            one_task(broker, topic, dead, rows(large=False), **options)
+            assert SAID not in caplog.text, options
+        for _ in range(2):
+            one_task(broker, topic, dead, rows(large=False))
+    assert [each.levelno for each in caplog.records if SAID in each.getMessage()] == [logging.INFO]
+    assert f"exactlyOnceId {topic}: brokers may find rows bad (deadLetterFor=row,size,broker" in caplog.text
 
 
 def test_com6_an_abort_takes_them_back(broker: LocalBroker, topic: str, dead: str) -> None:
