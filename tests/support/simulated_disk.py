@@ -121,6 +121,7 @@ class SimulatedDisk:
     def __init__(self, *, capacity: int | None = None) -> None:
         self.script = DiskScript()
         self.capacity = capacity
+        self.devices: dict[Path, int] = {}
         self._lock = threading.RLock()
         self._directories: dict[Path, Directory] = {}
         self._open: dict[int, OpenFile] = {}
@@ -266,6 +267,12 @@ class SimulatedDisk:
         with self._lock:
             within = {path.name for path in self._directories if path.parent == directory and path != directory}
             return sorted({*self._directory(directory).names, *within})
+
+    def device(self, directory: Path) -> int:
+        """As `devices` says, else one of its own."""
+        self._called("device", directory)
+        with self._lock:
+            return self.devices.setdefault(directory, -len(self.devices) - 1)
 
     def make_directory(self, path: Path) -> None:
         self._called("make_directory", path)

@@ -90,6 +90,9 @@ class FileOps(Protocol):
     def make_directory(self, path: Path) -> None:
         """Make a directory, and those above it that are missing. One that exists stays as it is."""
 
+    def device(self, directory: Path) -> int:
+        """Return the number of the device (the file system) on which a directory lies."""
+
     def sync_directory(self, path: Path) -> None:
         """Return when the names in a directory are on the disk, which `force` of a file does not promise."""
 
@@ -218,6 +221,10 @@ class SystemFiles:
     def make_directory(self, path: Path) -> None:
         """See `FileOps.make_directory`."""
         make_private_directory(path)
+
+    def device(self, directory: Path) -> int:
+        """See `FileOps.device`."""
+        return directory.stat().st_dev
 
     def sync_directory(self, path: Path) -> None:
         """See `FileOps.sync_directory`."""

@@ -7,6 +7,7 @@ would take records for lost that are somewhere else.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,6 +25,8 @@ OWNER: Final = "owner"
 
 _NOTHING: Final = frozenset({OWNER, f"{OWNER}.new", LOCK_NAME, "lost+found"})
 """Names that an empty directory may have: a new file system has the last one."""
+
+logger = logging.getLogger(__name__)
 
 
 class Places(NamedTuple):
@@ -98,6 +101,27 @@ def prepare(files: FileOps, directory: Path, options: TieredOptions, catalog: Ca
     for path in (places.journal, *places.ledgers):
         files.make_directory(path)
     return places
+
+
+def warn_of_shared_devices(files: FileOps, directory: Path, places: Places) -> None:
+    """Say in the log if the journal or any of the ledgers share a device. It is for engines that force each batch.
+
+    BookKeeper recommends to put them apart, because a force of the journal waits for what a flush writes to the same disk.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    on: dict[int, list[str]] = {}
+    for name, path in [("the journal", places.journal), *(("ledgers", path) for path in places.ledgers)]:
+        on.setdefault(files.device(path), []).append(f"{name} in {path}")
+    shared = "; ".join(" and ".join(names) for names in on.values() if len(names) > 1)
+    if shared:
+        logger.warning(
+            "%s: on one device are %s. Each batch waits until the journal is forced, which waits for flushes to the same disk: "
+            "put the journal on a disk of its own (journal_dir, --journal-dir), and each ledger directory too (ledger_dirs, "
+            "--ledger-dirs)",
+            *(directory, shared),
+        )
 
 
 def _owners(identity: str, outside: Outside) -> dict[Path, bytes]:

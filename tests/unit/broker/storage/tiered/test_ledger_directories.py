@@ -291,6 +291,41 @@ def test_dir6_two_data_directories_cannot_use_one_ledger_directory_at_a_time(tmp
     again.close()
 
 
+def warned_of(stage: EngineStage, caplog: pytest.LogCaptureFixture) -> list[str]:
+    stage.close()
+    return [record.getMessage() for record in caplog.records if "on one device" in record.getMessage()]
+
+
+@pytest.mark.parametrize(
+    ("devices", "shared"),
+    [
+        ((1, 1, 2), "the journal in /fast/journal and ledgers in /one/ledgers. Each"),
+        ((1, 2, 2), "ledgers in /one/ledgers and ledgers in /two/ledgers. Each"),
+        ((1, 1, 1), "the journal in /fast/journal and ledgers in /one/ledgers and ledgers in /two/ledgers. Each"),
+        ((1, 2, 3), None),
+    ],
+)
+def test_dir7_directories_on_one_device_are_told_once_where_batches_wait_for_forces(
+    devices: tuple[int, ...], shared: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    for sync in (True, False):
+        caplog.clear()
+        disk = SimulatedDisk()
+        disk.devices.update(zip((JOURNAL, *DIRECTORIES), devices, strict=True))
+        told = warned_of(EngineStage(disk, sync=sync, **OUTSIDE), caplog)
+        assert len(told) == (sync and shared is not None)
+        assert all(f"/data/tiered: on one device are {shared}" in text and "--journal-dir" in text for text in told)
+
+
+def test_dir7_the_device_is_that_of_the_file_system(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    TieredStorage(tmp_path, BrokerSettings(sync_each_append=True)).close()
+    (told,) = caplog.records
+    assert f"the journal in {tmp_path}/tiered/journal and ledgers in {tmp_path}/tiered/ledgers" in told.getMessage()
+    caplog.clear()
+    TieredStorage(tmp_path, BrokerSettings()).close()
+    assert caplog.records == []
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
