@@ -62,7 +62,8 @@ class TopicStore:
         make_private_directory(data_dir)
         self._life = contextlib.ExitStack()
         self._lock = DirectoryLock(data_dir)
-        self._life.callback(self._lock.close)
+        self._life.callback(self._unlock)
+        self._is_in_use = False
         self._process = os.getpid()
         self._file = StateFile(data_dir)
         self._topics: dict[str, Topic] = {}
@@ -70,7 +71,7 @@ class TopicStore:
         try:
             self._folds_case = folds_case(self._lock.path)
             self._storage = open_storage(data_dir, settings)
-            self._life.callback(self._storage.close)
+            self._life.callback(self._close_storage)
             self._state = self._load_state()
             self._storage.recover({name: entry.partitions for name, entry in self._state.topics.items()})
             for name, entry in self._state.topics.items():
@@ -372,6 +373,14 @@ class TopicStore:
             _close(topic.partitions)
         self._topics.clear()
         self._life.close()
+
+    def _close_storage(self) -> None:
+        self._is_in_use = not self._storage.close()
+
+    def _unlock(self) -> None:
+        """Unlock the directory, unless the storage is not done with it: then the lock ends with the process."""
+        if not self._is_in_use:
+            self._lock.close()
 
     def _store(self, topics: dict[str, TopicEntry], next_producer_id: int) -> None:
         state = BrokerState(self._state.cluster_id, next_producer_id, topics)

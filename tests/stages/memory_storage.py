@@ -98,8 +98,9 @@ class MemoryStorage:
         for partition in partitions:
             del self.logs[partition]
 
-    def close(self) -> None:
+    def close(self) -> bool:
         self.logs.clear()
+        return True
 
     def confirm_all(self) -> None:
         """What a journal does after a sync."""

@@ -122,6 +122,6 @@ class HeldTiers(PromptTiers):
             self._is_held = False
             self.disk.script.release("force", JOURNAL_FILES)
 
-    def close(self) -> None:
+    def close(self) -> bool:
         self.let_go()
-        super().close()
+        return super().close()

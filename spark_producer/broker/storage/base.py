@@ -248,5 +248,9 @@ class Storage(Protocol):
             OSError: the disk refused.
         """
 
-    def close(self) -> None:
-        """End the engine. All of its logs must have been closed."""
+    def close(self) -> bool:
+        """End the engine. All of its logs must have been closed.
+
+        Return False if the disk does not answer: then the engine still waits for it, and the directory must stay locked until
+        this process has ended. Nothing is lost that was confirmed.
+        """

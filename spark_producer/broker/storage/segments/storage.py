@@ -100,8 +100,9 @@ class SegmentStorage:
         for topic, partition in partitions:
             self._graves.bury(self._directory(topic, partition))
 
-    def close(self) -> None:
-        """Do nothing, because nothing is open besides the logs."""
+    def close(self) -> bool:
+        """Return True, because nothing is open besides the logs."""
+        return True
 
     def _log(self, directory: Path, settings: TopicSettings, recovered: Recovered) -> SegmentLog:
         return SegmentLog(

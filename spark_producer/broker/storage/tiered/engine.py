@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -31,7 +32,10 @@ from spark_producer.broker.storage.tiered.tail_cache import TailCache
 from spark_producer.broker.storage.tiered.write_path import WritePath
 from spark_producer.errors import BrokerError
 
-FORCE_TIMEOUT_S: Final = 60.0
+STUCK_S: Final = 30.0
+"""For how many seconds the end of an engine waits for a disk that does not answer: once for the journal when the logs are closed,
+and once for all the rest. So the broker says what is left before systemd kills it, after 90 s by default (DefaultTimeoutStopSec).
+To flush the write cache takes about a second of a disk that works."""
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +49,7 @@ class Engine:
         self.directory = directory
         self.counters = TierCounters()
         self._files, self._options, self.sync = files, options, sync
+        self._is_stuck = False
         self.halves: Halves[Mark | None] = Halves(  # the system may not have the memory: nothing is made before
             options.write_cache_bytes // 2, self._mark, swapped=self._swapped, counters=self.counters.write_cache
         )
@@ -210,15 +215,53 @@ class Engine:
             BrokerError: the journal has failed.
         """
         ticket = self.journal.counters.added
-        written = self.journal.wait_written(ticket, FORCE_TIMEOUT_S)
-        if not written or (self.journal.forced_ticket < ticket and not self.journal.force_now(FORCE_TIMEOUT_S)):
-            raise TimeoutError(f"the disk of {self.places.journal} has not answered for {FORCE_TIMEOUT_S} s")
+        timeout = 0.0 if self._is_stuck else STUCK_S  # else logs that are closed one after another would each wait
+        end = time.monotonic() + timeout
+        written = self.journal.wait_written(ticket, timeout)
+        left = max(0.0, end - time.monotonic())
+        if not written or (self.journal.forced_ticket < ticket and not self.journal.force_now(left)):
+            self._is_stuck = True
+            raise TimeoutError(f"the disk of {self.places.journal} has not answered for {STUCK_S} s")
 
-    def close(self, *, flush: bool) -> None:
+    def close(self, *, flush: bool) -> bool:
         """End all threads and close all files; flush the write cache before, if that is asked for.
 
-        An error of the disk is logged: everything that was confirmed is in the journal.
+        An error of the disk is logged: everything that was confirmed is in the journal. So is a disk that does not answer within
+        `STUCK_S`: then False is returned, and a thread goes on that waits for it, so nobody else may use the directory until
+        this process has ended.
         """
+        failed: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                self._close(flush=flush)
+            except BaseException as error:
+                failed.append(error)
+
+        closing = threading.Thread(target=work, name="close", daemon=True)
+        closing.start()
+        closing.join(STUCK_S)
+        if closing.is_alive():
+            self._tell_what_is_left()
+            return False
+        if failed:
+            raise failed[0]
+        return True
+
+    def _tell_what_is_left(self) -> None:
+        cache, journal = self.counters.write_cache, self.journal
+        logger.error(
+            "%s: the disk has not answered for %s s, so the broker ends without it. %d batches (%s bytes) are not flushed; those "
+            "of them that were confirmed are in the journal, which the next start reads. %d batches are not in the journal, and "
+            "were not confirmed. The directory stays locked until this process has ended",
+            *(self.directory, STUCK_S, cache.entries, f"{cache.bytes:,}"),
+            self._unconfirmed(journal),
+        )
+
+    def _unconfirmed(self, journal: Journal) -> int:
+        return journal.counters.added - (journal.forced_ticket if self.sync else journal.written_ticket)
+
+    def _close(self, *, flush: bool) -> None:
         self.flusher.close()
         with contextlib.ExitStack() as stack:
             stack.callback(self.ledgers.close)

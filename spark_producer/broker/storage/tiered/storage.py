@@ -171,10 +171,15 @@ class TieredStorage:
         except BrokerError as error:
             raise OSError(str(error)) from error
 
-    def close(self) -> None:
-        """End the engine. What is kept is flushed, so that the next life has nothing to replay."""
-        with self._life:
-            self.engine.close(flush=self._is_kept)
+    def close(self) -> bool:
+        """End the engine. What is kept is flushed, so that the next life has nothing to replay. See `Storage.close`."""
+        is_done = True
+        try:
+            is_done = self.engine.close(flush=self._is_kept)
+        finally:
+            if is_done:
+                self._life.close()
+        return is_done
 
 
 def _lock_outside(options: TieredOptions, life: contextlib.ExitStack) -> None:
