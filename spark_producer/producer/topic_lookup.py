@@ -37,6 +37,9 @@ FIRST_WORD = 5.0
 """The seconds after which the log says what a thread waits for; then after twice as long, and so on. Brokers take some 25 s to
 make a thousand topics, in which nothing else is heard of the write."""
 
+MOST_ABSENT = 1000
+"""The names of topics that are remembered as missing: a column of topics may hold anything."""
+
 logger = logging.getLogger("pyproducer")
 
 
@@ -94,6 +97,8 @@ class Topics:
         self._waited = waited
         self._longest_sleep = longest_sleep
         self._user = user
+        self._absent: dict[str, None] = {}
+        """Topics that did not appear in the whole of a wait, oldest first. The next writes that can do without them ask once."""
         self._lock = threading.Lock()
         """Take it itself, not by the condition: Ctrl-C within the condition's own `__enter__` would leave it locked for ever."""
         self._changed = threading.Condition(self._lock)
@@ -114,7 +119,7 @@ class Topics:
         after the wait, no error is raised here: the check of the rows does that, and can name the row.
 
         With `refused`, topics that do not exist or may not be used raise nothing: their errors are put there, and nothing is
-        returned if there are any.
+        returned if there are any. One that was waited for in vain before is asked for once, and not waited for again.
 
         Raises:
             RecordError: a name cannot be that of a topic.
@@ -150,8 +155,12 @@ class Topics:
         limit = began + self._config.max_block_ms / 1000 if deadline is None else deadline
         self._refuse_io_thread(next(iter(highest)))
         left = {
-            name: TopicWait(name, limit, self._patience, partition=highest[name], user=self._user) for name in highest
-        }
+            name: TopicWait(
+                name, limit, self._patience, partition=highest[name], user=self._user,
+                appears=refused is None or name not in self._absent,
+            )
+            for name in highest
+        }  # fmt: skip
         found: dict[str, TopicInfo] = {}
         told = Waited(began, len(left), self._patience)
         rounds, not_before = 0, 0.0
@@ -162,7 +171,7 @@ class Topics:
                 except TopicNotFound:  # the time was up between two questions
                     if refused is None:
                         raise
-                    refused |= {name: _not_found(wait) for name, wait in left.items()}
+                    refused |= {name: self._not_found(wait) for name, wait in left.items()}
                     break
                 now = self._clock()
                 for name, info in answer.items():
@@ -177,16 +186,35 @@ class Topics:
             self._waited(now - began, now)
         return found
 
-    @staticmethod
-    def _judged(wait: TopicWait, now: float, info: TopicInfo, refused: dict[str, BrokerError] | None) -> Verdict | None:
+    def _judged(
+        self, wait: TopicWait, now: float, info: TopicInfo, refused: dict[str, BrokerError] | None
+    ) -> Verdict | None:
         """Return what an answer means; None if the topic is refused, which is noted in `refused`, or else raised."""
         try:
-            return wait.judge(now, info)
+            verdict = wait.judge(now, info)
         except BrokerError as error:
             if refused is None:
                 raise
             refused[wait.topic] = error
+            if isinstance(error, TopicNotFound):
+                self._remember_absent(wait.topic)
             return None
+        if verdict is Verdict.READY:
+            self._absent.pop(wait.topic, None)
+        return verdict
+
+    def _not_found(self, wait: TopicWait) -> BrokerError:
+        """Return the error of a topic that has not appeared in time, or raise what else its wait ended with."""
+        error = wait.error()
+        if not isinstance(error, BrokerError):
+            raise error
+        self._remember_absent(wait.topic)
+        return error
+
+    def _remember_absent(self, name: str) -> None:
+        self._absent[name] = None
+        while len(self._absent) > MOST_ABSENT:
+            del self._absent[next(iter(self._absent))]
 
     def _ask(self, names: Sequence[str], not_before: float, limit: float, wait: TopicWait) -> Mapping[str, TopicInfo]:
         """Ask for the topics, wait, and return what the answer says. Answers to questions sent earlier do not count."""
@@ -224,14 +252,6 @@ class Topics:
                 "callback cannot wait until it is: it runs on the thread that asks the brokers. Send a record to the topic "
                 "before, or hand this one to another thread"
             )
-
-
-def _not_found(wait: TopicWait) -> BrokerError:
-    """Return the error of a topic that has not appeared in time, or raise what else its wait ended with."""
-    error = wait.error()
-    if not isinstance(error, BrokerError):
-        raise error
-    return error
 
 
 def check_topic_name(name: str) -> None:

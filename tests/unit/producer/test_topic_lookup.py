@@ -120,6 +120,49 @@ def test_kp6_an_unknown_topic_is_waited_for_as_long_as_max_block_ms_says(
         sending.result()
 
 
+def test_a_missing_topic_that_rows_can_do_without_is_waited_for_once(cluster: ScriptedCluster, start: Start) -> None:
+    """The next task of a process asks again, but does not wait; and whoever cannot do without the topic waits as ever."""
+    absent = {"gone"}
+    cluster.topics = {"t": 1}
+    cluster.topic_codes = lambda name: 3 if name in absent else 0
+    clock = FakeClock()
+    topics = parts_of(start(clock=clock, max_block_ms=60_000)).topics
+
+    def look() -> dict[str, BrokerError]:
+        refused: dict[str, BrokerError] = {}
+        assert topics.find({"t": -1, "gone": -1}, refused=refused) == [] or not refused
+        return refused
+
+    def soon(holds: Callable[[], bool]) -> None:
+        def look() -> bool:
+            clock.advance(0.001 if cluster.questions else 0.0)
+            cluster.wake()
+            return holds()
+
+        until(look, "it is asked for")
+
+    first = Runner(look)
+    soon(lambda: cluster.questions > 2)
+    assert not first.done.is_set()
+    clock.advance(60.0)
+    cluster.wake()
+    assert isinstance(first.result()["gone"], TopicNotFound)
+    asked, begin = cluster.questions, clock.now
+    second = Runner(look)
+    soon(second.done.is_set)
+    assert isinstance(second.result()["gone"], TopicNotFound)
+    assert cluster.questions == asked + 1
+    assert clock.now < begin + 60
+    patient = Runner(lambda: topics.find({"gone": -1}))
+    soon(lambda: cluster.questions > asked + 2)
+    assert not patient.done.is_set()
+    absent.clear()
+    cluster.topics["gone"] = 1
+    soon(patient.done.is_set)
+    assert len(patient.result()) == 1
+    assert look() == {}
+
+
 def test_a_long_wait_says_now_and_then_how_many_topics_are_left(
     cluster: ScriptedCluster, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
