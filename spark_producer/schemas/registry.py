@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -159,10 +160,9 @@ class Registry:
                 "schema.registry.url its address, with its path?"
             ) from None
         except Exception as error:  # every error of the client's own HTTP library
-            raise RegistryError(
-                f"could not {what}: {where} cannot be reached ({type(error).__name__}: {shown(self._told(str(error)))}); check "
-                "schema.registry.url, and that the driver may connect to it"
-            ) from None
+            said = f"{type(error).__name__}: {shown(self._told(str(error)))}"
+            check = _TLS_HINT if _is_tls(error) else "schema.registry.url, and that the driver may connect to it"
+            raise RegistryError(f"could not {what}: {where} cannot be reached ({said}); check {check}") from None
 
 
 def _connect(options: RegistryOptions, reveal: Callable[[str, Secret], str], timeout: float) -> SchemaRegistryClient:
@@ -180,8 +180,12 @@ def _connect(options: RegistryOptions, reveal: Callable[[str, Secret], str], tim
         "retries.wait.ms": PAUSE_MS,
         "retries.max.wait.ms": PAUSE_MS,
     }
-    if options.schema_registry_ssl_ca_location:
-        conf["ssl.ca.location"] = options.schema_registry_ssl_ca_location
+    files = _files(options)
+    conf |= {name.removeprefix(_PREFIX): file for name, file in files.items()}
+    if options.schema_registry_ssl_certificate_location:
+        password = options.schema_registry_ssl_key_password
+        # An empty one is wrong for a key that has a password; with none at all OpenSSL would ask for it on the terminal.
+        conf["ssl.key.password"] = "" if password is None else reveal(f"{_PREFIX}ssl.key.password", password)
     if options.basic_auth_user_info is not None:
         conf["basic.auth.user.info"] = reveal("basic.auth.user.info", options.basic_auth_user_info)
         if ":" not in conf["basic.auth.user.info"]:
@@ -199,10 +203,36 @@ def _connect(options: RegistryOptions, reveal: Callable[[str, Secret], str], tim
     except (OSError, ValueError) as error:
         # Its text may hold what was given, and so a password: only files are named.
         reason = f"{error.strerror}" if isinstance(error, OSError) else "an option of the registry has a bad value"
-        raise ConfigError(
-            f"the client of the Schema Registry cannot be made: {reason} "
-            f"(schema.registry.ssl.ca.location={options.schema_registry_ssl_ca_location!r})"
-        ) from None
+        named = "".join(f" {name}={file!r}" for name, file in files.items())
+        key = "; the password of a key is wrong, or the key is of another certificate" if len(files) > 1 else ""
+        raise ConfigError(f"the client of the Schema Registry cannot be made: {reason}{key}{named}") from None
+
+
+_PREFIX = "schema.registry."
+_TLS_HINT = (
+    "schema.registry.ssl.ca.location, which must hold the CA of the registry's certificate, the host name in "
+    "schema.registry.url, which must be one of the certificate's, and, if the registry asks for a certificate, "
+    "schema.registry.ssl.certificate.location"
+)
+
+
+def _files(options: RegistryOptions) -> dict[str, str]:
+    """Return the files of TLS that are given, by option."""
+    files = {
+        "ssl.ca.location": options.schema_registry_ssl_ca_location,
+        "ssl.certificate.location": options.schema_registry_ssl_certificate_location,
+        "ssl.key.location": options.schema_registry_ssl_key_location,
+    }
+    return {f"{_PREFIX}{name}": file for name, file in files.items() if file}
+
+
+def _is_tls(error: BaseException | None) -> bool:
+    """Whether an error of the client's HTTP library began as one of TLS."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _bounded(response: Any) -> None:

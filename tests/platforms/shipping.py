@@ -9,6 +9,7 @@ unpacked environment, so each tells which kernel it has.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,7 @@ ENVIRONMENT = "shipped"
 JOB = """
 import sys
 from pyspark.sql import SparkSession
+import spark_producer
 
 def told(batches):
     import os, sys
@@ -39,6 +41,7 @@ def told(batches):
         yield pa.record_batch({"value": pa.array([f"{row}|{about}" for row in batch.column(0).to_pylist()])})
 
 spark = SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate()
+spark_producer.register(spark)
 rows = spark.range(int(sys.argv[3]), numPartitions=2).mapInArrow(told, "value string")
 options = {"kafka.bootstrap.servers": sys.argv[1], "topic": sys.argv[2]}
 rows.write.format("pyproducer").mode("append").options(**options).save()
@@ -119,6 +122,8 @@ def ship(python: Path, archive: Path, master: str, home: Path) -> list[str]:
     """What each row says of the worker that wrote it."""
     job = home / "job.py"
     job.write_text(JOB)
+    if not (home / "environment").exists():  # Spark's planner is a process of the driver's, and starts PYSPARK_PYTHON there
+        shutil.unpack_archive(archive, home / "environment", filter="fully_trusted")
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK", "PYTHONPATH"))
     }

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import http.server
 import json
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,57 +15,15 @@ from spark_producer.errors import ConfigError, RegistryError, SchemaIncompatible
 from spark_producer.schemas.registry import LARGEST_ANSWER, Registry
 from spark_producer.secret import Secret
 from tests.support.ports import free_ports
+from tests.unit.schemas.played_registry import Played
 
 PASSWORD = "k4n4rie"
 
 
-class Played:
-    """A server that gives one answer to everything, and keeps what it was asked."""
-
-    def __init__(self) -> None:
-        self.answer: tuple[int, bytes] = (200, b"{}")
-        self.asked: list[tuple[str, str | None]] = []
-        self.hangs = threading.Event()
-        self.free = threading.Event()
-        self.drips = threading.Event()
-        played = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                played.asked.append((self.path, self.headers.get("Authorization")))
-                if played.hangs.is_set():
-                    played.free.wait(60)
-                status, body = played.answer
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body) + 1000 * played.drips.is_set()))
-                if 300 <= status < 400:
-                    self.send_header("Location", f"{played.url}/elsewhere")
-                self.end_headers()
-                with contextlib.suppress(OSError):  # the client has left
-                    while played.drips.is_set() and not played.free.wait(0.1):
-                        self.wfile.write(b" ")
-                    self.wfile.write(body)
-
-            do_GET = do_POST
-
-            def log_message(self, *arguments: Any) -> None:
-                """Say nothing."""
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-
-
 @pytest.fixture
 def played() -> Iterator[Played]:
-    server = Played()
-    thread = threading.Thread(target=server.server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield server
-    server.free.set()
-    server.server.shutdown()
-    thread.join()
-    server.server.server_close()
+    with Played() as server:
+        yield server
 
 
 def registry(url: str, timeout: float = 10.0, **more: Any) -> Registry:
