@@ -19,6 +19,7 @@ from spark_producer.cli.entry import main
 from spark_producer.schemas import to_confluent_avro
 from tests.conftest import Broker
 from tests.spark.frames import FORMAT, sink_options, told_in_short, write
+from tests.spark.isolated import REPOSITORY, run_program
 from tests.support.read_back import read_topic
 from tests.support.schema_registry import SchemaRegistry
 
@@ -187,6 +188,133 @@ def test_com12_no_secret_of_the_registry_is_in_an_error_or_a_plan(
         write(flights(spark), embedded_broker, topic, options)
     assert "k4n4rie" not in str(caught.value)
     assert not re.search("k4n4rie", "".join(capfd.readouterr()))
+
+
+@pytest.mark.parametrize("way", [{}, {"exactlyOnceInlineBytes": 0}], ids=["by the driver", "by the tasks"])
+def test_com10_exactly_once_writes_are_there_once_and_can_be_read(
+    spark: SparkSession,
+    embedded_broker: Broker,
+    registry: SchemaRegistry,
+    client: SchemaRegistryClient,
+    topic: str,
+    way: dict[str, object],
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    before = len(registry.requests())
+    for version in (1, 1, 2):
+        options = avro(registry, exactlyOnceId=topic, txnVersion=version, **way)
+        write(flights(spark, 20).repartition(2), embedded_broker, topic, options)
+    read = AvroDeserializer(client)
+    records = read_topic(embedded_broker.bootstrap_servers, topic, client="confluent", isolation="read_committed")
+    context = SerializationContext(topic, MessageField.VALUE)
+    found = [None if record.value is None else read(record.value, context) for record in records]
+    legs = [None if each is None else each["id"] for each in found]
+    assert sorted(legs, key=str) == sorted(2 * [number if number % 5 != 4 else None for number in range(20)], key=str)
+    assert {each["tail"] for each in found if each} == {f"N{number}" for number in range(20) if number % 5 != 4}
+    # at most one question of each planner, beside those of the deserialiser
+    asked = [each for each in registry.requests()[before:] if each.startswith("POST")]
+    assert len(asked) <= 3, asked
+
+
+def test_com10_an_exactly_once_stream_writes_avro_and_its_dead_letters(
+    spark: SparkSession, embedded_broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """A row that its schema refuses commits with the others, as a dead letter."""
+    for name in (topic, f"{topic}-dead"):
+        embedded_broker.create_topic(name, 1)
+    schema = json.dumps({"type": "record", "name": "A", "fields": [{"name": "n", "type": "long"}]})
+    options = {
+        "valueFormat": "avro", "valueSchemaId": 7, "valueSchema": schema, "exactlyOnceId": topic,
+        "deadLetterTopic": f"{topic}-dead", "checkpointLocation": str(tmp_path / "checkpoint"),
+    }  # fmt: skip
+    for numbers in ((1, None), (2, 3)):
+        (tmp_path / f"{numbers[0]}.json").write_text("".join(json.dumps({"n": number}) + "\n" for number in numbers))
+        rows = spark.readStream.schema("n long").json(str(tmp_path / "*.json"))
+        writer = rows.select(F.struct("n").alias("value")).writeStream.format(FORMAT)
+        query = writer.options(**sink_options(embedded_broker, topic, options)).trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+    found = {
+        name: [record.value for record in read_topic(embedded_broker.bootstrap_servers, name, client="confluent",
+                                                     isolation="read_committed")]
+        for name in (topic, f"{topic}-dead")
+    }  # fmt: skip
+    frame = b"\x00\x00\x00\x00\x07"
+    assert sorted(found[topic], key=str) == [frame + b"\x02", frame + b"\x04", frame + b"\x06"]
+    assert found[f"{topic}-dead"] == [b'{"n": null}']
+
+
+CONNECT = """
+import sys
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+bootstrap, topic, url = sys.argv[1:]
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+options = {
+    "kafka.bootstrap.servers": bootstrap, "topic": topic, "valueFormat": "avro", "schema.registry.url": url,
+    "basic.auth.user.info": "ann:k4n4rie",
+}
+frame = spark.range(5).coalesce(1).select(F.struct("id").alias("value"))
+frame.write.format("pyproducer").options(**options).mode("append").save()
+try:
+    frame.select(F.struct(F.lit("x").alias("id")).alias("value")).write.format("pyproducer").options(**options).mode(
+        "append"
+    ).save()
+except Exception as error:
+    assert "SchemaIncompatible" in str(error), error
+    assert "k4n4rie" not in str(error), error
+else:
+    raise AssertionError("wrote an incompatible schema")
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+def test_com10_com12_avro_over_spark_connect(
+    embedded_broker: Broker, registry: SchemaRegistry, client: SchemaRegistryClient, topic: str, tmp_path: Path
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    said = run_program(CONNECT, [embedded_broker.bootstrap_servers, topic, registry.url], [REPOSITORY], tmp_path)
+    assert values(embedded_broker, topic, client, 5) == [{"id": number} for number in range(5)]
+    assert "k4n4rie" not in said
+
+
+def plans(spark: SparkSession) -> list[str]:
+    """The plans of all that this session has run, as the web page shows them."""
+    store = spark._jsparkSession.sharedState().statusStore()  # type: ignore[attr-defined]  # private to PySpark
+    done = store.executionsList()
+    return [done.apply(place).physicalPlanDescription() for place in range(done.size())]
+
+
+def test_com12_plans_show_neither_passwords_nor_the_encoder(
+    spark: SparkSession,
+    embedded_broker: Broker,
+    registry: SchemaRegistry,
+    topic: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    secret = {"basic.auth.user.info": "ann:k4n4rie"}
+    known = len(plans(spark))
+    frame = flights(spark)
+    frame.explain(extended=True)
+    write(frame, embedded_broker, topic, avro(registry, **secret))
+    shown = plans(spark)[known:]
+    assert any("PythonMapInArrow" in plan or "WriteToDataSource" in plan or "AppendData" in plan for plan in shown), (
+        shown
+    )
+    (tmp_path / "1.json").write_text('{"n": 1}\n')
+    rows = spark.readStream.schema("n long").json(str(tmp_path)).select(F.struct("n").alias("value"))
+    options = avro(registry, checkpointLocation=str(tmp_path / "checkpoint"), valueSubject=f"{topic}-other", **secret)
+    writer = rows.writeStream.format(FORMAT).options(**sink_options(embedded_broker, topic, options))
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    query.explain(extended=True)
+    told = capsys.readouterr().out
+    assert "named_struct" in told or "struct" in told
+    for text in (*plans(spark)[known:], told, str(query.lastProgress)):
+        assert "k4n4rie" not in text
 
 
 def test_the_examples_of_the_page_run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -31,6 +32,7 @@ from spark_producer.network import ConnectionSettings
 from spark_producer.tools import BlockingClient
 from tests.stages.login_scripts import REFUSALS, Refusal
 from tests.stages.scripted_server import ScriptedServer
+from tests.unit.schemas.played_registry import Played
 
 VALUE = StructType([StructField("value", StringType())])
 
@@ -243,3 +245,21 @@ def test_no_password_in_a_message() -> None:
     with pytest.raises(ConfigError) as refused:
         source_to("sasl://user:hunter2@localhost:9092").writer(VALUE, False)
     assert "hunter2" not in str(refused.value)
+
+
+def test_com13_what_travels_to_tasks_has_neither_the_registry_nor_its_password(broker: LocalBroker) -> None:
+    """So no task can ask it. One question serves the writers of a minute, of batches and of streams."""
+    schema = StructType([StructField("value", StructType([StructField("id", LongType(), False)]), False)])
+    options = {"valueFormat": "avro", "basic.auth.user.info": "ann:k4n4rie", "topic": "known"}
+    with Played() as registry:
+        registry.answer = 200, b'{"id": 3}'
+        made = source_to(broker.bootstrap_servers, **options, **{"schema.registry.url": registry.url})
+        writers = [made.writer(schema, False), made.streamWriter(schema, False), made.writer(schema, False)]
+        assert [path.partition("?")[0] for path, _ in registry.asked] == ["/subjects/known-value/versions"]
+    for writer in writers:
+        assert writer.settings.formats is not None
+        assert writer.settings.formats.value is not None
+        assert writer.settings.formats.value.prefix == b"\x00\x00\x00\x00\x03"
+        sent = pickle.dumps(writer)
+        for text in ("k4n4rie", registry.url, "registry"):
+            assert text.encode() not in sent.replace(b"spark_producer.schemas.registry", b"")

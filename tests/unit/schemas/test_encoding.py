@@ -47,3 +47,30 @@ def test_an_enum_of_bytes_that_are_no_text_is_unfit() -> None:
     node = plan_of({"type": "enum", "name": "e", "symbols": ["x"]}, pa.string(), "value")
     column = pa.array([b"x", b"\xff"]).view(pa.string())
     assert unfit_rows(avro_column(node, column))[0].rows.tolist() == [1]
+
+
+def test_com9_bytes_that_end_with_their_buffer_and_numbers_of_all_lengths(kernel: Any) -> None:
+    """Short values are written whole words at a time, behind which the next one comes, or the end."""
+    numbers = [sign * (1 << bits) + step for bits in range(63) for sign in (1, -1) for step in (-1, 0)]
+    numbers += [2**63 - 1, -(2**63)]
+    rows = [{"n": number, "t": "x" * (place % 20)} for place, number in enumerate(numbers)]
+    kind = pa.struct([pa.field("n", pa.int64(), False), pa.field("t", pa.string(), False)])
+    schema = avro_schema(kind, "value")
+    for count in (1, 2, 17, len(rows)):
+        for prefix in (b"", b"\x00" * 5, b"\x01" * 40):
+            assert encoded(kernel, schema, as_arrow(kind, rows[-count:]), prefix) == by_fastavro(
+                schema, rows[-count:], prefix
+            )
+
+
+def test_com9_a_column_of_nulls_holds_little_memory(kernel: Any) -> None:
+    kind = pa.struct([("n", pa.int64()), ("t", pa.string())])
+    array = as_arrow(kind, [{"n": None, "t": None}] * 9999 + [{"n": 2**62, "t": "x" * 100_000}])
+    column = avro_column(plan_of(avro_schema(kind, "value"), kind, "value"), array)
+    _, data = kernel.encode_avro(column, b"")
+    owner = data if data.base is None else data.base
+    assert owner.nbytes <= 2 * data.nbytes + (1 << 16) + 16
+    nulls = as_arrow(kind, [{"n": None, "t": None}] * 99_999 + [{"n": 2**62, "t": None}])
+    _, data = kernel.encode_avro(avro_column(plan_of(avro_schema(kind, "value"), kind, "value"), nulls), b"")
+    owner = data if data.base is None else data.base
+    assert owner.nbytes <= 2 * data.nbytes + (1 << 16) + 16
