@@ -49,10 +49,19 @@ KAFKA_4_FIRST = [
     pytest.param("kafka-3.9", marks=(pytest.mark.kafka, pytest.mark.campaign)),
 ]
 """For tests whose minutes are those of Spark, where other tests show what differs between the brokers."""
-TOGETHER = {"spark": "dear", "registry": "dear", "kafka_three": "dear", "sdist": "built"}
-"""Fixture → group of the tests that use it, all in one process: a cluster takes ten seconds to start, a session a minute of
-work to get fast, and the package half a minute to compile. Tests of a secured Kafka are all in one process too, in one of their
-own: they have another session of Spark, so that the one process with all others does not take longest."""
+TOGETHER: dict[str, set[str]] = {
+    "dear": {"spark", "registry", "kafka_three"},
+    "secured": SECURED_FIXTURES,
+    "kafka": {"kafka_39", "kafka_4", "kafka-3.9", "kafka-4"},
+    "proxied": {"kafka_behind_proxy", "kafka_39_behind_proxy"},
+    "built": {"sdist"},
+}
+"""Group → what its tests use, as a fixture or as the parameter of one: each group is in one process. A cluster takes ten seconds
+to start and works until the run ends, a session takes a minute of work to get fast, and the package half a minute to compile.
+The groups are the longest of all, and begin first, in this order."""
+CLAIMS = ("secured", "dear", "built", "proxied", "kafka")
+"""Which group gets a test that uses something of several. Tests of a secured Kafka have another session of Spark, so that the one
+process with all others does not take longest."""
 
 SECONDS_WORTH_TELLING = 60.0
 """Of a shorter run nobody asks where the time went."""
@@ -71,6 +80,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_options())
 
 
+UNIT = Path(__file__).parent / "unit"
 LEFT_OUT = pytest.StashKey[int]()
 """How many cases of campaigns are left out of this run."""
 
@@ -108,11 +118,34 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.kafka)
         if "spark" in names:
             item.add_marker(pytest.mark.spark)
-        groups = {TOGETHER[name] for name in names & TOGETHER.keys()}
-        for group in ["secured"] if names & SECURED_FIXTURES else sorted(groups):
+        group = group_of(item, names)
+        if group and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(group))
-    # The groups are the longest of all, and begin at once, so that no process has work left when the others have none.
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    items.sort(key=place_in_run)
+
+
+def group_of(item: pytest.Item, names: set[str]) -> str | None:
+    """The group of a test that uses these fixtures."""
+    callspec = getattr(item, "callspec", None)
+    used = names | {value for value in (callspec.params.values() if callspec else ()) if isinstance(value, str)}
+    if "proxied" in names and used & TOGETHER["kafka"]:
+        used.add("kafka_behind_proxy")
+    for group in CLAIMS:
+        if used & TOGETHER[group]:
+            return group
+    # Of thousands of short tests each process of pytest takes a file at a time: to hand them out one by one takes the process
+    # that does it longer than most of them take.
+    short = UNIT in item.path.parents and not item.get_closest_marker("slow")
+    return str(item.path.relative_to(UNIT)) if short else None
+
+
+def place_in_run(item: pytest.Item) -> int:
+    """So that no process has work left when the others have none."""
+    mark = item.get_closest_marker("xdist_group")
+    group, order = mark.args[0] if mark else None, list(TOGETHER)
+    if group in order:
+        return order.index(group)
+    return len(order) + (group is None or UNIT in item.path.parents)
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:

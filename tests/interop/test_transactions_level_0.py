@@ -21,7 +21,7 @@ from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4
 from tests.support.read_back import read_topic
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("level 0")]
 
 
 @pytest.fixture(scope="module")

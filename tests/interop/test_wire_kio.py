@@ -21,6 +21,8 @@ from spark_producer.protocol import APIS, AnyApi, decode_request, decode_respons
 from spark_producer.protocol.fields import Array, Struct
 from tests.unit.protocol.random_messages import random_body
 
+pytestmark = pytest.mark.xdist_group("kio")  # hundreds of short tests
+
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MESSAGES_PER_VERSION = 20
 

@@ -18,7 +18,7 @@ from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4, KAFKA_39
 from tests.support.proxy import Direction, FaultProxy
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.xdist_group("metrics")]
 PRODUCE = 0
 
 JAVA_ONLY = re.compile(r"iotime-total|io-waittime-total|bufferpool-wait-time-total")

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import spark_producer
-from tests.conftest import TOGETHER, Broker
+from tests.conftest import Broker
 from tests.spark.frames import sink_options, write
 from tests.spark.isolated import REPOSITORY, run_program
 from tests.support.distribution import Wheel, install
@@ -59,7 +59,7 @@ spark.stop()
 """
 
 
-WITH_KAFKA_AND_THE_WHEEL = (pytest.mark.kafka, pytest.mark.xdist_group(TOGETHER["sdist"]))
+WITH_KAFKA_AND_THE_WHEEL = (pytest.mark.kafka, pytest.mark.xdist_group("built"))
 
 
 @pytest.fixture(scope="module")
