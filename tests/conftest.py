@@ -49,6 +49,10 @@ KAFKA_4_FIRST = [
     pytest.param("kafka-3.9", marks=(pytest.mark.kafka, pytest.mark.campaign)),
 ]
 """For tests whose minutes are those of Spark, where other tests show what differs between the brokers."""
+EMBEDDED_AND_KAFKA_4 = [*BROKERS[:1], *BROKERS[2:], KAFKA_4_FIRST[2]]
+"""For tests whose minutes are those that a broker takes to start, or of waiting."""
+STRICT_BROKERS = ["strict_broker", pytest.param("kafka_39", marks=pytest.mark.campaign), "kafka_4"]
+"""Fixtures of brokers that create no topics by themselves, for such tests."""
 TOGETHER: dict[str, set[str]] = {
     "dear": {"spark", "registry", "kafka_three"},
     "secured": SECURED_FIXTURES,
@@ -212,6 +216,11 @@ def strict_broker() -> Iterator[Any]:
 @pytest.fixture(scope="session", params=BROKERS)
 def broker(request: pytest.FixtureRequest) -> Broker:
     """Every broker there is, one after the other."""
+    return broker_named(request)
+
+
+def broker_named(request: pytest.FixtureRequest) -> Broker:
+    """The broker that the parameter of a fixture names."""
     fixtures = {"embedded": "embedded_broker", "kafka-3.9": "kafka_39", "kafka-4": "kafka_4"}
     found: Broker = request.getfixturevalue(fixtures[request.param])
     return found

@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
 from spark_producer import Producer
-from tests.conftest import BROKERS, Broker, local_broker
+from tests.conftest import EMBEDDED_AND_KAFKA_4, Broker, local_broker
 from tests.faults.paced import PacedWrite, assert_exactly_once_in_order
 from tests.spark.frames import write
 from tests.support.kafka_cluster import KafkaCluster
@@ -75,7 +75,7 @@ Mortal = tuple[Broker, Callable[[], None], Callable[[], None]]
 """A broker, what kills it, what starts it again."""
 
 
-@pytest.fixture(params=BROKERS)
+@pytest.fixture(params=EMBEDDED_AND_KAFKA_4)
 def mortal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mortal]:
     """A broker that may be killed; it runs again at the end, since other tests use the real ones too."""
     if request.param == "embedded":
@@ -108,7 +108,7 @@ def test_a_broker_that_is_killed_and_comes_back(
     assert_exactly_once_in_order(broker, topic)
 
 
-@pytest.mark.parametrize("kind", ["embedded", pytest.param("kafka-4", marks=pytest.mark.kafka)])
+@pytest.mark.parametrize("kind", ["embedded", pytest.param("kafka-4", marks=(pytest.mark.kafka, pytest.mark.campaign))])
 def test_a_broker_that_starts_while_the_write_waits(spark: SparkSession, topic: str, tmp_path: Path, kind: str) -> None:
     with ExitStack() as stack:
         proxy = stack.enter_context(FaultProxy())

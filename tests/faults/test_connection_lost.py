@@ -10,13 +10,13 @@ import pytest
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
-from tests.conftest import ProxiedBroker
+from tests.conftest import KAFKA_4_FIRST, ProxiedBroker
 from tests.faults.paced import PacedWrite, assert_exactly_once_in_order
 from tests.spark.frames import write
 from tests.support.proxy import Cut, Direction, FaultProxy
 from tests.support.read_back import read_topic
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("proxied", KAFKA_4_FIRST[:2], indirect=True)]
 PRODUCE = 0
 
 

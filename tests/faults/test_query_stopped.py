@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.conftest import ProxiedBroker
+from tests.conftest import KAFKA_4_FIRST, ProxiedBroker
 from tests.faults.paced import FAULT_OPTIONS
 from tests.spark.streams import FileStream, run
 from tests.stages.workbench import Runner
 from tests.support.proxy import Direction, FaultProxy
 from tests.support.read_back import end_offsets, read_topic
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("proxied", KAFKA_4_FIRST[:2], indirect=True)]
 SECONDS = 60.0
 PRODUCE = 0
 EACH = 2

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_producer.protocol import PRODUCE
-from tests.conftest import Broker, ProxiedBroker
+from tests.conftest import KAFKA_4_FIRST, Broker, ProxiedBroker
 from tests.spark.frames import session_settings, sink_options
 from tests.spark.observed import FORMAT, Entry, ObservedDataSource, read_diary, taken
 from tests.support.proxy import Direction, FaultProxy
@@ -84,6 +84,7 @@ def growth(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("proxied", KAFKA_4_FIRST[:2], indirect=True)
 def test_memory_stays_bounded(
     small_arrow_batches: SparkSession, proxied: ProxiedBroker, topic: str, tmp_path: Path
 ) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Broker
+from tests.conftest import KAFKA_4_FIRST, Broker
 from tests.faults.dying import FATAL_BATCH
 from tests.spark.isolated import REPOSITORY, run_program
 from tests.support.read_back import read_topic
@@ -35,6 +35,7 @@ frame.write.format("pyproducer_dying").options(**options).mode("append").save()
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.parametrize("broker", KAFKA_4_FIRST, indirect=True)
 def test_the_next_attempt_writes_what_is_missing(broker: Broker, topic: str, tmp_path: Path) -> None:
     broker.create_topic(topic, 3)
     arguments = [broker.bootstrap_servers, topic, str(ROWS), str(ARROW_BATCH)]

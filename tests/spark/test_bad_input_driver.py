@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from tests.conftest import Broker
+from tests.conftest import STRICT_BROKERS, Broker
 from tests.spark.frames import FORMAT, sink_options, told_in_short, write
 from tests.support.ports import free_ports
 
@@ -158,7 +158,7 @@ def test_unreachable_brokers(watched: Watched, topic: str, silent: int) -> None:
     assert not watched.computed
 
 
-@pytest.mark.parametrize("broker_fixture", ["strict_broker", "kafka_39", "kafka_4"])
+@pytest.mark.parametrize("broker_fixture", STRICT_BROKERS)
 def test_missing_topic(request: pytest.FixtureRequest, watched: Watched, topic: str, broker_fixture: str) -> None:
     broker: Broker = request.getfixturevalue(broker_fixture)
     options = {**sink_options(broker, topic), "kafka.max.block.ms": "500"}

@@ -11,7 +11,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.conftest import Broker
+from tests.conftest import STRICT_BROKERS, Broker
 from tests.spark.frames import session_settings, told_in_short, write
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.read_back import end_offsets, read_topic
@@ -99,7 +99,7 @@ def test_what_was_acknowledged_stays(spark: SparkSession, broker: Broker, topic:
     assert [int(value.partition(b"-")[0]) for value in values] == list(range(len(values)))
 
 
-@pytest.mark.parametrize("broker_fixture", ["strict_broker", "kafka_39", "kafka_4"])
+@pytest.mark.parametrize("broker_fixture", STRICT_BROKERS)
 def test_a_topic_of_the_column_that_is_not_there(
     spark: SparkSession, request: pytest.FixtureRequest, broker_fixture: str, topic: str
 ) -> None:

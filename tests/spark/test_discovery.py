@@ -59,7 +59,7 @@ spark.stop()
 """
 
 
-WITH_KAFKA_AND_THE_WHEEL = (pytest.mark.kafka, pytest.mark.xdist_group("built"))
+WITH_THE_WHEEL = pytest.mark.xdist_group("built")
 
 
 @pytest.fixture(scope="module")
@@ -81,10 +81,10 @@ def zipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("program", "libraries", "cluster"),
     [
-        # How the format is found does not depend on the broker: each way meets another one.
-        pytest.param(INSTALLED, "installed", "kafka_4", marks=WITH_KAFKA_AND_THE_WHEEL),
+        # How the format is found does not depend on the broker: no Kafka is started for it.
+        pytest.param(INSTALLED, "installed", "embedded_broker", marks=WITH_THE_WHEEL),
         pytest.param(REGISTERED, "zipped", "embedded_broker"),
-        pytest.param(CONNECT, "installed", "kafka_39", marks=WITH_KAFKA_AND_THE_WHEEL),
+        pytest.param(CONNECT, "installed", "strict_broker", marks=WITH_THE_WHEEL),
     ],
     ids=["installed", "registered", "connect"],
 )

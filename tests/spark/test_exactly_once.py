@@ -18,7 +18,7 @@ from spark_producer.network import ConnectionSettings
 from spark_producer.protocol import LIST_TRANSACTIONS
 from spark_producer.protocol.messages import ListTransactionsRequest
 from spark_producer.tools import BlockingClient
-from tests.conftest import KAFKA_4_FIRST, Broker
+from tests.conftest import Broker
 from tests.spark.frames import session_settings, told_in_short, write
 from tests.spark.streams import FileStream, run
 from tests.support.kafka_cluster import KafkaCluster
@@ -77,7 +77,6 @@ def forget(stream: FileStream, *notes: str) -> None:
             path.unlink()
 
 
-@pytest.mark.parametrize("broker", KAFKA_4_FIRST, indirect=True)
 def test_a_query_writes_small_and_large_batches_once(
     spark: SparkSession, broker: Broker, topic: str, stream: FileStream
 ) -> None:
@@ -100,7 +99,6 @@ def test_a_query_writes_small_and_large_batches_once(
     assert open_transactions(broker, topic) == []
 
 
-@pytest.mark.parametrize("broker", KAFKA_4_FIRST, indirect=True)
 @pytest.mark.parametrize("options", [{}, TWO_PHASES], ids=["inline", "two phases"])
 def test_a_batch_whose_commit_was_not_noted_is_not_written_again(
     broker: Broker, topic: str, stream: FileStream, options: dict[str, object]
@@ -167,7 +165,6 @@ def test_a_stateful_query_goes_on_from_a_batch_whose_commit_was_not_noted(
     assert committed(embedded_broker, topic) == once(20)
 
 
-@pytest.mark.parametrize("broker", KAFKA_4_FIRST, indirect=True)
 def test_a_failed_batch_leaves_nothing_and_its_repetition_is_seen_once(
     broker: Broker, topic: str, stream: FileStream
 ) -> None:
@@ -209,7 +206,6 @@ def numbers(spark: SparkSession, count: int) -> DataFrame:
     return spark.range(0, count, 1, 2).selectExpr("string(id) as value")
 
 
-@pytest.mark.parametrize("broker", KAFKA_4_FIRST, indirect=True)
 @pytest.mark.parametrize("options", [{}, TWO_PHASES], ids=["inline", "two phases"])
 def test_a_job_that_runs_again_writes_nothing(
     spark: SparkSession, broker: Broker, topic: str, options: dict[str, object]
