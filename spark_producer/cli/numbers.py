@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from spark_producer.errors import shown
+
+MOST_DIGITS = 40
+"""More than any number here has. Python itself refuses to read thousands of them."""
+
 
 def port(text: str) -> int:
     """Return a port number from 0 to 65,535."""
@@ -20,12 +25,18 @@ def natural(text: str) -> int:
     return between(text, 0, 2**31 - 1)
 
 
+def offset(text: str) -> int:
+    """Return an offset, which has 64 bits. A negative one counts from the end."""
+    digits = text.removeprefix("-")
+    return between(digits, 0, 2**63 - 1) * (1 if digits == text else -1)
+
+
 def between(text: str, low: int, high: int) -> int:
     """Return a whole number from `low` to `high`.
 
     Raises:
         argparse.ArgumentTypeError: the text is none; the message names both bounds.
     """
-    if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
-        raise argparse.ArgumentTypeError(f"a whole number from {low} to {high} is needed, not {text!r}")
+    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS and low <= int(text) <= high):
+        raise argparse.ArgumentTypeError(f"a whole number from {low} to {high} is needed, not '{shown(text)}'")
     return int(text)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from spark_producer.cli.avro_view import add_view, take_registry, viewed, viewer
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
-from spark_producer.cli.numbers import natural, positive
+from spark_producer.cli.numbers import natural, offset, positive
 from spark_producer.cli.terminal import complain, stop_if_nobody_reads
 from spark_producer.cli.waiting import Wait
 from spark_producer.record.reading import Record
@@ -38,7 +38,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     begin = tail.add_mutually_exclusive_group()
     begin.add_argument("--from-beginning", action="store_true", help="begin with the records that are there already")
     begin.add_argument(
-        "--offset", type=int, metavar="N", help="begin at this offset of each partition; -N: so many before its end"
+        "--offset", type=offset, metavar="N", help="begin at this offset of each partition; -N: so many before its end"
     )
     tail.add_argument("--until-end", action="store_true", help="stop at the records that are the last ones now")
     tail.add_argument("--timeout", type=positive, metavar="SECONDS", help="stop when none came for so long")
@@ -106,9 +106,10 @@ def _batches(chosen: argparse.Namespace, client: BlockingClient) -> Iterator[lis
         isolation=isolation,
         on_reset=lambda *reset: complain(format_reset(*reset)),
     )
+    read = list(reader.positions)  # a partition that is added meanwhile is not among them
     if chosen.offset is not None:
-        reader.positions = positions_at(client, chosen.topic, chosen.offset, partitions, isolation)
+        reader.positions = positions_at(client, chosen.topic, chosen.offset, read, isolation)
     ends = None
     if chosen.until_end:
-        ends = offsets(client, chosen.topic, LATEST, partitions, isolation_level=isolation)
+        ends = offsets(client, chosen.topic, LATEST, read, isolation_level=isolation)
     return records_until(reader, ends=ends, quiet=chosen.timeout)

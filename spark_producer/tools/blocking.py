@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -57,7 +57,8 @@ class BlockingClient:
         clock: Callable[[], float] = time.monotonic,
         on_wait: Callable[[float, str], None] | None = None,
     ) -> None:
-        self._timeout = timeout
+        self.timeout = timeout
+        """The seconds that bound each call."""
         self._patience = f"{timeout:g} s" + (f" ({timeout_option})" if timeout_option else "")
         self._clock = clock
         self._user = principal(settings.security)
@@ -88,14 +89,14 @@ class BlockingClient:
             UnsupportedVersion: the broker does not speak this API.
             AuthenticationFailed, TlsFailed, ConfigError: the brokers refuse us, or we them, and would again: raised at once.
         """
-        return self._request(api, body, node, self._clock() + self._timeout)
+        return self._request(api, body, node, self._clock() + self.timeout)
 
     def metadata(self, topics: Sequence[str] | None, *, allow_auto_topic_creation: bool = False) -> MetadataResponse:
         """Return what the cluster says of itself and of `topics` (None: all of them). A topic that fails carries its error code.
 
         Raises: as `request`, except that the question is asked again after a broken connection until the time is up.
         """
-        return self._metadata(topics, allow_auto_topic_creation, self._clock() + self._timeout)
+        return self._metadata(topics, allow_auto_topic_creation, self._clock() + self.timeout)
 
     def leader_of(self, topic: str, partition: int) -> int:
         """Return the node that leads a partition; wait for an election that is under way.
@@ -104,6 +105,18 @@ class BlockingClient:
             TopicNotFound: there is no such partition.
         """
         return self.wait_for_topic(topic, partition=partition)[partition]
+
+    def leaders_of(self, topic: str, partitions: Iterable[int], *, appears: bool = False) -> dict[int, int]:
+        """Return the nodes that lead some partitions: one question, if no election is under way; else it waits for that.
+
+        Raises: as `leader_of`.
+        """
+        deadline = self._clock() + self.timeout
+        wanted = list(partitions)
+        leaders = self._wait_for_topic(topic, None, appears, False, deadline)
+        while lacking := [at for at in wanted if at >= len(leaders) or leaders[at] == NO_LEADER]:
+            leaders = self._wait_for_topic(topic, lacking[0], appears, False, deadline)
+        return {partition: leaders[partition] for partition in wanted}
 
     def wait_for_topic(
         self,
@@ -123,7 +136,11 @@ class BlockingClient:
             TopicNotFound: there is no such topic, or no such partition. BrokerError: the broker refuses to tell.
             MetadataTimeout: there is still no leader when the time is up.
         """
-        deadline = self._clock() + self._timeout
+        return self._wait_for_topic(topic, partition, appears, create, self._clock() + self.timeout)
+
+    def _wait_for_topic(
+        self, topic: str, partition: int | None, appears: bool, create: bool, deadline: float
+    ) -> tuple[int, ...]:
         highest, led = (-1, False) if partition is None else (partition, True)
         wait = TopicWait(
             topic,
@@ -212,7 +229,7 @@ class BlockingClient:
 
     def _tell_wait(self, subject: str, deadline: float) -> None:
         if self._on_wait is not None:
-            self._on_wait(self._timeout - (deadline - self._clock()), subject)
+            self._on_wait(self.timeout - (deadline - self._clock()), subject)
 
     def _addresses(self, nodes: list[int]) -> str:
         return ", ".join(format_address(*self._nodes[node]) for node in nodes if node in self._nodes)
@@ -230,7 +247,7 @@ class BlockingClient:
             else "these addresses come from the brokers themselves: check their advertised.listeners"
         )
         return BrokersUnreachable(
-            f"no broker could be reached within {self._timeout:g} s: {where}. What to do: {advice}."
+            f"no broker could be reached within {self.timeout:g} s: {where}. What to do: {advice}."
         )
 
     def _why_not(self, node: int) -> str:

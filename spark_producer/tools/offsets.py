@@ -30,12 +30,13 @@ def offsets(
     *,
     isolation_level: int = 0,
     pause: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
 ) -> dict[int, int]:
     """Return the first offset at or after `timestamp` (milliseconds, or EARLIEST, LATEST) of each of `partitions` (None: all).
 
     For a partition that has no such record it is the end; with `isolation_level` 1 (read_committed) that is the beginning of the
     first open transaction, if there is one. A broker that does not yet lead a partition, as happens just after a
-    topic was made, is asked again for some seconds.
+    topic was made, is asked again for some seconds, and no longer than the client waits for an answer.
 
     Raises:
         TopicNotFound: there is no such topic or partition, and it is not created.
@@ -45,6 +46,7 @@ def offsets(
     # Brokers answer -1 where no record is as late. The ends are asked for first, so that records that come meanwhile are read.
     ends = offsets(client, topic, LATEST, left, isolation_level=isolation_level, pause=pause) if timestamp >= 0 else {}
     found: dict[int, int] = {}
+    deadline = clock() + client.timeout
     for attempt in range(OFFSET_ATTEMPTS):
         refused: dict[int, int] = {}
         for row in _list_offsets(client, topic, timestamp, left, isolation_level):
@@ -54,8 +56,9 @@ def offsets(
                 found[row.partition_index] = ends[row.partition_index] if ends and row.offset < 0 else row.offset
         if not refused:
             break
+        last = attempt == OFFSET_ATTEMPTS - 1 or clock() >= deadline
         for partition, code in refused.items():
-            if Action.RETRY not in Code(code).action or attempt == OFFSET_ATTEMPTS - 1:
+            if last or Action.RETRY not in Code(code).action:
                 check(code, f"topic {topic!r}, partition {partition}")
         pause(RETRY_PAUSE)
         left = sorted(refused)
@@ -67,8 +70,8 @@ def _list_offsets(
 ) -> Iterator[ListOffsetsPartitionResponse]:
     """Yield the answers of the leaders of `partitions`, one row for each; NETWORK_EXCEPTION stands for a row that is missing."""
     by_leader: dict[int, list[int]] = {}
-    for partition in partitions:
-        by_leader.setdefault(client.leader_of(topic, partition), []).append(partition)
+    for partition, leader in client.leaders_of(topic, partitions).items():
+        by_leader.setdefault(leader, []).append(partition)
     for leader, asked in by_leader.items():
         wanted = tuple(ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in asked)
         body = ListOffsetsRequest(isolation_level=isolation_level, topics=(ListOffsetsTopic(topic, wanted),))

@@ -76,9 +76,11 @@ class TopicReader:
         self._isolation = isolation
         start = EARLIEST if from_beginning else LATEST
         self.positions = offsets(client, topic, start, partitions, isolation_level=isolation)
-        self._leaders = self._find_leaders()
-        self._order = sorted(self.positions)
+        self._leaders = client.leaders_of(topic, self.positions)
+        self._order = dict.fromkeys(sorted(self.positions))
         """The partitions in the order in which they are asked for: the broker answers the first at any size (KIP-74)."""
+        self._moved: list[int] = []
+        """The partitions whose leader is to be found anew."""
 
     def fetch(self, max_wait_ms: int = 500) -> list[Fetched]:
         """Return the next batches of all partitions, in any order; nothing if none come within `max_wait_ms` for each leader.
@@ -94,6 +96,10 @@ class TopicReader:
         for leader, asked in by_leader.items():
             for answer in self._ask(leader, asked, 0 if found else max_wait_ms):
                 found += self._accept(answer, first=answer.partition_index == asked[0])
+        if self._moved:
+            self._pause(RETRY_PAUSE)
+            self._leaders |= self._client.leaders_of(self._topic, self._moved)
+            self._moved = []
         return found
 
     def records(self, max_wait_ms: int = 500) -> Iterator[tuple[int, Record]]:
@@ -128,7 +134,8 @@ class TopicReader:
         answer = self._client.request(FETCH, body, node=leader)
         check(answer.error_code, f"topic {self._topic!r}")
         rows = (row for topic in answer.responses if topic.topic == self._topic for row in topic.partitions)
-        return [row for row in rows if row.partition_index in partitions]  # a broker may answer more than it was asked
+        known = set(partitions)
+        return [row for row in rows if row.partition_index in known]  # a broker may answer more than it was asked
 
     def _accept(self, answer: FetchPartitionResponse, *, first: bool) -> list[Fetched]:
         partition = answer.partition_index
@@ -145,26 +152,27 @@ class TopicReader:
         elif len(data) and first:
             raise self._corrupt(partition, f"{len(data)} bytes hold no whole batch")
         # A partition whose batch did not fit must be asked for first next time; any other goes to the end of the order.
-        self._order.remove(partition)
-        self._order.insert(0 if len(data) and not end else len(self._order), partition)
+        del self._order[partition]
+        if len(data) and not end:
+            self._order = {partition: None} | self._order
+        else:
+            self._order[partition] = None
         aborted = tuple((each.producer_id, each.first_offset) for each in answer.aborted_transactions or ())
         return [Fetched(partition, data[:end], aborted)] if end else []
 
     def _recover(self, partition: int, code: int) -> None:
-        """After an error of one partition, find its leader or the start of its log anew, or raise the error."""
+        """After an error of one partition, find the start of its log anew, or note that its leader is to be found, or raise."""
         if code == Code.OFFSET_OUT_OF_RANGE:  # retention removed the next records, or the topic was made anew
             wanted = self.positions[partition]
             self.positions |= offsets(self._client, self._topic, EARLIEST, [partition])
-            if self._on_reset is not None:
+            if self.positions[partition] == wanted:  # the broker contradicts itself
+                self._pause(RETRY_PAUSE)
+            elif self._on_reset is not None:
                 self._on_reset(partition, wanted, self.positions[partition])
         elif Action.RETRY in Code(code).action:
-            self._pause(RETRY_PAUSE)
-            self._leaders[partition] = self._client.leader_of(self._topic, partition)
+            self._moved.append(partition)
         else:
             check(code, f"topic {self._topic!r}, partition {partition}")
-
-    def _find_leaders(self) -> dict[int, int]:
-        return {partition: self._client.leader_of(self._topic, partition) for partition in self.positions}
 
     def _corrupt(self, partition: int, reason: str) -> CorruptRecord:
         where = f"topic {self._topic!r}, partition {partition}, offset {self.positions[partition]}"

@@ -138,10 +138,9 @@ def wait_for_topic(client: BlockingClient, topic: str) -> None:
     """Wait until the brokers know a topic that was just created, and its partitions have leaders.
 
     Raises:
-        TopicNotFound, KafkaTimeout: the topic does not appear within the timeout of the client.
+        TopicNotFound, MetadataTimeout: the topic does not appear within the timeout of the client.
     """
-    for partition in range(len(client.wait_for_topic(topic, appears=True))):
-        client.wait_for_topic(topic, partition=partition, appears=True)
+    client.leaders_of(topic, range(len(client.wait_for_topic(topic, appears=True))), appears=True)
 
 
 def delete_topic(client: BlockingClient, topic: str) -> None:

@@ -154,3 +154,18 @@ def test_a_bar_is_for_terminals_alone(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert capsys.readouterr().err == f"\rwriting  {'█' * 12}{'░' * 12}  50 %\x1b[K\r\x1b[K"
     Bar("writing", None, " rows")(1234)
     assert capsys.readouterr().err == "\rwriting  1,234 rows\x1b[K"
+
+
+def test_no_number_is_too_long_to_be_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (
+        ["tail", "t", "--offset", "9" * 30],
+        ["tail", "t", "--offset", "--5"],
+        ["tail", "t", "--timeout", "9" * 5000],
+        ["topics", "create", "t", "--partitions", "-1"],
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 2
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert "a whole number from " in said or "expected one argument" in said
+        assert len(said) < 500

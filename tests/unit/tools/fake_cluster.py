@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from spark_producer.protocol import FETCH, LIST_OFFSETS, AnyApi
@@ -31,6 +31,9 @@ class FakeCluster:
         self.list_errors: list[int] = []
         self.unanswered = 0
         """so many of the next answers about offsets have no rows"""
+        self.timeout = 60.0
+        self.looked_up = 0
+        """how often leaders were asked for"""
         self.by_time: dict[int, int] = {}
         self.asked_times: list[int] = []
         self.isolation_levels: list[int] = []
@@ -42,8 +45,9 @@ class FakeCluster:
         known = (MetadataResponseTopic(name="t", partitions=rows),) if list(topics) == ["t"] else ()
         return MetadataResponse(topics=known)
 
-    def leader_of(self, topic: str, partition: int) -> int:
-        return self.leaders[partition]
+    def leaders_of(self, topic: str, partitions: Iterable[int]) -> dict[int, int]:
+        self.looked_up += 1
+        return {partition: self.leaders[partition] for partition in partitions}
 
     def request(self, api: AnyApi, body: Any, *, node: int) -> Any:
         self.isolation_levels.append(body.isolation_level)

@@ -295,3 +295,40 @@ def test_sec20_to_sec25_a_refusal_ends_every_wait_at_once(refusal: Refusal, call
         for word in (*refusal.words, f"127.0.0.1:{server.port}"):
             assert word in str(caught.value)
         assert server.accepted <= 3
+
+
+def test_the_leaders_of_many_partitions_are_one_question_and_one_more_for_each_election() -> None:
+    asked = 0
+
+    def script(peer: Peer) -> None:
+        nonlocal asked
+        peer.negotiate()
+        while True:
+            request = peer.read()
+            asked += 1
+            peer.answer(request, cluster(None, topic(*[3] * 500, 3 if asked > 2 else -1)))
+
+    with ScriptedServer(script) as server, asking(server.address, timeout=20) as client:
+        assert client.leaders_of("topic", range(500)) == dict.fromkeys(range(500), 3)
+        assert asked == 1
+        assert client.leaders_of("topic", range(501))[500] == 3
+        assert asked <= 4
+
+
+def test_leaders_that_come_and_go_are_not_waited_for_longer_than_the_timeout() -> None:
+    at = 0
+
+    def script(peer: Peer) -> None:
+        nonlocal at
+        peer.negotiate()
+        while True:
+            request = peer.read()
+            at += 1
+            peer.answer(request, cluster(None, topic(*((3, -1) if at % 2 else (-1, 3)))))
+
+    with (
+        ScriptedServer(script) as server,
+        asking(server.address, timeout=SHORT) as client,
+        pytest.raises((KafkaTimeout, MetadataTimeout, BrokersUnreachable)),
+    ):
+        client.leaders_of("topic", [0, 1])

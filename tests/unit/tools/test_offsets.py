@@ -56,3 +56,24 @@ def test_a_partition_whose_offset_is_left_out_is_asked_for_again() -> None:
     cluster.unanswered = 2 * OFFSET_ATTEMPTS
     with pytest.raises(BrokerError, match=r"NETWORK_EXCEPTION.*partition 0"):
         offsets(cast(BlockingClient, cluster), "t", LATEST, pause=lambda _: None)
+
+
+def test_the_leaders_of_all_partitions_are_one_question() -> None:
+    cluster = FakeCluster()
+    cluster.leaders = dict.fromkeys(range(1000), 10)
+    cluster.ends = dict.fromkeys(range(1000), 7)
+    assert offsets(cast(BlockingClient, cluster), "t") == cluster.ends
+    assert cluster.looked_up == 1
+
+
+def test_offsets_are_asked_for_no_longer_than_for_an_answer() -> None:
+    cluster, now = FakeCluster(), 0.0
+
+    def pause(seconds: float) -> None:
+        nonlocal now
+        now += 25
+
+    cluster.list_errors = [NOT_LEADER] * 1000
+    with pytest.raises(BrokerError, match="NOT_LEADER_OR_FOLLOWER"):
+        offsets(cast(BlockingClient, cluster), "t", pause=pause, clock=lambda: now)
+    assert now == 75, "three pauses within 60 s"

@@ -159,3 +159,23 @@ def test_records_of_aborted_transactions_are_left_out_and_passed() -> None:
     ]
     assert [record.offset for _, record in reader.records()] == [10]
     assert reader.positions == {0: 13}
+
+
+def test_leaders_that_moved_are_found_with_one_question_after_one_pause() -> None:
+    cluster, pauses = FakeCluster(), list[float]()
+    cluster.leaders = {0: 10, 1: 10}
+    reader = reader_of(cluster, pauses.append)
+    cluster.answers = [[fetched(0, error=NOT_LEADER), fetched(1, error=NOT_LEADER)]]
+    before = cluster.looked_up
+    assert reader.fetch() == []
+    assert (len(pauses), cluster.looked_up - before) == (1, 1)
+
+
+def test_a_start_of_the_log_that_is_not_in_the_log_is_asked_for_with_pauses() -> None:
+    cluster, pauses, told = FakeCluster(), list[float](), list[object]()
+    reader = reader_of(
+        cluster, pauses.append, partitions=[0], from_beginning=True, on_reset=lambda *reset: told.append(reset)
+    )
+    cluster.answers = [[fetched(0, error=OUT_OF_RANGE)], [fetched(0, error=OUT_OF_RANGE)]]
+    assert [reader.fetch(), reader.fetch()] == [[], []]
+    assert (len(pauses), told) == (2, [])
