@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from spark_producer.cluster import NO_LEADER
 from spark_producer.codes import Code
-from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, TopicNotFound
+from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError, TopicNotFound
 from spark_producer.network.addresses import format_address
 from spark_producer.network.client import Client
 from spark_producer.network.completion import Completion
@@ -90,6 +90,36 @@ class BlockingClient:
             AuthenticationFailed, TlsFailed, ConfigError: the brokers refuse us, or we them, and would again: raised at once.
         """
         return self._request(api, body, node, self._clock() + self.timeout)
+
+    def request_each(
+        self, api: Api[RequestBody, ResponseBody], body: RequestBody, nodes: Iterable[int]
+    ) -> dict[int, ResponseBody | PyProducerError]:
+        """Send a request to each of `nodes` at once, and return the body of each response, or why there is none.
+
+        All of them together have the time of one call: a broker that is silent delays no other.
+
+        Raises:
+            AuthenticationFailed, TlsFailed, ConfigError: as `request`.
+        """
+        deadline = self._clock() + self.timeout
+        answers: dict[int, ResponseBody | PyProducerError] = {}
+        left = dict.fromkeys(nodes)
+        tags: dict[object, int] = {}
+        while left or tags:
+            for node in [node for node in left if self._client.ready(node)]:
+                tag = object()
+                tags[tag] = node
+                del left[node]
+                self._client.send(node, api, body, tag=tag, timeout=max(0.0, deadline - self._clock()))
+            for completion in self._poll(max(0.0, min(deadline - self._clock(), RETRY_PAUSE))):
+                if completion.tag in tags:
+                    node = tags.pop(completion.tag)
+                    answers[node] = self._outcome(completion, api.name)
+            if self._clock() >= deadline:
+                answers |= {node: self._unreachable([node]) for node in left}
+                left = {}
+            self._tell_wait(self._addresses([*left, *tags.values()]), deadline)
+        return answers
 
     def metadata(self, topics: Sequence[str] | None, *, allow_auto_topic_creation: bool = False) -> MetadataResponse:
         """Return what the cluster says of itself and of `topics` (None: all of them). A topic that fails carries its error code.
@@ -197,15 +227,17 @@ class BlockingClient:
             left = max(0.0, deadline - self._clock())
             for completion in self._poll(left if self._on_wait is None else min(left, RETRY_PAUSE)):
                 if completion.tag is tag:
-                    if isinstance(completion.error, KafkaTimeout):  # which names request.timeout.ms
-                        raise KafkaTimeout(
-                            f"{self._addresses([chosen])} did not answer {api.name} within {self._patience}"
-                        )
-                    if completion.error is not None:
-                        raise completion.error
-                    answer: ResponseBody = completion.body
+                    answer: ResponseBody | PyProducerError = self._outcome(completion, api.name)
+                    if isinstance(answer, PyProducerError):
+                        raise answer
                     return answer
             self._tell_wait(self._addresses([chosen]), deadline)
+
+    def _outcome(self, completion: Completion, name: str) -> Any:
+        """Return the body of a response, or the error in its place."""
+        if isinstance(completion.error, KafkaTimeout):  # which names request.timeout.ms
+            return KafkaTimeout(f"{self._addresses([completion.node])} did not answer {name} within {self._patience}")
+        return completion.body if completion.error is None else completion.error
 
     def _wait_until_ready(self, nodes: list[int], deadline: float) -> int:
         """Return the first of `nodes` that is ready for a request. All are connected to at once: a silent one delays nothing."""

@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from spark_producer.cluster import NO_LEADER
 from spark_producer.codes import Code
 from spark_producer.errors import (
     AuthenticationFailed,
@@ -15,6 +14,7 @@ from spark_producer.errors import (
     TlsFailed,
     UnsupportedVersion,
     broker_error,
+    shown,
 )
 from spark_producer.network.addresses import format_address
 from spark_producer.network.principal import principal
@@ -91,6 +91,9 @@ def check_cluster(
             yield from _not_connected(settings, error)
             return
         yield from _connected(settings, answer)
+        if answer.error_code or not answer.brokers:
+            yield _no_cluster(answer.error_code)
+            return
         yield from _each_broker(client, answer)
         yield _versions(client)
         if topic is not None:
@@ -130,22 +133,30 @@ def _connected(settings: ConnectionSettings, answer: MetadataResponse) -> Iterat
     yield Finding("login", State.OK, f"the brokers know us as {principal(security)}")
 
 
+def _no_cluster(code: int) -> Finding:
+    if code:
+        return Finding("brokers", State.FAILED, *_told(broker_error(code, "the brokers of the cluster")))
+    return Finding(
+        "brokers", State.FAILED, "the cluster has none, by its own answer", "look whether they are still starting"
+    )
+
+
 def _bootstrap(settings: ConnectionSettings) -> str:
     return ", ".join(format_address(host, port) for host, port in settings.bootstrap)
 
 
 def _each_broker(client: BlockingClient, answer: MetadataResponse) -> Iterator[Finding]:
     """Yield whether the addresses that brokers tell lead to them: a write goes to each partition's leader."""
-    lost = []
-    for row in answer.brokers:
-        try:
-            client.request(METADATA, MetadataRequest((), False), node=row.node_id)
-        except PyProducerError as error:
-            text, advice = _told(error)
-            lost.append(Finding("brokers", State.FAILED, f"broker {row.node_id}: {text}", advice))
-    if lost:
-        yield from lost
-    else:
+    try:
+        told = client.request_each(METADATA, MetadataRequest((), False), [row.node_id for row in answer.brokers])
+    except PyProducerError as error:
+        yield Finding("brokers", State.FAILED, *_told(error))
+        return
+    lost = {node: error for node, error in sorted(told.items()) if isinstance(error, PyProducerError)}
+    for node, error in lost.items():
+        text, advice = _told(error)
+        yield Finding("brokers", State.FAILED, f"broker {node}: {text}", advice)
+    if not lost:
         yield Finding("brokers", State.OK, "each is reached at the address that it tells (advertised.listeners)")
 
 
@@ -174,7 +185,8 @@ def _topic(client: BlockingClient, settings: ConnectionSettings, topic: str) -> 
         MetadataResponseTopic(Code.UNKNOWN_TOPIC_OR_PARTITION, topic),
     )
     code = answer.error_code or row.error_code
-    if code and not row.partitions:
+    if answer.error_code or not row.partitions:
+        code = code or Code.LEADER_NOT_AVAILABLE
         error = broker_error(code, f"topic {topic!r}", user=principal(settings.security), topic=topic)
         text, advice = _told(error)
         if error.code is Code.UNKNOWN_TOPIC_OR_PARTITION:
@@ -182,14 +194,16 @@ def _topic(client: BlockingClient, settings: ConnectionSettings, topic: str) -> 
         name = "rights" if "AUTHORIZATION" in error.code.name else "topic"
         yield Finding(name, State.FAILED, text, advice)
         return
-    yield Finding("topic", State.OK, f"{topic!r} has {len(row.partitions)} partitions")
-    yield _leaders(row)
+    count = f"{len(row.partitions):,} partition" + ("s" if len(row.partitions) != 1 else "")
+    yield Finding("topic", State.OK, f"{topic!r} has {count}")
+    yield _leaders(row, {broker.node_id for broker in answer.brokers})
     yield from _in_sync(client, row, topic, len(answer.brokers))
     yield _rights(row, settings)
 
 
-def _leaders(row: MetadataResponseTopic) -> Finding:
-    without = sorted(each.partition_index for each in row.partitions if each.leader_id == NO_LEADER)
+def _leaders(row: MetadataResponseTopic, brokers: set[int]) -> Finding:
+    """Say which partitions have no leader. One that is not among the brokers is none: nothing can be sent to it."""
+    without = sorted(each.partition_index for each in row.partitions if each.leader_id not in brokers)
     if not without:
         return Finding("leaders", State.OK, "every partition has a leader")
     return Finding(
@@ -211,7 +225,11 @@ def _in_sync(client: BlockingClient, row: MetadataResponseTopic, topic: str, bro
         advice = "grant DESCRIBE_CONFIGS on the topic to have this checked; writes do not need it"
         yield Finding(name, State.UNKNOWN, "may not be seen", advice)
         return
-    least = int(config[name])
+    try:
+        least = int(config[name])
+    except ValueError:
+        yield Finding(name, State.UNKNOWN, f"the broker answers '{shown(config[name])}', which is no number")
+        return
     short = sorted(each.partition_index for each in row.partitions if len(each.isr_nodes) < least)
     replicas = min((len(each.replica_nodes) for each in row.partitions), default=0)
     if short:

@@ -12,7 +12,9 @@ from spark_producer.protocol import CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFI
 from spark_producer.protocol.messages import (
     CreatableTopic,
     CreatableTopicConfig,
+    CreatableTopicResult,
     CreateTopicsRequest,
+    DeletableTopicResult,
     DeleteTopicsRequest,
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -86,7 +88,8 @@ def describe_topic(client: BlockingClient, topic: str) -> TopicPage:
         MetadataResponseTopic(Code.UNKNOWN_TOPIC_OR_PARTITION, topic),
     )
     check(row.error_code, f"topic {topic!r}")
-    led = [each.partition_index for each in row.partitions if each.leader_id != NO_LEADER]
+    brokers = {broker.node_id for broker in answer.brokers}  # nobody can ask a leader whose address is not told
+    led = [each.partition_index for each in row.partitions if each.leader_id in brokers]
     firsts = offsets(client, topic, EARLIEST, led) if led else {}
     ends = offsets(client, topic, partitions=led) if led else {}
     rows = tuple(
@@ -128,7 +131,8 @@ def create_topic(
     """
     entries = tuple(CreatableTopicConfig(name, value) for name, value in (config or {}).items())
     body = CreateTopicsRequest((CreatableTopic(topic, partitions, replicas, configs=entries),))
-    result = client.request(CREATE_TOPICS, body, node=_controller(client)).topics[0]
+    results = client.request(CREATE_TOPICS, body, node=_controller(client)).topics
+    result = results[0] if results else CreatableTopicResult(topic, error_code=Code.UNKNOWN_SERVER_ERROR)
     if result.error_code and result.error_code != Code.TOPIC_ALREADY_EXISTS:
         raise broker_error(result.error_code, f"topic {topic!r}", result.error_message)
     return not result.error_code
@@ -149,8 +153,8 @@ def delete_topic(client: BlockingClient, topic: str) -> None:
     Raises:
         TopicNotFound: there is no such topic. BrokerError: the cluster refuses. And as `BlockingClient.request`.
     """
-    answer = client.request(DELETE_TOPICS, DeleteTopicsRequest((topic,)), node=_controller(client))
-    row = answer.responses[0]
+    rows = client.request(DELETE_TOPICS, DeleteTopicsRequest((topic,)), node=_controller(client)).responses
+    row = rows[0] if rows else DeletableTopicResult(topic, Code.UNKNOWN_SERVER_ERROR)
     if row.error_code:
         raise broker_error(row.error_code, f"topic {topic!r}", row.error_message)
 

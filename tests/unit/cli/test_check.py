@@ -102,6 +102,8 @@ class Told:
         self.code = 0
         self.spoken = SPOKEN
         self.lost: set[int] = set()
+        self.nodes: tuple[int, ...] = (1, 2, 3)
+        self.refused = 0
 
     def __call__(self, *_: object, **__: object) -> Told:
         return self
@@ -113,14 +115,17 @@ class Told:
         pass
 
     def metadata(self, _topics: Sequence[str]) -> MetadataResponse:
-        brokers = tuple(MetadataResponseBroker(node, f"kafka-{node}", 9092) for node in (1, 2, 3))
+        brokers = tuple(MetadataResponseBroker(node, f"kafka-{node}", 9092) for node in self.nodes)
         partitions = () if self.code else tuple(self.rows)
         topic = MetadataResponseTopic(self.code, "t", partitions=partitions, topic_authorized_operations=self.rights)
-        return MetadataResponse(brokers=brokers, topics=(topic,))
+        return MetadataResponse(brokers=brokers, topics=(topic,), error_code=self.refused)
 
-    def request(self, api: Any, _body: Any, *, node: int | None = None) -> Any:
-        if node in self.lost:
-            raise UnsupportedVersion(f"broker {node} is far away. What to do: build a road.")
+    def request_each(self, api: Any, _body: Any, nodes: Sequence[int]) -> dict[int, Any]:
+        assert api is METADATA
+        far = {node: UnsupportedVersion(f"broker {node} is far away. What to do: build a road.") for node in self.lost}
+        return dict.fromkeys(nodes) | far
+
+    def request(self, api: Any, _body: Any) -> Any:
         if api is METADATA:
             return self.metadata([])
         if api is API_VERSIONS:
@@ -201,3 +206,39 @@ def test_com23_brokers_that_cannot_be_reached_and_versions(told: Told, capsys: p
     assert code == 1
     assert "failed   brokers: broker 2: broker 2 is far away\n         what to do: build a road\n" in text
     assert "failed   versions: no common version of Produce, InitProducerId" in text
+
+
+@pytest.mark.parametrize("broken", ["no brokers", "refused", "no partitions", "an unknown leader"])
+def test_com23_answers_with_which_no_write_would_work(
+    told: Told, capsys: pytest.CaptureFixture[str], broken: str
+) -> None:
+    if broken == "no brokers":
+        told.nodes = ()
+    elif broken == "refused":
+        told.refused = 31
+    elif broken == "no partitions":
+        told.rows = []
+    else:
+        told.rows[2] = told.rows[2]._replace(leader_id=9)
+    code, text = check(capsys)
+    assert code == 1
+    (last,) = [line for line in text.splitlines() if line.startswith("failed ")]
+    assert {
+        "no brokers": "brokers: the cluster has none",
+        "refused": "brokers: CLUSTER_AUTHORIZATION_FAILED (31)",
+        "no partitions": "topic: LEADER_NOT_AVAILABLE (5) for topic 't'",
+        "an unknown leader": "leaders: partition 2 of 8 has no leader",
+    }[broken] in last
+
+
+@pytest.mark.parametrize("least", ["many", "", "9" * 5000, "\x1b[2J"])
+def test_com23_a_setting_that_is_no_number_is_not_known(
+    told: Told, capsys: pytest.CaptureFixture[str], least: str
+) -> None:
+    told.least = least
+    code, text = check(capsys)
+    assert code == 0
+    (line,) = [line for line in text.splitlines() if "min.insync.replicas" in line]
+    assert line.startswith("unknown  min.insync.replicas: the broker answers '")
+    assert line.isprintable()
+    assert len(line) < 500

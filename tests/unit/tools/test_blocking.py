@@ -332,3 +332,35 @@ def test_leaders_that_come_and_go_are_not_waited_for_longer_than_the_timeout() -
         pytest.raises((KafkaTimeout, MetadataTimeout, BrokersUnreachable)),
     ):
         client.leaders_of("topic", [0, 1])
+
+
+def test_a_silent_broker_delays_no_other(refused: tuple[str, int]) -> None:
+    servers: list[ScriptedServer] = []
+
+    def script(peer: Peer) -> None:
+        peer.negotiate()
+        while True:
+            nodes = (servers[0].address, servers[1].address, refused, servers[0].address)
+            brokers = tuple(messages.MetadataResponseBroker(1 + at, *address) for at, address in enumerate(nodes))
+            peer.answer(peer.read(), messages.MetadataResponse(brokers=brokers))
+
+    def negotiate_and_no_more(peer: Peer) -> None:
+        peer.negotiate()
+        peer.wait_for_close()
+
+    clock = [0.0]
+
+    def pass_time(_: float, __: str) -> None:
+        clock[0] += 1.0
+
+    with ScriptedServer(script) as server, ScriptedServer(negotiate_and_no_more) as silent:
+        servers += [server, silent]
+        with asking(server.address, timeout=20, clock=lambda: time.monotonic() + clock[0], on_wait=pass_time) as client:
+            client.metadata([])
+            told = client.request_each(METADATA, messages.MetadataRequest((), False), [1, 2, 3, 4])
+    assert isinstance(told[1], messages.MetadataResponse)
+    assert isinstance(told[4], messages.MetadataResponse)
+    assert isinstance(told[2], KafkaTimeout)
+    assert "did not answer Metadata within 20 s" in str(told[2])
+    assert isinstance(told[3], BrokersUnreachable)
+    assert clock[0] < 40, "one timeout for all of them"
