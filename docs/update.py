@@ -86,6 +86,8 @@ has a twin that counts plainly:
 | `compression-rate-avg`: a small batch counts as much as a large one | `compression-ratio` |
 | `produce-throttle-time-avg`: zeros included | `throttled-time-avg`, `-total` |
 
+Which of them to look at when a write is slow: [a notebook](../notebooks/tuning.ipynb) turns the options, and draws the metrics.
+
 ## Windows
 
 `Producer.metrics()` gives all values by (group, name, tags). Totals never go back. Rates, averages and maxima are those of the

@@ -1,0 +1,73 @@
+"""The replay of dead letters in docs/dead_letters.md, as it stands there, with Spark's own Kafka source."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from spark_producer.broker import LocalBroker
+from spark_producer.datasource.dead_letters.records import PREFIX
+from tests.spark.isolated import REPOSITORY, run_program
+from tests.support.jars import spark_sink_jars
+from tests.support.read_back import read_topic
+
+PROGRAM = """
+import sys
+from pyspark.sql import SparkSession
+
+jars, bootstrap, page = sys.argv[1:]
+settings = {"spark.jars": jars, "spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC"}
+spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+
+def write(frame, topic, **options):
+    writer = frame.write.format("pyproducer").mode("append").option("kafka.bootstrap.servers", bootstrap)
+    writer.options(topic=topic, **options).save()
+
+# Rows 4 to 6 are bad; 5 and 6 are equal, and two rows all the same. The last one is too large, for the dead-letter topic as well.
+rows = spark.range(0, 10, 1, 1).selectExpr(
+    "string(if(id = 6, 5, id)) as key",
+    "if(id = 9, repeat('x', 5000), concat('v', if(id = 6, 5, id))) as value",
+    "if(id between 4 and 6, 7, 0) as partition",
+    "timestamp_millis(1700000000000 + if(id = 6, 5, id)) as timestamp",
+    "array(struct('own' as key, binary(string(if(id = 6, 5, id))) as value)) as headers",
+)
+write(rows, "flights", deadLetterTopic="flights.dead")
+
+# A task that was tried again: each dead letter is there a second time.
+options = {"kafka.bootstrap.servers": bootstrap, "subscribe": "flights.dead", "includeHeaders": "true"}
+letters = spark.read.format("kafka").options(**options).load()
+assert letters.count() == 4
+write(letters.select("key", "value", "headers", "timestamp"), "flights.dead")
+
+exec(page)
+"""
+
+
+def replay_of_the_page() -> str:
+    """The one example of the page that reads dead letters."""
+    text = (Path(__file__).parents[2] / "docs" / "dead_letters.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (found,) = [block for block in blocks if PREFIX in block]
+    return str(found)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_replay_of_the_page_writes_each_whole_row_once(tmp_path: Path) -> None:
+    """Copies of a dead letter are written once, equal rows as often as they were there, and what lost its value not at all."""
+    with LocalBroker() as broker:
+        broker.create_topic("flights", 1, {"max.message.bytes": "2000"})
+        broker.create_topic("flights.dead", 1, {"max.message.bytes": "3000"})
+        page = replay_of_the_page().replace("localhost:9092", broker.bootstrap_servers)
+        jars = ",".join(map(str, spark_sink_jars()))
+        run_program(PROGRAM, [jars, broker.bootstrap_servers, page], [REPOSITORY], tmp_path)
+        dead = read_topic(broker.bootstrap_servers, "flights.dead", expected=8)
+        assert sorted(row.key or b"" for row in dead) == [b"4"] * 2 + [b"5"] * 4 + [b"9"] * 2
+        rows = read_topic(broker.bootstrap_servers, "flights", expected=9)
+    assert [row.key for row in rows[:6]] == [b"0", b"1", b"2", b"3", b"7", b"8"]
+    replayed = sorted(rows[6:], key=lambda row: row.key or b"")
+    assert [(row.key, row.value) for row in replayed] == [(b"4", b"v4"), (b"5", b"v5"), (b"5", b"v5")]
+    assert [row.headers for row in replayed] == [[("own", key)] for key in (b"4", b"5", b"5")]
+    assert [row.timestamp_ms - 1_700_000_000_000 for row in replayed] == [4, 5, 5]
