@@ -76,6 +76,7 @@ VERDICTS: Mapping[Need, Mapping[Code, Verdict]] = {
     },
     # To who commits too late, Kafka 4 says 48 where Kafka 3 says 90, and Java's exceptions differ. It is one thing to users.
     Need.COMMIT: _LOOK_UP | _FENCED | _FATAL | _ABORTABLE | {Code.INVALID_TXN_STATE: Verdict.FENCED},
+    # 48 to an abort means that somebody else has ended the transaction, so it is fatal, as in Java's EndTxnHandler (4.3.1).
     Need.ABORT: _LOOK_UP | _FENCED | _FATAL | {Code.TRANSACTION_ABORTABLE: Verdict.FATAL},
     Need.RAISE_EPOCH: _LOOK_UP | _FENCED,
 }
