@@ -32,12 +32,12 @@ def reached(place: str) -> None:
     folder = Path(os.environ[FOLDER])
     with (folder / "trace").open("a") as trace:
         trace.write(f"{time.time():.3f} {os.getpid()} {place}\n")
-    number = _chosen(folder, place)
+    number = chosen(folder, place)
     if number is not None:
         _wait(folder, place, number)
 
 
-def _chosen(folder: Path, place: str) -> int | None:
+def chosen(folder: Path, place: str) -> int | None:
     """The number of the fault if this is the one time that a process stops; the others pass, also in other processes."""
     try:
         plan = json.loads((folder / "plan").read_text())

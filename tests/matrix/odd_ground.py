@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -168,14 +169,27 @@ def together(jobs: list[Callable[[], None]]) -> None:
 
 
 def kill_writers() -> None:
-    """SIGKILL to the other workers of this executor: this one only makes rows, another one writes them."""
-    above = dict(ancestors(os.getpid()))
-    daemon = next(iter(above))
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(path.read_text().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        pid = int(path.parent.name)
-        if parent == daemon and pid != os.getpid():
+    """SIGKILL to the other workers of this executor: this one only makes rows, and another one writes them.
+
+    Workers of unlike environments have parents of their own (Spark's `PythonWorkerFactory`), all of them below one JVM.
+    """
+    jvm = next(pid for pid, name in ancestors(os.getpid()) if name == "java")
+    families = {pid for pid in _children({jvm}) if b"\0pyspark.worker\0" in _command(pid)}
+    for pid in _children(families) - {os.getpid()}:
+        with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def _children(parents: set[int]) -> set[int]:
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if int(path.read_text().rpartition(")")[2].split()[1]) in parents:
+                found.add(int(path.parent.name))
+    return found
+
+
+def _command(pid: int) -> bytes:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""

@@ -38,6 +38,7 @@ from tests.matrix.odd_ground import (
     together,
     wait_for,
 )
+from tests.matrix.odd_lives import DEATHS, Death, counted, deduplicated
 
 TWO_EXECUTORS = "two hosts"
 """In the place of a master: a cluster of Spark's own, see `tests.matrix.standalone`."""
@@ -52,6 +53,8 @@ class Way(NamedTuple):
     settings: tuple[tuple[str, str], ...] = ()
     leaves_more: bool = False
     """Whether on path B the log has rows that were aborted, too: else nothing was in the midst of its write."""
+    deaths: tuple[Death, ...] = ()
+    """Of the program, which is started again on the same folder after each."""
 
 
 def _speculated(ground: Ground, slow: Mapping[tuple[int, int], float]) -> Outcome:
@@ -208,8 +211,8 @@ def triggers(ground: Ground) -> Outcome:
 
 
 def watermark(ground: Ground) -> Outcome:
-    """A stateful query, whose watermark brings micro-batches without input."""
-    stream = ground.stream().selectExpr("value", "timestamp_seconds(int(value)) as moment")
+    """A stateful query, whose watermark brings micro-batches without input. It begins at 0, so rows of then would be late."""
+    stream = ground.stream().selectExpr("value", "timestamp_seconds(1 + int(value)) as moment")
     counted = stream.withWatermark("moment", "0 seconds").groupBy("value", "moment").count().where("count = 1")
     for number in range(3):
         ground.put(number, 100 * number, 100)
@@ -218,7 +221,7 @@ def watermark(ground: Ground) -> Outcome:
     query.stop()
     done = sorted(int(path.name) for path in (ground.home / "watermark" / "commits").glob("[0-9]*"))
     assert len(done) > 3, f"no micro-batch without input: {done}"
-    return Outcome({ground.topic: 299}, f"{len(done)} micro-batches of 3 files")
+    return Outcome({ground.topic: 300}, f"{len(done)} micro-batches of 3 files")
 
 
 def one_task_and_many(ground: Ground) -> Outcome:
@@ -322,11 +325,21 @@ WAYS: dict[str, Way] = {
     "queries": Way("two queries of one application at once, with two ids", two_queries),
     "triggers": Way("every trigger, and micro-batches without rows", triggers),
     "watermark": Way("a stateful query, with micro-batches without input", watermark),
+    "dropped": Way("dropDuplicates in a query whose driver is killed twice", deduplicated, deaths=DEATHS),
+    "counted": Way(
+        "a running count, in update mode by foreachBatch, whose driver is killed twice", counted, deaths=DEATHS
+    ),
     "tasks": Way("one task, two hundred, and many without rows", one_task_and_many),
     "function": Way("foreachBatch with two writes, which fails before, between and behind them", function_fails),
     "connect": Way("Spark Connect: a job, and a query", connect),
     "killed": Way(
         "a Python worker is killed with a part of its rows in the log", killed_worker, "local[4,3]", leaves_more=True
+    ),
+    "killed-far": Way(
+        "a Python worker of an executor is killed with a part of its rows in the log",
+        killed_worker,
+        TWO_EXECUTORS,
+        leaves_more=True,
     ),
 }
 SETTINGS = {

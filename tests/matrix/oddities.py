@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
 import sys
 import tempfile
 import time
@@ -20,10 +21,13 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from spark_producer.failpoints import VARIABLE
 from tests.matrix import results
 from tests.matrix.cases import OPTIONS as PATHS
 from tests.matrix.cases import all_cases
 from tests.matrix.clusters import Cluster, cluster_of, held_back, open_transactions
+from tests.matrix.failing import FOLDER
+from tests.matrix.odd_lives import FUNCTION, Death
 from tests.matrix.odd_ways import TWO_EXECUTORS, WAYS
 from tests.matrix.play import PARTITIONS, Result
 from tests.matrix.readers import read_later
@@ -51,7 +55,7 @@ def play(cluster: Cluster, name: str, path: str, home: Path) -> Result:
     begun = time.monotonic()
     with standalone(folder) if way.master == TWO_EXECUTORS else nullcontext(way.master) as master:
         arguments = [name, master, str(folder), cluster.bootstrap_servers, topic]
-        outcome = _run(folder, [*arguments, json.dumps({**QUICK, **dict(PATHS[path])})], result)
+        outcome = _run(folder, [*arguments, json.dumps({**QUICK, **dict(PATHS[path])})], way.deaths, result)
     if outcome is not None:
         result.told.append(outcome["told"])
         for each, count in outcome["topics"].items():
@@ -71,18 +75,18 @@ def cluster_name(cluster: Cluster) -> str:
     return "embedded" if type(cluster).__name__ == "EmbeddedCluster" else "4"
 
 
-def _run(folder: Path, arguments: Sequence[str], result: Result) -> dict[str, Any] | None:
-    environment = {
-        "SPARK_SUBMIT_OPTS": spark_options(),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": str(ROOT),
-    }
-    child = ChildProcess([sys.executable, "-m", "tests.matrix.odd_ways", *arguments], folder / "log", environment)
-    deadline = time.monotonic() + SECONDS
-    while child.exit_code is None and time.monotonic() < deadline:
-        time.sleep(0.05)
+def _run(folder: Path, arguments: Sequence[str], deaths: Sequence[Death], result: Result) -> dict[str, Any] | None:
+    """Play all lives, of which only the last one comes to its end; what it has to tell."""
+    deadline = time.monotonic() + SECONDS * (1 + len(deaths))
+    for number, death in enumerate(deaths, 1):
+        (folder / "plan").write_text(json.dumps({**death._asdict(), "number": number}))
+        child = _life(folder, arguments, deadline)
+        if child.exit_code != -signal.SIGKILL:
+            result.violations.append(f"it was not killed at {death.place}: {child.exit_code}, {child.tail()[-1500:]}")
+            child.kill()
+            return None
+    (folder / "plan").unlink(missing_ok=True)
+    child = _life(folder, arguments, deadline)
     if child.exit_code is None:
         child.kill()
         result.violations.append(f"stuck: no end within {SECONDS:g} s")
@@ -92,6 +96,23 @@ def _run(folder: Path, arguments: Sequence[str], result: Result) -> dict[str, An
         return None
     found: dict[str, Any] = json.loads((folder / "outcome.json").read_text())
     return found
+
+
+def _life(folder: Path, arguments: Sequence[str], deadline: float) -> ChildProcess:
+    """One life of the program: to its end, or to the deadline."""
+    environment = {
+        FOLDER: str(folder),
+        VARIABLE: FUNCTION,
+        "SPARK_SUBMIT_OPTS": spark_options(),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+    }
+    child = ChildProcess([sys.executable, "-m", "tests.matrix.odd_ways", *arguments], folder / "log", environment)
+    while child.exit_code is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return child
 
 
 def judge(cluster: Cluster, topic: str, wanted: range) -> list[str]:
