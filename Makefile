@@ -17,7 +17,7 @@ CONSTRAIN := $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 PIP_VERSION := $(CONSTRAIN) --upgrade 'pip>=25.3'
 CONSTRAIN_BUILD := $(if $(CONSTRAINTS),--build-constraint $(CONSTRAINTS))
 .DEFAULT_GOAL := help
-.PHONY: help check-machine setup setup-dev quickstart jars bytecode test test-fast coverage campaigns crash-seeds kills model matrix nemesis lint bench experiments asan notebooks zip wheel platforms constraints docs clean
+.PHONY: help check-machine setup setup-dev quickstart jars bytecode test test-fast coverage campaigns crash-seeds kills model matrix nemesis lint bench experiments asan notebooks zip wheel platforms constraints docs site clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -125,6 +125,10 @@ constraints: setup-dev ## write constraints.txt anew: the newest versions that p
 
 docs: setup ## write docs/options.md, docs/metrics.md, docs/broker_metrics.md, docs/errors.md, docs/rooms.svg and the profiles in conf/ from the code
 	@$(BIN)/python -m docs.update
+
+site: setup-dev ## build the documentation into build/site, to open in a browser without a server
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet $(ARGS)
+	@echo build/site/index.html
 
 clean: ## remove what make made
 	rm -rf $(VENV) spark_producer/kernel/*.c spark_producer/kernel/*.so build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis htmlcov .coverage .coverage.*

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -32,9 +33,9 @@ SECONDS = 60
 
 
 def blocks(language: str) -> list[str]:
-    """The examples of all pages."""
+    """The examples of all pages, once each: docs/index.md shows one of the README's."""
     pattern = re.compile(rf"^```{language}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-    return [block for page in PAGES for block in pattern.findall(page.read_text(encoding="utf-8"))]
+    return list(dict.fromkeys(block for page in PAGES for block in pattern.findall(page.read_text(encoding="utf-8"))))
 
 
 def example(marker: str) -> str:
@@ -49,6 +50,7 @@ class Page:
     def __init__(self, spark: SparkSession, broker: LocalBroker, checkpoint: Path) -> None:
         self.spark, self.broker = spark, broker
         self._replacements = {"localhost:9092": broker.bootstrap_servers, "/tmp/ticks-checkpoint": str(checkpoint)}
+        self._replacements["/tmp/first-checkpoint"] = f"{checkpoint}-first"
         self._replacements["/tmp/orders-checkpoint"] = f"{checkpoint}-orders"
         self._replacements["/tmp/flights-checkpoint"] = f"{checkpoint}-flights"
         self.names: dict[str, Any] = {"spark": spark}
@@ -82,7 +84,9 @@ def page(spark: SparkSession, tmp_path: Path) -> Iterator[Page]:
 
 def test_every_example_is_run_here() -> None:
     """A new example needs a new test."""
-    assert len(blocks("python")) == 20  # the replay of dead letters is run by test_replay.py, with Spark's own Kafka source
+    assert (
+        len(blocks("python")) == 24
+    )  # the replay of dead letters is run by test_replay.py, with Spark's own Kafka source
     assert len(blocks("sql")) == 1
 
 
@@ -128,6 +132,33 @@ def test_any_dataframe_as_records_and_as_cloud_events(page: Page) -> None:
     assert sorted(row.headers for row in rows)[1] == [("source", b"flights"), ("number", b"1545")]
     page.run("events = as_cloud_events(")
     assert page.names["events"].count() == 2
+
+
+def test_the_first_steps(page: Page) -> None:
+    """As they stand: a write, a mistake that names the right option, a stream that goes on where it ended."""
+    page.run("to_first.save()")
+    of_ada = [row for row in read_topic(page.broker.bootstrap_servers, "first", expected=3) if row.key == b"Ada"]
+    assert [row.value for row in of_ada] == [
+        b'{"id":1,"customer":"Ada","price":12.5}',
+        b'{"id":3,"customer":"Ada","price":3.25}',
+    ]
+    assert len({row.partition for row in of_ada}) == 1
+    with pytest.raises(Exception, match=r"kafka\.compresion\.type.*compression\.type"):
+        page.run("kafka.compresion.type")
+    assert page.count("first") == 3
+    page.run("def start():")
+    page.wait_for_records("first-stream")
+    page.run("ticking.stop()")
+    before = page.count("first-stream")
+    deadline, pause = time.monotonic() + SECONDS, threading.Event()
+    while page.count("first-stream") == before:
+        assert time.monotonic() < deadline, f"no record after the restart within {SECONDS} s"
+        pause.wait(0.1)
+    page.names["ticking"].stop()
+    assert page.names["ticking"].exception() is None
+    rows = read_topic(page.broker.bootstrap_servers, "first-stream", isolation="read_committed")
+    numbers = sorted(json.loads(row.value or b"")["value"] for row in rows)
+    assert numbers == list(range(len(numbers))), "none is missing, and none is there twice"
 
 
 def test_a_check_from_the_executors(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,7 +289,7 @@ def test_update_mode_is_refused_by_spark(page: Page, tmp_path: Path) -> None:
 
 def test_the_commands_of_all_pages_parse(capsys: pytest.CaptureFixture[str]) -> None:
     commands = [line for block in blocks("console") for line in block.splitlines() if line.startswith("$ pyproducer")]
-    assert len(commands) == 17
+    assert len(commands) == 20
     for line in commands:
         words = shlex.split(line, comments=True)[2:]
         with pytest.raises(SystemExit) as caught:

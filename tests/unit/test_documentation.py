@@ -110,12 +110,13 @@ def test_the_extras_of_pages_and_messages_exist() -> None:
         assert set(named) <= extras, path.name
 
 
-def test_the_readmes_columns_are_those_of_the_sink() -> None:
+@pytest.mark.parametrize("page", [README, ROOT / "docs" / "columns.md"], ids=lambda page: page.name)
+def test_the_columns_of_the_pages_are_those_of_the_sink(page: Path) -> None:
     rows = {}
-    for line in README.read_text(encoding="utf-8").splitlines():
+    for line in page.read_text(encoding="utf-8").splitlines():
         match = re.match(r"\| `(\w+)` \| ", line)
         if match and match[1] in COLUMN_NAMES and len(cells(line)) == 4:
-            rows[match[1]] = cells(line)[1]
+            rows[match[1]] = cells(line)[1].replace("`", "")
     assert rows == {name: description for name, (_, description) in COLUMNS.items()}
     assert set(rows) == set(COLUMN_NAMES)
 

@@ -1,0 +1,126 @@
+"""Makes one site of docs/ and of what its pages link to: mkdocs.yml names these functions, and `make site` runs them.
+
+Pages link as GitHub wants it, by the paths of the repository. What lies in docs/ MkDocs finds by itself. A notebook, and any
+file or folder that a page links to, becomes a page too, so no link leaves the site: it is complete without a network.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import event_priority
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS, NOTEBOOKS, OTHERS = "docs/", "notebooks/", "repository/"
+BEFORE_OTHER_PLUGINS = 100
+"""mkdocs-jupyter looks for notebooks among the files that are there when its turn comes."""
+
+MARKDOWN_LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)")
+HTML_LINK = re.compile(r'(?<=\bhref=")(?!\w+:|#)([^"#]+)')
+SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)
+RECORD = re.compile(r"decisions/\d")
+ALL_RECORDS = "\n\n[All decisions](README.md)\n"
+"""ends each record: the navigation has their list alone"""
+BEHIND_THE_PAGES = 0.5
+"""how much a record weighs among what the search finds"""
+
+LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml", ".properties": "properties"}
+"""How the blocks of code of files are coloured; others are not."""
+
+
+def place_of(path: str) -> str:
+    """Where the site has a file or folder of the repository."""
+    if path.startswith(DOCS):
+        return path.removeprefix(DOCS)
+    if path.startswith(NOTEBOOKS) and path.endswith(".ipynb"):
+        return path
+    visible = path.removeprefix(".")  # MkDocs leaves out whatever begins with a dot
+    return OTHERS + (visible if path.endswith(".md") else f"{visible}.md")
+
+
+def path_of(place: str) -> str:
+    """The file of the repository of which the site has this page. It need be no more than where links are counted from."""
+    if place.startswith(OTHERS):
+        return place.removeprefix(OTHERS)
+    return place if place.startswith(NOTEBOOKS) else DOCS + place
+
+
+def target_of(link: str, path: str) -> str:
+    """What a link on the page `path` leads to, from the root of the repository."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
+
+
+def linked_from(pages: list[str]) -> list[str]:
+    """Files and folders outside of docs/ that these pages link to, and those that they link to themselves."""
+    found: list[str] = []
+    waiting = list(pages)
+    while waiting:
+        page = waiting.pop()
+        for link in MARKDOWN_LINK.findall((ROOT / page).read_text(encoding="utf-8")):
+            target = target_of(link, page)
+            if target not in found and not target.startswith((DOCS, "..")) and (ROOT / target).exists():
+                found.append(target)
+                waiting += [target] if target.endswith(".md") else []
+    return found
+
+
+def shown(path: str) -> str:
+    """The page of a file, in a block of code, or of the files of a folder, one below the other."""
+    source = ROOT / path
+    if source.suffix == ".md":
+        return source.read_text(encoding="utf-8")
+    if source.is_dir():
+        files = [file for file in sorted(source.iterdir()) if file.is_file()]
+        return f"# {path}/\n\n" + "\n".join(f"## {file.name}\n\n{_block(file)}" for file in files)
+    return f"# {path}\n\n{_block(source)}"
+
+
+def _block(file: Path) -> str:
+    return f"````{LANGUAGES.get(file.suffix, 'text')}\n{file.read_text(encoding='utf-8').rstrip()}\n````\n"
+
+
+@event_priority(BEFORE_OTHER_PLUGINS)
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the notebooks, and what pages link to outside of docs/."""
+    for notebook in sorted(ROOT.glob(f"{NOTEBOOKS}*.ipynb")):
+        place = notebook.relative_to(ROOT).as_posix()
+        files.append(File(place, str(ROOT), config.site_dir, config.use_directory_urls))
+    pages = [path_of(file.src_uri) for file in files if file.src_uri.endswith((".md", ".ipynb"))]
+    for path in linked_from(pages):
+        if place_of(path) != path:
+            files.append(File.generated(config, place_of(path), content=shown(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
+    """Turn links by the paths of the repository into links by those of the site; decide what the search finds."""
+    here = page.file.src_uri
+    if here.startswith(OTHERS):
+        page.meta["search"] = {"exclude": True}
+    elif RECORD.match(here):
+        page.meta["search"] = {"boost": BEHIND_THE_PAGES}
+
+    def moved(match: re.Match[str]) -> str:
+        place = place_of(target_of(match[1], path_of(here)))
+        return posixpath.relpath(place, posixpath.dirname(here) or ".")
+
+    back = ALL_RECORDS if RECORD.match(here) else ""
+    return MARKDOWN_LINK.sub(moved, markdown + back)
+
+
+def on_page_content(html: str, page: Page, files: Files, **_: object) -> str:
+    """The same in notebooks, which come as HTML. Their scripts are left out: one would load formulae's from elsewhere."""
+    here = page.file.src_uri
+    if not here.endswith(".ipynb"):
+        return html
+
+    def moved(match: re.Match[str]) -> str:
+        target = files.get_file_from_path(place_of(target_of(match[1], here)))
+        return target.url_relative_to(page.file) if target else match[1]
+
+    return HTML_LINK.sub(moved, SCRIPT.sub("", html))
