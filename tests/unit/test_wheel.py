@@ -31,8 +31,8 @@ with Producer({"bootstrap.servers": "localhost:9092"}) as producer:
     producer.send(1, b"value")
 """
 AT_THE_TOP = (
-    "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "constraints.txt", "mkdocs.yml", "pyproject.toml",
-    ".pre-commit-config.yaml", ".github/workflows/ci.yml",
+    "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "SECURITY.md", "constraints.txt", "pyproject.toml",
+    "mkdocs.yml", ".pre-commit-config.yaml", ".github/workflows/ci.yml",
 )  # fmt: skip
 MURMUR2_OF_21 = "-973932308"
 """as in Kafka's own tests"""
