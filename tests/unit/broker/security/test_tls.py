@@ -49,7 +49,8 @@ def paired(tmp_path: Path, files: Path) -> Iterator[PairedBroker]:
 
 def produced(size: int) -> messages.ProduceRequest:
     partition = messages.ProducePartition(0, make_batch(size=size))
-    return messages.ProduceRequest(acks=-1, topic_data=(messages.ProduceTopic("t", (partition,)),))
+    topic = messages.ProduceTopic("t", (partition,))
+    return messages.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=(topic,))
 
 
 def test_large_requests_and_answers(client: RawClient) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.journal.counters import JournalCounters
@@ -25,6 +25,11 @@ from spark_producer.broker.storage.tiered.journal.regrouping import Regrouping
 from spark_producer.broker.storage.tiered.journal.settings import JournalSettings
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
+
+
+A_MOMENT_S: Final = 0.01
+"""For how long a record that another thread writes is waited for without `sync`, so that it is usually written when `append`
+returns: less than people notice, more than a write to the page cache takes."""
 
 
 class _Written(NamedTuple):
@@ -83,7 +88,7 @@ class Journal:
         self._due = threading.Condition(lock)  # for the force thread alone, which need not wake for each group
         self._to_force: list[_Written] = []
         self._written = self._forced = self._force_asked = 0
-        self._all_written = self._is_forcing = False
+        self._all_written = self._is_forcing = self._is_late = False
         self._failure: BaseException | None = None
         work = [(self._force_all, "journal-force"), (self._write_all, "journal")]
         self._threads = [threading.Thread(target=self._run, args=[each], name=name, daemon=True) for each, name in work]
@@ -124,7 +129,7 @@ class Journal:
 
         Without `sync` the record is usually written when this returns: nobody waits for the disk, so there is nothing that a
         group would share, and to hand it to a thread would cost more than the write itself. It is handed over where that might
-        wait for the disk (see `_may_write`).
+        wait for the disk (see `_may_write`), for which it waits a moment.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR, the journal has failed.
@@ -140,6 +145,8 @@ class Journal:
                 self._write_here(record)
             else:
                 self._hand_over(record, size)
+                if not self._sync:
+                    self._wait_a_moment()
         except BaseException:  # such as a MemoryError: nobody has the record
             self.counters.added_bytes -= size
             self.counters.added -= 1
@@ -154,6 +161,16 @@ class Journal:
         takes it; and there is one each `unsynced_force_ms`.
         """
         return self._written == self.counters.added and not self._is_forcing and self._file.has_space(size)
+
+    def _wait_a_moment(self) -> None:
+        """Wait until the record that was handed over is written, which a disk that works has done at once; but not if the one before
+        it was waited for in vain."""
+        if self._is_late and self._written < self.counters.added - 1:
+            return
+        with self._changed:
+            ticket = self.counters.added
+            in_time = self._changed.wait_for(lambda: self._written >= ticket or self._failure is not None, A_MOMENT_S)
+            self._is_late = not in_time
 
     def _write_here(self, record: Record) -> None:
         """Write a record in the thread of the one who appends it."""

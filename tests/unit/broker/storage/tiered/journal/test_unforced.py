@@ -76,6 +76,26 @@ def test_a_write_that_is_stuck_behind_a_force_keeps_nobody_who_appends() -> None
     assert told.of("forced") == []
 
 
+def test_what_another_thread_writes_is_waited_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a producer that gives its batch no time at all is told that it is confirmed, as long as the disk works."""
+    disk = new_disk()
+    with opened(disk, SELDOM, sync=False) as (journal, told):
+        append(journal, [0])
+        with disk.script.blocked("force", "*.txn"):
+            assert not journal.force_now(0.0)
+            disk.script.wait_for("force", "*.txn", count=2)
+            monkeypatch.setattr("spark_producer.broker.storage.tiered.journal.journal.A_MOMENT_S", DEADLINE)
+            append(journal, [1])
+            assert told.of("written") == [0, 1]
+            monkeypatch.setattr("spark_producer.broker.storage.tiered.journal.journal.A_MOMENT_S", 0.001)
+            with disk.script.blocked("write", "*.txn"):
+                append(journal, [2])
+                monkeypatch.setattr("spark_producer.broker.storage.tiered.journal.journal.A_MOMENT_S", 2 * DEADLINE)
+                append(journal, [3, 4])
+                assert told.of("written") == [0, 1], "but not behind one that was waited for in vain"
+        assert journal.wait_written(5, DEADLINE)
+
+
 def test_what_waits_in_the_queue_waits_for_no_others() -> None:
     disk = new_disk()
     with opened(disk, replace(ON_DEMAND, max_file_bytes=1, unsynced_force_ms=3_600_000), sync=False) as (journal, _):
