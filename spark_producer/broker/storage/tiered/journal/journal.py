@@ -26,7 +26,6 @@ from spark_producer.broker.storage.tiered.journal.settings import JournalSetting
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 
-
 A_MOMENT_S: Final = 0.01
 """For how long a record that another thread writes is waited for without `sync`, so that it is usually written when `append`
 returns: less than people notice, more than a write to the page cache takes."""
@@ -163,8 +162,8 @@ class Journal:
         return self._written == self.counters.added and not self._is_forcing and self._file.has_space(size)
 
     def _wait_a_moment(self) -> None:
-        """Wait until the record that was handed over is written, which a disk that works has done at once; but not if the one before
-        it was waited for in vain."""
+        """Wait until the record that was handed over is written, which a disk that works has done at once; but not if the one
+        before it was waited for in vain."""
         if self._is_late and self._written < self.counters.added - 1:
             return
         with self._changed:
