@@ -17,7 +17,7 @@ from spark_producer.broker.storage.tiered.entry_log_format import (
     name_of,
     read_map,
 )
-from spark_producer.broker.storage.tiered.sources import EntryMissing, Location, StoredEntry
+from spark_producer.broker.storage.tiered.sources import EntryMissing, Location, StoredEntry, Stretch, Taking
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.checksum import crc32c
@@ -55,7 +55,14 @@ class EntryLogFiles:
         return ids_in(self._directory, self._files)
 
     def entries(self, file_id: int, position: int = HEADER_SIZE) -> Iterator[StoredEntry]:
-        """See `sources.EntryLogReader.entries`."""
+        """Yield the entries of a file from the one at `position` on, to the last one that was flushed. A batch may be a view of
+        bytes that are used again.
+
+        Raises:
+            EntryMissing: the file is gone.
+            CorruptRecord: what is there is no entry.
+            OSError: the disk refused.
+        """
         file = self._open(file_id)
         try:
             end = self._end(file, file_id)
@@ -82,6 +89,34 @@ class EntryLogFiles:
                 yield StoredEntry(log_id, batch, position)
         finally:
             self._files.close(file)
+
+    def stretches(self, location: Location, taking: Taking) -> Generator[Stretch, None, None]:
+        """See `sources.EntryLogReader.stretches`."""
+        file = self._open(location.file_id)
+        try:
+            end = self._end(file, location.file_id)
+            position, read = location.position, max(FIRST_READ, location.size + ENTRY_HEADER.size)
+            while not taking.is_done:
+                size = min(read, end - position)
+                view = memoryview(self._files.read(file, size, position)) if size > 0 else memoryview(b"")
+                stretch, taken = taking.take(view)
+                if stretch is not None:
+                    yield stretch
+                    read = min(2 * read, LARGEST_READ)
+                elif not taking.is_done:  # it is larger than what was read, or what the file has left
+                    read = self._whole(view, end - position, taking)
+                position += taken
+        except CorruptRecord as error:
+            raise self._damaged(location.file_id, location.position) from error
+        finally:
+            self._files.close(file)
+
+    def _whole(self, view: memoryview, end: int, taking: Taking) -> int:
+        """Return how much must be read for an entry with whose first bytes `view` begins; there are `end` bytes of the file."""
+        whole = ENTRY_HEADER.size + ENTRY_HEADER.unpack_from(view)[0] if len(view) >= ENTRY_HEADER.size else 0
+        if not len(view) < whole <= end:
+            taking.broken()
+        return whole
 
     def _open(self, file_id: int) -> int:
         try:

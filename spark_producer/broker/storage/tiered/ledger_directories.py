@@ -7,7 +7,7 @@ of a data directory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from spark_producer.broker.storage.tiered.entry_log_files import EntryLogFiles
 from spark_producer.broker.storage.tiered.entry_log_format import HEADER_SIZE
 from spark_producer.broker.storage.tiered.location_index import LocationIndex, open_index
 from spark_producer.broker.storage.tiered.options import TieredOptions
-from spark_producer.broker.storage.tiered.sources import Location, StoredEntry
+from spark_producer.broker.storage.tiered.sources import Location, StoredEntry, Stretch, Taking
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,12 @@ class LedgerDirectories:
         return self.of(log_id).index.find(log_id, offset)
 
     def entries(self, file_id: int, position: int = HEADER_SIZE) -> Iterator[StoredEntry]:
-        """See `sources.EntryLogReader.entries`."""
+        """See `EntryLogFiles.entries`."""
         return self._files(file_id).entries(file_id, position)
+
+    def stretches(self, location: Location, taking: Taking) -> Generator[Stretch, None, None]:
+        """See `sources.EntryLogReader.stretches`."""
+        return self._files(location.file_id).stretches(location, taking)
 
     def is_cached(self, location: Location) -> bool | None:
         """See `sources.EntryLogReader.is_cached`."""

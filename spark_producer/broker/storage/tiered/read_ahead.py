@@ -1,23 +1,32 @@
 """Read-ahead: who wants an entry of an entry log will soon want those behind it, which a flush has put beside each other.
 
 The rule is that of BookKeeper's SingleDirectoryDbLedgerStorage.fillReadAheadCache. Base offsets here are not dense as its entry
-ids are, so an entry follows another if it begins at the offset at which the other ends.
+ids are, so an entry follows another if it begins at the offset at which the other ends. What is read of a file comes in pieces,
+and of each piece all entries are taken at once: with a call for each entry, small ones would cost more than their bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from enum import Enum
+from struct import Struct
 from typing import Final, NamedTuple
 
-from spark_producer.broker.storage.tiered.sources import Entry, EntryMissing, StoredEntry
+from spark_producer.broker.storage.tiered.entry_log_format import ENTRY_HEADER, checksum
+from spark_producer.broker.storage.tiered.sources import Stretch
 from spark_producer.errors import CorruptRecord
-from spark_producer.record.batch_v2 import read_header
+from spark_producer.record.batch_v2 import HEADER_SIZE, LOG_OVERHEAD, MAGIC
+from spark_producer.record.checksum import crc32c
 
 MOST_ENTRIES: Final = 1000
 """The most entries read ahead at a time: `dbStorage_readAheadCacheBatchSize`, as Pulsar configures it (100 in the code)."""
 
 UNLIMITED: Final = -1
+
+_HEAD: Final = Struct(">IIQqi4xb6xi")
+"""Size, checksum and log of an entry; base offset, length, magic and last offset delta of its batch."""
+_BEFORE: Final = ENTRY_HEADER.size
+_SHORTEST: Final = HEADER_SIZE - LOG_OVERHEAD
+"""The least length that a batch may claim."""
 
 
 class Stop(Enum):
@@ -43,55 +52,95 @@ class ReadAheadLimits(NamedTuple):
     max_bytes: int = UNLIMITED
 
 
+class _Entry(NamedTuple):
+    """An entry that is not taken. `is_batch`: whether it looks like a record batch."""
+
+    log_id: int
+    is_batch: bool
+    crc: int
+    batch: memoryview
+
+
 class ReadAhead:
-    """Decides, entry by entry, how far one read-ahead of the log `log_id` goes. `next_offset` is the one that it begins at."""
+    """Takes the entry of the log `log_id` that begins at `base_offset`, which is wanted, and then those behind it, as far as the
+    rule goes (a `sources.Taking`).
 
-    def __init__(self, limits: ReadAheadLimits, log_id: int, next_offset: int) -> None:
-        self._limits = limits
+    entries, bytes: what was taken behind the wanted entry; -1 entries as long as that one was not.
+    stop: why nothing more is taken, None while something is.
+    """
+
+    def __init__(self, limits: ReadAheadLimits, log_id: int, base_offset: int) -> None:
+        self._most_entries = limits.max_entries
+        self._most_bytes = min(limits.cache_bytes, limits.max_bytes) if limits.max_bytes > 0 else limits.cache_bytes
         self._log_id = log_id
-        self._next_offset = next_offset
-        self.entries = 0
+        self._next_offset = base_offset
+        self._seed = checksum(log_id, b"")  # with which the checksum of each of its entries begins
+        self.entries = -1
         self.bytes = 0
+        self.stop: Stop | None = None
 
-    def enough(self) -> Stop | None:
-        """Return why no further entry is to be read, None if one is."""
-        if self.entries >= self._limits.max_entries:
-            return Stop.COUNT
-        if self.bytes >= self._limits.cache_bytes or 0 < self._limits.max_bytes <= self.bytes:
-            return Stop.BYTES
-        return None
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more is taken."""
+        return self.stop is not None
 
-    def take(self, stored: StoredEntry) -> Entry | Stop:
-        """Return the entry that was read next, or why it does not belong to what is read ahead.
+    def broken(self) -> None:
+        """Note that the file ends, or is damaged, where the next entry should be. Whoever wants that entry itself will be told.
 
         Raises:
-            CorruptRecord: it is no record batch.
+            CorruptRecord: it is the one that is wanted.
         """
-        if stored.log_id != self._log_id:
-            return Stop.OTHER_LOG
-        header = read_header(stored.batch)
-        if header.base_offset != self._next_offset:
-            return Stop.GAP
-        self._next_offset = header.last_offset + 1
-        self.entries += 1
-        self.bytes += len(stored.batch)
-        return Entry(header.base_offset, self._next_offset, stored.batch)
+        self.stop = Stop.END
+        if self.entries < 0:
+            raise CorruptRecord("there is no entry, or a damaged one")
 
+    def take(self, view: memoryview, at: int = 0) -> tuple[Stretch | None, int]:
+        """Take what is whole of the entries in `view` from byte `at` on. Return it, if it is anything, and where the next entry
+        begins.
 
-def read_ahead(decision: ReadAhead, entries: Iterator[StoredEntry], put: Callable[[Entry], object]) -> Stop:
-    """Put entries until the decision is to stop, or there are no more; return the reason.
+        Raises:
+            CorruptRecord: the entry that is wanted is damaged.
+        """
+        bases: list[int] = []
+        batches: list[memoryview] = []
+        unpack, log_id, seed, expected, done = _HEAD.unpack_from, self._log_id, self._seed, self._next_offset, 0
+        is_wanted, whole = self.entries < 0, len(view)
+        refused: _Entry | None = None
+        most, enough = self._most_entries - self.entries, 1 if is_wanted else self._most_bytes - self.bytes
+        while len(bases) < most and done < enough and at + _HEAD.size <= whole:
+            size, crc, found, base, length, magic, delta = unpack(view, at)
+            behind = at + _BEFORE + size
+            if behind > whole:  # the rest of it comes with the next read
+                break
+            batch = view[at + _BEFORE : behind]
+            is_batch = magic == MAGIC and length >= _SHORTEST and size >= HEADER_SIZE
+            if found != log_id or base != expected or not is_batch or crc32c(batch, seed) != crc:
+                refused = _Entry(found, is_batch, crc, batch)
+                break
+            if is_wanted and not bases:
+                enough = self._most_bytes + size
+            bases.append(base)
+            batches.append(batch)
+            done, at, expected = done + size, behind, base + delta + 1
+        if bases:
+            self._note(len(bases), done - len(batches[0]) if is_wanted else done, expected)
+        if refused is not None:
+            self._end_before(refused)
+        return (Stretch(bases, expected, batches) if bases else None), at
 
-    Damage ends it as the end of the file does: whoever wants the damaged entry itself will be told.
-    """
-    try:
-        while (stop := decision.enough()) is None:
-            stored = next(entries, None)
-            if stored is None:
-                return Stop.END
-            taken = decision.take(stored)
-            if isinstance(taken, Stop):
-                return taken
-            put(taken)
-        return stop
-    except (CorruptRecord, EntryMissing, OSError):
-        return Stop.END
+    def _end_before(self, entry: _Entry) -> None:
+        """Note why an entry is not taken."""
+        if not entry.is_batch or crc32c(entry.batch, checksum(entry.log_id, b"")) != entry.crc:
+            self.broken()
+        else:
+            self.stop = Stop.OTHER_LOG if entry.log_id != self._log_id else Stop.GAP
+
+    def _note(self, entries: int, size: int, next_offset: int) -> None:
+        """Count what was taken."""
+        self.entries += entries
+        self.bytes += size
+        self._next_offset = next_offset
+        if self.entries >= self._most_entries:
+            self.stop = Stop.COUNT
+        elif self.bytes >= self._most_bytes:
+            self.stop = Stop.BYTES

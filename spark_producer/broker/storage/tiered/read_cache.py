@@ -1,53 +1,83 @@
 """The read cache: a ring of memory segments that read-ahead fills (BookKeeper's ReadCache).
 
-Entries are copied into the newest segment, one after the other. When it is full, the oldest segment is begun anew, which drops
-all of its entries at once. So no memory is allocated or freed for single entries, and never more than the cache was given.
+Entries are copied into the newest segment, a stretch of those that follow each other at a time. When it is full, the oldest
+segment is begun anew, which drops all of its entries at once. So no memory is allocated or freed for single entries, and never
+more than the cache was given.
 """
 
 from __future__ import annotations
 
 import mmap
 from bisect import bisect_left, bisect_right
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Final, NamedTuple
 
 from spark_producer.broker.storage.tiered.counters import ReadCacheCounters
-from spark_producer.broker.storage.tiered.sources import Entry, Run, Wanted
+from spark_producer.broker.storage.tiered.sources import Run, Stretch, Wanted
 
 LARGEST_SEGMENT: Final = 1 << 30
 FEWEST_SEGMENTS: Final = 2
+LARGE: Final = 8 * 1024
+"""From this size on entries are copied one by one. Smaller ones are joined before, which costs less than a step for each."""
 ALIGNMENT: Final = 64
-"""Entries begin at multiples of this: two of them never share a cache line of the processor."""
+"""Stretches begin at multiples of this: two of them never share a cache line of the processor."""
 
 
-class _Place(NamedTuple):
+class _Kept(NamedTuple):
+    """Entries of a log that follow each other in a segment: its byte at which they begin, and the byte behind each."""
+
+    start: int
+    bases: list[int]
+    ends: list[int]
     end_offset: int
-    position: int
-    size: int
+
+    def part(self, first: int, end: int) -> list[_Kept]:
+        """Return the rows from `first` to before `end`, in a list that is empty if there are none."""
+        if first >= end:
+            return []
+        start = self.ends[first - 1] if first else self.start
+        end_offset = self.bases[end] if end < len(self.bases) else self.end_offset
+        return [_Kept(start, self.bases[first:end], self.ends[first:end], end_offset)]
+
+    def row(self, offset: int) -> int:
+        """Return the row of the entry that holds `offset`, which one of them does."""
+        return bisect_right(self.bases, offset) - 1
 
 
-class _Places:
-    """Where the entries of one log lie in a segment, by base offset."""
+class _Log:
+    """What a segment has of one log: stretches that do not overlap, by the base offset of their first entries."""
 
     def __init__(self) -> None:
-        self.bases: list[int] = []
-        self.places: list[_Place] = []
+        self.firsts: list[int] = []
+        self.stretches: list[_Kept] = []
 
-    def enter(self, base_offset: int, place: _Place) -> _Place | None:
-        """Note an entry; return where it lay before, None if it is new."""
-        bases = self.bases
-        at = len(bases) if not bases or base_offset > bases[-1] else bisect_left(bases, base_offset)
-        if at < len(bases) and bases[at] == base_offset:
-            before, self.places[at] = self.places[at], place
-            return before
-        bases.insert(at, base_offset)
-        self.places.insert(at, place)
-        return None
+    def add(self, kept: _Kept) -> None:
+        """Add a stretch, of which the segment has no entry."""
+        first = kept.bases[0]
+        at = len(self.firsts) if not self.firsts or first > self.firsts[-1] else bisect_left(self.firsts, first)
+        self.firsts.insert(at, first)
+        self.stretches.insert(at, kept)
 
-    def row(self, offset: int) -> int | None:
-        """Return the row of the entry that holds `offset`, None if there is none."""
-        row = bisect_right(self.bases, offset) - 1
-        return row if row >= 0 and offset < self.places[row].end_offset else None
+    def cut(self, first: int, end: int) -> list[_Kept]:
+        """Leave out the entries that begin at the offsets from `first` to before `end`; return them."""
+        found: list[_Kept] = []
+        if not self.stretches or self.stretches[-1].end_offset <= first:
+            return found
+        at = max(0, bisect_right(self.firsts, first) - 1)
+        while at < len(self.firsts) and self.firsts[at] < end:
+            kept = self.stretches[at]
+            low, high = bisect_left(kept.bases, first), bisect_left(kept.bases, end)
+            found += kept.part(low, high)
+            left = [*kept.part(0, low), *kept.part(high, len(kept.bases))]
+            self.stretches[at : at + 1] = left
+            self.firsts[at : at + 1] = [each.bases[0] for each in left]
+            at += len(left)
+        return found
+
+    def place(self, offset: int) -> int | None:
+        """Return the place of the stretch that holds `offset`, None if there is none."""
+        at = bisect_right(self.firsts, offset) - 1
+        return at if at >= 0 and offset < self.stretches[at].end_offset else None
 
 
 class _Segment:
@@ -57,40 +87,58 @@ class _Segment:
         self._memory = memoryview(mmap.mmap(-1, size))
         self._size = size
         self._used = 0
-        self._logs: dict[int, _Places] = {}
+        self._logs: dict[int, _Log] = {}
         self.entries = 0
         self.bytes = 0
 
-    def has_room(self, size: int) -> bool:
-        return self._used + size <= self._size
+    @property
+    def room(self) -> int:
+        return self._size - self._used
 
-    def put(self, log_id: int, entry: Entry) -> None:
-        size, position = len(entry.batch), self._used
-        self._memory[position : position + size] = entry.batch
-        self._used = -(-(position + size) // ALIGNMENT) * ALIGNMENT
-        places = self._logs.get(log_id)
-        if places is None:
-            places = self._logs[log_id] = _Places()
-        before = places.enter(entry.base_offset, _Place(entry.end_offset, position, size))
-        self.entries += before is None
-        self.bytes += size - (0 if before is None else before.size)
+    def put(self, log_id: int, stretch: Stretch, ends: list[int]) -> None:
+        """Put a copy of a stretch into the segment, which has room for it. `ends`: the bytes up to the end of each entry."""
+        size, start = ends[-1], self._used
+        if size > LARGE * len(ends):
+            for batch, end in zip(stretch.batches, ends, strict=True):
+                self._memory[start + end - len(batch) : start + end] = batch
+        else:
+            self._memory[start : start + size] = b"".join(stretch.batches)
+        self._used = -(-(start + size) // ALIGNMENT) * ALIGNMENT
+        log = self._logs.setdefault(log_id, _Log())
+        for before in log.cut(stretch.bases[0], stretch.end_offset):
+            self.entries -= len(before.bases)
+            self.bytes -= before.ends[-1] - before.start
+        log.add(_Kept(start, stretch.bases, [start + end for end in ends], stretch.end_offset))
+        self.entries += len(ends)
+        self.bytes += size
 
     def run(self, log_id: int, offset: int, wanted: Wanted) -> Run | None:
-        places = self._logs.get(log_id)
-        row = None if places is None else places.row(offset)
-        if places is None or row is None:
+        log = self._logs.get(log_id)
+        place = None if log is None else log.place(offset)
+        if log is None or place is None:
             return None
         views: list[memoryview] = []
-        taken, expected = 0, places.bases[row]
-        for base, (end_offset, position, size) in zip(
-            islice(places.bases, row, None), islice(places.places, row, None), strict=True
-        ):
-            if base != expected or base >= wanted.end or not wanted.takes(size, taken):
+        kept = log.stretches[place]
+        row, entries, taken = kept.row(offset), 0, 0
+        expected = kept.bases[row]
+        for kept in islice(log.stretches, place, None):
+            if kept.bases[row] != expected or expected >= wanted.end:
                 break
-            views.append(self._memory[position : position + size])
-            taken += size
-            expected = end_offset
-        return Run(len(views), expected, b"".join(views))
+            begin = kept.ends[row - 1] if row else kept.start
+            high = bisect_left(kept.bases, wanted.end, row)
+            end = bisect_right(kept.ends, begin + wanted.room - taken, row, high)
+            if end == row and wanted.at_least_one and not taken:
+                end = row + 1
+            if end == row:
+                break
+            views.append(self._memory[begin : kept.ends[end - 1]])
+            entries += end - row
+            taken += kept.ends[end - 1] - begin
+            if end < len(kept.bases):
+                expected = kept.bases[end]
+                break
+            row, expected = 0, kept.end_offset
+        return Run(entries, expected, b"".join(views))
 
     def clear(self) -> None:
         self._used = self.entries = self.bytes = 0
@@ -113,26 +161,40 @@ class ReadCache:
         self._segments = [_Segment(self.segment_bytes) for _ in range(count)]
         self._current = 0
 
-    def put(self, log_id: int, entry: Entry) -> bool:
-        """Put a copy of an entry into the newest segment; return whether it was put in, which it is not if it is larger than a
-        segment. An entry that an older segment has is then there twice: the newer one is found."""
-        if len(entry.batch) > self.segment_bytes:
-            self._counters.too_large += 1
-            return False
+    def put(self, log_id: int, stretch: Stretch) -> None:
+        """Put a copy of a stretch into the newest segment, or what goes there, and the rest into the next one. An entry that is
+        larger than a segment is left out. One that an older segment has is then there twice: the newer one is found."""
+        row, count, ends = 0, len(stretch.bases), list(accumulate(map(len, stretch.batches)))
+        while row < count:
+            begin = ends[row - 1] if row else 0
+            end = bisect_right(ends, begin + self._segments[self._current].room, row)
+            if end > row:
+                self._put(
+                    log_id, _part(stretch, row, end), [each - begin for each in ends[row:end]] if begin else ends[:end]
+                )
+                row = end
+            elif ends[row] - begin > self.segment_bytes:
+                self._counters.too_large += 1
+                row += 1
+            else:
+                self._begin_next()
+
+    def _put(self, log_id: int, stretch: Stretch, ends: list[int]) -> None:
         counters, segment = self._counters, self._segments[self._current]
-        if not segment.has_room(len(entry.batch)):
-            self._current = (self._current + 1) % len(self._segments)
-            segment = self._segments[self._current]
-            counters.evict += segment.entries
-            counters.entries -= segment.entries
-            counters.bytes -= segment.bytes
-            segment.clear()
         entries, size = segment.entries, segment.bytes
-        segment.put(log_id, entry)
-        counters.insert += 1
+        segment.put(log_id, stretch, ends)
+        counters.insert += len(ends)
         counters.entries += segment.entries - entries
         counters.bytes += segment.bytes - size
-        return True
+
+    def _begin_next(self) -> None:
+        """Begin the oldest segment anew."""
+        self._current = (self._current + 1) % len(self._segments)
+        counters, segment = self._counters, self._segments[self._current]
+        counters.evict += segment.entries
+        counters.entries -= segment.entries
+        counters.bytes -= segment.bytes
+        segment.clear()
 
     def run(self, log_id: int, offset: int, wanted: Wanted) -> Run | None:
         """Return entries from the one that holds `offset` on, as many as its segment has of those wanted; None if that one is not
@@ -148,3 +210,9 @@ class ReadCache:
         for segment in self._segments:
             segment.clear()
             segment.close()
+
+
+def _part(stretch: Stretch, first: int, end: int) -> Stretch:
+    """Return the rows of a stretch from `first` to before `end`."""
+    end_offset = stretch.bases[end] if end < len(stretch.bases) else stretch.end_offset
+    return Stretch(stretch.bases[first:end], end_offset, stretch.batches[first:end])

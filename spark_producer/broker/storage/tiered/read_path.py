@@ -7,22 +7,21 @@ behind it are read ahead, (8) all of them go into the read cache, and (9) the ba
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+import contextlib
+from collections.abc import Callable
 from enum import Enum
 from typing import Final, NamedTuple
 
 from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.broker.storage.tiered.cursors import Cursors
-from spark_producer.broker.storage.tiered.read_ahead import ReadAhead, ReadAheadLimits, Stop, read_ahead
+from spark_producer.broker.storage.tiered.read_ahead import ReadAhead, ReadAheadLimits, Stop
 from spark_producer.broker.storage.tiered.read_cache import ReadCache
 from spark_producer.broker.storage.tiered.sources import (
-    Entry,
     EntryLogReader,
     EntryMissing,
     Location,
     LocationReader,
     Run,
-    StoredEntry,
     Wanted,
     WriteCacheReader,
 )
@@ -208,30 +207,35 @@ class ReadPath:
         """Read an entry, read those behind it ahead, and put all of them into the read cache."""
         is_cached = self._entry_logs.is_cached(location)
         begin = self._clock()
-        entries = self._entry_logs.entries(location.file_id, location.position)
-        try:
-            batch = _wanted(entries, log_id, location)
+        ahead = ReadAhead(self._limits, log_id, location.base_offset)
+        with contextlib.closing(self._entry_logs.stretches(location, ahead)) as stretches:
+            first = next(stretches, None)
+            if first is None:
+                raise EntryMissing(
+                    f"entry log {location.file_id} has no batch of log {log_id} with offset {location.base_offset} at byte "
+                    f"{location.position}"
+                )
             counters = self._counters.entrylog
             counters.read_us += _microseconds(self._clock() - begin)
             counters.read_page_cache += is_cached is True
             counters.read_disk += is_cached is False
-            self._read_cache.put(log_id, Entry(location.base_offset, location.end_offset, batch))
-            decision = ReadAhead(self._limits, log_id, location.end_offset)
-            begin = self._clock()
-            stop = read_ahead(decision, entries, lambda entry: self._read_cache.put(log_id, entry))
-            self._count_ahead(decision, stop, self._clock() - begin)
-        finally:
-            if isinstance(entries, Generator):
-                entries.close()  # which closes its file
+            begin, batch = self._clock(), bytes(first.batches[0])
+            self._read_cache.put(log_id, first)
+            try:
+                for stretch in stretches:
+                    self._read_cache.put(log_id, stretch)
+            except OSError:
+                ahead.stop = Stop.END  # whoever wants what is there will be told
+            self._count_ahead(ahead, self._clock() - begin)
         return batch
 
-    def _count_ahead(self, decision: ReadAhead, stop: Stop, seconds: float) -> None:
+    def _count_ahead(self, ahead: ReadAhead, seconds: float) -> None:
         counters = self._counters.readahead
         counters.batches += 1
-        counters.entries += decision.entries
-        counters.bytes += decision.bytes
+        counters.entries += ahead.entries
+        counters.bytes += ahead.bytes
         counters.us += _microseconds(seconds)
-        name = f"stop_{stop.value}"
+        name = f"stop_{(ahead.stop or Stop.END).value}"
         setattr(counters, name, getattr(counters, name) + 1)
 
     def _count(self, found: _Found) -> None:
@@ -253,21 +257,6 @@ class ReadPath:
             counters.read_cache.miss += entries
             counters.entrylog.read += entries
             counters.entrylog.read_bytes += size
-
-
-def _wanted(entries: Iterator[StoredEntry], log_id: int, location: Location) -> bytes:
-    """Return a copy of the first of `entries`.
-
-    Raises:
-        EntryMissing: it is not the one that should be at `location`.
-    """
-    stored = next(entries, None)
-    if stored is None or stored.log_id != log_id or read_header(stored.batch).base_offset != location.base_offset:
-        raise EntryMissing(
-            f"entry log {location.file_id} has no batch of log {log_id} with offset {location.base_offset} at byte "
-            f"{location.position}"
-        )
-    return bytes(stored.batch)
 
 
 def _microseconds(seconds: float) -> int:

@@ -6,21 +6,10 @@ dense: the entry with the largest base offset up to that one is the only candida
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import NamedTuple, Protocol
 
 from spark_producer.errors import PyProducerError
-
-
-class Entry(NamedTuple):
-    """A batch with its place in the log: it holds the offsets from `base_offset` to before `end_offset`.
-
-    `batch` may be a view of a buffer that is used again: who wants to keep it copies it before asking for anything else.
-    """
-
-    base_offset: int
-    end_offset: int
-    batch: bytes | memoryview
 
 
 class Wanted(NamedTuple):
@@ -90,6 +79,33 @@ class StoredEntry(NamedTuple):
     next_position: int
 
 
+class Stretch(NamedTuple):
+    """Entries of one log that follow each other.
+
+    bases: the base offset of each.
+    end_offset: the offset behind the last one.
+    batches: the bytes of each, which may be views of a buffer that is used again.
+    """
+
+    bases: list[int]
+    end_offset: int
+    batches: list[memoryview]
+
+
+class Taking(Protocol):
+    """Who takes entries of what is read of an entry log: see `read_ahead.ReadAhead`."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing more is taken."""
+
+    def take(self, view: memoryview, at: int = 0) -> tuple[Stretch | None, int]:
+        """See `ReadAhead.take`."""
+
+    def broken(self) -> None:
+        """See `ReadAhead.broken`."""
+
+
 class EntryMissing(PyProducerError):
     """There is no such entry at a location, since its file was deleted after a compaction, or there is another one."""
 
@@ -97,12 +113,13 @@ class EntryMissing(PyProducerError):
 class EntryLogReader(Protocol):
     """The entry logs, as the read path sees them. What it returns was checked against the checksum of the entry."""
 
-    def entries(self, file_id: int, position: int) -> Iterator[StoredEntry]:
-        """Yield the entries of a file from the one at `position` on, to the last one that was flushed.
+    def stretches(self, location: Location, taking: Taking) -> Generator[Stretch, None, None]:
+        """Yield what `taking` takes of a file, from a location on, to the last entry that was flushed: a stretch for each read of
+        the file.
 
         Raises:
             EntryMissing: the file is gone.
-            CorruptRecord: what is there is no entry.
+            CorruptRecord: there is no entry at the location.
             OSError: the disk refused.
         """
 

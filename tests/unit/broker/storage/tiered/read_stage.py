@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import asdict
 
 from spark_producer.broker.storage.base import LEADER_EPOCH
 from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.broker.storage.tiered.cursors import Cursors
+from spark_producer.broker.storage.tiered.entry_log_format import entry_header
 from spark_producer.broker.storage.tiered.read_ahead import ReadAheadLimits
 from spark_producer.broker.storage.tiered.read_cache import ReadCache
 from spark_producer.broker.storage.tiered.read_path import ReadPath
-from spark_producer.broker.storage.tiered.sources import EntryMissing, Location, Run, StoredEntry, Wanted
+from spark_producer.broker.storage.tiered.sources import EntryMissing, Location, Run, Stretch, Taking, Wanted
 from spark_producer.broker.storage.tiered.tail_cache import TailCache
-from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import assign_base_offset, read_header
 from tests.stages.workbench import FakeClock
 from tests.unit.broker.batches import filler_batch
@@ -34,6 +34,11 @@ def batch_at(base_offset: int, records: int = 2, *, size: int = 100) -> bytes:
 
 def batches_from(base_offset: int, count: int, records: int = 2, *, size: int = 100) -> list[bytes]:
     return [batch_at(base_offset + number * records, records, size=size) for number in range(count)]
+
+
+def stored(batch: bytes, log_id: int = LOG) -> bytes:
+    """A batch as an entry log has it."""
+    return entry_header(log_id, batch) + batch
 
 
 def end_of(batch: bytes) -> int:
@@ -88,18 +93,25 @@ class Logs:
         places = self.index.get(log_id, [])
         return next((each for each in places if each.base_offset <= offset < each.end_offset), None)
 
-    def entries(self, file_id: int, position: int) -> Iterator[StoredEntry]:
-        if file_id not in self.files:
-            raise EntryMissing(f"there is no entry log {file_id}")
+    def stretches(self, location: Location, taking: Taking) -> Generator[Stretch, None, None]:
+        """Each entry is read by itself, into a buffer that is used again."""
+        if location.file_id not in self.files:
+            raise EntryMissing(f"there is no entry log {location.file_id}")
         self.open += 1
-        buffer = bytearray(max(len(batch) for _, batch in self.files[file_id]))  # used again for each entry
         try:
-            for number, (log_id, batch) in list(enumerate(self.files[file_id]))[position:]:
-                if (file_id, number) in self.damaged:
-                    raise CorruptRecord(f"entry {number} of {file_id} is damaged")
+            for number, (log_id, batch) in list(enumerate(self.files[location.file_id]))[location.position :]:
+                if taking.is_done:
+                    return
                 self.scanned += 1
-                buffer[: len(batch)] = batch
-                yield StoredEntry(log_id, memoryview(buffer)[: len(batch)], number + 1)
+                buffer = memoryview(bytearray(stored(batch, log_id)))
+                if (location.file_id, number) in self.damaged:
+                    buffer[-1] ^= 1
+                stretch, _ = taking.take(buffer)
+                if stretch is not None:
+                    yield stretch
+                buffer[:] = bytes(len(buffer))
+            if not taking.is_done:
+                taking.broken()
         finally:
             self.open -= 1
 

@@ -2,91 +2,135 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
 
 import pytest
 
-from spark_producer.broker.storage.tiered.read_ahead import ReadAhead, ReadAheadLimits, Stop, read_ahead
-from spark_producer.broker.storage.tiered.sources import Entry, EntryMissing, StoredEntry
+from spark_producer.broker.storage.tiered.read_ahead import ReadAhead, ReadAheadLimits, Stop
 from spark_producer.errors import CorruptRecord
-from tests.unit.broker.storage.tiered.read_stage import LOG, OTHER, batch_at, batches_from
+from tests.unit.broker.storage.tiered.read_stage import LOG, OTHER, batch_at, batches_from, stored
 
 WIDE = ReadAheadLimits(max_entries=1000, cache_bytes=1_000_000)
+FIRST = batch_at(8)
+"""The batch that is wanted. Those behind it are read ahead."""
 
 
-def entries(*batches: bytes, log_id: int = LOG, error: Exception | None = None) -> Iterator[StoredEntry]:
-    for number, batch in enumerate(batches):
-        yield StoredEntry(log_id, batch, number + 1)
-    if error is not None:
-        raise error
+class Ahead:
+    """What was taken behind `FIRST` of a file with these bytes; `left` is what was not."""
+
+    def __init__(self, data: bytes, limits: ReadAheadLimits = WIDE) -> None:
+        self.decision = ReadAhead(limits, LOG, 8)
+        stretch, at = self.decision.take(memoryview(stored(FIRST) + data))
+        assert stretch is not None
+        assert (stretch.bases[0], bytes(stretch.batches[0])) == (8, FIRST)
+        self.bases, self.batches = stretch.bases[1:], list(map(bytes, stretch.batches[1:]))
+        self.end_offset, self.left = stretch.end_offset, len(stored(FIRST)) + len(data) - at
+        assert (self.decision.entries, self.decision.bytes) == (len(self.bases), sum(map(len, self.batches)))
+
+    @property
+    def stop(self) -> Stop | None:
+        return self.decision.stop
 
 
-def ahead(found: Iterator[StoredEntry], limits: ReadAheadLimits = WIDE) -> tuple[Stop, list[Entry], ReadAhead]:
-    taken: list[Entry] = []
-    decision = ReadAhead(limits, LOG, 10)
-    return read_ahead(decision, found, taken.append), taken, decision
+def entries(*batches: bytes) -> bytes:
+    return b"".join(map(stored, batches))
 
 
 @pytest.mark.parametrize("most", [0, 1, 4])
 def test_rah1_it_ends_after_so_many_entries(most: int) -> None:
-    following = entries(*batches_from(10, 5))
-    stop, taken, decision = ahead(following, WIDE._replace(max_entries=most))
-    assert stop is Stop.COUNT
-    assert [each.base_offset for each in taken] == [10, 12, 14, 16][:most]
-    assert (decision.entries, decision.bytes) == (most, most * 100)
-    assert len(list(following)) == 5 - most, "not one entry more was read"
+    ahead = Ahead(entries(*batches_from(10, 5)), WIDE._replace(max_entries=most))
+    assert (ahead.stop, ahead.bases) == (Stop.COUNT, [10, 12, 14, 16][:most])
+    assert ahead.left == (5 - most) * 116, "not one entry more was taken"
 
 
 @pytest.mark.parametrize("limits", [WIDE._replace(cache_bytes=250), WIDE._replace(max_bytes=250)])
 def test_rah2_it_ends_with_the_entry_that_reaches_a_limit_of_bytes(limits: ReadAheadLimits) -> None:
-    following = entries(*batches_from(10, 5))
-    stop, taken, decision = ahead(following, limits)
-    assert stop is Stop.BYTES
-    assert (len(taken), decision.bytes) == (3, 300), "200 bytes are less than 250, 300 are not"
-    assert len(list(following)) == 2
+    ahead = Ahead(entries(*batches_from(10, 5)), limits)
+    assert (ahead.stop, ahead.decision.bytes) == (Stop.BYTES, 300), "200 bytes are less than 250, 300 are not"
+    assert ahead.left == 2 * 116
 
 
 def test_rah2_a_limit_that_is_met_exactly_is_reached() -> None:
-    stop, taken, _ = ahead(entries(*batches_from(10, 5)), WIDE._replace(cache_bytes=200))
-    assert (stop, len(taken)) == (Stop.BYTES, 2)
+    ahead = Ahead(entries(*batches_from(10, 5)), WIDE._replace(cache_bytes=200))
+    assert (ahead.stop, len(ahead.bases)) == (Stop.BYTES, 2)
 
 
 @pytest.mark.parametrize("max_bytes", [-1, 0])
 def test_rah2_the_second_limit_of_bytes_may_be_off(max_bytes: int) -> None:
-    stop, taken, _ = ahead(entries(*batches_from(10, 5)), WIDE._replace(max_bytes=max_bytes))
-    assert (stop, len(taken)) == (Stop.END, 5)
+    ahead = Ahead(entries(*batches_from(10, 5)), WIDE._replace(max_bytes=max_bytes))
+    assert (ahead.stop, len(ahead.bases)) == (None, 5)
 
 
 def test_rah3_it_ends_at_an_entry_of_another_log() -> None:
-    def two_logs() -> Iterator[StoredEntry]:
-        yield from entries(*batches_from(10, 2))
-        yield from entries(batch_at(14), log_id=OTHER)
-        yield from entries(batch_at(14))
-
-    stop, taken, _ = ahead(two_logs())
-    assert (stop, [each.base_offset for each in taken]) == (Stop.OTHER_LOG, [10, 12])
+    ahead = Ahead(entries(*batches_from(10, 2)) + stored(batch_at(14), OTHER) + entries(batch_at(14)))
+    assert (ahead.stop, ahead.bases) == (Stop.OTHER_LOG, [10, 12])
 
 
 @pytest.mark.parametrize("unexpected", [13, 16, 12, 0])
 def test_rah4_it_ends_at_an_entry_that_does_not_follow(unexpected: int) -> None:
-    stop, taken, _ = ahead(entries(batch_at(10), batch_at(12), batch_at(unexpected), batch_at(14)))
-    assert (stop, [each.base_offset for each in taken]) == (Stop.GAP, [10, 12])
+    ahead = Ahead(entries(batch_at(10), batch_at(12), batch_at(unexpected), batch_at(14)))
+    assert (ahead.stop, ahead.bases) == (Stop.GAP, [10, 12])
 
 
-@pytest.mark.parametrize(
-    "error", [None, CorruptRecord("damaged"), EntryMissing("deleted"), OSError("refused")], ids=repr
-)
-def test_rah5_it_ends_where_the_file_ends_or_cannot_be_read(error: Exception | None) -> None:
-    stop, taken, _ = ahead(entries(*batches_from(10, 2), error=error))
-    assert (stop, len(taken)) == (Stop.END, 2)
+def test_rah5_it_ends_where_the_file_ends() -> None:
+    ahead = Ahead(entries(*batches_from(10, 2)))
+    ahead.decision.broken()
+    assert (ahead.stop, ahead.bases) == (Stop.END, [10, 12])
 
 
-def test_rah5_what_is_no_batch_is_damage() -> None:
-    stop, taken, _ = ahead(entries(batch_at(10), b"no batch"))
-    assert (stop, len(taken)) == (Stop.END, 1)
+@pytest.mark.parametrize("byte", range(8, 116))
+def test_rah5_it_ends_at_damage_wherever_that_is(byte: int) -> None:
+    """Behind the size: a damaged size makes an entry larger than the file, or gives bytes whose checksum is another."""
+    damaged = bytearray(stored(batch_at(12)))
+    damaged[byte] ^= 1
+    ahead = Ahead(entries(batch_at(10)) + bytes(damaged) + entries(batch_at(14)))
+    assert (ahead.stop, ahead.bases) == (Stop.END, [10])
+
+
+@pytest.mark.parametrize("batch", [b"no batch" * 8, batch_at(12)[:16] + b"\1" + batch_at(12)[17:], batch_at(12)[:60]])
+def test_rah5_what_is_no_batch_is_damage(batch: bytes) -> None:
+    ahead = Ahead(entries(batch_at(10), batch, batch_at(14)))
+    assert (ahead.stop, ahead.bases) == (Stop.END, [10])
+
+
+def test_an_entry_that_is_wanted_and_damaged_is_told() -> None:
+    damaged = bytearray(stored(FIRST))
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptRecord):
+        ReadAhead(WIDE, LOG, 8).take(memoryview(damaged))
+    with pytest.raises(CorruptRecord):
+        ReadAhead(WIDE, LOG, 8).broken()
+
+
+@pytest.mark.parametrize(("entry", "why"), [(stored(FIRST, OTHER), Stop.OTHER_LOG), (stored(batch_at(9)), Stop.GAP)])
+def test_another_entry_than_the_wanted_one_is_not_taken(entry: bytes, why: Stop) -> None:
+    decision = ReadAhead(WIDE, LOG, 8)
+    assert decision.take(memoryview(entry)) == (None, 0)
+    assert decision.stop is why
 
 
 def test_entries_are_given_with_their_offsets_and_bytes() -> None:
     batches = [batch_at(10, 3), batch_at(13, 1)]
-    _, taken, _ = ahead(entries(*batches))
-    assert taken == [Entry(10, 13, batches[0]), Entry(13, 14, batches[1])]
+    ahead = Ahead(entries(*batches))
+    assert (ahead.bases, ahead.batches, ahead.end_offset) == ([10, 13], batches, 14)
+
+
+@pytest.mark.parametrize("limits", [WIDE, WIDE._replace(max_entries=30), WIDE._replace(cache_bytes=4000)])
+@pytest.mark.parametrize("seed", range(5))
+def test_pieces_of_any_size_give_the_same_as_one(limits: ReadAheadLimits, seed: int) -> None:
+    chance = random.Random(seed)
+    data = entries(
+        FIRST, *(batch for base in range(10, 90, 2) for batch in [batch_at(base, size=chance.randrange(61, 200))])
+    )
+    whole, split = ReadAhead(limits, LOG, 8), ReadAhead(limits, LOG, 8)
+    stretch, end = whole.take(memoryview(data))
+    assert stretch is not None
+    bases, batches, at = [], [], 0
+    while not split.is_done and at < len(data):
+        part, taken = split.take(memoryview(data[at : at + chance.randrange(400)]))
+        at += taken
+        if part is not None:
+            bases += part.bases
+            batches += list(map(bytes, part.batches))
+    assert (bases, batches, at) == (stretch.bases, list(map(bytes, stretch.batches)), end)
+    assert (split.entries, split.bytes, split.stop) == (whole.entries, whole.bytes, whole.stop)

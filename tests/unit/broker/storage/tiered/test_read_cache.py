@@ -11,16 +11,27 @@ import pytest
 from spark_producer.broker.storage.tiered import read_cache
 from spark_producer.broker.storage.tiered.counters import ReadCacheCounters
 from spark_producer.broker.storage.tiered.read_cache import ReadCache
-from spark_producer.broker.storage.tiered.sources import Entry, Wanted
+from spark_producer.broker.storage.tiered.sources import Stretch, Wanted
 from tests.unit.broker.storage.tiered.read_stage import LOG, OTHER
 
 
-def entry(base_offset: int, size: int = 64, records: int = 2) -> Entry:
-    return Entry(base_offset, base_offset + records, random.Random(base_offset).randbytes(size))
+def entry(base_offset: int, size: int = 64, records: int = 2) -> Stretch:
+    """A stretch of one entry."""
+    return one(base_offset, base_offset + records, random.Random(base_offset).randbytes(size))
 
 
-def kept(of: Entry) -> tuple[int, bytes]:
-    return of.end_offset, bytes(of.batch)
+def one(base_offset: int, end_offset: int, batch: bytes) -> Stretch:
+    return Stretch([base_offset], end_offset, [memoryview(batch)])
+
+
+def together(*entries: Stretch) -> Stretch:
+    """A stretch of entries that follow each other."""
+    bases = [each.bases[0] for each in entries]
+    return Stretch(bases, entries[-1].end_offset, [each.batches[0] for each in entries])
+
+
+def kept(of: Stretch) -> tuple[int, bytes]:
+    return of.end_offset, bytes(of.batches[0])
 
 
 def find(cache: ReadCache, log_id: int, offset: int) -> tuple[int, bytes] | None:
@@ -50,11 +61,11 @@ def test_rc1_rounds_and_rounds_give_what_was_put_or_nothing() -> None:
     cache = ReadCache(3 * 1000, counters, largest_segment=1000)
     assert cache.segment_bytes == 1000
     chance = random.Random(1)
-    put: dict[tuple[int, int], Entry] = {}
+    put: dict[tuple[int, int], Stretch] = {}
     for step in range(3000):
         log_id, base = chance.choice((LOG, OTHER)), chance.randrange(100) * 3
         if chance.random() < 0.5:
-            put[log_id, base] = Entry(base, base + 3, chance.randbytes(chance.randrange(1, 200)))
+            put[log_id, base] = one(base, base + 3, chance.randbytes(chance.randrange(1, 200)))
             cache.put(log_id, put[log_id, base])
             assert find(cache, log_id, base) == kept(put[log_id, base]), step
         found = find(cache, log_id, base + chance.randrange(3))
@@ -65,7 +76,7 @@ def test_rc1_rounds_and_rounds_give_what_was_put_or_nothing() -> None:
     cache.close()
 
 
-def test_rc1_entries_begin_at_multiples_of_64() -> None:
+def test_rc1_stretches_begin_at_multiples_of_64() -> None:
     cache = ReadCache(2 * 256, ReadCacheCounters())
     for number in range(4):
         cache.put(LOG, entry(number * 2, size=1))
@@ -79,13 +90,13 @@ def test_rc1_entries_begin_at_multiples_of_64() -> None:
 def test_rc2_an_entry_larger_than_a_segment_is_left_out_and_drops_nothing() -> None:
     counters = ReadCacheCounters()
     cache = ReadCache(2 * 640, counters)
-    assert cache.put(LOG, entry(0))
-    assert not cache.put(LOG, entry(2, size=641))
+    cache.put(LOG, entry(0))
+    cache.put(LOG, entry(2, size=641))
     assert (counters.too_large, counters.insert, counters.evict) == (1, 1, 0)
     assert find(cache, LOG, 2) is None
     assert find(cache, LOG, 0) == kept(entry(0))
-    assert cache.put(LOG, entry(2, size=640)), "one that fits exactly"
-    assert find(cache, LOG, 2) == kept(entry(2, size=640))
+    cache.put(LOG, entry(2, size=640))
+    assert find(cache, LOG, 2) == kept(entry(2, size=640)), "one that fits exactly"
     cache.close()
 
 
@@ -103,7 +114,7 @@ def test_of_two_copies_the_newer_one_is_found() -> None:
     cache.put(LOG, entry(0))
     for number in range(1, 12):
         cache.put(LOG, entry(number * 2))
-    newer = Entry(0, 2, b"x" * 64)
+    newer = one(0, 2, b"x" * 64)
     cache.put(LOG, newer)
     assert find(cache, LOG, 0) == kept(newer)
     cache.close()
@@ -138,7 +149,7 @@ def test_entries_that_follow_each_other_are_returned_together() -> None:
         return found.entries, found.end_offset, found.data
 
     def joined(first: int, end: int) -> tuple[int, int, bytes]:
-        return end - first, end * 2, b"".join(bytes(each.batch) for each in entries[first:end])
+        return end - first, end * 2, b"".join(bytes(each.batches[0]) for each in entries[first:end])
 
     assert run(0, Wanted(1000, 1000)) == joined(0, 10), "a segment"
     assert run(20, Wanted(1000, 1000)) == joined(10, 12), "up to what is missing"
@@ -147,4 +158,55 @@ def test_entries_that_follow_each_other_are_returned_together() -> None:
     assert run(5, Wanted(8, 1000)) == joined(2, 4), "up to where the reader ends"
     assert run(5, Wanted(1000, 0, at_least_one=True)) == joined(2, 3)
     assert run(5, Wanted(1000, 63)) == (0, 4, b"")
+    cache.close()
+
+
+def test_rc1_a_stretch_goes_into_as_many_segments_as_it_needs() -> None:
+    counters = ReadCacheCounters()
+    cache = ReadCache(3 * 1000, counters, largest_segment=1000)
+    entries = [entry(number * 2, size=90) for number in range(20)]
+    cache.put(LOG, together(*entries[:5]))
+    cache.put(LOG, together(*entries[5:10], entry(20, size=1001), *entries[11:20]))
+    found = [number for number in range(20) if find(cache, LOG, number * 2) == kept(entries[number])]
+    assert found == [*range(10), *range(11, 20)]
+    assert (counters.insert, counters.too_large, counters.evict, counters.entries) == (19, 1, 0, 19)
+    assert counters.bytes == 19 * 90
+    cache.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_stretches_that_overlap_are_kept_once(seed: int) -> None:
+    """Of each entry that a segment has twice the newer copy counts, and is found."""
+    chance, counters = random.Random(seed), ReadCacheCounters()
+    cache = ReadCache(2 * 1_000_000, counters)
+    newest: dict[int, Stretch] = {}
+    for step in range(60):
+        first = chance.randrange(80)
+        added = [
+            one(2 * number, 2 * number + 2, chance.randbytes(chance.randrange(1, 50)))
+            for number in range(first, min(100, first + chance.randrange(1, 30)))
+        ]
+        cache.put(LOG, together(*added))
+        newest |= {each.bases[0]: each for each in added}
+        assert (counters.entries, counters.bytes) == (
+            len(newest),
+            sum(len(each.batches[0]) for each in newest.values()),
+        ), step
+    for base in range(0, 200, 2):
+        assert find(cache, LOG, base + 1) == (kept(newest[base]) if base in newest else None)
+    first = min(newest)
+    last = next(base for base in range(first, 202, 2) if base not in newest)
+    whole = cache.run(LOG, first, Wanted(1000, 1_000_000))
+    assert whole is not None
+    assert (whole.entries, whole.end_offset) == ((last - first) // 2, last)
+    assert whole.data == b"".join(bytes(newest[base].batches[0]) for base in range(first, last, 2))
+    cache.close()
+
+
+@pytest.mark.parametrize("size", [100, read_cache.LARGE + 1])
+def test_large_and_small_entries_are_copied(size: int) -> None:
+    cache = ReadCache(2 * 100_000, ReadCacheCounters())
+    entries = [entry(number * 2, size=size) for number in range(5)]
+    cache.put(LOG, together(*entries))
+    assert [find(cache, LOG, number * 2) for number in range(5)] == [kept(each) for each in entries]
     cache.close()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import pytest
 
 from spark_producer.broker.storage.tiered.read_ahead import ReadAheadLimits
-from spark_producer.broker.storage.tiered.sources import EntryMissing, Run, StoredEntry, Wanted
+from spark_producer.broker.storage.tiered.sources import EntryMissing, Location, Run, Stretch, Taking, Wanted
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import read_header
 from tests.unit.broker.storage.tiered.read_stage import (
@@ -348,13 +348,13 @@ def test_a_file_is_closed_when_it_has_been_read(limit: int) -> None:
     stage.admit(*batches_from(0, 4))
     stage.flush()
     kept: list[object] = []
-    look = stage.logs.entries
+    look = stage.logs.stretches
 
-    def keep(file_id: int, position: int) -> Iterator[StoredEntry]:
-        kept.append(look(file_id, position))
-        return kept[-1]  # type: ignore[return-value]
+    def keep(location: Location, taking: Taking) -> Generator[Stretch, None, None]:
+        kept.append(found := look(location, taking))
+        return found
 
-    stage.logs.entries = keep  # type: ignore[method-assign]
+    stage.logs.stretches = keep  # type: ignore[method-assign]
     stage.read(0, 1)
     assert stage.logs.open == 0
     assert len(kept) == 1
