@@ -118,6 +118,7 @@ wheel: ## build a wheel into dist and try it in an environment of its own, witho
 
 platforms: setup-dev ## try the wheel with each Spark and Python in docs/platforms.md, and with --archives; 8 GB and half an hour
 	@$(BIN)/python -m tests.platforms $(ARGS)
+	@$(BIN)/python -m tests.platforms.kernels
 	@$(BIN)/python -m tests.platforms.shipping
 
 constraints: setup-dev ## write constraints.txt anew: the newest versions that pyproject.toml allows

@@ -63,7 +63,8 @@ def packed(home: Path) -> tuple[Path, Path]:
         "--output",
         str(archive),
     ]
-    command += ["--exclude", "*/pyspark/jars/*"]  # executors are Spark's, and have its jars
+    # Executors are Spark's, and have its jars. More compression takes minutes.
+    command += ["--compress-level", "1", "--force", "--exclude", "*/pyspark/jars/*"]
     subprocess.run(command, check=True, timeout=SECONDS)
     return python, archive
 
@@ -122,7 +123,9 @@ def ship(python: Path, archive: Path, master: str, home: Path) -> list[str]:
     """What each row says of the worker that wrote it."""
     job = home / "job.py"
     job.write_text(JOB)
-    if not (home / "environment").exists():  # Spark's planner is a process of the driver's, and starts PYSPARK_PYTHON there
+    if not (
+        home / "environment"
+    ).exists():  # Spark's planner is a process of the driver's, and starts PYSPARK_PYTHON there
         shutil.unpack_archive(archive, home / "environment", filter="fully_trusted")
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK", "PYTHONPATH"))

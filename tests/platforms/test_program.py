@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.platforms import __main__ as platforms
-from tests.platforms import program
+from tests.platforms import kernel_program, kernels, program
 from tests.platforms.shipping import ROWS, judge
 
 SECONDS = 240
@@ -43,7 +43,7 @@ def test_lost_and_doubled_rows_are_told() -> None:
     assert program.judge([*rows, "odd"]) != ""
 
 
-def test_a_worker_that_is_not_the_archives_is_told(tmp_path: Path) -> None:
+def test_com22_a_worker_that_is_not_the_archives_is_told(tmp_path: Path) -> None:
     driver = tmp_path / "shipped" / "bin" / "python"
 
     def rows(executable: str, kernel: str = "compiled kernel") -> list[str]:
@@ -63,3 +63,26 @@ def test_the_page_shows_what_was_tried() -> None:
     assert tried == set(platforms.PAIRS), "make platforms has not been through"
     with pytest.raises(ValueError, match="no place"):
         platforms.with_table("", [])
+
+
+def test_com21_every_way_passed_with_every_spark_that_is_promised() -> None:
+    tried = {(line["spark"], line["python"]): line["ways"] for line in platforms.load()}
+    assert {pair.spark for pair in platforms.PAIRS if pair.spark.startswith("4.0.")} >= {"4.0.0", "4.0.2"}
+    for pair in platforms.PAIRS:
+        assert tried[pair] == dict.fromkeys(program.WAYS, ""), pair
+
+
+def test_com20_the_kernel_of_this_python_is_equal_to_the_portable_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert kernel_program.main(1) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["loop"] for each in told] == ["headers", "records", "fields", "hashes", "avro", "single records"]
+    assert all(each["equal"] for each in told)
+
+
+def test_com20_a_kernel_that_differs_or_is_slower_is_told() -> None:
+    first = {"records": {"ns": 100.0, "equal": True}}
+    assert kernels.judge({"records": {"ns": 109.0, "equal": True}}, first) == ""
+    assert "1.12 times" in kernels.judge({"records": {"ns": 112.0, "equal": True}}, first)
+    turns = [{"records": {"ns": 150.0, "equal": False}}, {"records": {"ns": 99.0, "equal": True}}]
+    assert kernels.least(turns) == {"records": {"ns": 99.0, "equal": False}}
+    assert kernels.judge(kernels.least(turns), first) == "records differs from the portable kernel"

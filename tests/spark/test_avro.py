@@ -286,7 +286,7 @@ def plans(spark: SparkSession) -> list[str]:
     return [done.apply(place).physicalPlanDescription() for place in range(done.size())]
 
 
-def test_com12_plans_show_neither_passwords_nor_the_encoder(
+def test_com12_plans_show_no_password(
     spark: SparkSession,
     embedded_broker: Broker,
     registry: SchemaRegistry,

@@ -26,7 +26,7 @@ def spark_4_0(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("spark_4_0")
-def test_a_stream_of_spark_4_0_is_taken_for_one_of_arrow_batches() -> None:
+def test_com21_a_stream_of_spark_4_0_is_taken_for_one_of_arrow_batches() -> None:
     writer = stream_base.DataSourceStreamArrowWriter
     assert writer.__module__ == stream_base.__name__, "PySpark has none of that name"
     # what PySpark 4.0 asks of the writer of a stream, and of one of Arrow batches

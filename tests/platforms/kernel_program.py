@@ -1,0 +1,131 @@
+"""What the wheel's kernel must do with every Python: the results of the portable one, and how long each loop takes.
+
+    python tests/platforms/kernel_program.py [ROUNDS]
+
+It needs this package alone, and prints one line of JSON for each loop. It is a file of its own, since it runs in environments
+without the other tests.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark_producer.kernel import BinaryColumn, RecordColumns, header_block
+from spark_producer.kernel.avro_columns import avro_column
+from spark_producer.kernel.loading import load
+from spark_producer.schemas.plan import plan_of
+from spark_producer.schemas.types import avro_schema
+
+ROWS, SLOTS, BASE = 10_000, 4, 1_700_000_000_000
+ROUNDS = 60
+
+Twin = Mapping[str, Any]
+Loop = Callable[[Twin], list[bytes]]
+
+
+class Rows:
+    """Rows of keys, values, headers and a struct, the same at every run."""
+
+    def __init__(self) -> None:
+        random = np.random.default_rng(7)
+        keys = [None if number % 11 == 0 else b"%d" % number for number in random.integers(0, 10**9, ROWS)]
+        self.keys = BinaryColumn(pa.array(keys, pa.binary()))
+        lengths = random.integers(50, 150, ROWS)
+        self.values = BinaryColumn(pa.array([random.bytes(length) for length in lengths], pa.binary()))
+        self.slots = random.integers(0, SLOTS, ROWS).astype(np.int32)
+        self.counts = random.integers(0, 3, ROWS)
+        entries = [b"header-%d" % number for number in range(int(self.counts.sum()))]
+        self.entries = BinaryColumn(pa.array(entries, pa.binary()))
+        texts = pa.array([None if key is None else key.decode() for key in keys], pa.string())
+        structs: Any = pa.StructArray.from_arrays([pa.array(range(ROWS)), texts], names=["id", "text"])
+        self.avro = avro_column(plan_of(avro_schema(structs.type, "value"), structs.type, "value"), structs)
+
+        batches = self.records(load("portable").functions)[:SLOTS]
+        self.encoded = np.frombuffer(b"".join(batches), dtype=np.uint8)
+        self.ends = np.cumsum([len(batch) for batch in batches])
+        self.starts = self.ends - [len(batch) for batch in batches]
+        self.sizes = np.bincount(self.slots, minlength=SLOTS).astype(np.int64)
+
+    def headers(self, twin: Twin) -> list[bytes]:
+        """Header blocks."""
+        found = twin["encode_headers"](self.counts, self.entries, self.entries)
+        return [bytes(found.data), bytes(found.offsets)]
+
+    def records(self, twin: Twin) -> list[bytes]:
+        """Grouped and encoded records."""
+        headers = twin["encode_headers"](self.counts, self.entries, self.entries)
+        columns = RecordColumns(self.values, self.keys, headers, BASE)
+        rows, bounds = twin["group_rows"](self.slots, SLOTS)
+        space = memoryview(bytearray(4 << 20))
+        arranged, done = twin["ArrangedRows"](columns, rows), []
+        for first, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            row, end, _ = twin["encode_v2"](arranged, first, stop, 0, BASE, space, 0, len(space))
+            assert row == stop
+            done.append(bytes(space[:end]))
+        return [*done, bytes(twin["record_sizes"](columns)), repr(twin["largest_record"](columns)).encode()]
+
+    def fields(self, twin: Twin) -> list[bytes]:
+        """The fields of the records, decoded."""
+        stop, _, *columns = twin["decode_v2"](self.encoded, self.starts, self.ends, self.sizes)
+        assert stop == -1
+        return [np.asarray(column, dtype=np.int64).tobytes() for column in columns]
+
+    def hashes(self, twin: Twin) -> list[bytes]:
+        """Hashes of keys."""
+        return [bytes(twin["murmur2"](self.keys))]
+
+    def structs(self, twin: Twin) -> list[bytes]:
+        """Avro."""
+        offsets, data = twin["encode_avro"](self.avro, b"\x00\x00\x00\x00\x07")
+        return [bytes(offsets), bytes(data)]
+
+    def singles(self, twin: Twin) -> list[bytes]:
+        """Records one by one."""
+        space, done = memoryview(bytearray(1 << 20)), []
+        for number in range(ROWS):
+            record = twin["SingleRecord"](b"%d" % number, b"value", header_block([(b"h", None)]), BASE)
+            end = record.encode(space, 0, len(space), number, BASE)
+            done.append(bytes(space[:end]))
+        return [b"".join(done)]
+
+
+def loops(rows: Rows) -> dict[str, Loop]:
+    """Every loop by its name."""
+    return {
+        "headers": rows.headers, "records": rows.records, "fields": rows.fields, "hashes": rows.hashes, "avro": rows.structs,
+        "single records": rows.singles,
+    }  # fmt: skip
+
+
+def fastest(call: Callable[[], object], rounds: int) -> float:
+    """The least CPU nanoseconds a row of this thread: what else the machine does only adds to them."""
+    taken = []
+    for _ in range(rounds):
+        began = time.thread_time_ns()
+        call()
+        taken.append(time.thread_time_ns() - began)
+    return min(taken) / ROWS
+
+
+def main(rounds: int = ROUNDS) -> int:
+    """Compare and time every loop; how many differ."""
+    portable, compiled = load("portable").functions, load("compiled").functions
+    different = 0
+    for name, loop in loops(Rows()).items():
+        equal = loop(compiled) == loop(portable)
+        different += not equal
+        nanoseconds = fastest(lambda loop=loop: loop(compiled), rounds)  # type: ignore[misc]  # mypy infers no default of a lambda
+        told = {"loop": name, "equal": equal, "ns": round(nanoseconds, 2), "python": sys.version.split()[0]}
+        print(json.dumps(told), flush=True)
+    return different
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:])))

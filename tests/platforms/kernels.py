@@ -1,0 +1,85 @@
+"""Try the compiled kernel of one wheel with each Python: equal to the portable one, and as fast everywhere (COM20).
+
+    python -m tests.platforms.kernels
+
+The Pythons take turns, so that what else the machine does slows all of them. An environment is kept in build/platforms.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.platforms.environments import build_wheel, make, python_of, renew
+
+PYTHONS = ("3.11", "3.12", "3.13")
+PROGRAM = Path(__file__).with_name("kernel_program.py")
+TURNS = 5
+SECONDS = 300
+SLOWER = 1.10
+"""How much longer a loop may take than with the first of the Pythons, whose stable ABI the wheel is built for."""
+
+Told = Mapping[str, Any]
+
+
+def main() -> int:
+    """Try and print; how many Pythons failed."""
+    wheel, pythons = build_wheel(), {}
+    for version in PYTHONS:
+        outside = python_of(version)
+        if outside is None:
+            raise SystemExit(f"there is no Python {version}: install it")
+        pythons[version] = make(outside, f"kernel-python-{version}", [str(wheel)])
+        renew(pythons[version], wheel)
+    turns = [{version: run(python) for version, python in pythons.items()} for _ in range(TURNS)]
+    told = {version: least([turn[version] for turn in turns]) for version in PYTHONS}
+    failed = 0
+    for version in PYTHONS:
+        wrong = judge(told[version], told[PYTHONS[0]])
+        shown = ", ".join(f"{loop} {each['ns']:.1f}" for loop, each in told[version].items())
+        print(f"Python {version}, ns a row: {shown}: {wrong or 'equal to the portable kernel, and as fast'}")
+        failed += bool(wrong)
+    return failed
+
+
+def run(python: Path) -> dict[str, Told]:
+    """What the program says of each loop."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYPRODUCER_KERNEL")}
+    command = [str(python), str(PROGRAM)]
+    done = subprocess.run(
+        command, cwd=python.parent, env=kept, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if not told:
+        raise RuntimeError(f"{python} has not begun:\n{done.stderr[-4000:]}")
+    return {each["loop"]: each for each in told}
+
+
+def least(turns: Sequence[Mapping[str, Told]]) -> dict[str, Told]:
+    """The fastest turn of each loop, which is equal only if all turns are."""
+    return {
+        loop: {
+            "ns": min(turn[loop]["ns"] for turn in turns),
+            "equal": all(turn[loop]["equal"] for turn in turns),
+        }
+        for loop in turns[0]
+    }
+
+
+def judge(told: Mapping[str, Told], first: Mapping[str, Told]) -> str:
+    """What is wrong with the loops of one Python beside those of the first; nothing if all is well."""
+    wrong = [f"{loop} differs from the portable kernel" for loop, each in told.items() if not each["equal"]]
+    for loop, each in told.items():
+        ratio = each["ns"] / first[loop]["ns"]
+        if ratio > SLOWER:
+            wrong.append(f"{loop} takes {ratio:.2f} times as long as with Python {PYTHONS[0]}")
+    return "; ".join(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
