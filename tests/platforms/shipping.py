@@ -123,9 +123,8 @@ def ship(python: Path, archive: Path, master: str, home: Path) -> list[str]:
     """What each row says of the worker that wrote it."""
     job = home / "job.py"
     job.write_text(JOB)
-    if not (
-        home / "environment"
-    ).exists():  # Spark's planner is a process of the driver's, and starts PYSPARK_PYTHON there
+    # Spark's planner is a process beside the driver, and starts PYSPARK_PYTHON there too.
+    if not (home / "environment").exists():
         shutil.unpack_archive(archive, home / "environment", filter="fully_trusted")
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK", "PYTHONPATH"))
