@@ -38,7 +38,8 @@ class RegistryOptions:
         "", "PEM file, on the driver, with the certificates that the registry's is checked against."
     )
     schema_registry_ssl_certificate_location: str = option(
-        "", "PEM file, on the driver, with our own certificate, for a registry that asks for one; its key may be there, too."
+        "",
+        "PEM file, on the driver, with our own certificate, for a registry that asks for one; its key may be there, too.",
     )
     schema_registry_ssl_key_location: str = option(
         "", "PEM file, on the driver, with the key of our certificate, if that is in a file of its own."
@@ -161,11 +162,15 @@ def _check_connection(registry: RegistryOptions) -> None:
     tls = {field.name: getattr(registry, field.name) for field in dataclasses.fields(registry) if "_ssl_" in field.name}
     given = [kafka_name(name) for name, value in tls.items() if value]
     if given and "https://" not in registry.schema_registry_url:
-        raise ConfigError(f"{given[0]} has no effect without an address that begins with https://; leave it out, or use TLS")
+        raise ConfigError(
+            f"{given[0]} has no effect without an address that begins with https://; leave it out, or use TLS"
+        )
     if not registry.schema_registry_ssl_certificate_location:
         alone = [name for name in given if "ssl.key" in name]
         if alone:
-            raise ConfigError(f"{alone[0]} needs schema.registry.ssl.certificate.location: a key proves its certificate")
+            raise ConfigError(
+                f"{alone[0]} needs schema.registry.ssl.certificate.location: a key proves its certificate"
+            )
     if registry.basic_auth_user_info is not None and registry.bearer_auth_token is not None:
         raise ConfigError("basic.auth.user.info and bearer.auth.token contradict each other: drop one of them")
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import ssl
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -160,8 +159,10 @@ class Registry:
                 "schema.registry.url its address, with its path?"
             ) from None
         except Exception as error:  # every error of the client's own HTTP library
+            from spark_producer.security.tls_errors import of_tls  # tasks, which ask nothing, import this module too
+
             said = f"{type(error).__name__}: {shown(self._told(str(error)))}"
-            check = _TLS_HINT if _is_tls(error) else "schema.registry.url, and that the driver may connect to it"
+            check = _TLS_HINT if of_tls(error) else "schema.registry.url, and that the driver may connect to it"
             raise RegistryError(f"could not {what}: {where} cannot be reached ({said}); check {check}") from None
 
 
@@ -224,15 +225,6 @@ def _files(options: RegistryOptions) -> dict[str, str]:
         "ssl.key.location": options.schema_registry_ssl_key_location,
     }
     return {f"{_PREFIX}{name}": file for name, file in files.items() if file}
-
-
-def _is_tls(error: BaseException | None) -> bool:
-    """Whether an error of the client's HTTP library began as one of TLS."""
-    while error is not None:
-        if isinstance(error, ssl.SSLError):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
 
 
 def _bounded(response: Any) -> None:

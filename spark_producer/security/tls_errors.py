@@ -92,6 +92,13 @@ def explained(error: ssl.SSLError, peer: Peer, moment: Moment) -> TlsFailed:
     return TlsFailed(f"TLS with {peer.name} failed: {shown(reason or str(error))}", fatal=not moment.established)
 
 
+def of_tls(error: BaseException | None) -> bool:
+    """Whether an error of a library that has connections of its own began as one of TLS."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
 def refused_client(error: ssl.SSLError, peer: Peer) -> TlsFailed:
     """Return the error of this package for one of a server's stream."""
     if error.reason in NOT_TLS:

@@ -141,7 +141,7 @@ def told_of(refused: Refused) -> Callable[[int, str], str]:
 
 
 def smaller(record: DeadRecord) -> DeadRecord | None:
-    """Return a record that is too large for the dead-letter topic without its largest part, or None if nothing is left of the row.
+    """Return a record that is too large for the dead-letter topic without its largest part; None if nothing of the row is left.
 
     In the place of a value or key there are a digest and its beginning; of the row's own headers only their number is told.
     """

@@ -84,9 +84,8 @@ def write(broker: LocalBroker, batch: pa.RecordBatch, dead: str | None, **option
 
 
 def told(row: Row) -> dict[str, str]:
-    return {
-        name.removeprefix(PREFIX): (value or b"").decode(errors="replace") for name, value in row.headers if name.startswith(PREFIX)
-    }
+    ours = [(name.removeprefix(PREFIX), value or b"") for name, value in row.headers if name.startswith(PREFIX)]
+    return {name: value.decode(errors="replace") for name, value in ours}
 
 
 BAD_HEADERS = [{"key": None, "value": b"x"}, {"key": "ok", "value": None}]

@@ -60,7 +60,9 @@ def test_com12_a_certificate_that_is_not_accepted_is_one_error_before_the_passwo
     name = {"another CA": "strange", "another name": "elsewhere"}.get(case, "registry")
     more = {"schema_registry_ssl_ca_location": ""} if case == "the system's CAs" else {}
     with played(certificates, name) as server:
-        with pytest.raises(RegistryError, match=r"CERTIFICATE_VERIFY_FAILED.*check schema\.registry\.ssl\.ca\.loc") as raised:
+        with pytest.raises(
+            RegistryError, match=r"CERTIFICATE_VERIFY_FAILED.*check schema\.registry\.ssl\.ca\.loc"
+        ) as raised:
             register(server, certificates, **more)
         assert server.asked == []
     assert PASSWORD not in str(raised.value)
@@ -80,7 +82,9 @@ def test_a_registry_that_asks_for_a_certificate(certificates: Certificates, form
     password = {"schema_registry_ssl_key_password": Secret(KEY_PASSWORD)} if form == "a password" else {}
     with played(certificates, asks=True) as server:
         assert register(server, certificates, **ours, **password) == 3
-        with pytest.raises(RegistryError, match=r"asks for a certificate, schema\.registry\.ssl\.certificate\.location"):
+        with pytest.raises(
+            RegistryError, match=r"asks for a certificate, schema\.registry\.ssl\.certificate\.location"
+        ):
             register(server, certificates)
         assert len(server.asked) == 1
 
