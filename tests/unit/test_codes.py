@@ -11,7 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from spark_producer.codes import Action, Code
-from tests.unit.test_layout import ROOT, name_of, parsed
+from tests.unit.test_layout import ROOT, by_folder, name_of, name_of_folder, parsed
 
 CHECKED = [
     path
@@ -119,9 +119,10 @@ def bare_numbers(tree: ast.AST) -> Iterator[int]:
             yield node.lineno if isinstance(node, ast.stmt | ast.expr) else node.value.lineno
 
 
-@pytest.mark.parametrize("path", CHECKED, ids=name_of)
-def test_no_error_code_is_a_bare_number(path: Path) -> None:
-    assert not list(bare_numbers(parsed(path))), "write Code.NAME instead"
+@pytest.mark.parametrize("paths", by_folder(CHECKED), ids=name_of_folder)
+def test_no_error_code_is_a_bare_number(paths: list[Path]) -> None:
+    found = [f"{name_of(path)}:{line}" for path in paths for line in bare_numbers(parsed(path))]
+    assert not found, "write Code.NAME instead"
 
 
 @pytest.mark.parametrize(

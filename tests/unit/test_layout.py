@@ -10,7 +10,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -40,12 +41,24 @@ def length(path: Path) -> int:
     return path.read_text(encoding="utf-8").count("\n")
 
 
+def by_folder(paths: Sequence[Path]) -> list[list[Path]]:
+    """The files of each folder: a test for each of a thousand files takes longer than to look at them."""
+    folders: dict[Path, list[Path]] = {}
+    for path in paths:
+        folders.setdefault(path.parent, []).append(path)
+    return list(folders.values())
+
+
+def name_of_folder(paths: Sequence[Path]) -> str:
+    return name_of(paths[0].parent)
+
+
 def name_and_length(path: Path) -> str:
-    """As `name_of`; with the lines of a long file: `pytest -v -k "one and concept"` lists them."""
-    lines = length(path)
-    return f"{name_of(path)}: {lines} lines, one concept?" if lines > LONG_FILE else name_of(path)
+    """As `name_of`, with the lines: `pytest -v -k "one and concept"` lists the long files."""
+    return f"{name_of(path)}: {length(path)} lines, one concept?"
 
 
+@lru_cache(maxsize=1)
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
@@ -75,7 +88,7 @@ def test_there_is_something_to_check() -> None:
     assert len(SOURCES) > 80
 
 
-@pytest.mark.parametrize("path", SOURCES + COMPILED, ids=name_and_length)
+@pytest.mark.parametrize("path", [path for path in SOURCES + COMPILED if length(path) > LONG_FILE], ids=name_and_length)
 def test_files_are_short(path: Path) -> None:
     lines = length(path)
     assert lines <= LONGEST_FILE, (
@@ -83,11 +96,12 @@ def test_files_are_short(path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=name_of)
-def test_functions_are_short(path: Path) -> None:
-    for function in functions(path):
-        length = (function.end_lineno or function.lineno) - function.lineno + 1
-        assert length <= LONGEST_FUNCTION, f"{function.name}: {length} lines"
+@pytest.mark.parametrize("paths", by_folder(SOURCES), ids=name_of_folder)
+def test_functions_are_short(paths: list[Path]) -> None:
+    for path in paths:
+        for function in functions(path):
+            lines = (function.end_lineno or function.lineno) - function.lineno + 1
+            assert lines <= LONGEST_FUNCTION, f"{name_of(path)}, {function.name}: {lines} lines"
 
 
 @pytest.mark.parametrize("room", sorted({path.parent for path in MODULES}), ids=name_of)
@@ -97,9 +111,14 @@ def test_a_room_says_what_it_owns(room: Path) -> None:
     assert "ust not know" in docstring
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_says_what_it_is_and_every_function_is_annotated(path: Path) -> None:
-    assert ast.get_docstring(parsed(path)), "a module opens with a sentence that says what it is"
+@pytest.mark.parametrize("paths", by_folder(MODULES), ids=name_of_folder)
+def test_a_module_says_what_it_is_and_every_function_is_annotated(paths: list[Path]) -> None:
+    for path in paths:
+        check_annotations(path)
+
+
+def check_annotations(path: Path) -> None:
+    assert ast.get_docstring(parsed(path)), f"{name_of(path)}: a module opens with a sentence that says what it is"
     for function in functions(path):
         arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
         bare = [
@@ -107,15 +126,16 @@ def test_a_module_says_what_it_is_and_every_function_is_annotated(path: Path) ->
             for argument in arguments
             if argument.annotation is None and argument.arg not in ("self", "cls")
         ]
-        assert not bare, f"{function.name}: {bare}"
-        assert function.returns is not None, function.name
+        assert not bare, f"{name_of(path)}, {function.name}: {bare}"
+        assert function.returns is not None, f"{name_of(path)}, {function.name}"
 
 
-@pytest.mark.parametrize("path", MODULES + COMPILED + STUBS, ids=name_of)
-def test_what_a_module_cites_is_there_for_its_readers(path: Path) -> None:
+@pytest.mark.parametrize("paths", by_folder(MODULES + COMPILED + STUBS), ids=name_of_folder)
+def test_what_a_module_cites_is_there_for_its_readers(paths: list[Path]) -> None:
     """Comments and docstrings cite a KIP, an RFC, a class of Kafka's or a page of docs/, not notes that only builders had."""
-    cited = re.findall(r"(?:\bspec\b[:/]|seeds/)\S*", path.read_text(encoding="utf-8"))
-    assert not cited, f"{cited}: cite the KIP, the RFC, Kafka's class or a page of docs/"
+    for path in paths:
+        cited = re.findall(r"(?:\bspec\b[:/]|seeds/)\S*", path.read_text(encoding="utf-8"))
+        assert not cited, f"{name_of(path)}, {cited}: cite the KIP, the RFC, Kafka's class or a page of docs/"
 
 
 def test_importing_the_package_is_cheap() -> None:
