@@ -13,6 +13,8 @@ from typing import NamedTuple
 from spark_producer.errors import ConfigError
 
 SUFFIX = ".properties"
+MOST_BYTES = 1 << 20
+"""The most bytes of a file. A device, or a file of data that was named by mistake, is not read into memory."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,79}")
 """The form of the names of options. What has another form is not shown: it may be a piece of a key or password."""
 
@@ -132,7 +134,11 @@ def _entries(name: str) -> dict[str, str] | str:
 
     path = Path(name)
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            return f"the profile {str(path)!r} has more than {MOST_BYTES:,} bytes: no file of options is as long"
+        text = content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else f"at byte {error.start}: it is no UTF-8 text"
         return f"the profile {str(path)!r} cannot be read: {type(error).__name__}, {why}"

@@ -134,6 +134,14 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
         parse_options(SERVERS | {"profile": str(path)})
 
 
+def test_a_file_that_never_ends_is_not_read_into_memory(tmp_path: Path) -> None:
+    path = tmp_path / "data.properties"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # a sparse one
+    with pytest.raises(ConfigError, match=r"data\.properties' has more than 1,048,576 bytes"):
+        profile(str(path))
+
+
 def test_the_markdown_has_a_row_for_every_profile_and_no_broken_cell() -> None:
     lines = render_markdown().splitlines()
     assert len(lines) == 2 + len(PROFILES)
