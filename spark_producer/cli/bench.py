@@ -47,6 +47,12 @@ def _run(chosen: argparse.Namespace) -> None:
     options = producer_options(chosen, CLIENT_ID)
     kinds = list(itertools.product(_sizes(chosen.sizes), chosen.codecs.split(",")))
     configs = [parse_options({**options, "kafka.compression.type": codec})[0] for _, codec in kinds]
+    for (size, _), config in zip(kinds, configs, strict=True):
+        if size > config.max_request_size:
+            raise ConfigError(
+                f"--sizes: a value of {size:,} bytes is more than max.request.size={config.max_request_size:,}; "
+                "--set raises it, and the topic's max.message.bytes must allow it too"
+            )
     leaders = wait_for_topic(configs[0], chosen.topic, chosen.timeout, Wait(chosen.timeout))
     print(f"{chosen.records:,} records of each kind to {chosen.topic} ({len(leaders)} partitions)")
     print(f"{'bytes':>8}  {'codec':<7} {'records/s':>12} {'MB/s':>8} {'packed to':>10} {'99 % within':>12}")
