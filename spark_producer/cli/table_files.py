@@ -14,12 +14,21 @@ from typing import Any, NamedTuple, cast
 import pyarrow as pa
 from pyarrow import csv, ipc, parquet
 
-from spark_producer.errors import ConfigError, RecordError, SchemaError
+from spark_producer.errors import ConfigError, RecordError, SchemaError, shown
 from spark_producer.kernel.arrays import ArrowArray
 
 STDIN = "-"
 ROWS = 20_000
-"""Rows in a batch, where a file does not say how many."""
+"""The most rows in a batch, where a file does not say how many."""
+
+BYTES = 16 << 20
+"""A batch of lines, or of a Parquet file, ends with the row that brings it to so many bytes, however few rows it has."""
+
+LONGEST_LINE = 64 << 20
+"""The most bytes of a line. A longer one is no record, and the rest of it would be kept in memory until its end comes."""
+
+UNREADABLE = (OSError, pa.ArrowException, ArithmeticError, LookupError, TypeError, ValueError, RecursionError)
+"""What pyarrow and json raise for rows that Python has no value for, as times after the year 9999, and lists in 10,000 lists."""
 
 SUFFIXES = {
     ".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".arrow": "arrow",
@@ -64,7 +73,9 @@ def open_file(stack: ExitStack, name: str, kind: str | None) -> Source:
     except (OSError, pa.ArrowException) as error:
         if isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError):
             raise ConfigError(f"{name} cannot be read: {error.strerror or error}") from error
-        raise ConfigError(f"{name} is no {kind} file that can be read ({error}); --format says what it is") from error
+        raise ConfigError(
+            f"{name} is no {kind} file that can be read ({shown(str(error))}); --format says what it is"
+        ) from error
 
 
 def _kind_of(name: str) -> str:
@@ -80,15 +91,26 @@ def _kind_of(name: str) -> str:
 def _bytes(stack: ExitStack, name: str) -> pa.NativeFile:
     """Open the file's bytes, unpacked by the suffix of its name."""
     if name == STDIN:
+        if sys.stdin is None:
+            raise ConfigError("stdin is closed: give the name of a file, or something to read")
         return pa.PythonFile(cast(io.IOBase, sys.stdin.buffer), mode="r")
+    if not Path(name).is_file():  # a pipe, as `<(zcat …)` is, or a device: pyarrow would look for its end first
+        return pa.PythonFile(stack.enter_context(Path(name).open("rb")), mode="r")
     return stack.enter_context(pa.input_stream(name, compression="detect"))
+
+
+def _whole(pipe: pa.NativeFile) -> bytes:
+    """Return all that comes through a pipe. A plain `read()` of pyarrow's looks for its end first, which a pipe does not have."""
+    return b"".join(iter(lambda: pipe.read(1 << 20), b""))
 
 
 def _parquet(stack: ExitStack, name: str) -> Source:
     file = stack.enter_context(
-        parquet.ParquetFile(pa.BufferReader(_bytes(stack, name).read()) if name == STDIN else name)
+        parquet.ParquetFile(name if Path(name).is_file() else pa.BufferReader(_whole(_bytes(stack, name))))
     )
-    return Source(name, file.schema_arrow.names, file.metadata.num_rows, file.iter_batches(ROWS))
+    groups = (file.metadata.row_group(number).total_byte_size for number in range(file.metadata.num_row_groups))
+    rows = max(1, min(ROWS, BYTES * file.metadata.num_rows // max(1, sum(groups))))
+    return Source(name, file.schema_arrow.names, file.metadata.num_rows, file.iter_batches(rows))
 
 
 def _csv(stack: ExitStack, name: str) -> Source:
@@ -97,26 +119,34 @@ def _csv(stack: ExitStack, name: str) -> Source:
 
 
 def _arrow(stack: ExitStack, name: str) -> Source:
-    if name != STDIN:
+    """Open an Arrow file or stream. It is read and not mapped: a map of a file that is cut off ends the process (SIGBUS)."""
+    if Path(name).is_file():
         try:
-            file = stack.enter_context(ipc.open_file(stack.enter_context(pa.memory_map(name))))
+            file = stack.enter_context(ipc.open_file(stack.enter_context(pa.OSFile(name))))
         except pa.ArrowInvalid:
             pass  # then it is a stream, which begins and ends in another way
         else:
             batches = (file.get_batch(number) for number in range(file.num_record_batches))
-            return Source(name, file.schema.names, None, batches)
+            return Source(name, file.schema.names, None, _validated(batches))
     reader = stack.enter_context(ipc.open_stream(_bytes(stack, name)))
-    return Source(name, reader.schema.names, None, iter(reader))
+    return Source(name, reader.schema.names, None, _validated(iter(reader)))
+
+
+def _validated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches whose offsets lie within their buffers, and whose texts are UTF-8: Arrow's files are taken as they are."""
+    for batch in batches:
+        batch.validate(full=True)
+        yield batch
 
 
 def _text(stack: ExitStack, name: str) -> Source:
-    lines = _lines(_bytes(stack, name))
+    lines = _lines(name, _bytes(stack, name))
     return Source(name, [LINE], None, (pa.record_batch({LINE: part}) for part in _pieces(lines)), lines=True)
 
 
 def _json(stack: ExitStack, name: str) -> Source:
     """Open JSON lines. The lines are the values as they stand; the columns are those of the first line."""
-    lines = (line for line in _lines(_bytes(stack, name)) if line.strip())
+    lines = (line for line in _lines(name, _bytes(stack, name)) if line.strip())
     first = next(lines, None)
     columns = [] if first is None else list(_parsed(name, 1, first))
 
@@ -137,7 +167,7 @@ def _column(values: list[Any]) -> ArrowArray:
     try:
         found: ArrowArray = pa.array(values)
         return found
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         return pa.array([None if value is None else _as_text(value) for value in values])
 
 
@@ -148,6 +178,8 @@ def _parsed(name: str, number: int, line: bytes) -> dict[str, Any]:
         if number == 1:
             raise pa.ArrowInvalid(f"line 1: {error}") from error
         raise RecordError(f"{name}, line {number}: no JSON ({error})") from error
+    except RecursionError as error:
+        raise RecordError(f"{name}, line {number}: lists and objects lie too deep in each other") from error
     if isinstance(found, dict):
         return found
     raise (
@@ -157,23 +189,37 @@ def _parsed(name: str, number: int, line: bytes) -> dict[str, Any]:
     )
 
 
-def _lines(file: pa.NativeFile) -> Iterator[bytes]:
-    """Yield lines without their ends."""
-    rest = b""
+def _lines(name: str, file: pa.NativeFile) -> Iterator[bytes]:
+    """Yield lines without their ends.
+
+    Raises:
+        RecordError: one is longer than `LONGEST_LINE`.
+    """
+    begun: list[bytes] = []
+    length = 0
     while piece := file.read(1 << 20):
-        *whole, rest = (rest + piece).split(b"\n")
-        yield from (line.removesuffix(b"\r") for line in whole)
-    if rest:
+        first, *more = piece.split(b"\n")
+        begun.append(first)
+        length += len(first)
+        if length > LONGEST_LINE:
+            raise RecordError(f"{name}: a line is longer than {LONGEST_LINE >> 20} MiB; --format says what the file is")
+        if more:
+            yield b"".join(begun).removesuffix(b"\r")
+            yield from (line.removesuffix(b"\r") for line in more[:-1])
+            begun, length = more[-1:], len(more[-1])
+    if rest := b"".join(begun):
         yield rest.removesuffix(b"\r")
 
 
 def _pieces(lines: Iterator[bytes], first: bytes | None = None) -> Iterator[list[bytes]]:
     piece = [] if first is None else [first]
+    size = len(first or b"")
     for line in lines:
         piece.append(line)
-        if len(piece) >= ROWS:
+        size += len(line)
+        if len(piece) >= ROWS or size >= BYTES:
             yield piece
-            piece = []
+            piece, size = [], 0
     if piece:
         yield piece
 
@@ -182,11 +228,14 @@ _OPEN = {"parquet": _parquet, "csv": _csv, "json": _json, "arrow": _arrow, "text
 
 
 def check_columns(source: Source, mapped: Mapped) -> None:
-    """Look whether the columns that are asked for are there.
+    """Look whether the columns that are asked for are there, and whether it is clear which they are.
 
     Raises:
-        SchemaError: one is not; the message has those that there are.
+        SchemaError: one is not, and the message has those that there are; or several have one name.
     """
+    if len(set(source.columns)) != len(source.columns):
+        several = next(name for name in source.columns if source.columns.count(name) > 1)
+        raise SchemaError(f"{source.name} has several columns {several!r}: give each a name of its own")
     wanted = [mapped.key, mapped.timestamp, mapped.partition, *mapped.headers.values()]
     wanted += [] if mapped.value == "*" else [mapped.value]
     for column in wanted:

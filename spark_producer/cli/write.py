@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -11,13 +12,24 @@ import pyarrow as pa
 from spark_producer.cli.connecting import add_connection, connection_options
 from spark_producer.cli.numbers import positive
 from spark_producer.cli.sending import WARNING, send_all, wait_for_topic
-from spark_producer.cli.table_files import FORMATS, Mapped, Source, as_sink_columns, check_columns, open_file
+from spark_producer.cli.table_files import (
+    FORMATS,
+    UNREADABLE,
+    Mapped,
+    Source,
+    as_sink_columns,
+    check_columns,
+    open_file,
+)
 from spark_producer.cli.terminal import complain
 from spark_producer.cli.waiting import Bar, Wait
 from spark_producer.config import parse_options
-from spark_producer.errors import ConfigError, PyProducerError, RecordError
+from spark_producer.errors import ConfigError, PyProducerError, RecordError, shown
 
 CLIENT_ID = "pyproducer-write"
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,79}")
+"""The form of the names of options, columns and headers."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -74,7 +86,8 @@ def named_values(given: list[str], argument: str) -> dict[str, str]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
-            raise ConfigError(f"{argument} takes NAME=VALUE, not {text!r}")
+            said = f", not {name!r} alone" if _NAME.fullmatch(name) else ""  # what is no name may be a secret
+            raise ConfigError(f"{argument} takes NAME=VALUE{said}")
         found[name] = value
     return found
 
@@ -124,5 +137,5 @@ def _all(sources: list[Source], mapped: Mapped) -> Iterator[pa.RecordBatch]:
     for source in sources:
         try:
             yield from as_sink_columns(source, mapped)
-        except (OSError, pa.ArrowException) as error:
-            raise RecordError(f"{source.name}: {error}") from error
+        except UNREADABLE as error:
+            raise RecordError(f"{source.name}: {shown(str(error))}") from error

@@ -198,6 +198,14 @@ def test_secrets_have_no_place_in_set(
     assert "hunter2" not in said
 
 
+@pytest.mark.parametrize("word", ["sasl.password hunter2", "sasl.password: hunter2", " hunter2", "=hunter2"])
+def test_a_setting_that_is_mistyped_is_not_shown(word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["write", "-", "t", "--set", word]) == 1
+    assert capsys.readouterr().err == "pyproducer: --set takes NAME=VALUE\n"
+    assert main(["write", "-", "t", "--set", "acks"]) == 1
+    assert capsys.readouterr().err == "pyproducer: --set takes NAME=VALUE, not 'acks' alone\n"
+
+
 def test_bench_says_how_fast_each_kind_went(
     embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -211,3 +219,7 @@ def test_bench_says_how_fast_each_kind_went(
     assert (sizes.count(10), sizes.count(100)) == (2 * 12345, 2 * 12345)
     assert main(["bench", topic, "--sizes", "ten"]) == 1
     assert "--sizes: a whole number" in capsys.readouterr().err
+    assert main(["bench", topic, *arguments[:2], "--sizes", "2000000000"]) == 1
+    shown = capsys.readouterr()
+    assert "--sizes: a value of 2,000,000,000 bytes is more than max.request.size=" in shown.err
+    assert shown.out == "", "before values of such a size are made"

@@ -1,0 +1,228 @@
+"""Files that were made to do harm, and devices and streams that are no files: one line, and no more memory than for others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import ipc, parquet
+
+from spark_producer.broker import LocalBroker
+from spark_producer.cli import table_files
+from spark_producer.cli.entry import INTERRUPTED, main
+from tests.support.read_back import read_topic
+
+ROOT = Path(__file__).resolve().parents[3]
+DEADLINE = 60.0
+TEXTS = pa.table({"a": ["x" * 771, "y" * 1028]})
+OFFSETS = b"".join(number.to_bytes(4, "little") for number in (0, 771, 1799))
+
+
+def arrow(path: Path, table: pa.Table, make: Callable[..., Any] = ipc.new_file) -> None:
+    with make(str(path), table.schema) as file:
+        file.write_table(table)
+
+
+def with_offset(offset: int, make: Callable[..., Any]) -> Callable[[Path], None]:
+    """An Arrow file with a text that ends somewhere else than in its buffer."""
+
+    def write(path: Path) -> None:
+        arrow(path, TEXTS, make)
+        ends = OFFSETS[:4] + offset.to_bytes(4, "little", signed=True) + OFFSETS[8:]
+        content = path.read_bytes()
+        assert content.count(OFFSETS) == 1
+        path.write_bytes(content.replace(OFFSETS, ends))
+
+    return write
+
+
+def of(content: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(content)
+
+
+def texts_that_are_not_utf8(path: Path) -> None:
+    arrow(path, pa.table({"a": pa.array([b"\xff\xfe"]).view(pa.string())}))
+
+
+def twice_the_same_name(path: Path) -> None:
+    arrow(path, pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]))
+
+
+ODD: dict[str, tuple[Callable[[Path], object], str]] = {
+    "beyond.arrow": (with_offset(2**29, ipc.new_file), "offset"),
+    "before.arrows": (with_offset(-(2**29), ipc.new_stream), "offset"),
+    "utf8.arrow": (texts_that_are_not_utf8, "UTF8"),
+    "twice.arrow": (twice_the_same_name, "has several columns 'a'"),
+    "twice.csv": (of(b"a,a\n1,2\n"), "has several columns 'a'"),
+    "far.arrow": (lambda path: arrow(path, pa.table({"a": pa.array([2**62], pa.timestamp("us"))})), "out of range"),
+    "long.arrow": (lambda path: arrow(path, pa.table({"a": pa.array([2**62], pa.duration("s"))})), "too large"),
+    "deep.json": (of(b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"), "line 1: lists and objects lie too deep"),
+    "deeper.json": (of(b'{"a": 1}\n' + b"[" * 100_000), "line 2: lists and objects lie too deep"),
+    "half.json": (of(b'{"a": "\\ud800"}'), "surrogates not allowed"),
+    "cut.txt.gz": (of(b"\x1f\x8b\x08\x00cut off"), "inflate failed"),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_com24_a_file_that_was_made_to_do_harm_is_one_line(
+    embedded_broker: LocalBroker, topic: str, tmp_path: Path, name: str
+) -> None:
+    """In a process of its own: two of them ended it by a signal."""
+    make, said = ODD[name]
+    make(tmp_path / name)
+    command = ["write", str(tmp_path / name), topic, "--bootstrap-servers", embedded_broker.bootstrap_servers]
+    done = ended([*command, "--key", "a"] if name.endswith("json") else command)
+    assert (done.returncode, done.stdout) == (1, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("pyproducer: ")
+    assert name in line
+    assert said in line
+
+
+def ended(arguments: list[str], **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "spark_producer", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        **more,
+    )
+
+
+def test_com24_an_arrow_file_that_is_cut_off_while_it_is_read(
+    embedded_broker: LocalBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A map of it would end the process by SIGBUS."""
+    path = tmp_path / "cut.arrow"
+    arrow(path, pa.table({"a": ["x" * 1000] * 50_000}))
+    opened = table_files.open_file
+
+    def open_and_cut(*arguments: Any) -> table_files.Source:
+        source = opened(*arguments)
+        os.truncate(path, 4096)
+        return source
+
+    # Patched, since the file must change between two of its reads.
+    monkeypatch.setattr("spark_producer.cli.write.open_file", open_and_cut)
+    assert main(["write", str(path), topic, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 1
+
+
+def test_com24_numbers_that_no_column_can_hold_are_texts(
+    embedded_broker: LocalBroker, topic: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "large.json"
+    path.write_bytes(b'{"a": 1}\n{"a": ' + b"9" * 50 + b"}\n")
+    words = ["write", str(path), topic, "--key", "a", "--bootstrap-servers", embedded_broker.bootstrap_servers]
+    assert main(words) == 0
+    assert {row.key for row in read_topic(embedded_broker.bootstrap_servers, topic)} == {b"1", b"9" * 50}
+
+
+def test_com24_a_line_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(table_files, "LONGEST_LINE", 5 << 20)
+    path = tmp_path / "endless.txt"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)  # a sparse one, of a terabyte
+    command = ["write", str(path), "t", "--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
+    assert main([*command, "--format", "json"]) == 1, "before anything is asked of a broker"
+
+
+def test_com24_the_memory_of_a_batch_of_long_lines_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_files, "BYTES", 1000)
+    pieces = list(table_files._pieces(iter([b"x" * 400] * 10)))
+    assert [len(piece) for piece in pieces] == [3, 3, 3, 1]
+    path = tmp_path / "wide.parquet"
+    parquet.write_table(pa.table({"a": [os.urandom(100) for _ in range(100)]}), path)
+    with table_files.ExitStack() as stack:
+        batches = list(table_files.open_file(stack, str(path), None).batches)
+    assert max(batch.num_rows for batch in batches) < 10
+    assert sum(batch.num_rows for batch in batches) == 100
+
+
+@pytest.mark.parametrize("size", [1 << 20, (1 << 20) - 1, 3 << 20])
+def test_com24_lines_across_the_pieces_that_are_read(size: int) -> None:
+    lines = [b"a", b"x" * size, b"", b"y" * size, b"end"]
+    read = table_files._lines("-", pa.BufferReader(b"\r\n".join(lines)))
+    assert list(read) == lines
+
+
+def test_com24_stdin_that_is_closed_is_one_line() -> None:
+    for kind in ("text", "csv", "parquet", "arrow", "json"):
+        line = subprocess.run(
+            ["bash", "-c", f'"{sys.executable}" -m spark_producer write - t --format {kind} <&-'],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        ).stderr
+        assert line == "pyproducer: stdin is closed: give the name of a file, or something to read\n"
+
+
+def run_beside_a_pipe(path: Path, *arguments: str) -> subprocess.Popen[str]:
+    os.mkfifo(path)
+    return subprocess.Popen(
+        [sys.executable, "-m", "spark_producer", "write", str(path), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+@pytest.mark.parametrize("kind", ["text", "csv", "json", "arrow", "parquet"])
+def test_com24_a_pipe_with_a_name_is_read_as_stdin_is(
+    embedded_broker: LocalBroker, topic: str, tmp_path: Path, kind: str
+) -> None:
+    """As shells make them: `pyproducer write <(zcat rows.gz) people --format csv`."""
+    content = {"text": b'{"a":"1"}\n', "csv": b'a\n"1"\n', "json": b'{"a":"1"}\n'}.get(kind)
+    if content is None:
+        sink = pa.BufferOutputStream()
+        if kind == "parquet":
+            parquet.write_table(pa.table({"a": ["1"]}), sink)
+        else:
+            with ipc.new_stream(sink, pa.schema([("a", pa.string())])) as stream:
+                stream.write_table(pa.table({"a": ["1"]}))
+        content = sink.getvalue().to_pybytes()
+    servers = embedded_broker.bootstrap_servers
+    path = tmp_path / "pipe"
+    with run_beside_a_pipe(path, topic, "--format", kind, "--bootstrap-servers", servers) as process:
+        try:
+            path.write_bytes(content)  # a pipe is opened when the command has opened it
+            shown, said = process.communicate(timeout=DEADLINE)
+        finally:
+            process.kill()
+    assert (process.returncode, said) == (0, ""), shown
+    assert len(read_topic(servers, topic)) == 1
+
+
+def interrupted(process: subprocess.Popen[str]) -> str:
+    """Press Ctrl-C, and again: what comes between two calls of the system is noticed by neither."""
+    for _ in range(int(DEADLINE / 5)):
+        process.send_signal(signal.SIGINT)
+        try:
+            return process.communicate(timeout=5)[1]
+        except subprocess.TimeoutExpired:
+            continue
+    raise TimeoutError
+
+
+def test_com24_a_pipe_that_nobody_writes_into_ends_at_ctrl_c(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    with run_beside_a_pipe(path, "t", "--format", "json") as process:
+        try:
+            with path.open("wb", buffering=0) as writer:
+                writer.write(b'{"a": 1}')  # no line yet
+                said = interrupted(process)
+        finally:
+            process.kill()
+    assert process.returncode == INTERRUPTED
+    assert said == "pyproducer: interrupted; some records may be in the topic already\n"
