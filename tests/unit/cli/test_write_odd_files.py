@@ -126,13 +126,17 @@ def test_com24_numbers_that_no_column_can_hold_are_texts(
     assert {row.key for row in read_topic(embedded_broker.bootstrap_servers, topic)} == {b"1", b"9" * 50}
 
 
-def test_com24_a_line_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_com24_a_line_without_end_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(table_files, "LONGEST_LINE", 5 << 20)
     path = tmp_path / "endless.txt"
     with path.open("wb") as file:
         file.truncate(1 << 40)  # a sparse one, of a terabyte
     command = ["write", str(path), "t", "--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
-    assert main([*command, "--format", "json"]) == 1, "before anything is asked of a broker"
+    assert main([*command, "--format", "json"]) == 1
+    said = capsys.readouterr().err
+    assert "a line is longer than 5 MiB; --format says what the file is" in said, "before anything is asked of a broker"
 
 
 def test_com24_the_memory_of_a_batch_of_long_lines_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
