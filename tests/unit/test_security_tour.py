@@ -32,7 +32,7 @@ def blocks(language: str) -> list[str]:
 def client_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The file of the page, in the working directory, for a broker that was started as the page says, but on a free port."""
     monkeypatch.chdir(tmp_path)
-    _, by_hand = blocks("console")
+    _, by_hand, _ = blocks("console")
     *preparations, start = [line.removeprefix("$ ") for line in by_hand.splitlines()]
     for command in preparations:
         subprocess.run(["bash", "-c", command], check=True, capture_output=True, timeout=SECONDS)
@@ -61,10 +61,14 @@ def port_of(broker: ChildProcess) -> str:
 
 
 def test_what_the_page_shows_on_one_machine(client_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in blocks("console")[-1].splitlines():
+        assert main(shlex.split(command)[2:]) == 0, command
     with Producer({"profile": client_file.name}) as producer:
         producer.send("people", "Ada", key="1").result(SECONDS)
     assert main(["tail", "people", "--config", client_file.name, "--from-beginning", "--max-records", "1"]) == 0
-    assert "key=1  value=Ada" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "key=1  value=Ada" in shown
+    assert "ok       login: the brokers know us as user 'spark'" in shown
     client_file.write_text(client_file.read_text().replace("only-a-try", "another"))
     with (
         pytest.raises(AuthenticationFailed, match=r"'spark' with SCRAM-SHA-512"),
