@@ -117,10 +117,12 @@ def _create(chosen: argparse.Namespace) -> None:
     with _connected(chosen) as client:
         for number, topic in enumerate(chosen.topics):
             bar(number)
-            made = create_topic(client, topic, chosen.partitions or -1, chosen.replicas or -1, config)
-            if made:
-                wait_for_topic(client, topic)
-            bar.end()
+            try:
+                made = create_topic(client, topic, chosen.partitions or -1, chosen.replicas or -1, config)
+                if made:
+                    wait_for_topic(client, topic)
+            finally:
+                bar.end()
             print(f"{topic} is created" if made else f"{topic} was there before, and is as it was")
 
 

@@ -43,6 +43,8 @@ class Bar:
         self._what, self._total, self._unit = what, total, unit
         self._shown = sys.stderr is not None and sys.stderr.isatty()
         self._last = ""
+        encoding = (getattr(sys.stderr, "encoding", None) or "").lower()
+        self._full, self._empty = "█░" if encoding.startswith("utf") else "#-"
 
     def __call__(self, done: int) -> None:
         """Show how much is done."""
@@ -52,7 +54,7 @@ class Bar:
         if self._total:
             filled = min(WIDTH, WIDTH * done // self._total)
             percent = min(100, 100 * done // self._total)
-            line = f"{self._what}  {'█' * filled}{'░' * (WIDTH - filled)} {percent:3} %"
+            line = f"{self._what}  {self._full * filled}{self._empty * (WIDTH - filled)} {percent:3} %"
         if line != self._last:
             self._last = line
             print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
@@ -60,4 +62,5 @@ class Bar:
     def end(self) -> None:
         """Take the bar away."""
         if self._last:
+            self._last = ""
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -125,6 +125,7 @@ def _run(chosen: argparse.Namespace) -> None:
         try:
             sent = send_all(config, chosen.topic, _all(sources, mapped), counted)
         except PyProducerError:
+            bar.end()
             if rows:
                 complain(f"{rows:,} rows were on their way before this; {WARNING}")
             raise

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+import sys
+from pathlib import Path
 
 import pytest
 from kafka import KafkaConsumer
@@ -154,6 +157,34 @@ def test_a_bar_is_for_terminals_alone(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert capsys.readouterr().err == f"\rwriting  {'█' * 12}{'░' * 12}  50 %\x1b[K\r\x1b[K"
     Bar("writing", None, " rows")(1234)
     assert capsys.readouterr().err == "\rwriting  1,234 rows\x1b[K"
+    monkeypatch.setattr("sys.stderr", Ascii())
+    Bar("writing", 200)(100)
+    assert sys.stderr.getvalue() == f"\rwriting  {'#' * 12}{'-' * 12}  50 %\x1b[K", "which escapes could not draw"
+
+
+class Ascii(io.StringIO):
+    """A terminal that shows 95 characters."""
+
+    encoding = "ascii"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    "command", [["topics", "create", "a/b", "--timeout", "5"], ["write", "{file}", "{topic}", "--format", "json"]]
+)
+def test_an_error_has_a_line_of_its_own_below_a_bar(
+    embedded_broker: LocalBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    file = tmp_path / "rows.json"
+    file.write_text('{"a": 1}\n' * 20_000 + "no JSON\n", encoding="utf-8")
+    monkeypatch.setattr("sys.stderr", said := Ascii())
+    assert run(embedded_broker, *(word.format(file=file, topic=topic) for word in command)) == 1
+    bars, *complaints = said.getvalue().split("pyproducer: ")
+    assert bars.endswith("%\x1b[K\r\x1b[K") or bars.endswith("rows\x1b[K\r\x1b[K")
+    assert complaints
+    assert all(complaint.endswith("\n") for complaint in complaints)
 
 
 def test_no_number_is_too_long_to_be_refused(capsys: pytest.CaptureFixture[str]) -> None:
