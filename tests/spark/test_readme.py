@@ -84,9 +84,7 @@ def page(spark: SparkSession, tmp_path: Path) -> Iterator[Page]:
 
 def test_every_example_is_run_here() -> None:
     """A new example needs a new test."""
-    assert (
-        len(blocks("python")) == 24
-    )  # the replay of dead letters is run by test_replay.py, with Spark's own Kafka source
+    assert len(blocks("python")) == 24  # test_replay.py runs the replay of dead letters
     assert len(blocks("sql")) == 1
 
 
