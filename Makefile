@@ -124,7 +124,7 @@ platforms: setup-dev ## try the wheel with each Spark and Python in docs/platfor
 constraints: setup-dev ## write constraints.txt anew: the newest versions that pyproject.toml allows
 	@$(BIN)/python .ci/renew_constraints.py
 
-docs: setup ## write docs/options.md, docs/metrics.md, docs/broker_metrics.md, docs/errors.md, docs/rooms.svg and the profiles in conf/ from the code
+docs: setup ## write docs/{options,metrics,broker_metrics,errors}.md, the drawn pictures and the profiles in conf/ from the code
 	@$(BIN)/python -m docs.update
 
 site: setup-dev ## build the documentation into build/site, to open in a browser without a server

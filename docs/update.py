@@ -1,7 +1,8 @@
 """Writes docs/options.md, docs/metrics.md, docs/broker_metrics.md, docs/errors.md and the profiles in conf/ from the tables of
-the package, and the picture of the rooms, docs/rooms.svg, from the contracts of the imports: `make docs`.
+the package, and the picture of the rooms, docs/rooms.svg, from the contracts of the imports: `make docs`. It draws those of
+docs/how_it_works.md, and brings the measured figures of docs/sizing.md up to date.
 
-The words around the tables are here; the tables are made by the package, and the picture by docs/rooms.py.
+The words around the tables are here; the tables are made by the package, and the pictures by docs/rooms.py and docs/pictures/.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from pathlib import Path
 
 from docs.broker_metrics import broker_metrics_page
 from docs.errors_page import errors_page
+from docs.measured import with_measured_table
+from docs.pictures.all import PICTURES
 from docs.rooms import rooms_picture
 from spark_producer.config import profiles, refused
 from spark_producer.config.page import render_markdown
@@ -172,6 +175,11 @@ def main() -> None:
     (ROOT / "docs" / "broker_metrics.md").write_text(broker_metrics_page(), encoding="utf-8")
     (ROOT / "docs" / "errors.md").write_text(errors_page(), encoding="utf-8")
     (ROOT / "docs" / "rooms.svg").write_text(rooms_picture(), encoding="utf-8")
+    for name, picture in PICTURES.items():
+        (ROOT / "docs" / name).write_text(picture().svg(), encoding="utf-8")
+    sizing, benchmarks = ROOT / "docs" / "sizing.md", ROOT / "docs" / "benchmarks.md"
+    page = with_measured_table(sizing.read_text(encoding="utf-8"), benchmarks.read_text(encoding="utf-8"))
+    sizing.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

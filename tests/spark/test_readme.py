@@ -84,7 +84,7 @@ def page(spark: SparkSession, tmp_path: Path) -> Iterator[Page]:
 
 def test_every_example_is_run_here() -> None:
     """A new example needs a new test."""
-    assert len(blocks("python")) == 24  # test_replay.py runs the replay of dead letters
+    assert len(blocks("python")) == 25  # test_replay.py runs the replay of dead letters
     assert len(blocks("sql")) == 1
 
 
@@ -189,6 +189,13 @@ def test_streaming_and_update_mode(page: Page) -> None:
     assert b'"timestamp"' in first.value
 
 
+def test_rows_of_a_key_in_order(page: Page) -> None:
+    page.run('changes.repartition("key")')
+    rows = read_topic(page.broker.bootstrap_servers, "changes", expected=3)
+    assert [row.value for row in rows if row.key == b"1"] == [b"new", b"paid"]
+    assert [row.value for row in rows if row.key == b"2"] == [b"new"]
+
+
 def test_a_dead_letter_topic(page: Page) -> None:
     for topic in ("flights", "flights.dead"):
         page.broker.create_topic(topic)
@@ -287,7 +294,7 @@ def test_update_mode_is_refused_by_spark(page: Page, tmp_path: Path) -> None:
 
 def test_the_commands_of_all_pages_parse(capsys: pytest.CaptureFixture[str]) -> None:
     commands = [line for block in blocks("console") for line in block.splitlines() if line.startswith("$ pyproducer")]
-    assert len(commands) == 20
+    assert len(commands) == 21
     for line in commands:
         words = shlex.split(line, comments=True)[2:]
         with pytest.raises(SystemExit) as caught:
