@@ -15,11 +15,11 @@ BOXES = ((200, 164), (384, 164), (568, 176), (764, 160))
 """The left edge and the width of the four boxes of a lane."""
 
 QUEUES = {
-    "flights-0": ("waiting", "waiting", "waiting", 0.7),
-    "flights-1": ("waiting", "waiting", "", 0.4),
-    "flights-2": ("waiting", "", "", 0.25),
+    "flights-0": (3, 0.7),
+    "flights-1": (2, 0.4),
+    "flights-2": (1, 0.25),
 }
-"""The batches of partitions, the oldest first, and how far the open one is filled."""
+"""How many closed batches a partition has, and how far its open one is filled."""
 
 BUFFERS = ("flying",) * 2 + ("waiting",) * 6 + ("open",) * 3 + ("free",)
 """The pool, of which the queues have the closed and the open ones."""
@@ -68,15 +68,13 @@ def _accumulator(picture: Picture) -> None:
     picture.block("memory", LANE[0], 252, LANE[1], 162)
     picture.words(200, 275, "Accumulator", "name")
     picture.words(310, 275, "a queue of batches for each partition", "note")
-    for place, (partition, queue) in enumerate(QUEUES.items()):
+    for place, (partition, (closed, filled)) in enumerate(QUEUES.items()):
         top = 288 + place * 33
         picture.words(200, top + 18, partition)
-        for x, found in zip((276, 368, 460, 552), queue, strict=True):
-            if isinstance(found, float):
-                picture.block("free", x, top, 84, 26, 3)
-                picture.block("open", x, top, 84 * found, 26, 3)
-            elif found:
-                picture.block(found, x, top, 84, 26, 3)
+        for at in range(closed):
+            picture.block("waiting", 276 + at * 92, top, 84, 26, 3)
+        picture.block("free", 552, top, 84, 26, 3)
+        picture.block("open", 552, top, 84 * filled, 26, 3)
     for x, kind, words in (
         (380, "waiting", "closed"),
         (462, "open", "open"),

@@ -33,7 +33,7 @@ from pyspark.sql.functions import col, expr, lit
 jars, servers = sys.argv[1:]
 steps = json.loads(Path("steps.json").read_text())
 builder = SparkSession.builder.master("local[2]").config("spark.jars", jars).config("spark.ui.enabled", "false")
-spark = builder.getOrCreate()
+spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
 orders = spark.range(40).select("id", expr("concat('item ', id)").alias("item"))
 Path("orders").mkdir()
 stream = spark.readStream.schema("id long, item string").json("orders")
