@@ -281,7 +281,7 @@ def test_com10_com12_avro_over_spark_connect(
 
 def plans(spark: SparkSession) -> list[str]:
     """The plans of all that this session has run, as the web page shows them."""
-    store = spark._jsparkSession.sharedState().statusStore()  # type: ignore[attr-defined]  # private to PySpark
+    store = spark._jsparkSession.sharedState().statusStore()
     done = store.executionsList()
     return [done.apply(place).physicalPlanDescription() for place in range(done.size())]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 from pyspark.sql.types import (
@@ -250,10 +251,11 @@ def test_no_password_in_a_message() -> None:
 def test_com13_what_travels_to_tasks_has_neither_the_registry_nor_its_password(broker: LocalBroker) -> None:
     """So no task can ask it. One question serves the writers of a minute, of batches and of streams."""
     schema = StructType([StructField("value", StructType([StructField("id", LongType(), False)]), False)])
-    options = {"valueFormat": "avro", "basic.auth.user.info": "ann:k4n4rie", "topic": "known"}
+    options: dict[str, Any] = {"valueFormat": "avro", "basic.auth.user.info": "ann:k4n4rie"}
     with Played() as registry:
         registry.answer = 200, b'{"id": 3}'
-        made = source_to(broker.bootstrap_servers, **options, **{"schema.registry.url": registry.url})
+        options |= {"schema.registry.url": registry.url}
+        made = source_to(broker.bootstrap_servers, **options)
         writers = [made.writer(schema, False), made.streamWriter(schema, False), made.writer(schema, False)]
         assert [path.partition("?")[0] for path, _ in registry.asked] == ["/subjects/known-value/versions"]
     for writer in writers:

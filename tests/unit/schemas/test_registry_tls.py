@@ -41,7 +41,10 @@ def issued(certificates: Certificates) -> None:
 
 
 def register(server: Played, certificates: Certificates, **more: Any) -> int:
-    given = {"schema_registry_ssl_ca_location": str(certificates.ca), "basic_auth_user_info": Secret(f"ann:{PASSWORD}")}
+    given: dict[str, Any] = {
+        "schema_registry_ssl_ca_location": str(certificates.ca),
+        "basic_auth_user_info": Secret(f"ann:{PASSWORD}"),
+    }
     options = RegistryOptions(schema_registry_url=server.url, **(given | more))
     with contextlib.closing(Registry(options, lambda _, secret: secret.reveal(), 10.0)) as made:
         return made.register("flights-value", '"string"').schema_id
