@@ -20,9 +20,19 @@ DOCS, NOTEBOOKS, OTHERS = "docs/", "notebooks/", "repository/"
 BEFORE_OTHER_PLUGINS = 100
 """mkdocs-jupyter looks for notebooks among the files that are there when its turn comes."""
 
-MARKDOWN_LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)")
+MARKDOWN_LINK = re.compile(
+    r"""
+    ^\ *(?P<fence>`{3,}).*?^\ *(?P=fence)            # a block of code
+    | (?P<ticks>`+)(?!`)(?:(?!\n\n).)*?(?P=ticks)    # code within a sentence
+    | (?<=\]\()(?!\w+:|\#)(?P<link>[^)#\s]+)        # what a link leads to, within the repository
+    """,
+    re.DOTALL | re.MULTILINE | re.VERBOSE,
+)
+"""Code is matched as well, so that `names["a"](b)` in it is no link."""
 HTML_LINK = re.compile(r'(?<=\bhref=")(?!\w+:|#)([^"#]+)')
 SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)
+COPY_BUTTON = "clipboard"
+"""is in those scripts of a notebook that stay. The others are of MathJax and mermaid, which would be loaded from elsewhere."""
 RECORD = re.compile(r"decisions/\d")
 ALL_RECORDS = "\n\n[All decisions](README.md)\n"
 """ends each record: the navigation has their list alone"""
@@ -55,13 +65,18 @@ def target_of(link: str, path: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
 
 
+def links_in(markdown: str) -> list[str]:
+    """What its links lead to within the repository, without anchors."""
+    return [match["link"] for match in MARKDOWN_LINK.finditer(markdown) if match["link"]]
+
+
 def linked_from(pages: list[str]) -> list[str]:
     """Files and folders outside of docs/ that these pages link to, and those that they link to themselves."""
     found: list[str] = []
     waiting = list(pages)
     while waiting:
         page = waiting.pop()
-        for link in MARKDOWN_LINK.findall((ROOT / page).read_text(encoding="utf-8")):
+        for link in links_in((ROOT / page).read_text(encoding="utf-8")):
             target = target_of(link, page)
             if target not in found and not target.startswith((DOCS, "..")) and (ROOT / target).exists():
                 found.append(target)
@@ -106,7 +121,9 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
         page.meta["search"] = {"boost": BEHIND_THE_PAGES}
 
     def moved(match: re.Match[str]) -> str:
-        place = place_of(target_of(match[1], path_of(here)))
+        if not match["link"]:
+            return match[0]
+        place = place_of(target_of(match["link"], path_of(here)))
         return posixpath.relpath(place, posixpath.dirname(here) or ".")
 
     back = ALL_RECORDS if RECORD.match(here) else ""
@@ -114,7 +131,7 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 
 def on_page_content(html: str, page: Page, files: Files, **_: object) -> str:
-    """The same in notebooks, which come as HTML. Their scripts are left out: one would load formulae's from elsewhere."""
+    """The same in notebooks, which come as HTML, and without the scripts that would come from elsewhere."""
     here = page.file.src_uri
     if not here.endswith(".ipynb"):
         return html
@@ -123,4 +140,4 @@ def on_page_content(html: str, page: Page, files: Files, **_: object) -> str:
         target = files.get_file_from_path(place_of(target_of(match[1], here)))
         return target.url_relative_to(page.file) if target else match[1]
 
-    return HTML_LINK.sub(moved, SCRIPT.sub("", html))
+    return HTML_LINK.sub(moved, SCRIPT.sub(lambda script: script[0] if COPY_BUTTON in script[0] else "", html))
