@@ -128,7 +128,7 @@ docs: setup ## write docs/{options,metrics,broker_metrics,errors}.md, the drawn 
 	@$(BIN)/python -m docs.update
 
 site: setup-dev ## build the documentation into build/site, to open in a browser without a server
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet $(ARGS)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build $(ARGS)
 	@echo build/site/index.html
 
 clean: ## remove what make made

@@ -9,11 +9,14 @@ from __future__ import annotations
 import posixpath
 import re
 from pathlib import Path
+from typing import Any
 
+from markdown.extensions.toc import nest_toc_tokens
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from mkdocs.structure.toc import get_toc
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS, NOTEBOOKS, OTHERS = "docs/", "notebooks/", "repository/"
@@ -30,6 +33,7 @@ MARKDOWN_LINK = re.compile(
 )
 """Code is matched as well, so that `names["a"](b)` in it is no link."""
 HTML_LINK = re.compile(r'(?<=\bhref=")(?!\w+:|#)([^"#]+)')
+HEADING = re.compile(r'<h([1-6])\b[^>]*\bid="([^"]+)"[^>]*>(.*?)<a class="anchor-link"', re.DOTALL)
 SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)
 COPY_BUTTON = "clipboard"
 """is in those scripts of a notebook that stay. The others are of MathJax and mermaid, which would be loaded from elsewhere."""
@@ -96,14 +100,31 @@ def shown(path: str) -> str:
 
 
 def _block(file: Path) -> str:
+    if file.suffix == ".ipynb":
+        return f"[as a page]({file.relative_to(ROOT).as_posix()})\n"
     return f"````{LANGUAGES.get(file.suffix, 'text')}\n{file.read_text(encoding='utf-8').rstrip()}\n````\n"
+
+
+def notebooks(first: list[str]) -> list[str]:
+    """All notebooks: those named `first` in that order, then the others."""
+    names = sorted(path.stem for path in ROOT.glob(f"{NOTEBOOKS}*.ipynb"))
+    names.sort(key=lambda name: first.index(name) if name in first else len(first))
+    return [f"{NOTEBOOKS}{name}.ipynb" for name in names]
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the notebooks where the navigation says `notebooks/`, so that a new one needs no line there."""
+    for section in config.nav or []:
+        for entry in section.get("Tutorial", []):
+            if entry.get("Notebooks") == NOTEBOOKS:
+                entry["Notebooks"] = notebooks(config.extra["first_notebooks"])
+    return config
 
 
 @event_priority(BEFORE_OTHER_PLUGINS)
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the notebooks, and what pages link to outside of docs/."""
-    for notebook in sorted(ROOT.glob(f"{NOTEBOOKS}*.ipynb")):
-        place = notebook.relative_to(ROOT).as_posix()
+    for place in notebooks([]):
         files.append(File(place, str(ROOT), config.site_dir, config.use_directory_urls))
     pages = [path_of(file.src_uri) for file in files if file.src_uri.endswith((".md", ".ipynb"))]
     for path in linked_from(pages):
@@ -130,6 +151,14 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     return MARKDOWN_LINK.sub(moved, markdown + back)
 
 
+def headings(html: str) -> list[dict[str, Any]]:
+    """The headings of a notebook, as the table of contents wants them. mkdocs-jupyter leaves out what is code in them."""
+    return [
+        {"level": int(level), "id": anchor, "name": re.sub(r"<[^>]+>", "", text)}
+        for level, anchor, text in HEADING.findall(html)
+    ]
+
+
 def on_page_content(html: str, page: Page, files: Files, **_: object) -> str:
     """The same in notebooks, which come as HTML, and without the scripts that would come from elsewhere."""
     here = page.file.src_uri
@@ -140,4 +169,5 @@ def on_page_content(html: str, page: Page, files: Files, **_: object) -> str:
         target = files.get_file_from_path(place_of(target_of(match[1], here)))
         return target.url_relative_to(page.file) if target else match[1]
 
+    page.toc = get_toc(nest_toc_tokens(headings(html)))
     return HTML_LINK.sub(moved, SCRIPT.sub(lambda script: script[0] if COPY_BUTTON in script[0] else "", html))

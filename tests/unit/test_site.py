@@ -28,7 +28,7 @@ def refuse(event, arguments):
 
 sys.addaudithook(refuse)
 from mkdocs.__main__ import cli
-cli(["build", "--quiet", "--config-file", sys.argv[1], "--site-dir", sys.argv[2]])
+cli(["build", "--strict", "--config-file", sys.argv[1], "--site-dir", sys.argv[2]])
 """
 
 LOADING = {
@@ -130,6 +130,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=False,
     )
     assert build.returncode == 0, build.stderr[-3000:]
+    assert "WARNING" not in build.stderr
     return place
 
 
