@@ -13,6 +13,10 @@ from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.broker.settings import DEFAULT_ENGINE
 from spark_producer.broker.storage.base import Storage
 from spark_producer.broker.storage.engines import open_storage
+from tests.support.kafka_node import KAFKA_4, KAFKA_39
+
+NEWEST_FIRST: Final = (KAFKA_4, pytest.param(KAFKA_39, marks=pytest.mark.campaign))
+"""Versions of Kafka's tools, for tests that start a JVM for each question."""
 
 OTHER_ENGINE: Final = "segments"
 """On which the clients' kit runs as well as on the default one."""

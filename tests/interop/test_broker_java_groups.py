@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import LocalBroker
+from tests.interop.conftest import NEWEST_FIRST
 from tests.interop.group_members import GROUP, ConfluentMember, Polled
 from tests.interop.test_broker_groups import PARTITIONS, written
-from tests.support.kafka_node import KAFKA_4, KAFKA_39, run_tool
+from tests.support.kafka_node import run_tool
 
-pytestmark = [pytest.mark.kafka, pytest.mark.parametrize("version", [KAFKA_39, KAFKA_4])]
+pytestmark = [pytest.mark.kafka, pytest.mark.parametrize("version", NEWEST_FIRST)]
 
 SECONDS = 120.0
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import LocalBroker
-from tests.support.kafka_node import KAFKA_4, KAFKA_39, KafkaFailed, run_tool
+from tests.interop.conftest import NEWEST_FIRST
+from tests.support.kafka_node import KafkaFailed, run_tool
 
-pytestmark = [pytest.mark.kafka, pytest.mark.parametrize("version", [KAFKA_39, KAFKA_4])]
+pytestmark = [pytest.mark.kafka, pytest.mark.parametrize("version", NEWEST_FIRST)]
 
 SECONDS = 120.0
 TOPICS = "org.apache.kafka.tools.TopicCommand"

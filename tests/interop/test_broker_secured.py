@@ -170,8 +170,14 @@ def java_options(home: Path, local: LocalBroker, ca: Path, mechanism: str, passw
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("version", [KAFKA_39, KAFKA_4])
-@pytest.mark.parametrize("mechanism", ON)
+@pytest.mark.parametrize(
+    ("version", "mechanism"),
+    [
+        *((KAFKA_4, mechanism) for mechanism in ON),
+        (KAFKA_39, "SCRAM-SHA-512"),
+        *(pytest.param(KAFKA_39, mechanism, marks=pytest.mark.campaign) for mechanism in ON if mechanism[-3:] != "512"),
+    ],
+)
 def test_sec38_java_writes_and_reads(
     local: LocalBroker,
     ca: Path,

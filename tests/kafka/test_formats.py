@@ -21,6 +21,9 @@ from tests.unit.record.foreign_records import NOW, Row
 OF_KAFKA = {Codec.NONE: "none", Codec.GZIP: "gzip", Codec.SNAPPY: "snappy", Codec.LZ4: "lz4", Codec.ZSTD: "zstd"}
 LEGACY = [(magic, codec) for magic in (0, 1) for codec in Codec if codec not in ONLY_IN_V2]
 BATCHES = 40
+ROWS = 3000
+NEWEST_FIRST = ["kafka_4", pytest.param("kafka_39", marks=pytest.mark.campaign)]
+"""For tests that start a JVM for each case."""
 
 
 @pytest.fixture(params=["kafka_39", "kafka_4"])
@@ -58,42 +61,52 @@ def test_brokers_take_v2_with_every_codec_and_find_it_sound(cluster: KafkaCluste
     )
 
 
-@pytest.mark.parametrize("codec", Codec)
-def test_javas_console_consumer_prints_what_was_packed(cluster: KafkaCluster, topic: str, codec: Codec) -> None:
+def test_javas_console_consumer_prints_what_was_packed(cluster: KafkaCluster, topic: str) -> None:
+    """With every codec."""
     cluster.create_topic(topic, 1)
-    rows = [Row(number, NOW + number, b"key-%d" % number, b"value-%d" % number) for number in range(3000)]
     with RawProducer(cluster.bootstrap_servers) as producer:
-        assert producer.produce(topic, build(2, rows, Compressor(codec))).error == 0
+        for codec in Codec:
+            rows = [
+                Row(number, NOW + number, b"key-%d" % number, f"{codec.name}-{number}".encode())
+                for number in range(ROWS)
+            ]
+            assert producer.produce(topic, build(2, rows, Compressor(codec))).error == 0
     arguments = ["--bootstrap-server", cluster.bootstrap_servers, "--topic", topic, "--from-beginning"]
     show = ["--property", "print.key=true", "--property", "print.timestamp=true"]
     printed = cluster.run_tool(
-        "org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments, *show, "--max-messages", "3000",
+        "org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments, *show, "--max-messages", str(ROWS * len(Codec)),
         "--timeout-ms", "100000",
     )  # fmt: skip
     lines = [line.split("\t") for line in printed.splitlines() if line.startswith("CreateTime:")]
-    assert lines == [[f"CreateTime:{NOW + number}", f"key-{number}", f"value-{number}"] for number in range(3000)]
+    assert lines == [
+        [f"CreateTime:{NOW + number}", f"key-{number}", f"{codec.name}-{number}"]
+        for codec in Codec
+        for number in range(ROWS)
+    ]
 
 
-@pytest.mark.parametrize(
-    "name", [b"\xff\xfe--", b"-\xe2\x82-", b"\xed\xa0\x80-", b"\xf0\x9f\x98-", b"\xc0\xaf\xf8-", b"\xed\xa0--"]
-)
-def test_javas_consumer_reads_header_keys_that_are_no_text_alike(
-    cluster: KafkaCluster, topic: str, name: bytes
-) -> None:
+NO_TEXT = [b"\xff\xfe--", b"-\xe2\x82-", b"\xed\xa0\x80-", b"\xf0\x9f\x98-", b"\xc0\xaf\xf8-", b"\xed\xa0--"]
+
+
+def test_javas_consumer_reads_header_keys_that_are_no_text_alike(cluster: KafkaCluster, topic: str) -> None:
     """Ours are UTF-8; those of C programs may be any bytes."""
     cluster.create_topic(topic, 1)
-    batch = bytes(build(2, [Row(0, NOW, None, b"value", (("NAME", b"x"),))], Compressor(Codec.NONE)))
-    batch = batch.replace(b"NAME", name)
-    batch = batch[:17] + crc32c(batch[21:]).to_bytes(4, "big") + batch[21:]
+    expected: list[str] = []
     with RawProducer(cluster.bootstrap_servers) as producer:
-        assert producer.produce(topic, batch).error == 0
+        for number, name in enumerate(NO_TEXT):
+            value = b"value %d" % number
+            batch = bytes(build(2, [Row(0, NOW, None, value, (("NAME", b"x"),))], Compressor(Codec.NONE)))
+            batch = batch.replace(b"NAME", name)
+            batch = batch[:17] + crc32c(batch[21:]).to_bytes(4, "big") + batch[21:]
+            assert producer.produce(topic, batch).error == 0
+            (record,) = [record for rows in read_records(batch) for record in single_records(rows)]
+            expected.append(f"{record.headers[0][0]}:x\tvalue {number}")
     arguments = ["--bootstrap-server", cluster.bootstrap_servers, "--topic", topic, "--from-beginning"]
     printed = cluster.run_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer", *arguments, "--property", "print.headers=true",
-        "--max-messages", "1", "--timeout-ms", "100000",
+        "--max-messages", str(len(NO_TEXT)), "--timeout-ms", "100000",
     )  # fmt: skip
-    (record,) = [record for rows in read_records(batch) for record in single_records(rows)]
-    assert f"{record.headers[0][0]}:x\tvalue" in printed.splitlines()
+    assert [line for line in printed.splitlines() if "\tvalue " in line] == expected
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -110,6 +123,7 @@ def test_kafka_39_takes_message_sets_in_the_old_requests(kafka_39: KafkaCluster,
     assert read_rows(kafka_39, topic, len(written)) == written
 
 
+@pytest.mark.parametrize("cluster", NEWEST_FIRST, indirect=True)
 @pytest.mark.parametrize("codec", Codec)
 def test_what_javas_producer_packs_is_read(cluster: KafkaCluster, topic: str, codec: Codec) -> None:
     """Console producer: keys, nulls and headers, in batches of some hundred records, as the broker stored them."""

@@ -29,7 +29,16 @@ STREAMED = (
 )
 
 
-@pytest.mark.parametrize("java", [True, False], ids=["java's-names", "librdkafka's-names"])
+@pytest.mark.parametrize(
+    ("secured", "java"),
+    [
+        pytest.param("kafka-4", True, id="kafka-4-java's-names"),
+        pytest.param("kafka-4", False, id="kafka-4-librdkafka's-names"),
+        pytest.param("kafka-3.9", True, id="kafka-3.9-java's-names"),
+        pytest.param("kafka-3.9", False, id="kafka-3.9-librdkafka's-names", marks=pytest.mark.campaign),
+    ],
+    indirect=["secured"],
+)
 @pytest.mark.parametrize("way", WAYS)
 def test_sec1_a_producer_writes_by_every_way(secured: SecuredKafka, topic: str, way: str, java: bool) -> None:
     secured.create_topic(topic, 3)
