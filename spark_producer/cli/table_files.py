@@ -122,7 +122,7 @@ def _arrow(stack: ExitStack, name: str) -> Source:
     """Open an Arrow file or stream. It is read and not mapped: a map of a file that is cut off ends the process (SIGBUS)."""
     if Path(name).is_file():
         try:
-            file = stack.enter_context(ipc.open_file(stack.enter_context(pa.OSFile(name))))
+            file = stack.enter_context(ipc.open_file(stack.enter_context(pa.OSFile(name, mode="r"))))
         except pa.ArrowInvalid:
             pass  # then it is a stream, which begins and ends in another way
         else:
