@@ -34,6 +34,7 @@ def run(path: Path, folder: Path) -> nbformat.NotebookNode:
         timeout=SECONDS,
         iopub_timeout=SECONDS,
         record_timing=False,
+        coalesce_streams=True,  # else what is printed comes in as many pieces as the machine was slow
         resources={"metadata": {"path": str(folder)}},
     )
     manager = client.create_kernel_manager()
