@@ -143,9 +143,9 @@ class BlockingClient:
         """
         deadline = self._clock() + self.timeout
         wanted = list(partitions)
-        leaders = self._wait_for_topic(topic, None, appears, False, deadline)
+        leaders = self._wait_for_topic(topic, deadline, appears=appears)
         while lacking := [at for at in wanted if at >= len(leaders) or leaders[at] == NO_LEADER]:
-            leaders = self._wait_for_topic(topic, lacking[0], appears, False, deadline)
+            leaders = self._wait_for_topic(topic, deadline, partition=lacking[0], appears=appears)
         return {partition: leaders[partition] for partition in wanted}
 
     def wait_for_topic(
@@ -166,10 +166,18 @@ class BlockingClient:
             TopicNotFound: there is no such topic, or no such partition. BrokerError: the broker refuses to tell.
             MetadataTimeout: there is still no leader when the time is up.
         """
-        return self._wait_for_topic(topic, partition, appears, create, self._clock() + self.timeout)
+        deadline = self._clock() + self.timeout
+        return self._wait_for_topic(topic, deadline, partition=partition, appears=appears, create=create, called=called)
 
     def _wait_for_topic(
-        self, topic: str, partition: int | None, appears: bool, create: bool, deadline: float
+        self,
+        topic: str,
+        deadline: float,
+        *,
+        partition: int | None = None,
+        appears: bool = False,
+        create: bool = False,
+        called: str = "topic",
     ) -> tuple[int, ...]:
         highest, led = (-1, False) if partition is None else (partition, True)
         wait = TopicWait(
