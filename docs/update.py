@@ -146,10 +146,10 @@ these events.
 To begin a task's lap takes 0.04 ms and to read it 0.4 ms, in 2,137 bytes of commit message; with 1,000 topics
 7.3 ms, 47.9 ms and 160,713 bytes. All these figures are of two cores that the broker shared.
 
-Java's `app-info`, its `txn-prepare-time-ns-total` (KIP-939) and the connections by cipher are missing, because there is nothing to
-count for them. The five other `txn-…-time-ns-total` are those of [the library's transactions](transactions.md): they count the time in a call, also if it has
-failed. The tasks of an exactly-once write begin and end theirs otherwise, and add nothing there; how long a commit took is the
-`commit_ms` above.
+Java's `app-info`, its `txn-prepare-time-ns-total` (KIP-939) and the connections by cipher are missing, because there is nothing
+to count for them. The five other `txn-…-time-ns-total` are those of [the library's transactions](transactions.md): they count the
+time in a call, also if it has failed. The tasks of an exactly-once write begin and end theirs otherwise, and add nothing there;
+how long a commit took is the `commit_ms` above.
 
 """
 
