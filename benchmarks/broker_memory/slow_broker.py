@@ -6,6 +6,7 @@ It is given a `Slow` as JSON. It tells its port in a line, and then again and ag
 from __future__ import annotations
 
 import json
+import logging
 import math
 import sys
 import time
@@ -111,4 +112,5 @@ def as_argument(slow: Slow) -> str:
 
 
 if __name__ == "__main__":
+    logging.getLogger("spark_producer").setLevel(logging.ERROR)  # it has one real device, of which it would be warned
     serve(Slow(**json.loads(sys.argv[1])))

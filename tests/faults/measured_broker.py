@@ -6,6 +6,7 @@ its port in a line.
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 from pathlib import Path
@@ -59,4 +60,7 @@ def serve(directory: Path, is_stuck: bool) -> None:
 
 
 if __name__ == "__main__":
+    logging.getLogger("spark_producer").setLevel(
+        logging.ERROR
+    )  # of the one device of journal and ledgers it would be warned
     serve(Path(sys.argv[1]), sys.argv[2] == "stuck")

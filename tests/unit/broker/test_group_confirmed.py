@@ -42,10 +42,10 @@ class GroupStorage(MemoryStorage):
                     self.groups += 1
                     self._confirmed(*place)
 
-    def close(self) -> None:
+    def close(self) -> bool:
         self._stop.set()
         self._thread.join(20)
-        super().close()
+        return super().close()
 
 
 @contextmanager

@@ -21,10 +21,11 @@ PLACES = [("t", 0), ("t", 1)]
 class Journal(MemoryStorage):
     """It outlives a broker; what was not confirmed is lost with it."""
 
-    def close(self) -> None:
+    def close(self) -> bool:
         for log in self.logs.values():
             del log.batches[log.confirmed :]
             log.failed = False
+        return True
 
 
 class Lives:
