@@ -69,7 +69,7 @@ def test_a_full_entry_log_is_ended_with_a_map_and_the_next_one_begun() -> None:
         stage.flush()
     first, *_ = stage.engine.ledgers[0].entry_log_files.ids()
     assert stage.entry_logs() == ["00000001.log", "00000002.log", "00000003.log"]
-    extents = stage.engine.ledgers[0].entry_log_files.mapped(first)
+    extents = stage.engine.ledgers[0].entry_log_files.mapped(first) or []
     assert [(extent.first_offset, extent.end_offset, extent.bytes) for extent in extents] == [
         (0, 1, 1040),
         (0, 1, 2064),
