@@ -63,6 +63,8 @@ def renew(python: Path, wheel: Path) -> None:
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60 * MINUTES, check=False)
+    # With a PYTHONPATH to this tree pip would find the package there, by its egg-info, and install none.
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, env=kept, capture_output=True, text=True, timeout=60 * MINUTES, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")

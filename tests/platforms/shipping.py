@@ -155,7 +155,7 @@ def ship(python: Path, archive: Path, master: str, home: Path) -> list[str]:
             check=False,
         )
         if done.returncode != 0:
-            raise RuntimeError(done.stderr[-200000:])
+            raise RuntimeError(done.stdout[-100_000:] + done.stderr[-100_000:])
         return read(broker.bootstrap_servers, "shipped")
 
 
