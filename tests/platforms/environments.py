@@ -30,7 +30,7 @@ def python_of(version: str) -> Path | None:
 def build_wheel() -> Path:
     """The wheel of this tree."""
     folder = HOME / f"wheel-{os.getpid()}"
-    _run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)])
+    run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)])
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -40,14 +40,14 @@ def make(python: Path, name: str, packages: list[str]) -> Path:
     place = HOME / name
     inside = place / "bin" / "python"
     if not inside.exists():
-        _run([str(python), "-m", "venv", str(place)])
-    _run([str(inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages])
+        run([str(python), "-m", "venv", str(place)])
+    run([str(inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages])
     return inside
 
 
 def renew(python: Path, wheel: Path) -> None:
     """Put this wheel in the place of the one that an environment has."""
-    _run(
+    run(
         [
             str(python),
             "-m",
@@ -62,7 +62,8 @@ def renew(python: Path, wheel: Path) -> None:
     )
 
 
-def _run(command: list[str]) -> None:
+def run(command: list[str]) -> None:
+    """Run a command, whose error is raised with what it said."""
     # With a PYTHONPATH to this tree pip would find the package there, by its egg-info, and install none.
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(command, env=kept, capture_output=True, text=True, timeout=60 * MINUTES, check=False)

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spark_producer.broker import LocalBroker
-from tests.platforms.environments import HOME, build_wheel, make
+from tests.platforms.environments import HOME, build_wheel, make, renew
 from tests.platforms.program import read
 from tests.support.ports import free_ports
 from tests.support.processes import ChildProcess
@@ -51,9 +51,9 @@ spark.stop()
 
 def packed(home: Path) -> tuple[Path, Path]:
     """The driver's Python, and its environment as an archive."""
-    python = make(
-        Path(sys.executable), ENVIRONMENT, ["pyspark", "pandas", "venv-pack", "setuptools<81", str(build_wheel())]
-    )
+    wheel = build_wheel()
+    python = make(Path(sys.executable), ENVIRONMENT, ["pyspark", "pandas", "venv-pack", "setuptools<81", str(wheel)])
+    renew(python, wheel)
     archive = home / "environment.tar.gz"
     command = [
         str(python.with_name("venv-pack")),

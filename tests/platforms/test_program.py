@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.platforms import __main__ as platforms
-from tests.platforms import kernel_program, kernels, program
+from tests.platforms import environments, kernel_program, kernels, program
 from tests.platforms.shipping import ROWS, judge
 
 SECONDS = 240
@@ -54,6 +54,12 @@ def test_com22_a_worker_that_is_not_the_archives_is_told(tmp_path: Path) -> None
     assert "portable" in judge(rows(inside, "portable kernel"), driver)
     assert "a worker was" in judge(rows(str(driver)), driver)
     assert "999 rows" in judge(rows(inside)[1:], driver)
+
+
+def test_com22_pip_does_not_take_this_tree_for_an_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It finds the egg-info of this tree in a PYTHONPATH, and then installs no wheel."""
+    monkeypatch.setenv("PYTHONPATH", str(environments.ROOT))
+    environments.run([sys.executable, "-c", "import os, sys; sys.exit('PYTHONPATH' in os.environ)"])
 
 
 def test_the_page_shows_what_was_tried() -> None:
