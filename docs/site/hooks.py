@@ -34,6 +34,8 @@ MARKDOWN_LINK = re.compile(
 """Code is matched as well, so that `names["a"](b)` in it is no link."""
 HTML_LINK = re.compile(r'(?<=\bhref=")(?!\w+:|#)([^"#]+)')
 HEADING = re.compile(r'<h([1-6])\b[^>]*\bid="([^"]+)"[^>]*>(.*?)<a class="anchor-link"', re.DOTALL)
+LONG_NAME = re.compile(r"(?<=<code>)[^<>\s&]{30,}(?=</code>)")
+WHERE_IT_MAY_BREAK = re.compile(r"(?<=[/_.:])(?=\w)")
 SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)
 COPY_BUTTON = "clipboard"
 """is in those scripts of a notebook that stay. The others are of MathJax and mermaid, which would be loaded from elsewhere."""
@@ -160,8 +162,11 @@ def headings(html: str) -> list[dict[str, Any]]:
 
 
 def on_page_content(html: str, page: Page, files: Files, **_: object) -> str:
-    """The same in notebooks, which come as HTML, and without the scripts that would come from elsewhere."""
+    """Let long names of tests and options break between their words. Notebooks, which come as HTML: move their links as well,
+    list their headings, and leave out the scripts that would come from elsewhere.
+    """
     here = page.file.src_uri
+    html = LONG_NAME.sub(lambda name: WHERE_IT_MAY_BREAK.sub("<wbr>", name[0]), html)
     if not here.endswith(".ipynb"):
         return html
 

@@ -47,7 +47,7 @@ ELEMENTS = set(
         """
     html head meta title link script style body div span p a h1 h2 h3 h4 h5 h6 ul ol li dl dt dd table caption colgroup col
     thead tbody tfoot tr th td pre code samp kbd em strong i b del ins sub sup small q cite abbr mark time img figure figcaption
-    nav header footer main article section aside details summary blockquote hr br form input label button noscript template
+    wbr nav header footer main article section aside details summary blockquote hr br form input label button noscript template
     iframe clipboard-copy svg g path rect circle line polyline polygon ellipse text tspan defs use
     """,
     )
