@@ -152,9 +152,9 @@ def _each_broker(client: BlockingClient, answer: MetadataResponse) -> Iterator[F
     except PyProducerError as error:
         yield Finding("brokers", State.FAILED, *_told(error))
         return
-    lost = {node: error for node, error in sorted(told.items()) if isinstance(error, PyProducerError)}
-    for node, error in lost.items():
-        text, advice = _told(error)
+    lost = {node: answered for node, answered in sorted(told.items()) if isinstance(answered, PyProducerError)}
+    for node, reason in lost.items():
+        text, advice = _told(reason)
         yield Finding("brokers", State.FAILED, f"broker {node}: {text}", advice)
     if not lost:
         yield Finding("brokers", State.OK, "each is reached at the address that it tells (advertised.listeners)")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -157,9 +156,9 @@ def test_a_bar_is_for_terminals_alone(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert capsys.readouterr().err == f"\rwriting  {'█' * 12}{'░' * 12}  50 %\x1b[K\r\x1b[K"
     Bar("writing", None, " rows")(1234)
     assert capsys.readouterr().err == "\rwriting  1,234 rows\x1b[K"
-    monkeypatch.setattr("sys.stderr", Ascii())
+    monkeypatch.setattr("sys.stderr", terminal := Ascii())
     Bar("writing", 200)(100)
-    assert sys.stderr.getvalue() == f"\rwriting  {'#' * 12}{'-' * 12}  50 %\x1b[K", "which escapes could not draw"
+    assert terminal.getvalue() == f"\rwriting  {'#' * 12}{'-' * 12}  50 %\x1b[K", "which escapes could not draw"
 
 
 class Ascii(io.StringIO):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def test_com24_the_memory_of_a_batch_of_long_lines_is_bounded(tmp_path: Path, mo
     assert [len(piece) for piece in pieces] == [3, 3, 3, 1]
     path = tmp_path / "wide.parquet"
     parquet.write_table(pa.table({"a": [os.urandom(100) for _ in range(100)]}), path)
-    with table_files.ExitStack() as stack:
+    with ExitStack() as stack:
         batches = list(table_files.open_file(stack, str(path), None).batches)
     assert max(batch.num_rows for batch in batches) < 10
     assert sum(batch.num_rows for batch in batches) == 100
