@@ -154,5 +154,7 @@ def test_without_the_extra_the_command_is_named(monkeypatch: pytest.MonkeyPatch)
         return real(name, *arguments, **named)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ConfigError, match=r"pip install 'confluent-kafka\[schemaregistry\]' \(No module named 'httpx2'\)"):
+    with pytest.raises(
+        ConfigError, match=r"pip install 'confluent-kafka\[schemaregistry\]' \(No module named 'httpx2'\)"
+    ):
         registry("http://127.0.0.1:9")
