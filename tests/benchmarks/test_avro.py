@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from benchmarks.avro import LABELS, WRITES, encoder_nanoseconds, page
 
 
 def test_com14_the_encoder_is_measured_on_the_rows_of_the_benchmark() -> None:
-    fields = [("id", pa.int64()), ("delay", pa.int32()), ("distance", pa.float64()), ("tail", pa.string())]
-    kind = pa.struct([*fields, ("carrier", pa.string()), ("at", pa.timestamp("us", "UTC"))])
+    fields: list[pa.Field[Any]] = [
+        pa.field("id", pa.int64()),
+        pa.field("delay", pa.int32()),
+        pa.field("distance", pa.float64()),
+        pa.field("tail", pa.string()),
+        pa.field("carrier", pa.string()),
+        pa.field("at", pa.timestamp("us", "UTC")),
+    ]
+    kind = pa.struct(fields)
     rows = [{"id": 1, "delay": 2, "distance": 1.1, "tail": None, "carrier": "carrier 1", "at": 5}] * 100
     assert encoder_nanoseconds(pa.array(rows, kind), rounds=2) > 0
 
