@@ -26,7 +26,6 @@ PARTITIONS, ROWS = 4, 40
 PROGRAM = """
 import json, sys
 from pathlib import Path
-from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col, expr, lit
 
@@ -37,7 +36,7 @@ spark = builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
 orders = spark.range(40).select("id", expr("concat('item ', id)").alias("item"))
 Path("orders").mkdir()
 stream = spark.readStream.schema("id long, item string").json("orders")
-names = {"__name__": "__main__", "Producer": Producer, "orders": orders, "stream": stream}
+names = {"__name__": "__main__", "orders": orders, "stream": stream}
 
 for number, (text, topic) in enumerate(steps):
     text = text.replace("localhost:9092", servers).replace('"orders"', repr(topic))
