@@ -22,6 +22,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_producer import register
 from tests.matrix.failing import ancestors
+from tests.matrix.readers import read_later
 
 ROWS = 4_000
 TASKS = 4
@@ -107,6 +108,18 @@ def wait_for(path: Path, failed: Sequence[str] = ()) -> None:
         assert not failed, failed[0]
         assert time.monotonic() < deadline, f"waited for {path.name} in vain"
         time.sleep(0.01)
+
+
+def wait_for_rows(servers: str, topic: str, numbers: range) -> None:
+    """Until a row with one of these numbers is in the log, committed or not."""
+    deadline = time.monotonic() + SECONDS
+    while not any(
+        int(one.value or b"-1") in numbers
+        for rows in read_later(servers, topic, "read_uncommitted").values()
+        for one in rows
+    ):
+        assert time.monotonic() < deadline, f"none of the rows {numbers} is in the log"
+        time.sleep(0.05)
 
 
 def attempts(home: Path) -> Counter[tuple[int, int]]:
