@@ -141,7 +141,7 @@ def test_the_first_steps(page: Page) -> None:
         b'{"id":3,"customer":"Ada","price":3.25}',
     ]
     assert len({row.partition for row in of_ada}) == 1
-    with pytest.raises(Exception, match=r"deadLeterTopic.*deadLetterTopic"):
+    with pytest.raises(Exception, match=r"unknown option 'deadletertopic'\. Did you mean 'deadLetterTopic'"):
         page.run("deadLeterTopic")
     assert page.count("first") == 3
     page.run("def start():")
