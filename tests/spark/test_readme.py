@@ -177,7 +177,7 @@ def test_a_function_that_places_rows() -> None:
 
 
 def test_streaming_and_update_mode(page: Page) -> None:
-    page.run("as_records(ticks")
+    page.run('as_records(ticks, key="value % 10"')
     page.run("foreachBatch(write_counts)")
     page.wait_for_records("ticks")
     page.wait_for_records("counts")
