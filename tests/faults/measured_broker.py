@@ -6,7 +6,6 @@ its port in a line.
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from pathlib import Path
@@ -60,7 +59,4 @@ def serve(directory: Path, is_stuck: bool) -> None:
 
 
 if __name__ == "__main__":
-    logging.getLogger("spark_producer").setLevel(
-        logging.ERROR
-    )  # of the one device of journal and ledgers it would be warned
     serve(Path(sys.argv[1]), sys.argv[2] == "stuck")

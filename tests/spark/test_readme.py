@@ -136,7 +136,7 @@ def test_the_first_steps(page: Page) -> None:
     """As they stand: a write, a mistake that names the right option, a stream that goes on where it ended."""
     page.run("to_first.save()")
     of_ada = [row for row in read_topic(page.broker.bootstrap_servers, "first", expected=3) if row.key == b"Ada"]
-    assert [row.value for row in of_ada] == [
+    assert sorted(row.value or b"" for row in of_ada) == [
         b'{"id":1,"customer":"Ada","price":12.5}',
         b'{"id":3,"customer":"Ada","price":3.25}',
     ]

@@ -23,7 +23,7 @@ from spark_producer.broker.storage.tiered.journal import SMALLEST_ALIGNMENT, Jou
 from spark_producer.broker.storage.tiered.ledger_directories import open_ledgers
 from spark_producer.broker.storage.tiered.log_state import LogState
 from spark_producer.broker.storage.tiered.options import TieredOptions
-from spark_producer.broker.storage.tiered.places import check_beginning, prepare, warn_of_shared_devices
+from spark_producer.broker.storage.tiered.places import check_beginning, prepare, tell_of_shared_devices
 from spark_producer.broker.storage.tiered.read_ahead import ReadAheadLimits
 from spark_producer.broker.storage.tiered.read_cache import ReadCache
 from spark_producer.broker.storage.tiered.read_path import ReadPath
@@ -59,7 +59,7 @@ class Engine:
         self.catalog = Catalog(files, directory)
         self.places = prepare(files, directory, options, self.catalog)
         if sync:
-            warn_of_shared_devices(files, directory, self.places)
+            tell_of_shared_devices(files, directory, self.places, are_chosen=options.chooses_directories)
         self.ledgers = open_ledgers(files, self.places.ledgers, self.catalog, options)
         self.last_mark = LastMark(self.places.ledgers, files)
         self.read_path = self._make_read_path()

@@ -95,6 +95,11 @@ class TieredOptions:
                 "rise, from 0 to below 1"
             )
 
+    @property
+    def chooses_directories(self) -> bool:
+        """Whether the journal or ledgers lie elsewhere than in the data directory."""
+        return self.journal_dir is not None or bool(self.ledger_dirs)
+
 
 def options_of(plan: MemoryPlan) -> TieredOptions:
     """Return the options of an engine that keeps to a memory plan."""

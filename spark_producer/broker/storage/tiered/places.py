@@ -103,10 +103,11 @@ def prepare(files: FileOps, directory: Path, options: TieredOptions, catalog: Ca
     return places
 
 
-def warn_of_shared_devices(files: FileOps, directory: Path, places: Places) -> None:
+def tell_of_shared_devices(files: FileOps, directory: Path, places: Places, are_chosen: bool) -> None:
     """Say in the log if the journal or any of the ledgers share a device. It is for engines that force each batch.
 
-    BookKeeper recommends to put them apart, because a force of the journal waits for what a flush writes to the same disk.
+    BookKeeper recommends to put them apart, because a force of the journal waits for what a flush writes to the same disk. It
+    is a warning for those who have chosen directories, and a mere information for those with one for everything.
 
     Raises:
         OSError: the disk refused.
@@ -116,7 +117,8 @@ def warn_of_shared_devices(files: FileOps, directory: Path, places: Places) -> N
         on.setdefault(files.device(path), []).append(f"{name} in {path}")
     shared = "; ".join(" and ".join(names) for names in on.values() if len(names) > 1)
     if shared:
-        logger.warning(
+        logger.log(
+            logging.WARNING if are_chosen else logging.INFO,
             "%s: on one device are %s. Each batch waits until the journal is forced, which waits for flushes to the same disk: "
             "put the journal on a disk of its own (journal_dir, --journal-dir), and each ledger directory too (ledger_dirs, "
             "--ledger-dirs)",

@@ -318,12 +318,18 @@ def test_dir7_directories_on_one_device_are_told_once_where_batches_wait_for_for
 
 
 def test_dir7_the_device_is_that_of_the_file_system(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     TieredStorage(tmp_path, BrokerSettings(sync_each_append=True)).close()
-    (told,) = caplog.records
+    (told,) = [record for record in caplog.records if "on one device" in record.getMessage()]
+    assert told.levelname == "INFO", "nobody has chosen where they are"
     assert f"the journal in {tmp_path}/tiered/journal and ledgers in {tmp_path}/tiered/ledgers" in told.getMessage()
     caplog.clear()
     TieredStorage(tmp_path, BrokerSettings()).close()
-    assert caplog.records == []
+    assert not [record for record in caplog.records if "on one device" in record.getMessage()]
+    directories = BrokerSettings(sync_each_append=True, journal_dir=str(tmp_path / "journal"))
+    TieredStorage(tmp_path / "other", directories).close()
+    (told,) = [record for record in caplog.records if "on one device" in record.getMessage()]
+    assert told.levelname == "WARNING"
 
 
 @pytest.mark.parametrize(
