@@ -99,6 +99,8 @@ class EntryLogFiles:
             while not taking.is_done:
                 size = min(read, end - position)
                 view = memoryview(self._files.read(file, size, position)) if size > 0 else memoryview(b"")
+                if len(view) < size:  # a part of the file is gone, which another read would not bring back
+                    end = position + len(view)
                 stretch, taken = taking.take(view)
                 if stretch is not None:
                     yield stretch

@@ -1,0 +1,33 @@
+"""Entry logs that are shorter than the index says, as those of a copy of a data directory that was cut short."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.broker.storage.tiered.entry_log_format import ENTRY_HEADER, HEADER_SIZE
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError
+from tests.unit.broker.storage.tiered.engine_stage import LEDGERS, EngineStage
+
+SIZE = 300
+WHOLE = ENTRY_HEADER.size + SIZE
+
+
+@pytest.mark.parametrize("left", [0, 1, ENTRY_HEADER.size - 1, ENTRY_HEADER.size, 60, WHOLE - 1])
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_rah5_a_file_that_ends_before_its_entries_do_is_damage(left: int, is_sealed: bool) -> None:
+    """Neither a read of the entry that is cut nor a read-ahead that comes to it waits for the rest."""
+    stage = EngineStage()
+    for _ in range(3):
+        stage.append(size=SIZE)
+    before = stage.read_all()
+    stage.flush()
+    if is_sealed:
+        stage.engine.ledgers[0].entry_log.end()
+    path = LEDGERS / stage.entry_logs()[0]
+    stage.disk.put(path, stage.disk.content(path)[: HEADER_SIZE + 2 * WHOLE + left])
+    assert stage.log.read(0, 10_000) == b"".join(before[:2])
+    with pytest.raises(BrokerError, match="or a damaged one") as refused:
+        stage.log.read(2, 10_000)
+    assert refused.value.code is Code.KAFKA_STORAGE_ERROR
+    stage.close()
