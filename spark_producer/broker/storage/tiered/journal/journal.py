@@ -6,6 +6,7 @@ comes while a file is forced, or ended and the next one begun, waits in the queu
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -144,12 +145,12 @@ class Journal:
                 self._write_here(record)
             else:
                 self._hand_over(record, size)
-                if not self._sync:
-                    self._wait_a_moment()
         except BaseException:  # such as a MemoryError: nobody has the record
             self.counters.added_bytes -= size
             self.counters.added -= 1
             raise
+        if not self._sync and not writes_here:
+            self._wait_a_moment()
         return self.counters.added
 
     def _may_write(self, size: int) -> bool:
@@ -166,7 +167,7 @@ class Journal:
         before it was waited for in vain."""
         if self._is_late and self._written < self.counters.added - 1:
             return
-        with self._changed:
+        with contextlib.suppress(MemoryError), self._changed:  # nobody may take back what the journal's thread has
             ticket = self.counters.added
             in_time = self._changed.wait_for(lambda: self._written >= ticket or self._failure is not None, A_MOMENT_S)
             self._is_late = not in_time

@@ -35,14 +35,17 @@ class RecordQueue:
         self._asked = self._closed = self._cancelled = False
 
     def put(self, record: Record) -> None:
-        """Add a record. The taker is woken if it has nothing at all, or if this makes a group large enough."""
+        """Add a record. The taker is woken if it has nothing at all, or if this makes a group large enough.
+
+        After a MemoryError everything is as it was.
+        """
         with self._changed:
             entries, size = self._entries + 1, self._bytes + len(record.batch)
-            self._records.append((self._clock(), record))  # there may be no memory for it
+            if self._idle or self._rules.is_large(entries, size):
+                self._changed.notify()  # it goes on when the lock is free
+            self._records.append((self._clock(), record))  # as the last of all for which there may be no memory
             self._entries, self._bytes = entries, size
-            if self._idle or self._rules.is_large(self._entries, self._bytes):
-                self._idle = False
-                self._changed.notify()
+            self._idle = False
 
     def ask(self) -> None:
         """Have all records that are in the queue taken now."""

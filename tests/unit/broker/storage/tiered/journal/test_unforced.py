@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -157,3 +158,46 @@ def test_a_queue_without_memory_stays_as_it_was(monkeypatch: pytest.MonkeyPatch)
         assert (journal._queue._entries, journal._queue._bytes, journal.waiting_bytes) == (0, 0, 0)
         write_group(journal, [1])
     assert told.of("forced") == [1]
+
+
+def no_memory(*_: object) -> None:
+    raise MemoryError
+
+
+def test_without_memory_to_wait_a_record_that_was_handed_over_is_taken_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The journal's thread has it, so its batch may not be taken back: the next one would get its offset and its bytes."""
+    disk = new_disk()
+    with opened(disk, SELDOM, sync=False) as (journal, told):
+        append(journal, [0])
+        with disk.script.blocked("force", "*.txn"):
+            assert not journal.force_now(0.0)
+            disk.script.wait_for("force", "*.txn", count=2)
+            with monkeypatch.context() as poor:
+                poor.setattr(journal._changed, "wait_for", no_memory)
+                assert append(journal, [1]) == 2
+        assert journal.wait_written(2, DEADLINE)
+        assert (journal.counters.added, journal.waiting_bytes) == (2, 0)
+        assert append(journal, [2]) == 3
+    assert told.of("written") == [0, 1, 2]
+    assert replayed(disk) == expected([0, 1, 2])
+
+
+def test_a_queue_without_memory_to_wake_the_journal_has_nothing_and_wakes_it_the_next_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = new_disk()
+    with opened(disk) as (journal, told):
+        write_group(journal, [0])
+        assert journal.force_now(DEADLINE)
+        queue = journal._queue
+        while not queue._idle:
+            time.sleep(0.001)
+        with monkeypatch.context() as poor:
+            poor.setattr(queue._changed, "notify", no_memory)
+            with pytest.raises(MemoryError):
+                append(journal, [1])
+        assert (len(queue._records), queue._entries, journal.waiting_bytes) == (0, 0, 0)
+        assert journal.wait_written(append(journal, [2]), DEADLINE)
+    assert told.of("forced") == [0, 2]
