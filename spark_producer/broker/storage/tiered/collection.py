@@ -134,9 +134,16 @@ class Collector:
         if not self._catalog.is_stored:
             return
         self._end_open_file(threshold)
-        for file_id in (closed := self._closed_files()):
-            yield from self._look_into(file_id)
-        usages = {file_id: self._needed_part(self._extents[file_id]) for file_id in closed}
+        known, unknown = self._closed_files()
+        yield from self._collect(known, threshold)  # first, since to read the others may take minutes
+        for file_id in unknown:
+            yield from self._scan(file_id)
+        yield from self._collect(unknown, threshold)
+        self._index.compact(self._note_index)
+
+    def _collect(self, file_ids: Sequence[int], threshold: float) -> Iterator[int]:
+        """Delete or compact those of these files for which it is time."""
+        usages = {file_id: self._needed_part(self._extents[file_id]) for file_id in file_ids}
         indexed = self._indexed() if 0.0 in usages.values() else set()
         for file_id, usage in sorted(usages.items(), key=lambda each: each[1]):
             if usage == 0.0 and file_id in indexed:
@@ -146,7 +153,6 @@ class Collector:
                 self._delete(file_id)
             elif usage < threshold:
                 yield from self._compact(file_id)
-        self._index.compact(self._note_index)
 
     def close(self) -> None:
         """Leave what is left undone to the next life."""
@@ -164,21 +170,25 @@ class Collector:
         if extents and self._needed_part(extents) < max(threshold, _NOTHING):
             self._entry_log.end()
 
-    def _closed_files(self) -> list[int]:
-        return [file_id for file_id in self._entry_log_files.ids() if file_id != self._entry_log.open_id]
+    def _closed_files(self) -> tuple[list[int], list[int]]:
+        """Return the files that are not written to: those of which it is known what they hold, by their maps if need be, and
+        those that must be read for it."""
+        closed = [file_id for file_id in self._entry_log_files.ids() if file_id != self._entry_log.open_id]
+        for file_id in closed:
+            found = None if file_id in self._extents else self._entry_log_files.mapped(file_id)
+            if found is not None:
+                self._extents[file_id] = found
+        known = self._extents.keys() & closed
+        return sorted(known), [file_id for file_id in closed if file_id not in known]
 
-    def _look_into(self, file_id: int) -> Iterator[int]:
-        """Learn what a file holds. One without a map, as each life leaves its last one, is read as a whole: yield after each
-        chunk how many bytes that were."""
-        if file_id in self._extents:
-            return
-        found = self._entry_log_files.mapped(file_id)
-        if found is None:
-            found = []
-            with contextlib.closing(self._entry_log_files.scanned(file_id)) as entries:
-                for chunk, size in _by_chunks(entries):
-                    found = joined([*found, *chunk])
-                    yield size
+    def _scan(self, file_id: int) -> Iterator[int]:
+        """Learn what a file without a map holds, as each life leaves its last one. It is read as a whole: yield after each chunk
+        how many bytes that were."""
+        found: list[Extent] = []
+        with contextlib.closing(self._entry_log_files.scanned(file_id)) as entries:
+            for chunk, size in _by_chunks(entries):
+                found = joined([*found, *chunk])
+                yield size
         self._extents[file_id] = found
 
     def _needed_part(self, extents: Sequence[Extent]) -> float:

@@ -377,6 +377,26 @@ def test_gc2_a_file_that_an_earlier_life_has_not_ended_is_read_no_faster_than_it
     stage.close()
 
 
+def test_gc4_room_does_not_wait_until_a_file_of_an_earlier_life_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which takes minutes if it is large."""
+    earlier = EngineStage(logs=2)
+    append_and_flush(earlier, 1000, 1000)
+    stage = earlier.again()
+    append_and_flush(stage, 0, 1500)
+    stage.engine.ledgers[0].entry_log.end()
+    assert stage.entry_logs() == ["00000001.log", "00000002.log"]
+    monkeypatch.setattr("spark_producer.broker.storage.tiered.collection.CHUNK", 1)
+    after = deleted_soon(stage, monkeypatch, 1)
+    after(0.0)
+    after(5.0)
+    assert stage.entry_logs() == ["00000001.log"]
+    for _ in range(3):
+        after(1.0)
+    assert stage.engine.ledgers[0].collector.counters.compacted == 0, "half of the other file is needed"
+    assert len(stage.read_all(0)) == 1
+    stage.close()
+
+
 def test_gc2_a_compaction_that_is_cut_short_is_begun_again_in_the_next_life(
     stage: EngineStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
