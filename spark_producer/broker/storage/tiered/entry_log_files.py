@@ -154,7 +154,7 @@ class EntryLogFiles:
             self._files.close(file)
 
     def mapped(self, file_id: int) -> list[Extent] | None:
-        """Return what a file holds by its map, None if it has none.
+        """Return what a file holds by its map, None if it has none, or that is gone.
 
         Raises:
             EntryMissing: the file is gone.
@@ -163,7 +163,8 @@ class EntryLogFiles:
         file = self._open(file_id)
         try:
             place = map_place(self._files.read(file, HEADER_SIZE, 0), file_id)
-            return read_map(self._files.read(file, self._files.size(file) - place, place)) if place else None
+            size = self._files.size(file) - place if place else 0
+            return read_map(self._files.read(file, size, place)) if place and size > 0 else None
         finally:
             self._files.close(file)
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
-from spark_producer.broker.storage.tiered.entry_log_format import ENTRY_HEADER, HEADER_SIZE
+from spark_producer.broker.storage.file_ops import SystemFiles
+from spark_producer.broker.storage.tiered.entry_log import EntryLogWriter, NewEntry
+from spark_producer.broker.storage.tiered.entry_log_files import EntryLogFiles
+from spark_producer.broker.storage.tiered.entry_log_format import ENTRY_HEADER, HEADER_SIZE, Extent
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from tests.unit.broker.storage.tiered.engine_stage import LEDGERS, EngineStage
+from tests.unit.broker.storage.tiered.read_stage import LOG, batch_at
 
 SIZE = 300
 WHOLE = ENTRY_HEADER.size + SIZE
@@ -31,3 +38,18 @@ def test_rah5_a_file_that_ends_before_its_entries_do_is_damage(left: int, is_sea
         stage.log.read(2, 10_000)
     assert refused.value.code is Code.KAFKA_STORAGE_ERROR
     stage.close()
+
+
+@pytest.mark.parametrize("left", [0, WHOLE, WHOLE + 1, WHOLE + 20])
+def test_gc1_a_file_whose_map_is_gone_is_read_instead(left: int, tmp_path: Path) -> None:
+    """On a real disk, which refuses to read fewer than no bytes. Else one such file would end every garbage collection."""
+    files = SystemFiles()
+    writer = EntryLogWriter(files, tmp_path, 10_000)
+    batch = batch_at(0, size=SIZE)
+    writer.write([NewEntry(LOG, 0, 2, batch)])
+    writer.end()
+    reader = EntryLogFiles(files, tmp_path)
+    assert reader.mapped(1) == list(reader.scanned(1)) == [Extent(LOG, 0, 2, WHOLE)]
+    os.truncate(reader.path(1), HEADER_SIZE + left)
+    assert reader.mapped(1) is None
+    assert len(list(reader.scanned(1))) == (left >= WHOLE)
