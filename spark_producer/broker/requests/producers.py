@@ -7,10 +7,11 @@ that hold readers back and that no coordinator knows any more.
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Mapping
 from typing import Final
 
 from spark_producer.broker.context import Answer, Context, partition_key
+from spark_producer.broker.pending import Pending
 from spark_producer.broker.producer_state import ProducerState
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
@@ -24,6 +25,9 @@ MOST_DESCRIBED: Final = 50_000
 MOST_MARKERS: Final = 1_000
 """So many markers are written for one request, within a tenth of a second or two; the rest must be sent again. Four bytes ask for
 each of them."""
+
+MARKERS_WAIT_S: Final = 30.0
+"""For so many seconds a request waits until its markers are confirmed (`request.timeout.ms` of Kafka's brokers)."""
 
 
 def describe_producers(
@@ -72,9 +76,9 @@ def _active(producer: ProducerState) -> messages.ActiveProducer:
 def write_txn_markers(
     context: Context, _version: int, request: messages.WriteTxnMarkersRequest
 ) -> Answer[messages.WriteTxnMarkersResponse]:
-    """Write a marker into each partition, by the rules for the coordinator's own."""
+    """Write a marker into each partition, by the rules for the coordinator's own. The answer comes when they are confirmed."""
     left = MOST_MARKERS
-    changed: list[Hashable] = []
+    written: dict[tuple[str, int], int] = {}
     results = []
     for marker in request.markers:
         topics = []
@@ -82,16 +86,67 @@ def write_txn_markers(
             partitions = []
             for index in topic.partition_indexes:
                 left -= 1
-                code = _write(context, topic.name, index, marker) if left >= 0 else Code.REQUEST_TIMED_OUT
+                code = _write(context, topic.name, index, marker, written) if left >= 0 else Code.REQUEST_TIMED_OUT
                 partitions.append(messages.WritableTxnMarkerPartitionResult(index, code))
-                if code == Code.NONE:
-                    changed.append(partition_key(topic.name, index))
             topics.append(messages.WritableTxnMarkerTopicResult(topic.name, tuple(partitions)))
         results.append(messages.WritableTxnMarkerResult(marker.producer_id, tuple(topics)))
-    return Answer(messages.WriteTxnMarkersResponse(tuple(results)), tuple(changed))
+    later = UnconfirmedMarkers(context, messages.WriteTxnMarkersResponse(tuple(results)), written)
+    if later.is_ready():
+        return Answer(later.response(0), later.keys)
+    return Answer(None, later.keys, pending=later)
 
 
-def _write(context: Context, topic: str, index: int, marker: messages.WritableTxnMarker) -> int:
+class UnconfirmedMarkers(Pending):
+    """A WriteTxnMarkers until each partition has confirmed its last marker, at the offset that `written` has for it."""
+
+    def __init__(
+        self, context: Context, response: messages.WriteTxnMarkersResponse, written: Mapping[tuple[str, int], int]
+    ) -> None:
+        super().__init__([partition_key(*each) for each in written], MARKERS_WAIT_S)
+        self._context = context
+        self._response = response
+        self._written = written
+
+    def is_ready(self) -> bool:
+        """Return whether each marker that was written is confirmed, or can no longer be."""
+        return all(self._code(*each) != Code.REQUEST_TIMED_OUT for each in self._written)
+
+    def response(self, _room: int) -> messages.WriteTxnMarkersResponse:
+        """Return it as it is true now. A marker that may still be confirmed gets REQUEST_TIMED_OUT."""
+        markers = [
+            marker._replace(
+                topics=tuple(
+                    topic._replace(partitions=tuple(self._final(topic.name, each) for each in topic.partitions))
+                    for topic in marker.topics
+                )
+            )
+            for marker in self._response.markers
+        ]
+        return self._response._replace(markers=tuple(markers))
+
+    def _final(
+        self, topic: str, result: messages.WritableTxnMarkerPartitionResult
+    ) -> messages.WritableTxnMarkerPartitionResult:
+        if result.error_code != Code.NONE:
+            return result
+        return result._replace(error_code=self._code(topic, result.partition_index))
+
+    def _code(self, topic: str, index: int) -> int:
+        try:
+            log = self._context.topics.partition(topic, index).log
+            return Code.NONE if log.is_confirmed(self._written[topic, index]) else Code.REQUEST_TIMED_OUT
+        except BrokerError as error:
+            return error.code
+
+
+def _write(
+    context: Context,
+    topic: str,
+    index: int,
+    marker: messages.WritableTxnMarker,
+    written: dict[tuple[str, int], int],
+) -> int:
+    """Write one marker, and note its offset; return the code that says what has become of it."""
     try:
         offset = context.topics.partition(topic, index).write_marker(
             marker.producer_id,
@@ -106,4 +161,5 @@ def _write(context: Context, topic: str, index: int, marker: messages.WritableTx
         "topic %s, partition %d: an administrator had a marker written at offset %d, which %s the transaction of producer %d",
         *(topic, index, offset, "commits" if marker.transaction_result else "aborts", marker.producer_id),
     )
+    written[topic, index] = offset
     return Code.NONE

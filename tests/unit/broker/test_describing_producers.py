@@ -15,6 +15,7 @@ from spark_producer.broker.topic_store import TopicStore
 from spark_producer.codes import Code
 from spark_producer.protocol import DESCRIBE_PRODUCERS, WRITE_TXN_MARKERS, messages
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT
+from tests.stages.memory_storage import MemoryStorage
 from tests.unit.broker.asking import ask, context_of, handled
 from tests.unit.broker.batches import make_batch
 
@@ -82,6 +83,31 @@ def test_a_marker_of_an_administrator_ends_the_transaction_and_wakes_readers(
     (producer,) = described(context, 0)[0].active_producers
     assert (producer.last_sequence, producer.coordinator_epoch, producer.current_txn_start_offset) == (0, 3, -1)
     assert producer.last_timestamp > 1000, "that of the marker"
+
+
+@pytest.mark.parametrize(
+    ("then", "code"), [("confirm_all", Code.NONE), ("fail", Code.KAFKA_STORAGE_ERROR), ("", Code.REQUEST_TIMED_OUT)]
+)
+def test_a_marker_of_an_administrator_is_acknowledged_when_it_is_confirmed(
+    tmp_path: Path, then: str, code: Code
+) -> None:
+    """Else a crash would open the transaction again of which the administrator was told that it has ended."""
+    settings = BrokerSettings()
+    storage = MemoryStorage(tmp_path, settings, confirms_at_once=False)
+    store = TopicStore(tmp_path, settings, lambda *_: storage)
+    store.create("t", 2)
+    context = context_of(store, settings)
+    store.partition("t", 0).append(row(7, 0))
+    answer = handled(context, WRITE_TXN_MARKERS, markers(0, 1, 2))
+    assert answer.body is None
+    assert answer.pending is not None
+    assert answer.changed == answer.pending.keys == (("t", 0), ("t", 1))
+    assert not answer.pending.is_ready()
+    if then:
+        getattr(storage, then)()
+    assert answer.pending.is_ready() == bool(then)
+    assert codes(answer.pending.response(0)) == [code, code, Code.UNKNOWN_TOPIC_OR_PARTITION]
+    store.close()
 
 
 def test_markers_of_an_administrator_are_judged_as_others(context: Context, partition: Partition) -> None:
