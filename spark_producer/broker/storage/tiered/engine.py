@@ -157,6 +157,8 @@ class Engine:
         try:
             self.flusher.flush_now()
             self.catalog.store()
+            for state in self.write_path.states.values():
+                state.is_noted = True  # so that their first batches need not wait for the catalog's disk
             self.last_mark.advance(self.journal.mark())
             self.journal.drop_before(self.journal.mark())
         except OSError as error:

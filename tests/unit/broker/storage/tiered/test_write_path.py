@@ -300,3 +300,29 @@ def test_a_deletion_that_was_answered_is_on_the_disk(caplog: pytest.LogCaptureFi
     assert "(t-1)" in caplog.text
     again.close()
     stage.close()
+
+
+def test_the_first_batch_of_a_log_that_the_catalog_has_does_not_wait_for_the_catalog() -> None:
+    """It is written by a flush, and its disk may hang."""
+    earlier = EngineStage(logs=2)
+    for index in range(2):
+        earlier.append(index)
+    stage = earlier.again()
+    stage.append(0)
+    script = stage.disk.script
+    came = script.count("write", "catalog*")
+    with script.blocked("write", "catalog*"):
+        stage.engine.halves.swap()
+        stage.engine.flusher.ask()
+        script.wait_for("write", "catalog*", count=came + 1)
+        admitting = threading.Thread(target=stage.admit, args=[1], daemon=True)
+        admitting.start()
+        admitting.join(1.0)
+        is_waiting = admitting.is_alive()
+    admitting.join(DEADLINE)
+    assert not is_waiting
+    stage.flush()
+    assert [len(stage.read_all(index)) for index in range(2)] == [2, 2]
+    again = stage.again()
+    assert [len(again.read_all(index)) for index in range(2)] == [2, 2]
+    again.close()
