@@ -199,7 +199,7 @@ class Topics:
             if isinstance(error, TopicNotFound):
                 self._remember_absent(wait.topic)
             return None
-        if verdict is Verdict.READY:
+        if verdict is not Verdict.ASK_AGAIN:
             self._absent.pop(wait.topic, None)
         return verdict
 

@@ -163,6 +163,38 @@ def test_a_missing_topic_that_rows_can_do_without_is_waited_for_once(cluster: Sc
     assert look() == {}
 
 
+def test_a_topic_that_came_with_too_few_partitions_is_missing_no_more(cluster: ScriptedCluster, start: Start) -> None:
+    """So a partition that is added later is waited for, as brokers hear of it one after the other."""
+    cluster.topics, codes = {"t": 1}, {"t": 3}
+    cluster.topic_codes = lambda name: codes.get(name, 0)
+    clock = FakeClock()
+    topics = parts_of(start(clock=clock, max_block_ms=60_000)).topics
+
+    def found(partition: int) -> Runner:
+        return Runner(lambda: len(topics.find({"t": partition}, refused={})))
+
+    def seconds_until(holds: Callable[[], bool], what: str, step: float = 0.001) -> float:
+        def look() -> bool:
+            clock.advance(step if cluster.questions else 0.0)
+            cluster.wake()
+            return holds()
+
+        begin = clock.now
+        until(look, what)
+        return clock.now - begin
+
+    first = found(3)
+    assert seconds_until(first.done.is_set, "the wait is over", 1.0) >= 60
+    assert first.result() == 0
+    codes.clear()
+    second = found(3)
+    seconds_until(second.done.is_set, "the topic is there")
+    assert second.result() == 1, "there is no such partition"
+    third = found(3)
+    assert seconds_until(third.done.is_set, "the partition is waited for", 0.1) >= 2
+    assert third.result() == 1
+
+
 def test_a_long_wait_says_now_and_then_how_many_topics_are_left(
     cluster: ScriptedCluster, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
