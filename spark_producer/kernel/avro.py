@@ -32,7 +32,7 @@ def encode_avro(column: AvroColumn, prefix: bytes) -> tuple[Int64Array, ByteArra
     live = starts if column.valid is None else starts[column.valid]
     for place, byte in enumerate(prefix):
         out[live + place] = byte
-    _write(laid, starts + len(prefix), None, out)
+    _write(laid, starts + len(prefix), column.valid, out)
     return offsets, out
 
 

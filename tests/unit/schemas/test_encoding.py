@@ -74,3 +74,9 @@ def test_com9_a_column_of_nulls_holds_little_memory(kernel: Any) -> None:
     _, data = kernel.encode_avro(avro_column(plan_of(avro_schema(kind, "value"), kind, "value"), nulls), b"")
     owner = data if data.base is None else data.base
     assert owner.nbytes <= 2 * data.nbytes + (1 << 16) + 16
+
+
+@pytest.mark.parametrize("rows", [[b"a", None], [None, b"a"], [b"a", None, None, b"b"], [None]])
+def test_com9_a_null_row_has_no_bytes_where_the_schema_itself_takes_null(kernel: Any, rows: list[bytes | None]) -> None:
+    expected = [None if row is None else PREFIX + b"\x02\x02" + row for row in rows]
+    assert encoded(kernel, ["null", "bytes"], pa.array(rows, pa.binary())) == expected
