@@ -13,6 +13,9 @@ from spark_producer.kernel.avro_columns import NO_MARK, AvroNode, Shape
 from spark_producer.schemas.types import Schema, is_binary, is_int, is_text, plain_schema
 
 _PRIMITIVE = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_LONG_NULL = {"type": "null"}
+"""Another way to write the type of null, which some tools use."""
+
 _WIDEST_DECIMAL = 1024
 """The bytes of a fixed decimal. A column's have 16; a schema of a gibibyte would take as much for each row."""
 
@@ -111,6 +114,7 @@ class _Planner:
             raise SchemaError(
                 f"field {path!r}: a union of {len(branches)} types is not supported, {_LONGEST_UNION} are"
             )
+        branches = ["null" if branch == _LONG_NULL else branch for branch in branches]
         null = branches.index("null") if "null" in branches else None
         reasons = []
         chosen: tuple[int, AvroNode] | None = None

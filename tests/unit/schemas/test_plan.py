@@ -43,6 +43,7 @@ COLORS = {"type": "enum", "name": "Color", "symbols": ["red", "green"]}
         (["string", "null"], pa.string(), None),
         (["int", "null", "string"], pa.string(), "x"),
         (["null", "string", "long"], pa.int64(), 7),
+        (["string", {"type": "null"}], pa.string(), None),
         ("long", pa.int16(), -7),
         ("double", pa.float32(), 1.5),
         ("bytes", pa.string(), "äö"),
