@@ -14,6 +14,9 @@ from spark_producer.schemas.types import Schema
 _DEEPEST = 100
 """How deeply a value may be nested: a schema that refers to itself would else let a few bytes recurse without an end."""
 
+_ITEMS_WITHOUT_BYTES = 1000
+"""The most items of one value that may have no bytes, as null and empty records: arrays of arrays of these multiply."""
+
 
 def read_value(schema: Schema, content: bytes) -> Any:
     """Return the value that `content` holds, in the types that JSON has, decimals as Decimal and bytes as bytes.
@@ -24,7 +27,7 @@ def read_value(schema: Schema, content: bytes) -> Any:
     reader = _Reader(content)
     try:
         found = reader.read(schema, "", 0)
-    except (struct.error, IndexError, KeyError, TypeError, ValueError) as error:
+    except (struct.error, ArithmeticError, IndexError, KeyError, TypeError, ValueError) as error:
         raise CorruptRecord(f"no value of its Avro schema: {type(error).__name__} at byte {reader.at}") from None
     if reader.at != len(content):
         raise CorruptRecord(f"no value of its Avro schema: {len(content) - reader.at} bytes are left behind it")
@@ -38,6 +41,8 @@ class _Reader:
         self.at = 0
         self._content = content
         self._named: dict[str, dict[str, Any]] = {}
+        self._items_left = len(content) + _ITEMS_WITHOUT_BYTES
+        """Every other item has a byte of its own."""
 
     def read(self, schema: Schema, space: str, depth: int) -> Any:
         if depth > _DEEPEST:
@@ -72,15 +77,14 @@ class _Reader:
         return found
 
     def _items(self) -> Any:
-        """Yield once for each item of all blocks. Items of no bytes are bounded by what is left, as all others are."""
-        most = len(self._content)
+        """Yield once for each item of all blocks."""
         while count := self.long():
             if count < 0:
                 count = -count
                 self.long()  # the bytes of the block
-            if count > most:
+            self._items_left -= count
+            if self._items_left < 0:
                 raise ValueError("more items than bytes")
-            most -= count
             yield from range(count)
 
     def _index(self, count: int) -> int:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_producer.errors import CorruptRecord
+from spark_producer.kernel.varint import encode_varint
 from spark_producer.schemas.framing import prefix_of
 from spark_producer.schemas.looking import AvroViewer
 from spark_producer.schemas.reading import read_value
@@ -55,6 +56,22 @@ def test_a_schema_may_refer_to_itself_and_bytes_to_nowhere() -> None:
             read_value(NODE, wrong)
     with pytest.raises(CorruptRecord):
         read_value({"type": "array", "items": "null"}, b"\xfe\xff\xff\xff\x0f\x00")
+
+
+def test_arrays_of_what_has_no_bytes_do_not_multiply() -> None:
+    schema = {"type": "array", "items": {"type": "array", "items": "null"}}
+    assert read_value(schema, b"\x04\x06\x00\x02\x00\x00") == [[None] * 3, [None]]
+    rows = 3000
+    content = encode_varint(rows) + (encode_varint(rows) + b"\x00") * rows + b"\x00"
+    with pytest.raises(CorruptRecord, match="no value of its Avro schema"):
+        read_value(schema, content)
+
+
+@pytest.mark.parametrize("scale", [10**9, -(10**9), -2_000_000])
+def test_a_decimal_whose_scale_is_none_is_told_in_place_of_the_value(scale: int) -> None:
+    schema = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": scale}
+    viewer = AvroViewer(lambda _: json.dumps(schema))
+    assert (viewer.view(prefix_of(7) + b"\x02\x05") or b"").startswith(b"<schema 7: no value of its Avro schema: ")
 
 
 @given(st.binary(max_size=40), columns())
