@@ -144,6 +144,8 @@ class BlockingClient:
         deadline = self._clock() + self.timeout
         wanted = list(partitions)
         leaders = self._wait_for_topic(topic, deadline, appears=appears)
+        if min(wanted, default=0) < 0:  # a broker has told of it
+            raise _no_partition("topic", topic, min(wanted), len(leaders))
         while lacking := [at for at in wanted if at >= len(leaders) or leaders[at] == NO_LEADER]:
             leaders = self._wait_for_topic(topic, deadline, partition=lacking[0], appears=appears)
         return {partition: leaders[partition] for partition in wanted}
@@ -196,10 +198,7 @@ class BlockingClient:
             if verdict is Verdict.READY:
                 return answer.leaders
             if verdict is Verdict.NO_PARTITION:
-                said = (
-                    f"{called} {topic!r} has no partition {partition}: it has {len(answer.leaders)}, and the first is 0"
-                )
-                raise TopicNotFound(said, code=Code.UNKNOWN_TOPIC_OR_PARTITION, topic=topic, partition=partition)
+                raise _no_partition(called, topic, partition, len(answer.leaders))
             if self._clock() + RETRY_PAUSE >= deadline:
                 raise wait.error()
             told = f"{wait.code.name}: {wait.code.advice}" if wait.code else wait.code.name
@@ -294,6 +293,11 @@ class BlockingClient:
         if node not in self._nodes:
             return f"broker {node}: it is not among the brokers of the cluster"
         return f"{format_address(*self._nodes[node])}: {self._client.last_error(node) or 'still connecting'}"
+
+
+def _no_partition(called: str, topic: str, partition: int | None, count: int) -> TopicNotFound:
+    said = f"{called} {topic!r} has no partition {partition}: it has {count}, and the first is 0"
+    return TopicNotFound(said, code=Code.UNKNOWN_TOPIC_OR_PARTITION, topic=topic, partition=partition)
 
 
 def _described(answer: MetadataResponse, topic: str) -> Described:

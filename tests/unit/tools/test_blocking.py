@@ -297,6 +297,17 @@ def test_sec20_to_sec25_a_refusal_ends_every_wait_at_once(refusal: Refusal, call
         assert server.accepted <= 3
 
 
+@pytest.mark.parametrize("partition", [-1, -2, -(2**31)])
+def test_a_partition_that_no_topic_can_have_is_an_error(partition: int) -> None:
+    """A broker may tell any number."""
+    with (
+        ScriptedServer(lambda peer: answering(cluster(server, topic(3, 3)))(peer)) as server,
+        asking(server.address, timeout=20) as client,
+        pytest.raises(TopicNotFound, match=rf"'topic' has no partition {partition}: it has 2"),
+    ):
+        client.leaders_of("topic", [0, partition])
+
+
 def test_the_leaders_of_many_partitions_are_one_question_and_one_more_for_each_election() -> None:
     asked = 0
 
