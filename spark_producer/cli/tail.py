@@ -38,7 +38,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     begin = tail.add_mutually_exclusive_group()
     begin.add_argument("--from-beginning", action="store_true", help="begin with the records that are there already")
     begin.add_argument(
-        "--offset", type=offset, metavar="N", help="begin at this offset of each partition; -N: so many before its end"
+        "--offset",
+        type=offset,
+        metavar="N",
+        help="begin at this offset of each partition, or at its end if that is earlier; -N: so many before its end",
     )
     tail.add_argument("--until-end", action="store_true", help="stop at the records that are the last ones now")
     tail.add_argument("--timeout", type=positive, metavar="SECONDS", help="stop when none came for so long")

@@ -16,11 +16,15 @@ def positions_at(
 ) -> dict[int, int]:
     """Return where to begin: at `offset` of each partition, or so many records before its end if that is negative.
 
+    Partitions may be of different lengths: one whose end is before `offset` begins there, and not anew at its start, where a
+    reader is sent that asks for an offset which is not in the log.
+
     Raises: as `offsets`.
     """
     starts = offsets(client, topic, EARLIEST, partitions, isolation_level=isolation)
     if offset >= 0:
-        return {partition: max(offset, start) for partition, start in starts.items()}
+        ends = offsets(client, topic, LATEST, partitions)  # of the log, behind open transactions
+        return {partition: max(min(offset, ends[partition]), start) for partition, start in starts.items()}
     ends = offsets(client, topic, LATEST, partitions, isolation_level=isolation)
     return {partition: max(ends[partition] + offset, start) for partition, start in starts.items()}
 

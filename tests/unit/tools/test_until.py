@@ -49,3 +49,4 @@ def test_where_to_begin() -> None:
     assert positions_at(client, "t", 2, None, both) == {0: 5, 1: 2}
     assert positions_at(client, "t", -2, None, both) == {0: 7, 1: 1}
     assert positions_at(client, "t", -100, [1], both) == {1: 0}
+    assert positions_at(client, "t", 6, None, both) == {0: 6, 1: 3}, "at the end of the shorter one, not at its start"
