@@ -16,6 +16,7 @@ from pyarrow import csv, ipc, parquet
 
 from spark_producer.errors import ConfigError, RecordError, SchemaError, shown
 from spark_producer.kernel.arrays import ArrowArray
+from spark_producer.record.byte_columns import is_bytes
 
 STDIN = "-"
 ROWS = 20_000
@@ -305,13 +306,12 @@ def _as_text(value: Any) -> str:
 def _as_bytes(column: ArrowArray) -> ArrowArray:
     """Return a column as string or binary: numbers as their digits, structs and lists as JSON."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-    ):
+    if is_bytes(kind):
         return column
+    if pa.types.is_fixed_size_binary(kind) or pa.types.is_binary_view(kind):
+        return (column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column).cast(
+            pa.large_binary()
+        )
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return column.cast(pa.string())
     values: list[Any] = cast(Any, column).to_pylist()

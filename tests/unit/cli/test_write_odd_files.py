@@ -231,3 +231,29 @@ def test_com24_a_pipe_that_nobody_writes_into_ends_at_ctrl_c(tmp_path: Path) -> 
             process.kill()
     assert process.returncode == INTERRUPTED
     assert said == "pyproducer: interrupted; some records may be in the topic already\n"
+
+
+# What rows become, without a broker
+
+
+def rows_of(path: Path, **mapped: Any) -> list[dict[str, Any]]:
+    """The rows that `write` would send; `mapped` as its arguments."""
+    with ExitStack() as stack:
+        source = table_files.open_file(stack, str(path), None)
+        wanted = table_files.Mapped(**mapped)
+        table_files.check_columns(source, wanted)
+        return [row for batch in table_files.as_sink_columns(source, wanted) for row in batch.to_pylist()]
+
+
+def test_com24_bytes_of_one_length_are_bytes(tmp_path: Path) -> None:
+    """As hashes and UUIDs are in Parquet. Some of them happen to be UTF-8, and were written as they are, the others as digits."""
+    raw = [b"abcd", b"\xff\x00\x01\x02", None]
+    plain = pa.array(raw, pa.binary(4))
+    types = {"plain": plain, "coded": plain.dictionary_encode(), "view": pa.array(raw, pa.binary_view())}
+    arrow(tmp_path / "raw.arrow", pa.table(types))
+    parquet.write_table(pa.table({"plain": plain}), tmp_path / "raw.parquet")
+    for name in types:
+        found = rows_of(tmp_path / "raw.arrow", key=name, value=name, headers={"h": name})
+        assert [row["key"] for row in found] == [row["value"] for row in found] == raw
+        assert [row["headers"][0]["value"] for row in found] == raw
+    assert [row["value"] for row in rows_of(tmp_path / "raw.parquet", value="plain")] == raw
