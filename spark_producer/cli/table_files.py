@@ -164,12 +164,18 @@ def _json(stack: ExitStack, name: str) -> Source:
 
 
 def _column(values: list[Any]) -> ArrowArray:
-    """Return what may differ from line to line; texts, where it is not all of one type."""
-    try:
-        found: ArrowArray = pa.array(values)
-        return found
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-        return pa.array([None if value is None else _as_text(value) for value in values])
+    """Return what may differ from line to line; texts, where it is not all of one plain type.
+
+    Arrow itself would make 1.0 of a 1 beside a 2.5, and give all objects the fields of all.
+    """
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) < 2 and kinds.isdisjoint((dict, list)):
+        try:
+            found: ArrowArray = pa.array(values)
+            return found
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
+            pass
+    return pa.array([None if value is None else _as_text(value) for value in values], pa.string())
 
 
 def _parsed(name: str, number: int, line: bytes) -> dict[str, Any]:

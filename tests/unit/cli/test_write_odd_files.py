@@ -257,3 +257,17 @@ def test_com24_bytes_of_one_length_are_bytes(tmp_path: Path) -> None:
         assert [row["key"] for row in found] == [row["value"] for row in found] == raw
         assert [row["headers"][0]["value"] for row in found] == raw
     assert [row["value"] for row in rows_of(tmp_path / "raw.parquet", value="plain")] == raw
+
+
+def test_com24_what_a_line_becomes_does_not_depend_on_its_neighbours(tmp_path: Path) -> None:
+    values = ["1", "2.5", '{"a": 1}', '{"b": 2}', "[1]", "[2.5, null]", "true", '"x"', "null"]
+    path = tmp_path / "x.jsonl"
+    alone = []
+    for value in values:
+        path.write_text(f'{{"k": {value}}}', encoding="utf-8")
+        alone += [row["key"] for row in rows_of(path, key="k")]
+    assert alone == ["1", "2.5", '{"a": 1}', '{"b": 2}', "[1]", "[2.5, null]", "true", "x", None]
+    for some in (values, values[:2], values[2:4], values[4:6]):
+        path.write_text("\n".join(f'{{"k": {value}}}' for value in some), encoding="utf-8")
+        first = values.index(some[0])
+        assert [row["key"] for row in rows_of(path, key="k")] == alone[first : first + len(some)]
