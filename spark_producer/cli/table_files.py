@@ -37,19 +37,22 @@ SUFFIXES = {
 }  # fmt: skip
 FORMATS = ("parquet", "csv", "json", "arrow", "text")
 LINE = "line"
-"""The column of the lines of plain text, and of the JSON itself."""
+"""The column of the lines of plain text."""
 
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 
 
 class Source(NamedTuple):
-    """A file that was opened: its columns, its rows if it says how many, and the batches. `lines`: it has values in `LINE`."""
+    """A file that was opened: its columns, its rows if it says how many, and the batches.
+
+    `lines` is the column of its batches that has whole lines, which are the values as they stand; None if it has none.
+    """
 
     name: str
     columns: Sequence[str]
     rows: int | None
     batches: Iterator[pa.RecordBatch]
-    lines: bool = False
+    lines: str | None = None
 
 
 class Mapped(NamedTuple):
@@ -142,7 +145,7 @@ def _validated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _text(stack: ExitStack, name: str) -> Source:
     lines = _lines(name, _bytes(stack, name))
-    return Source(name, [LINE], None, (pa.record_batch({LINE: part}) for part in _pieces(lines)), lines=True)
+    return Source(name, [LINE], None, (pa.record_batch({LINE: part}) for part in _pieces(lines)), lines=LINE)
 
 
 def _json(stack: ExitStack, name: str) -> Source:
@@ -150,17 +153,20 @@ def _json(stack: ExitStack, name: str) -> Source:
     lines = (line for line in _lines(name, _bytes(stack, name)) if line.strip())
     first = next(lines, None)
     columns = [] if first is None else list(_parsed(name, 1, first))
+    whole = LINE
+    while whole in columns:
+        whole += "_"
 
     def batches() -> Iterator[pa.RecordBatch]:
         number = 1
         for piece in _pieces(lines, first):
             rows = [_parsed(name, number + at, line) for at, line in enumerate(piece)]
             number += len(piece)
-            arrays: dict[str, ArrowArray] = {LINE: pa.array(piece, pa.binary())}
-            arrays |= {column: _column([row.get(column) for row in rows]) for column in columns if column != LINE}
+            arrays: dict[str, ArrowArray] = {whole: pa.array(piece, pa.binary())}
+            arrays |= {column: _column([row.get(column) for row in rows]) for column in columns}
             yield pa.record_batch(arrays)
 
-    return Source(name, columns, None, batches(), lines=True)
+    return Source(name, columns, None, batches(), lines=whole)
 
 
 def _column(values: list[Any]) -> ArrowArray:
@@ -272,8 +278,8 @@ def as_sink_columns(source: Source, mapped: Mapped) -> Iterator[pa.RecordBatch]:
 
 
 def _as_json(batch: pa.RecordBatch, source: Source) -> ArrowArray:
-    if source.lines:
-        return batch.column(LINE)
+    if source.lines is not None:
+        return batch.column(source.lines)
     return pa.array([_object(row) for row in batch.to_pylist()], pa.string())
 
 

@@ -271,3 +271,13 @@ def test_com24_what_a_line_becomes_does_not_depend_on_its_neighbours(tmp_path: P
         path.write_text("\n".join(f'{{"k": {value}}}' for value in some), encoding="utf-8")
         first = values.index(some[0])
         assert [row["key"] for row in rows_of(path, key="k")] == alone[first : first + len(some)]
+
+
+def test_com24_a_field_may_have_the_name_of_the_whole_line(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'{"line": 1, "line_": 2}\n{"line": 3}')
+    assert rows_of(path, key="line") == [
+        {"value": b'{"line": 1, "line_": 2}', "key": "1"},
+        {"value": b'{"line": 3}', "key": "3"},
+    ]
+    assert [row["value"] for row in rows_of(path, value="line_")] == ["2", None]
