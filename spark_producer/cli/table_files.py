@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import json
 import math
@@ -150,7 +151,7 @@ def _text(stack: ExitStack, name: str) -> Source:
 
 def _json(stack: ExitStack, name: str) -> Source:
     """Open JSON lines. The lines are the values as they stand; the columns are those of the first line."""
-    lines = (line for line in _lines(name, _bytes(stack, name)) if line.strip())
+    lines = (line for line in _without_mark(_lines(name, _bytes(stack, name))) if line.strip())
     first = next(lines, None)
     columns = [] if first is None else list(_parsed(name, 1, first))
     whole = LINE
@@ -167,6 +168,12 @@ def _json(stack: ExitStack, name: str) -> Source:
             yield pa.record_batch(arrays)
 
     return Source(name, columns, None, batches(), lines=whole)
+
+
+def _without_mark(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """Take the mark of UTF-8 from the first line: editors put it there, and JSON may not begin with it (RFC 8259, 8.1)."""
+    yield next(lines, b"").removeprefix(codecs.BOM_UTF8)
+    yield from lines
 
 
 def _column(values: list[Any]) -> ArrowArray:

@@ -281,3 +281,11 @@ def test_com24_a_field_may_have_the_name_of_the_whole_line(tmp_path: Path) -> No
         {"value": b'{"line": 3}', "key": "3"},
     ]
     assert [row["value"] for row in rows_of(path, value="line_")] == ["2", None]
+
+
+def test_com24_a_mark_of_utf8_is_no_part_of_the_first_value(tmp_path: Path) -> None:
+    """Windows writes it; JSON may not begin with it (RFC 8259, section 8.1)."""
+    path = tmp_path / "x.jsonl"
+    for content in (b'\xef\xbb\xbf{"a": 1}\n{"a": 2}', b'\xef\xbb\xbf\n{"a": 1}\n{"a": 2}'):
+        path.write_bytes(content)
+        assert [row["value"] for row in rows_of(path)] == [b'{"a": 1}', b'{"a": 2}']
