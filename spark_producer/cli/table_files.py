@@ -40,7 +40,8 @@ FORMATS = ("parquet", "csv", "json", "arrow", "text")
 LINE = "line"
 """The column of the lines of plain text."""
 
-COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+"""The codecs, by suffix in small letters."""
 
 
 class Source(NamedTuple):
@@ -101,7 +102,8 @@ def _bytes(stack: ExitStack, name: str) -> pa.NativeFile:
         return pa.PythonFile(cast(io.IOBase, sys.stdin.buffer), mode="r")
     if not Path(name).is_file():  # a pipe, as `<(zcat …)` is, or a device: pyarrow would look for its end first
         return pa.PythonFile(stack.enter_context(Path(name).open("rb")), mode="r")
-    return stack.enter_context(pa.input_stream(name, compression="detect"))
+    codec = COMPRESSED.get(Path(name).suffix.lower())  # pyarrow itself knows the suffixes in small letters alone
+    return stack.enter_context(pa.input_stream(name, compression=cast(Any, codec)))
 
 
 def _whole(pipe: pa.NativeFile) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import signal
 import subprocess
@@ -289,3 +290,10 @@ def test_com24_a_mark_of_utf8_is_no_part_of_the_first_value(tmp_path: Path) -> N
     for content in (b'\xef\xbb\xbf{"a": 1}\n{"a": 2}', b'\xef\xbb\xbf\n{"a": 1}\n{"a": 2}'):
         path.write_bytes(content)
         assert [row["value"] for row in rows_of(path)] == [b'{"a": 1}', b'{"a": 2}']
+
+
+def test_com24_a_packed_file_may_have_a_name_in_capitals(tmp_path: Path) -> None:
+    (tmp_path / "X.TXT.GZ").write_bytes(gzip.compress(b"one\ntwo\n"))
+    assert [row["value"] for row in rows_of(tmp_path / "X.TXT.GZ")] == [b"one", b"two"]
+    (tmp_path / "x.csv.zst").write_bytes(pa.Codec("zstd").compress(b"a\n1\n", asbytes=True))
+    assert [row["value"] for row in rows_of(tmp_path / "x.csv.zst", value="a")] == ["1"]
