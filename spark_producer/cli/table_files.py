@@ -76,7 +76,7 @@ def open_file(stack: ExitStack, name: str, kind: str | None) -> Source:
     kind = kind or _kind_of(name)
     try:
         return _OPEN[kind](stack, name)
-    except (OSError, pa.ArrowException) as error:
+    except UNREADABLE as error:
         if isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError):
             raise ConfigError(f"{name} cannot be read: {error.strerror or error}") from error
         raise ConfigError(

@@ -297,3 +297,12 @@ def test_com24_a_packed_file_may_have_a_name_in_capitals(tmp_path: Path) -> None
     assert [row["value"] for row in rows_of(tmp_path / "X.TXT.GZ")] == [b"one", b"two"]
     (tmp_path / "x.csv.zst").write_bytes(pa.Codec("zstd").compress(b"a\n1\n", asbytes=True))
     assert [row["value"] for row in rows_of(tmp_path / "x.csv.zst", value="a")] == ["1"]
+
+
+def test_com24_names_of_columns_that_are_no_utf8_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sizes.csv").write_bytes("größe,b\n1,2\n".encode("latin-1"))
+    assert main(["write", str(tmp_path / "sizes.csv"), "t", "--bootstrap-servers", "127.0.0.1:1"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "sizes.csv is no csv file that can be read ('utf-8' codec can't decode byte 0xf6" in line
