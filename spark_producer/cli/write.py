@@ -48,7 +48,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     write.add_argument("--key", metavar="COLUMN", help="(default: no key)")
     write.add_argument("--value", metavar="COLUMN", default="*", help="(default: *, all columns as one JSON object)")
     write.add_argument(
-        "--header", action="append", default=[], metavar="NAME=COLUMN", help="a header; may be given several times"
+        "--header",
+        action="append",
+        default=[],
+        metavar="NAME=COLUMN",
+        help="a header; may be given several times, each with a name of its own",
     )
     write.add_argument(
         "--timestamp", metavar="COLUMN", help="the record's time: a time, ISO 8601 or milliseconds since 1970"
@@ -80,14 +84,16 @@ def named_values(given: list[str], argument: str) -> dict[str, str]:
     """Return what was given as NAME=VALUE.
 
     Raises:
-        ConfigError: something else.
+        ConfigError: something else, or a name twice, of which one value would be lost.
     """
-    found = {}
+    found: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
             said = f", not {name!r} alone" if _NAME.fullmatch(name) else ""  # what is no name may be a secret
             raise ConfigError(f"{argument} takes NAME=VALUE{said}")
+        if name in found:
+            raise ConfigError(f"{argument} has {name!r} twice: give it once")
         found[name] = value
     return found
 

@@ -306,3 +306,10 @@ def test_com24_names_of_columns_that_are_no_utf8_are_one_line(
     assert main(["write", str(tmp_path / "sizes.csv"), "t", "--bootstrap-servers", "127.0.0.1:1"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "sizes.csv is no csv file that can be read ('utf-8' codec can't decode byte 0xf6" in line
+
+
+def test_com24_a_header_that_is_given_twice_is_not_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.csv").write_bytes(b"a,b\n1,2\n")
+    words = ["write", str(tmp_path / "x.csv"), "t", "--header", "h=a", "--header", "h=b"]
+    assert main([*words, "--bootstrap-servers", "127.0.0.1:1"]) == 1
+    assert "--header has 'h' twice" in capsys.readouterr().err
