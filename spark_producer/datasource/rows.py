@@ -37,8 +37,13 @@ class TaskRows:
 
     @property
     def may_be_refused(self) -> bool:
-        """Whether rows may come back from brokers to be sent elsewhere, so that the task must wait for the answers itself."""
+        """Whether rows may come back from brokers to be sent elsewhere, which the driver could not do."""
         return self._letters is not None and self._letters.asks_brokers
+
+    @property
+    def may_come_back(self) -> bool:
+        """Whether the task must wait for the brokers' answers itself: dead letters, too, may be too large for their topic."""
+        return self._letters is not None
 
     def send(self, piece: pa.RecordBatch) -> None:
         """Queue the rows of an Arrow batch.

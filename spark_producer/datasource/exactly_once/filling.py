@@ -118,7 +118,7 @@ class Filling:
 
     def prepare(self) -> PreparedTransaction:
         """Wait until all rows are acknowledged, and leave the transaction open for the driver."""
-        if self._rows.may_be_refused:
+        if self._rows.may_come_back:
             if self._transactions.holding:
                 self._transactions.release()
             self._rows.flush()

@@ -17,6 +17,7 @@ from spark_producer.datasource.exactly_once.duty import Whereabouts
 from spark_producer.datasource.exactly_once.slots import Slots
 from spark_producer.datasource.exactly_once.task import write_exactly_once
 from spark_producer.datasource.writers import TaskSettings
+from spark_producer.errors import BrokerError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.messages import Inline, Prepared
 from spark_producer.metrics import OffsetRange
@@ -141,3 +142,26 @@ def test_com6_batches_behind_a_refused_one_get_new_sequences_within_the_transact
     ]
     assert sorted(int((value or b"")[:5]) for value in committed(broker, dead)) == sorted(bad)
     assert (total.records, total.rejected) == (count - len(bad), len(bad))
+
+
+@pytest.mark.parametrize("inline", ["0", "4194304"])
+def test_com6_a_bad_row_that_is_too_large_for_the_dead_letter_topic_is_not_lost(
+    broker: LocalBroker, topic: str, inline: str
+) -> None:
+    """For these classes no broker is asked, but that of the dead-letter topic may refuse; the driver makes no record smaller."""
+    broker.create_topic(topic, 1)
+    broker.create_topic(f"{topic}-dead", 1, configs={"max.message.bytes": "5000"})
+    values = [b"x" * 6000 if row == 10 else b"v%d" % row for row in range(ROWS)]
+    partitions = [-1 if row == 10 else None for row in range(ROWS)]
+    batch = pa.record_batch({"value": pa.array(values, pa.binary()), "partition": pa.array(partitions, pa.int32())})
+    options = {"deadLetterFor": "row,schema", "exactlyOnceInlineBytes": inline}
+    settings, report = one_task(broker, topic, f"{topic}-dead", batch, **options)
+    if inline != "0":
+        with pytest.raises(BrokerError, match=f"MESSAGE_TOO_LARGE .* rows for topic '{topic}-dead'"):
+            commit_write(settings, [report], "batch write")
+        assert committed(broker, topic) == []
+        return
+    total = commit_write(settings, [report], "batch write").report
+    assert committed(broker, topic) == [b"v%d" % row for row in range(ROWS) if row != 10]
+    assert committed(broker, f"{topic}-dead") == [None], "without its value, of which headers tell"
+    assert (total.records, total.rejected) == (ROWS - 1, 1)
