@@ -26,10 +26,11 @@ from spark_producer.metrics import OffsetRange, WriteReport
 KEPT = 1000
 """The reports that are kept, the newest ones; one is some 2 kB, and more with very many topics."""
 
+_RANGES = "array<struct<topic: string, partition: int, first: bigint, last: bigint, records: bigint>>"
 FRAME = (
     "write string, status string, query_id string, batch_id bigint, started timestamp, ended timestamp, records bigint, "
-    "bytes bigint, batches bigint, requests bigint, retries bigint, "
-    "ranges array<struct<topic: string, partition: int, first: bigint, last: bigint, records: bigint>>"
+    f"bytes bigint, batches bigint, requests bigint, retries bigint, ranges {_RANGES}, "
+    f"rejected bigint, rejected_by map<string, bigint>, dead_letters {_RANGES}"
 )
 """The columns of `Reports.to_frame`."""
 
@@ -91,6 +92,10 @@ def _by_place(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], Offset
     return {(row["topic"], row["partition"]): OffsetRange(row["first"], row["last"], row["records"]) for row in rows}
 
 
+def _rows(ranges: Mapping[tuple[str, int], OffsetRange]) -> list[tuple[str | int, ...]]:
+    return [(topic, partition, *found) for (topic, partition), found in sorted(ranges.items())]
+
+
 class Reports:
     """The reports of a session's writes, oldest first; the last 1,000 are kept. They come in while the program does other things.
 
@@ -130,7 +135,7 @@ class Reports:
             (
                 one.write, one.status, one.query_id, one.batch_id, one.started, one.ended, one.records, one.report.bytes,
                 one.report.batches, one.report.requests, one.report.retries,
-                [(topic, partition, *found) for (topic, partition), found in sorted(one.ranges.items())],
+                _rows(one.ranges), one.report.rejected, dict(one.report.rejected_by), _rows(one.report.dead_letters),
             )
             for one in self
         ]  # fmt: skip

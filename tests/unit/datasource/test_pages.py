@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from collections import deque
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from pyspark.accumulators import Accumulator
@@ -15,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from spark_producer.config import SinkOptions, producer_config
 from spark_producer.datasource import pages
-from spark_producer.datasource.commit import TaskReport
+from spark_producer.datasource.commit import TaskReport, Told
 from spark_producer.datasource.follow import KEPT, Reports, Written, _followed_source, _Pages
 from spark_producer.datasource.writers import BatchWriter, StreamWriter, TaskSettings
 from spark_producer.errors import CommitError, ConfigError
@@ -168,3 +170,21 @@ def test_com15_the_newest_thousand_are_kept_also_if_nobody_reads() -> None:
     for number in range(KEPT + 5):
         writer.commit([], number)
     assert [one.batch_id for one in reports][:: KEPT - 1] == [5, KEPT + 4]
+
+
+REJECTED = WriteReport(
+    {("t", 0): OffsetRange(0, 9, 10)}, 10, 1061, 2, 1, 0, 3, {"row": 2, "size": 1}, {("dead", 1): OffsetRange(5, 7, 3)}
+)
+
+
+def test_com5_the_frame_of_reports_has_the_rows_that_were_rejected() -> None:
+    page = pages.page_of(Told(REJECTED), [task(0)], "batch write", None, SERVERS) | {"query_id": None}
+    made: list[tuple[Any, str]] = []
+    session = SimpleNamespace(createDataFrame=lambda *arguments: made.append(arguments))  # a real one needs a JVM
+    told = SimpleNamespace(value=deque([json.dumps(page)]))
+    Reports(cast(Any, session), cast(Any, told)).to_frame()
+    [([values], schema)] = made
+    row = dict(zip(re.findall(r"(?:^|, )(\w+) ", schema), values, strict=True))
+    assert (row["records"], row["rejected"], row["rejected_by"]) == (10, 3, {"row": 2, "size": 1})
+    assert row["ranges"] == [("t", 0, 0, 9, 10)]
+    assert row["dead_letters"] == [("dead", 1, 5, 7, 3)]
