@@ -176,15 +176,21 @@ def test_com15_com16_the_examples_of_the_page_and_its_recipes(session: SparkSess
         page.run("reportPath")
         assert len(list(tmp_path.iterdir())) == 1
         page.run("prometheus_client")
-        write(frame, broker, "events")
-        assert REGISTRY.get_sample_value("pyproducer_records_delivered_total", {"topic": "events"}) == 21
+        broker.create_topic("dead")
+        bad = frame.selectExpr("value", "cast(if(value = '3', -5, null) as int) as partition")
+        write(bad, broker, "events", {"deadLetterTopic": "dead"})
+        assert REGISTRY.get_sample_value("pyproducer_records_delivered_total", {"topic": "events"}) == 20
+        assert REGISTRY.get_sample_value("pyproducer_records_rejected_total", {"reason": "row"}) == 1
         assert (REGISTRY.get_sample_value("pyproducer_request_latency_seconds") or 0) > 0
         page.run("opentelemetry")
-        write(frame, broker, "events")
+        write(bad, broker, "events", {"deadLetterTopic": "dead"})
         told = json.loads(reader.get_metrics_data().to_json())  # type: ignore[union-attr]  # there is one
     assert page.left == [], "a new example needs a line here"
-    (metric,) = told["resource_metrics"][0]["scope_metrics"][0]["metrics"]
-    assert metric["name"] == "pyproducer.records.delivered"
-    assert [(point["value"], point["attributes"]) for point in metric["data"]["data_points"]] == [
-        (7, {"topic": "events"})
-    ]
+    found = {
+        metric["name"]: [(point["value"], point["attributes"]) for point in metric["data"]["data_points"]]
+        for metric in told["resource_metrics"][0]["scope_metrics"][0]["metrics"]
+    }
+    assert found == {
+        "pyproducer.records.delivered": [(6, {"topic": "events"})],
+        "pyproducer.records.rejected": [(1, {"reason": "row"})],
+    }
