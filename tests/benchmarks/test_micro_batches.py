@@ -58,7 +58,7 @@ def test_contenders_write_every_row_in_both_sessions(names: tuple[str, ...]) -> 
     command = [sys.executable, "-m", "benchmarks.micro_batches", "--rows", "40", "--rounds", "1"]
     command += ["--warmups", "0", "--batches", "2"]
     command += [word for name in names for word in ("--only", name)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     for contender in CONTENDERS:
         assert done.stdout.count(f"| {contender.label} |") == (2 if contender.name in names else 0)
