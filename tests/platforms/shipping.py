@@ -64,7 +64,7 @@ def packed(home: Path) -> tuple[Path, Path]:
         str(archive),
     ]
     # Executors are Spark's, and have its jars. More compression takes minutes.
-    command += ["--compress-level", "1", "--force", "--exclude", "*/pyspark/jars/*"]
+    command += ["--compress-level", "1", "--force", "--exclude", "*/pyspark/jars/*", "--exclude", "*/pyspark/work/*"]
     subprocess.run(command, check=True, timeout=SECONDS)
     return python, archive
 
@@ -160,16 +160,16 @@ def ship(python: Path, archive: Path, master: str, home: Path) -> list[str]:
 
 
 def judge(values: list[str], driver: Path) -> str:
-    """What is wrong: rows that are missing or there twice, and workers that are not the archive's."""
+    """What is wrong: rows that are missing or there twice, and workers that are not the archive's.
+
+    The archive is unpacked into the folder of each executor, which may itself lie below the driver's installation of Spark.
+    """
     told = [value.split("|") for value in values]
     if sorted(int(row) for row, *_ in told) != list(range(ROWS)):
         return f"{len(told)} rows instead of {ROWS}, each once"
     for _, executable, folder, kernel in told:
-        if (
-            kernel != "compiled kernel"
-            or Path(executable).is_relative_to(driver.parents[1])
-            or "environment" not in executable
-        ):
+        unpacked = Path(folder) / "environment" / "bin" / "python"
+        if kernel != "compiled kernel" or Path(executable) != unpacked or unpacked == driver:
             return f"a worker was {executable} in {folder} with the {kernel}"
     return ""
 

@@ -47,10 +47,13 @@ def test_com22_a_worker_that_is_not_the_archives_is_told(tmp_path: Path) -> None
     driver = tmp_path / "shipped" / "bin" / "python"
 
     def rows(executable: str, kernel: str = "compiled kernel") -> list[str]:
-        return [f"{number}|{executable}|/somewhere|{kernel}" for number in range(ROWS)]
+        return [f"{number}|{executable}|/app-1/0|{kernel}" for number in range(ROWS)]
 
     inside = "/app-1/0/environment/bin/python"
     assert judge(rows(inside), driver) == ""
+    below = driver.parents[1] / "lib" / "pyspark" / "work" / "app-1" / "0"
+    assert judge([row.replace("/app-1/0", str(below)) for row in rows(inside)], driver) == ""
+    assert "a worker was" in judge(rows("/app-2/0/environment/bin/python"), driver)
     assert "portable" in judge(rows(inside, "portable kernel"), driver)
     assert "a worker was" in judge(rows(str(driver)), driver)
     assert "999 rows" in judge(rows(inside)[1:], driver)
