@@ -182,7 +182,7 @@ def page(results: Results) -> str:
     more, handed = _part(cpu, "avro", "binary"), _part(cpu, "read-structs", "read-binary")
     encoder = results["encoder"]
     lines = [
-        f"{ROWS:,} cached rows of struct<bigint, int, double, string null, string, timestamp>, some 50 B each as Avro, to "
+        f"{ROWS:,} cached rows of `struct<bigint, int, double, string null, string, timestamp>`, some 50 B each as Avro, to "
         f"{PARTITIONS} partitions (`local[2]`), the UDF {FEWER:,} of them. Seconds a million rows, and CPU seconds of Spark and "
         f"its Python workers, medians of {len(seconds[BASE])} rounds; the ratios are medians of the rounds' CPU.",
         "",
