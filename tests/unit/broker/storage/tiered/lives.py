@@ -34,9 +34,13 @@ def killed(disk: SimulatedDisk) -> SimulatedDisk:
 
 @dataclass
 class Expected:
-    """What is known of one partition: every batch that was admitted, how far they were acknowledged, and where it begins."""
+    """What is known of one partition: every batch that was admitted, how far they were acknowledged, and where it begins.
+
+    `doubtful` is the batch during whose admission the journal failed, after which nothing was admitted: it may be there.
+    """
 
     batches: list[tuple[int, int, bytes]] = field(default_factory=list)
+    doubtful: list[tuple[int, int, bytes]] = field(default_factory=list)
     acknowledged: int = 0
     fetched: int = 0
     start: int = 0
@@ -45,6 +49,13 @@ class Expected:
     @property
     def end(self) -> int:
         return self.batches[-1][1] if self.batches else 0
+
+
+def _stored(batch: memoryview, base: int, count: int) -> tuple[int, int, bytes]:
+    """First offset, the one behind the last, and the bytes, of a batch of so many records that is at `base`."""
+    stored = bytearray(batch)
+    stored[:8], stored[12:16] = base.to_bytes(8, "big"), bytes(4)
+    return base, base + count, bytes(stored)
 
 
 def small_options(rng: random.Random, directories: int) -> TieredOptions:
@@ -101,11 +112,12 @@ class Life:
             assert recovered >= max(expected.acknowledged, expected.fetched), f"partition {index} has lost records"
             starts = range(expected.start, expected.may_start + 1)
             assert log.start_offset in starts, f"partition {index} begins at {log.start_offset}, not in {starts}"
-            ends = {0, log.start_offset, *(end for _, end, _ in expected.batches)}
+            possible = expected.batches + expected.doubtful
+            ends = {0, log.start_offset, *(end for _, end, _ in possible)}
             assert recovered in ends, f"partition {index} ends within a batch"
-            kept = [each for each in expected.batches if each[0] >= log.start_offset and each[1] <= recovered]
+            kept = [each for each in possible if each[0] >= log.start_offset and each[1] <= recovered]
             assert self.read_all(log) == kept, f"partition {index} has other batches"
-            expected.batches = kept
+            expected.batches, expected.doubtful = kept, []
             expected.acknowledged = expected.fetched = recovered
             expected.start = expected.may_start = log.start_offset
 
@@ -156,11 +168,17 @@ class Life:
         log, expected = self._some()
         batch = filler_batch(self.rng.randrange(1, 5), size=self.rng.choice([61, 100, 700, 3000]))
         header = read_header(batch)
-        base = log.admit(batch, header)
+        writes = self.storage.engine.write_path
+        had_failed = writes.failure is not None
+        try:
+            base = log.admit(batch, header)
+        except BrokerError:
+            if writes.failure is not None and not had_failed:
+                base = expected.end if expected.batches else log.high_watermark
+                expected.doubtful = [_stored(batch, base, header.records_count)]
+            raise
         assert base == expected.end or not expected.batches
-        stored = bytearray(batch)
-        stored[:8], stored[12:16] = base.to_bytes(8, "big"), bytes(4)
-        expected.batches.append((base, base + header.records_count, bytes(stored)))
+        expected.batches.append(_stored(batch, base, header.records_count))
 
     def _settle(self) -> None:
         settle(self.storage)
