@@ -85,7 +85,7 @@ def _print(chosen: argparse.Namespace, client: BlockingClient, view: AvroViewer 
     for records in _batches(chosen, client):
         for partition, read in records:
             record = viewed(read, view)
-            text = format_record(partition, record)
+            text = "" if chosen.json and chosen.grep is None else format_record(partition, record)
             if chosen.grep is not None and not chosen.grep.search(text.split("  ", 2)[-1]):
                 continue
             print(record_json(partition, record) if chosen.json else text)
