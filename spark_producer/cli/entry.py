@@ -11,11 +11,12 @@ import argparse
 import importlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, NoReturn
 
 from spark_producer import __version__
 from spark_producer.cli.terminal import complain, hush, tolerant_output
-from spark_producer.errors import PyProducerError
+from spark_producer.errors import PyProducerError, printable
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
@@ -53,7 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not given:
             parser.print_help()
             return 0
-        parser.parse_args(given, chosen)
+        _, unknown = parser.parse_known_args(given, chosen)
+        if unknown:
+            _refuse(parser, given, unknown)
         code: int = chosen.run(chosen) or 0
         if sys.stdout is not None:
             sys.stdout.flush()  # a pipe that nobody reads any more is told here, and not by a traceback at the end
@@ -95,6 +98,23 @@ def _parser(asked: str) -> argparse.ArgumentParser:
         else:
             commands.add_parser(name, help=told)
     return parser
+
+
+def _refuse(parser: argparse.ArgumentParser, given: Sequence[str], unknown: Sequence[str]) -> NoReturn:
+    """End with the usage of the command that was meant, and with the argument that was, if one has a similar name."""
+    at = parser
+    for name in given:
+        at = _commands_of(at).get(name, at)
+    known = [option for action in at._actions for option in action.option_strings]
+    similar = get_close_matches(unknown[0].partition("=")[0], known, n=1)
+    asked = f"; did you mean {similar[0]}?" if similar else ""
+    at.error(f"unrecognized arguments: {printable(' '.join(unknown))}{asked}")
+
+
+def _commands_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    """Return the parsers of a command's own commands by name; there are none of most."""
+    own = (action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return next(own, {})
 
 
 class _Version(argparse.Action):

@@ -370,6 +370,26 @@ def test_broker_without_a_directory_leaves_nothing(tmp_path: Path, monkeypatch: 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("command", "unknown", "meant"),
+    [
+        (["tail", "people"], "--from-begining", "; did you mean --from-beginning?"),
+        (["topics", "create", "people"], "--parttions=4", "; did you mean --partitions?"),
+        (["tail", "people"], "more", ""),
+    ],
+)
+def test_an_unknown_argument_shows_the_usage_of_its_command(
+    command: list[str], unknown: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command, unknown])
+    assert ended.value.code == 2
+    name = " ".join(["pyproducer", *command[:-1]])
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith(f"usage: {name} ")
+    assert said[-1] == f"{name}: error: unrecognized arguments: {unknown}{meant}"
+
+
 def test_broker_on_a_taken_port(embedded_broker: LocalBroker, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["broker", "--port", str(embedded_broker.port)]) == 1
     assert "use another port" in capsys.readouterr().err
