@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import json
 import math
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -90,6 +92,10 @@ def _kind_of(name: str) -> str:
     suffixes = [suffix for suffix in Path(name).suffixes if suffix.lower() not in COMPRESSED]
     kind = SUFFIXES.get(suffixes[-1].lower()) if suffixes else None
     if kind is None:
+        if not os.path.lexists(name):
+            raise ConfigError(f"{name} cannot be read: {os.strerror(errno.ENOENT)} (files stand first, the topic last)")
+        if Path(name).is_dir():
+            raise ConfigError(f"{name} cannot be read: it is a directory, so name the files in it")
         raise ConfigError(f"{name} does not say what it is: give --format {'|'.join(FORMATS)}")
     return kind
 

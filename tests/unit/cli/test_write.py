@@ -168,6 +168,16 @@ def test_com24_a_missing_file_and_a_column_that_is_not_there(
     assert topic not in embedded_broker.topics()
 
 
+def test_com24_a_topic_before_the_files_and_a_directory(
+    embedded_broker: LocalBroker, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parquet.write_table(FLIGHTS, tmp_path / "good.parquet")
+    assert write(embedded_broker, str(tmp_path / "good.parquet"), topic) == 1
+    assert f"{topic} cannot be read: No such file or directory (files stand first" in capsys.readouterr().err
+    assert write(embedded_broker, topic, tmp_path) == 1
+    assert "it is a directory, so name the files in it" in capsys.readouterr().err
+
+
 def test_com24_what_breaks_on_the_way_says_how_far_it_was(
     embedded_broker: LocalBroker, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
