@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import logging
 import os
 import resource
@@ -213,7 +214,9 @@ def _temporary(settings: BrokerSettings) -> BrokerSettings:
         ConfigError: there are directories outside, which would belong to a data directory that is gone.
     """
     if settings.journal_dir is not None or settings.ledger_dirs:
-        raise ConfigError("directories for journal and ledgers belong to a data directory that is kept: name that too")
+        raise ConfigError(
+            "directories for journal and ledgers belong to a data directory that is kept: name that too (--data-dir DIR)"
+        )
     return replace(settings, sync_on_close=False)
 
 
@@ -298,4 +301,5 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        raise ConnectionFailed(f"cannot listen on {Endpoint(host, port)}: {error}; use another port") from error
+        other = "an address of this machine" if error.errno == errno.EADDRNOTAVAIL else "another port"
+        raise ConnectionFailed(f"cannot listen on {Endpoint(host, port)}: {error}; use {other}") from error

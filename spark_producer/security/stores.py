@@ -96,7 +96,8 @@ def load_identity(
         held = _pem(Secret(store.pem), "ssl.keystore.certificate.chain")
     key = held.key
     if store.key_location:
-        origin = f"{origin} and {store.key_location}"
+        if store.key_location != store.location:
+            origin = f"{origin} and {store.key_location}"
         with _told_of(options[1]):
             key = _contents(Path(store.key_location), password).key
     elif store.key_pem:
@@ -105,10 +106,10 @@ def load_identity(
     elif held.protected is not None:
         key = unprotected(held.protected, origin, key_password)
     if key is None:
-        raise TlsFailed(
-            f"there is no private key in {origin}: add it to the keystore, or give it by ssl.key.location or ssl.keystore.key",
-            fatal=True,
-        )
+        way = "add it to the keystore, or give it by ssl.key.location or ssl.keystore.key"
+        if options[1] != "ssl.key.location":  # it is the broker's, which has no keystore
+            way = f"give the file that has it as {options[1]}"
+        raise TlsFailed(f"there is no private key in {origin}: {way}", fatal=True)
     if not held.chain:
         raise TlsFailed(f"there is no certificate for the private key in {origin}", fatal=True)
     return Identity(held.chain, key, key_password, origin)

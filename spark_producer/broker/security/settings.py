@@ -86,7 +86,9 @@ class BrokerSecurity:
             raise ConfigError(f"SASL mechanism {unknown[0]!r} is not spoken here; there are {', '.join(MECHANISMS)}")
         by_password = [name for name in self.mechanisms if name in PASSWORD_MECHANISMS]
         if by_password and not self.users:
-            raise ConfigError(f"nobody can log in by {', '.join(by_password)}: give users, or other mechanisms")
+            raise ConfigError(
+                f"nobody can log in by {', '.join(by_password)}: give users (--users FILE), or other mechanisms"
+            )
         if not by_password and self.users is not None:
             raise ConfigError(f"users have passwords, which {', '.join(self.mechanisms)} has no use for")
         if self.max_session_ms < 0:

@@ -395,6 +395,11 @@ def test_broker_on_a_taken_port(embedded_broker: LocalBroker, capsys: pytest.Cap
     assert "use another port" in capsys.readouterr().err
 
 
+def test_broker_on_an_address_of_another_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["broker", "--host", "203.0.113.1", "--port", "0"]) == 1
+    assert "use an address of this machine" in capsys.readouterr().err
+
+
 def test_broker_on_all_addresses_tells_clients_the_advertised_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["broker", "--host", "0.0.0.0", "--port", "0"]) == 1
     assert "--advertised HOST:PORT" in capsys.readouterr().err

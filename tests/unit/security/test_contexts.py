@@ -130,3 +130,5 @@ def test_a_listeners_files_are_named_by_its_own_options(certificates: Certificat
     ):
         with pytest.raises(TlsFailed, match=f"^{re.escape(option)}: cannot read /absent on this machine: "):
             server_context(*files)
+    with pytest.raises(TlsFailed, match=re.escape("broker.crt: give the file that has it as key (--tls-key)")):
+        server_context(chain, chain)
