@@ -115,4 +115,6 @@ def _batches(chosen: argparse.Namespace, client: BlockingClient) -> Iterator[lis
     ends = None
     if chosen.until_end:
         ends = offsets(client, chosen.topic, LATEST, read, isolation_level=isolation)
+    elif chosen.offset is None and not chosen.from_beginning and sys.stderr is not None and sys.stderr.isatty():
+        complain(f"waiting for new records of {chosen.topic!r}; --from-beginning shows those that are there already")
     return records_until(reader, ends=ends, quiet=chosen.timeout)

@@ -123,6 +123,19 @@ def test_tail_prints_each_record_on_a_line(
     ]
 
 
+def test_tail_from_the_end_says_on_a_terminal_what_it_waits_for(
+    embedded_broker: LocalBroker, filled: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["tail", filled, "--bootstrap-servers", embedded_broker.bootstrap_servers, "--timeout", "1"]
+    assert main(arguments) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main(arguments) == 0
+    assert f"waiting for new records of {filled!r}; --from-beginning shows" in capsys.readouterr().err
+    assert main([*arguments, "--from-beginning"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_tail_of_one_partition_and_a_maximum(
     embedded_broker: LocalBroker, filled: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
