@@ -54,7 +54,9 @@ def _run(chosen: argparse.Namespace) -> None:
                 "--set raises it, and the topic's max.message.bytes must allow it too"
             )
     leaders = wait_for_topic(configs[0], chosen.topic, chosen.timeout, Wait(chosen.timeout))
-    print(f"{chosen.records:,} records of each kind to {chosen.topic} ({len(leaders)} partitions)")
+    print(
+        f"{chosen.records:,} records of each kind to {chosen.topic} ({len(leaders)} partition{'s' * (len(leaders) != 1)})"
+    )
     print(f"{'bytes':>8}  {'codec':<7} {'records/s':>12} {'MB/s':>8} {'packed to':>10} {'99 % within':>12}")
     for (size, codec), config in zip(kinds, configs, strict=True):
         bar = Bar(f"{size} bytes, {codec}", chosen.records)

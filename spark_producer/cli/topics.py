@@ -32,7 +32,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "topics",
         description="List, describe, create and delete topics.",
     )
-    actions = topics.add_subparsers(title="actions", required=True, metavar="ACTION")
+    actions = topics.add_subparsers(title="actions", required=True)
     listing = _action(actions, "list", "list all topics that you may see", _list)
     listing.add_argument("--internal", action="store_true", help="with those of Kafka itself")
     listing.add_argument("--json", action="store_true", help="a JSON object for each topic, on a line")

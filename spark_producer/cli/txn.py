@@ -43,7 +43,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "txn",
         description="Show the transactions of exactly-once writes, and mend what can be mended (docs/exactly_once.md).",
     )
-    actions = txn.add_subparsers(title="actions", required=True, metavar="ACTION")
+    actions = txn.add_subparsers(title="actions", required=True)
     for name, (told, of_one) in _ACTIONS.items():
         action = actions.add_parser(name, help=told, description=f"{told[0].upper()}{told[1:]}.")
         if of_one:
@@ -149,9 +149,10 @@ def _surveyed(chosen: argparse.Namespace, brokers: Brokers) -> Survey:
     if found.seen.record is None and not found.open and not found.seen.undecided:
         names = known_sinks(brokers, chosen.control_topic)
         near = difflib.get_close_matches(chosen.sink, names, 3) or names[:10]
+        listed = f": {', '.join(near)}{', …' if len(names) > len(near) else ''}" if names else ""
         raise ConfigError(
             f"{chosen.control_topic} knows no sink {chosen.sink!r}: check its name, --bootstrap-servers and --control-topic. "
-            f"It knows {len(names)} sinks{': ' + ', '.join(near) + (', …' if len(names) > len(near) else '') if names else ''}"
+            f"It knows {len(names)} sink{'s' * (len(names) != 1)}{listed}"
         )
     return found
 

@@ -155,8 +155,8 @@ class Registry:
             raise
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise RegistryError(
-                f"could not {what}: {where} answered with what is none of its answers ({type(error).__name__}); is "
-                "schema.registry.url its address, with its path?"
+                f"could not {what}: {where} answered with what is none of its answers ({type(error).__name__}); "
+                f"{_PATH_HINT}"
             ) from None
         except Exception as error:  # every error of the client's own HTTP library
             from spark_producer.security.tls_errors import of_tls  # tasks, which ask nothing, import this module too
@@ -210,6 +210,7 @@ def _connect(options: RegistryOptions, reveal: Callable[[str, Secret], str], tim
 
 
 _PREFIX = "schema.registry."
+_PATH_HINT = "is schema.registry.url its address, with its path?"
 _TLS_HINT = (
     "schema.registry.ssl.ca.location, which must hold the CA of the registry's certificate, the host name in "
     "schema.registry.url, which must be one of the certificate's, and, if the registry asks for a certificate, "
@@ -281,5 +282,7 @@ def _refusal(status: int, code: str, said: str, failed: str, subject: str | None
             f"the schema does not fit the other versions of subject {subject!r}, by its compatibility level: {said}. "
             "Change the column so that the old readers can read it (new fields nullable), or the compatibility level"
         )
+    if status == 404 and not code.startswith("404"):  # a registry says which of its things is missing: 40401 a subject
+        return RegistryError(f"{failed} answered with 404, as no Schema Registry does; {_PATH_HINT}")
     hint = _HINTS.get(status, "")
     return RegistryError(f"{failed} refused it with {status}, code {code}: {said}" + (f". {hint}" if hint else ""))

@@ -63,6 +63,15 @@ def test_a_topic_that_is_not_there_is_one_error(
     assert len(said.splitlines()) == 1
 
 
+@pytest.mark.parametrize(("command", "action"), [("topics", "create"), ("txn", "resolve")])
+def test_a_command_without_its_action_names_the_actions(
+    command: str, action: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([command])
+    assert action in capsys.readouterr().err.rpartition("required: ")[2]
+
+
 def test_nothing_is_deleted_without_an_answer(
     embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,9 +71,12 @@ def test_com12_garbage_is_told(played: Played, body: bytes) -> None:
     assert "answered with what is none of its answers" in failure(registry(played.url))
 
 
-def test_com12_a_refusal_of_garbage_is_told(played: Played) -> None:
-    played.answer = 404, b"<html>nginx</html>"
-    assert "404" in failure(registry(played.url))
+@pytest.mark.parametrize("body", [b"<html>nginx</html>", b'{"message": null}', b"{}"])
+def test_com12_a_404_of_something_else_asks_for_the_path(played: Played, body: bytes) -> None:
+    played.answer = 404, body
+    told = failure(registry(played.url))
+    assert "404" in told
+    assert "is schema.registry.url its address, with its path?" in told
 
 
 def test_com12_a_registry_that_is_down_or_hangs_is_told(played: Played) -> None:
