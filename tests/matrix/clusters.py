@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -54,6 +54,9 @@ class Cluster(Protocol):
     def create_topic(self, name: str, partitions: int, copies: int = 3) -> None:
         """Create a topic; it can be written to when this returns."""
 
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; nobody minds if it stays."""
+
     def kill(self, node: int) -> None:
         """SIGKILL a node."""
 
@@ -89,6 +92,11 @@ class RealCluster:
         copies = min(copies, len(self.nodes))
         config = {"min.insync.replicas": str(min(2, copies))}
         self.cluster.create_topic(name, partitions, replication_factor=copies, config=config)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; nobody minds if it stays."""
+        with suppress(KafkaException, TimeoutError):
+            self.cluster.delete_topic(name)
 
     def kill(self, node: int) -> None:
         """SIGKILL a node."""
@@ -133,6 +141,12 @@ class EmbeddedCluster:
         """Create a topic."""
         client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
         create_topic(client, NewTopic(name, partitions, 1))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; nobody minds if it stays."""
+        client = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
+        with suppress(KafkaException, TimeoutError):
+            client.delete_topics([name])[name].result(SECONDS)
 
     def kill(self, node: int) -> None:
         """SIGKILL."""
