@@ -54,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not given:
             parser.print_help()
             return 0
+        if given[0] not in COMMANDS and not given[0].startswith("-"):
+            _refuse_command(parser, given[0])
         _, unknown = parser.parse_known_args(given, chosen)
         if unknown:
             _refuse(parser, given, unknown)
@@ -98,6 +100,13 @@ def _parser(asked: str) -> argparse.ArgumentParser:
         else:
             commands.add_parser(name, help=told)
     return parser
+
+
+def _refuse_command(parser: argparse.ArgumentParser, given: str) -> NoReturn:
+    """End with the usage, and with the command that was meant, if one has a similar name."""
+    similar = get_close_matches(given, COMMANDS, n=1)
+    asked = f"did you mean {similar[0]}?" if similar else "run pyproducer alone to see them"
+    parser.error(f"there is no command {printable(given)!r}; {asked}")
 
 
 def _refuse(parser: argparse.ArgumentParser, given: Sequence[str], unknown: Sequence[str]) -> NoReturn:

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
-from pyarrow import csv, ipc, parquet
+import pyarrow.compute as pc
+from pyarrow import ipc, parquet
 
+from spark_producer.cli.csv_cells import COMMAS, CsvForm, read_cells
 from spark_producer.errors import ConfigError, RecordError, SchemaError, shown
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.record.byte_columns import is_bytes
@@ -69,15 +71,17 @@ class Mapped(NamedTuple):
     partition: str | None = None
 
 
-def open_file(stack: ExitStack, name: str, kind: str | None) -> Source:
+def open_file(stack: ExitStack, name: str, kind: str | None, form: CsvForm = COMMAS) -> Source:
     """Open a file, or stdin for `-`, and look at how it begins, so that a wrong one is known before anything is sent.
+
+    `form` is that of a CSV.
 
     Raises:
         ConfigError: it is not there, of no known format, or not what its format says.
     """
-    kind = kind or _kind_of(name)
+    kind = kind or kind_of(name)
     try:
-        return _OPEN[kind](stack, name)
+        return _csv(stack, name, form) if kind == "csv" else _OPEN[kind](stack, name)
     except UNREADABLE as error:
         if isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError):
             raise ConfigError(f"{name} cannot be read: {error.strerror or error}") from error
@@ -86,7 +90,12 @@ def open_file(stack: ExitStack, name: str, kind: str | None) -> Source:
         ) from error
 
 
-def _kind_of(name: str) -> str:
+def kind_of(name: str) -> str:
+    """Return the format that a file's name says.
+
+    Raises:
+        ConfigError: it says none.
+    """
     if name == STDIN:
         return "text"
     suffixes = [suffix for suffix in Path(name).suffixes if suffix.lower() not in COMPRESSED]
@@ -126,9 +135,9 @@ def _parquet(stack: ExitStack, name: str) -> Source:
     return Source(name, file.schema_arrow.names, file.metadata.num_rows, file.iter_batches(rows))
 
 
-def _csv(stack: ExitStack, name: str) -> Source:
-    reader = stack.enter_context(csv.open_csv(cast(Any, _bytes(stack, name))))
-    return Source(name, reader.schema.names, None, iter(reader))
+def _csv(stack: ExitStack, name: str, form: CsvForm) -> Source:
+    names, batches = read_cells(stack, _bytes(stack, name), ROWS, form)
+    return Source(name, names, None, batches)
 
 
 def _arrow(stack: ExitStack, name: str) -> Source:
@@ -252,7 +261,7 @@ def _pieces(lines: Iterator[bytes], first: bytes | None = None) -> Iterator[list
         yield piece
 
 
-_OPEN = {"parquet": _parquet, "csv": _csv, "json": _json, "arrow": _arrow, "text": _text}
+_OPEN = {"parquet": _parquet, "json": _json, "arrow": _arrow, "text": _text}
 
 
 def check_columns(source: Source, mapped: Mapped) -> None:
@@ -355,8 +364,11 @@ def _headers(columns: Mapping[str, ArrowArray]) -> ArrowArray:
 
 
 def _moments(column: ArrowArray) -> ArrowArray:
-    """Return times with a zone, or milliseconds. Texts are ISO 8601; a time without zone is taken for UTC, as `tail` shows it."""
-    if pa.types.is_integer(column.type):
+    """Return times with a zone, or milliseconds, also as texts of digits.
+
+    Other texts are ISO 8601; a time without zone is taken for UTC, as `tail` shows it.
+    """
+    if pa.types.is_integer(column.type) or _are_digits(column):
         return column.cast(pa.int64())
     if pa.types.is_timestamp(column.type) and column.type.tz:
         return column
@@ -364,3 +376,9 @@ def _moments(column: ArrowArray) -> ArrowArray:
         return column.cast(pa.timestamp("us", "UTC"))  # texts with a zone, and times without one
     except pa.ArrowInvalid:
         return column.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+
+
+def _are_digits(column: ArrowArray) -> bool:
+    if not pa.types.is_string(column.type):
+        return False
+    return bool(pc.all(pc.match_substring_regex(cast(pa.StringArray, column), r"^-?\d+$")).as_py())

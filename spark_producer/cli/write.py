@@ -10,6 +10,7 @@ from contextlib import ExitStack
 import pyarrow as pa
 
 from spark_producer.cli.connecting import add_connection, connection_options
+from spark_producer.cli.csv_cells import CsvForm
 from spark_producer.cli.numbers import positive
 from spark_producer.cli.sending import WARNING, send_all, wait_for_topic
 from spark_producer.cli.table_files import (
@@ -19,6 +20,7 @@ from spark_producer.cli.table_files import (
     Source,
     as_sink_columns,
     check_columns,
+    kind_of,
     open_file,
 )
 from spark_producer.cli.terminal import complain
@@ -44,6 +46,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_connection(write)
     write.add_argument(
         "--format", choices=FORMATS, help="(default: by the name; for stdin text, whose lines are the values)"
+    )
+    write.add_argument(
+        "--delimiter", type=_delimiter, metavar="CHARACTER", help="between the cells of a CSV; tab is one (default: ,)"
+    )
+    write.add_argument(
+        "--infer-types",
+        action="store_true",
+        help="guess the types of a CSV's columns from its first rows, so that 007 is 7 (default: cells are texts)",
     )
     write.add_argument("--key", metavar="COLUMN", help="(default: no key)")
     write.add_argument("--value", metavar="COLUMN", default="*", help="(default: *, all columns as one JSON object)")
@@ -114,8 +124,9 @@ def _run(chosen: argparse.Namespace) -> None:
     config, _ = parse_options(producer_options(chosen, CLIENT_ID))
     headers = named_values(chosen.header, "--header")
     mapped = Mapped(chosen.key, chosen.value, headers, chosen.timestamp, chosen.partition)
+    form = _csv_form(chosen)
     with ExitStack() as stack:
-        sources = [open_file(stack, name, chosen.format) for name in chosen.files]
+        sources = [open_file(stack, name, chosen.format, form) for name in chosen.files]
         for source in sources:
             check_columns(source, mapped)
         wait_for_topic(config, chosen.topic, chosen.timeout, Wait(chosen.timeout))
@@ -138,6 +149,30 @@ def _run(chosen: argparse.Namespace) -> None:
         finally:
             bar.end()
     print(f"{chosen.topic}: {sent.line()}")
+
+
+def _delimiter(text: str) -> str:
+    """Return the character that is meant.
+
+    Raises:
+        argparse.ArgumentTypeError: it cannot be one between cells.
+    """
+    meant = {"tab": "\t", "\\t": "\t"}.get(text, text)
+    if len(meant) != 1 or not meant.isascii() or meant in '"\r\n':
+        raise argparse.ArgumentTypeError(f"one ASCII character that is no quote and no line end, or tab, not {text!r}")
+    return meant
+
+
+def _csv_form(chosen: argparse.Namespace) -> CsvForm:
+    """Return what the arguments say of CSV files.
+
+    Raises:
+        ConfigError: they say something, and there is no such file.
+    """
+    said = [word for word, given in (("--delimiter", chosen.delimiter), ("--infer-types", chosen.infer_types)) if given]
+    if said and all((chosen.format or kind_of(name)) != "csv" for name in chosen.files):
+        raise ConfigError(f"{said[0]} is for CSV, and none of the files is one; --format says what they are")
+    return CsvForm(chosen.delimiter or ",", chosen.infer_types)
 
 
 def _all(sources: list[Source], mapped: Mapped) -> Iterator[pa.RecordBatch]:

@@ -419,3 +419,15 @@ def test_broker_on_all_addresses_tells_clients_the_advertised_one(capsys: pytest
     with running("broker", "--host", "0.0.0.0", "--port", "0", "--advertised", "broker.test:4711") as broker:
         assert broker.line().startswith("broker on broker.test:4711, data in")
         assert broker.interrupt() == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [("tial", "did you mean tail?"), ("wirte", "did you mean write?"), ("xyz", "run pyproducer alone to see them")],
+)
+def test_a_command_that_is_none_is_answered_with_what_was_meant(
+    given: str, advice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main([given, "people", "--from-beginning"])
+    assert capsys.readouterr().err.splitlines()[-1] == f"pyproducer: error: there is no command {given!r}; {advice}"

@@ -97,7 +97,7 @@ def test_com24_csv_one_column_as_value_and_several_files(
     [
         (b"one\r\ntwo\n\nfour", [], [b"one", b"two", b"", b"four"]),
         (b'{"a": 1}\n{"a":  2}', ["--format", "json"], [b'{"a": 1}', b'{"a":  2}']),
-        (b"a,b\n1,x\n", ["--format", "csv"], [b'{"a": 1, "b": "x"}']),
+        (b"a,b\n1,x\n", ["--format", "csv"], [b'{"a": "1", "b": "x"}']),
         (b"", [], []),
     ],
     ids=["text", "json", "csv", "nothing"],

@@ -1,0 +1,176 @@
+"""CSV files of `pyproducer write`, COM24: cells are what they stand for, wherever they lie in the file."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from spark_producer.broker import LocalBroker
+from spark_producer.cli import csv_cells, table_files
+from spark_producer.cli.csv_cells import CsvForm
+from spark_producer.cli.entry import main
+from tests.support.read_back import read_topic
+
+NOBODY = ["--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
+
+
+def rows_of(content: bytes, path: Path, form: CsvForm = csv_cells.COMMAS, **mapped: Any) -> list[dict[str, Any]]:
+    """What `write` would send of a file with this content; a value of all columns as an object."""
+    path.write_bytes(content)
+    with ExitStack() as stack:
+        source = table_files.open_file(stack, str(path), "csv", form)
+        found = [
+            row
+            for batch in table_files.as_sink_columns(source, table_files.Mapped(**mapped))
+            for row in batch.to_pylist()
+        ]
+    return found if mapped else [json.loads(row["value"]) for row in found]
+
+
+CELLS: dict[str, tuple[bytes, list[dict[str, str | None]]]] = {
+    "zeros in front": (b"a,b\n007,+1\n", [{"a": "007", "b": "+1"}]),
+    "more than 64 bits": (b"a\n" + b"9" * 40 + b"\n", [{"a": "9" * 40}]),
+    "fractions": (b"a,b\n1.10,1e3\n", [{"a": "1.10", "b": "1e3"}]),
+    "truths and times": (b"a,b\ntrue,2013-01-01\n", [{"a": "true", "b": "2013-01-01"}]),
+    "words of null": (b"a,b\nNULL,NaN\n", [{"a": "NULL", "b": "NaN"}]),
+    "empty and quoted empty": (b'a,b\n,""\n', [{"a": None, "b": ""}]),
+    "quotes, lines, delimiters": (b'a,b\n"x, ""y""\nz",1\n', [{"a": 'x, "y"\nz', "b": "1"}]),
+    "lines between": (b"\n\na\r\n\r\n1\r\n\r\n2", [{"a": "1"}, {"a": "2"}]),
+    "carriage returns": (b"a,b\r1,2\r3,4", [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]),
+    "a mark of UTF-8": (b"\xef\xbb\xbfa\n1\n", [{"a": "1"}]),
+    "names alone": (b"a,b\n", []),
+    "names alone, without an end": (b"a,b", []),
+    "names and empty lines": (b"a,b\n\n\n", []),
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_com24_cells_are_the_texts_that_they_are(tmp_path: Path, name: str) -> None:
+    content, rows = CELLS[name]
+    assert rows_of(content, tmp_path / "x.csv") == rows
+
+
+def test_com24_a_key_of_zeros_and_a_word_far_down(embedded_broker: LocalBroker, topic: str, tmp_path: Path) -> None:
+    """Types were guessed from the first MiB: 007 became 7, and the word ended a write that was half done."""
+    embedded_broker.create_topic(topic, 1)
+    (tmp_path / "x.csv.gz").write_bytes(gzip.compress(b"id,n\n" + b"007,1\n" * 400_000 + b"008,many\n"))
+    words = ["write", str(tmp_path / "x.csv.gz"), topic, "--key", "id", "--value", "n"]
+    assert main([*words, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 0
+    rows = read_topic(embedded_broker.bootstrap_servers, topic)
+    assert len(rows) == 400_001
+    assert {(row.key, row.value) for row in rows} == {(b"007", b"1"), (b"008", b"many")}
+
+
+def test_com24_types_are_guessed_if_asked(tmp_path: Path) -> None:
+    content = b"a,b,c,d\n007,2.5,true,x\n8,,false,y\n"
+    assert rows_of(content, tmp_path / "x.csv", CsvForm(inferred=True)) == [
+        {"a": 7, "b": 2.5, "c": True, "d": "x"},
+        {"a": 8, "b": None, "c": False, "d": "y"},
+    ]
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_com24_other_delimiters(tmp_path: Path, delimiter: str) -> None:
+    content = f'a{delimiter}b\n1,5{delimiter}"x{delimiter}y"\n'.encode()
+    assert rows_of(content, tmp_path / "x.csv", CsvForm(delimiter)) == [{"a": "1,5", "b": f"x{delimiter}y"}]
+
+
+def test_com24_arguments_for_the_form(
+    embedded_broker: LocalBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    for given in ("a\tb\n01\tx\n", "a;b\n01;x\n"):
+        delimiter = "tab" if "\t" in given else ";"
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+        words = ["write", "-", topic, "--format", "csv", "--delimiter", delimiter, "--infer-types"]
+        assert main([*words, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 0
+    assert [row.value for row in read_topic(embedded_broker.bootstrap_servers, topic)] == [b'{"a": 1, "b": "x"}'] * 2
+
+
+def test_com24_the_form_of_a_csv_without_one_and_delimiters_that_are_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.txt").write_bytes(b"1;2\n")
+    for more in (["--delimiter", ";"], ["--infer-types"]):
+        assert main(["write", str(tmp_path / "x.txt"), "t", *more, *NOBODY]) == 1
+        assert f"{more[0]} is for CSV, and none of the files is one" in capsys.readouterr().err
+    for word in ("", ";;", '"', "\n", "ä"):
+        with pytest.raises(SystemExit, match="2"):
+            main(["write", str(tmp_path / "x.txt"), "t", "--format", "csv", "--delimiter", word, *NOBODY])
+        assert "one ASCII character that is no quote and no line end, or tab" in capsys.readouterr().err
+
+
+def test_com24_cells_of_several_lines_lie_across_blocks(tmp_path: Path) -> None:
+    cell = "line\n" * 200_000  # a million bytes, of which sixteen fill a block
+    content = "a,b\n" + "".join(f'{number},"{cell}"\n' for number in range(40))
+    assert rows_of(content.encode(), tmp_path / "x.csv") == [{"a": str(number), "b": cell} for number in range(40)]
+
+
+BAD: dict[str, tuple[bytes, str]] = {
+    "nothing": (b"", "it is empty"),
+    "empty lines": (b"\n\r\n", "it is empty"),
+    "a name of two lines": (b'a,"b\nc"\n1,2\n', "the names in its first line cannot be read, which have no line ends"),
+    "a row too long": (b"a,b\n1,2,3\n", "Row #1: Expected 2 columns, got 3"),
+    "no UTF-8": (b"a,b\n1,2\n1,\xff\n", "Row #2: CSV conversion error to string: invalid UTF8 data"),
+    "a quote without end": (b'a\n"' + b"x\n" * (17 << 20), "a row is longer than 16 MiB, or a quote has no end"),
+    "a first line without end": (b"a" * (17 << 20), "its first line is longer than 16 MiB"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_com24_a_csv_that_is_none_is_one_line(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    content, said = BAD[name]
+    (tmp_path / "x.csv").write_bytes(content)
+    assert main(["write", str(tmp_path / "x.csv"), "t", *NOBODY]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "x.csv is no csv file that can be read" in line
+    assert said in line
+
+
+def test_com24_a_bad_row_far_down_is_named(
+    embedded_broker: LocalBroker, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    (tmp_path / "x.csv").write_bytes(b"a,b\n" + b"1,2\n" * 5_000_000 + b"3\n")
+    words = ["write", str(tmp_path / "x.csv"), topic, "--value", "a"]
+    assert main([*words, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 1
+    assert "x.csv: CSV parse error: Row #5000001: Expected 2 columns, got 1: 3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("taken", [0, 1])
+def test_com24_a_file_that_is_not_read_to_its_end_is_closed(tmp_path: Path, taken: int) -> None:
+    """In a process of its own: a reader that outlives its file ends it by a signal, or never."""
+    (tmp_path / "x.csv").write_bytes(b"a,b\n" + b"1,2\n" * 10_000_000)
+    program = f"""
+from contextlib import ExitStack
+from spark_producer.cli.table_files import open_file
+with ExitStack() as stack:
+    batches = open_file(stack, {str(tmp_path / "x.csv")!r}, None).batches
+    rows = [next(batches).num_rows for _ in range({taken})]
+print(rows)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{[table_files.ROWS] * taken}\n", "")
+
+
+@pytest.mark.parametrize("text", ["1357017420000", "2013-01-01T05:17:00Z"])
+def test_com24_times_in_cells(tmp_path: Path, text: str) -> None:
+    rows = rows_of(f"at\n{text}\n".encode(), tmp_path / "x.csv", value="at", timestamp="at")
+    (moment,) = {row["timestamp"] for row in rows}
+    assert (moment if isinstance(moment, int) else round(moment.timestamp() * 1000)) == 1_357_017_420_000
+
+
+def test_com24_batches_are_small(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(b"a\n" + b"1\n" * 50_000)
+    with ExitStack() as stack:
+        batches: list[pa.RecordBatch] = list(table_files.open_file(stack, str(tmp_path / "x.csv"), None).batches)
+    assert [batch.num_rows for batch in batches] == [20_000, 20_000, 10_000]
