@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow as pa
 from spark_producer.errors import ConfigError, PartitionerError
 from spark_producer.kernel import BinaryColumn, SingleRecord
 from spark_producer.kernel.arrays import BytesArray, Int32Array, Int64Array, from_numbers
-from spark_producer.partitioner.topic import FullBatch, TopicPartitions
+from spark_producer.partitioner.topic import RowRule, TopicPartitions
 from spark_producer.record.arguments import as_columns
 from spark_producer.record.columns import Columns
 
@@ -23,7 +23,7 @@ PartitionFunction = Callable[[BytesArray, BytesArray, str, int], object]
 Keys and values are Arrow arrays of binary or large_binary, of equal length, and may hold nulls."""
 
 
-class CustomPartitioner:
+class CustomPartitioner(RowRule):
     """Asks a function for the partition of every row without an explicit one; only the function looks at keys.
 
     It can be pickled if the function can.
@@ -61,13 +61,6 @@ class CustomPartitioner:
     def assign_one(self, topic: TopicPartitions, record: SingleRecord) -> int:
         """Call the function with columns of one row. Raises: as `assign`."""
         return int(self.assign(topic, as_columns(topic.topic, record), np.zeros(1, dtype=np.int64))[0])
-
-    def take_full(self) -> Sequence[FullBatch]:
-        """Return no batch, since a function does not know of batches."""
-        return ()
-
-    def restart(self) -> None:
-        """Do nothing, since the function keeps its own state."""
 
     def _as_array(self, returned: object, topic: TopicPartitions) -> npt.NDArray[np.integer[Any]]:
         nulls = _nulls_in(returned)

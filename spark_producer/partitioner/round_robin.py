@@ -7,19 +7,18 @@ were made for that reason.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
 import numpy as np
 
 from spark_producer.kernel import SingleRecord
 from spark_producer.kernel.arrays import Int32Array, Int64Array
-from spark_producer.partitioner.topic import FullBatch, TopicPartitions
+from spark_producer.partitioner.topic import RowRule, TopicPartitions
 from spark_producer.record.columns import Columns
 
 _POSITIVE = 0x7FFFFFFF
 
 
-class RoundRobinPartitioner:
+class RoundRobinPartitioner(RowRule):
     """Counts the rows of each topic, from 0 or from a random number (`random_start`, as the default did up to 2.3).
 
     Task threads share it without a lock: two that race may count the same rows.
@@ -49,10 +48,3 @@ class RoundRobinPartitioner:
             counter = self._random.getrandbits(31) if self._random_start else 0
         self._counters[topic] = (counter + rows) & _POSITIVE
         return counter
-
-    def take_full(self) -> Sequence[FullBatch]:
-        """Return no batch, since this rule does not know of batches."""
-        return ()
-
-    def restart(self) -> None:
-        """Do nothing, since the count goes on."""

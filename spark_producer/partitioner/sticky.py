@@ -16,7 +16,8 @@ from spark_producer.partitioner.topic import FullBatch, LoadView, TopicPartition
 class StickyPartitioner(StickyRule):
     """Moves to another partition whenever the next row would begin a new batch.
 
-    Task threads share it without a lock: two that race only move once more often.
+    Task threads share it without a lock: two that race only move once more often. After a flush no batch is open, so the next row
+    moves on by itself.
     """
 
     def __init__(self, batch_size: int, *, load: LoadView | None = None, choose: random.Random | None = None) -> None:
@@ -45,9 +46,6 @@ class StickyPartitioner(StickyRule):
             room -= sized.place(partition, room, room)
             rooms[partition] = room
         self._current[topic.topic] = partition
-
-    def restart(self) -> None:
-        """Do nothing: after a flush no batch is open, so the next row moves on by itself."""
 
     def _other(self, topic: TopicPartitions, current: int) -> int:
         candidates = topic.candidates

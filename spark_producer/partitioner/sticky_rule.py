@@ -10,14 +10,14 @@ from spark_producer.errors import ConfigError
 from spark_producer.kernel import SingleRecord
 from spark_producer.kernel.arrays import Int32Array, Int64Array
 from spark_producer.partitioner.runs import SizedRow, SizedRows
-from spark_producer.partitioner.topic import FullBatch, LoadView, NoLoad, TopicPartitions
+from spark_producer.partitioner.topic import FullBatch, LoadView, NoLoad, RowRule, TopicPartitions
 from spark_producer.record.columns import Columns
 
 NOWHERE = -1
 
 
-class StickyRule(ABC):
-    """A `RowRule` that stays on a partition for a run of rows. Task threads share it without a lock.
+class StickyRule(RowRule, ABC):
+    """A rule that stays on a partition for a run of rows. Task threads share it without a lock.
 
     Raises (constructor):
         ConfigError: `batch_size` is below 1, so no run would ever end.
@@ -49,10 +49,6 @@ class StickyRule(ABC):
         if self._full:
             full, self._full = self._full, []
         return full
-
-    @abstractmethod
-    def restart(self) -> None:
-        """Tell the rule that a flush has cut all batches."""
 
     @abstractmethod
     def _place(self, topic: TopicPartitions, sized: SizedRows | SizedRow) -> None:

@@ -101,7 +101,10 @@ class FullBatch(NamedTuple):
 
 
 class RowRule(Protocol):
-    """A rule for the rows that are placed neither by their `partition` column nor by their key."""
+    """A rule for the rows that are placed neither by their `partition` column nor by their key.
+
+    One that does not place rows by batches leaves none, and has nothing to begin anew.
+    """
 
     def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
         """Return one partition for each of `rows`, which are ascending positions in `columns`, and all rows of `topic`."""
@@ -111,6 +114,8 @@ class RowRule(Protocol):
 
     def take_full(self) -> Sequence[FullBatch]:
         """Return the batches that were left since the last call. Once the rows are appended, they need not linger."""
+        return ()
 
     def restart(self) -> None:
         """Tell the rule that a flush has cut all batches, so the partition that it stayed on no longer matters."""
+        return  # it stays on none
