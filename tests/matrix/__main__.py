@@ -72,8 +72,12 @@ def _play_all(cluster: str, cases: Sequence[Case], chosen: argparse.Namespace, d
 
 
 def play(stand: Stand, case: Case) -> Result:
-    """A case with a topic, and so an id, of its own."""
-    return Play(stand, case, f"m-{uuid.uuid4().hex[:12]}").run()
+    """A case with a topic, and so an id, of its own. If all is well, the topic goes, since a node that starts reads all logs."""
+    topic = f"m-{uuid.uuid4().hex[:12]}"
+    result = Play(stand, case, topic).run()
+    if not result.violations:
+        stand.cluster.delete_topic(topic)
+    return result
 
 
 if __name__ == "__main__":
