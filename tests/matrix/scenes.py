@@ -106,21 +106,24 @@ SCENES: tuple[Scene, ...] = (
         path="A",
         options=(),
     ),
-    Scene("a driver dies when it has ended one transaction of two", (Fault("commit.writing", "end one, driver", 1),)),
+    Scene(
+        "a driver dies when it has ended one transaction of two",
+        (Fault("commit.writing", "end one, driver", 1, "dies"),),
+    ),
     Scene(
         "a driver dies when it has ended one transaction of two, and comes back when the other has timed out",
-        (Fault("commit.writing", "end one, driver, wait 16", 1),),
+        (Fault("commit.writing", "end one, driver, wait 16", 1, "dies"),),
         loud="PARTIAL",
         options=(ALL, TIMEOUT),
     ),
     Scene(
         "a driver dies after its commit point, and comes back when all transactions have timed out",
-        (Fault("commit.writing", "driver, wait 16", 1),),
+        (Fault("commit.writing", "driver, wait 16", 1, "dies"),),
         options=(ALL, TIMEOUT),
     ),
     Scene(
         "a driver dies before it notes that all is done, and comes back when the brokers have forgotten the ids",
-        (Fault("commit.finishing.looking", "driver, wait 16", 1),),
+        (Fault("commit.finishing.looking", "driver, wait 16", 1, "dies"),),
         settings=_EXPIRING,
     ),
     Scene(
