@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
+from spark_producer.exactly_once.abandoned import abandoned
 from spark_producer.exactly_once.brokers import Brokers, spoken
 from spark_producer.exactly_once.control_record import TopicPartition
 from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe
@@ -25,7 +26,8 @@ def wait_for_ends(
     told: bool = False,
     seen: dict[TopicPartition, Producers] | None = None,
 ) -> tuple[TopicPartition, ...]:
-    """Wait until partitions show the end of transactions, given by transactional id; return those that have lost the marker.
+    """Wait until partitions show the end of transactions, given by transactional id; return those that have lost the marker, also
+    that of a dead task which holds their readers back.
 
     First the coordinator must have ended the transaction, with all markers written, which `told` says that it has: a leader
     shows a marker before it is replicated, and if that leader dies, Kafka 4.3 may not write it again. Only what leaders show
@@ -34,7 +36,10 @@ def wait_for_ends(
     Raises:
         KafkaTimeout: a coordinator was still writing markers at the deadline. The text names the partitions and why.
     """
+    seen = {} if seen is None else seen
     left = [each for some in stretches.values() for each in some]
+    last = {each.where: each.last_offset for each in sorted(left, key=lambda one: one.last_offset)}
+    own = {each.producer_id for each in left}
     ids = {each: transactional_id for transactional_id, some in stretches.items() for each in some}
     attempts = brokers.attempts(deadline, "")
     clock = brokers.client.clock
@@ -52,7 +57,14 @@ def wait_for_ends(
         if not left or clock() - missing_since >= LOST_AFTER_S:
             break
         attempts.waiting_for = partial(_held_up, brokers, left)
-    return tuple(sorted({each.where for each in left}))
+    shown = {where: _until(last[where], rows) for where, rows in seen.items() if where in last}
+    dead = abandoned(brokers, shown, own, deadline, LOST_AFTER_S)
+    return tuple(sorted({each.where for each in left} | {each.where for each in dead}))
+
+
+def _until(offset: int, rows: Producers) -> Producers:
+    """Leave out the producers whose transaction begins behind an offset."""
+    return None if rows is None else {name: row for name, row in rows.items() if row.current_txn_start_offset <= offset}
 
 
 def _is_in(some: Collection[str], row: DescribedTransaction | None, stretch: Stretch) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from spark_producer.exactly_once.abandoned import abandoned
 from spark_producer.exactly_once.asks import Fate
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.control_log import ControlLog, Seen
@@ -16,7 +17,7 @@ from spark_producer.exactly_once.control_record import DECIDED, ControlRecord, T
 from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe
 from spark_producer.exactly_once.fetching import read_at
 from spark_producer.exactly_once.names import control_id
-from spark_producer.exactly_once.partition_state import UNCOMMITTED, Stretch, offsets, producers, still_open
+from spark_producer.exactly_once.partition_state import UNCOMMITTED, Producers, Stretch, offsets, producers, still_open
 from spark_producer.exactly_once.verdicts import look
 from spark_producer.protocol import decoded_records
 from spark_producer.protocol.messages import (
@@ -63,7 +64,8 @@ class _Suspect(NamedTuple):
 def lost_ends(
     brokers: Brokers, log: ControlLog, topic_partition: TopicPartition, seen: Seen, deadline: float
 ) -> LostEnds:
-    """Return what the sink's last words name and is open in its partitions, although the coordinator has ended it.
+    """Return what the sink's last words name and is open in its partitions, although the coordinator has ended it; of tasks
+    that have died, too.
 
     The partitions are looked at before and after the coordinators: a write that goes on meanwhile has others open then.
     `log` has just been read, in the partition `topic_partition`, with `seen`.
@@ -72,13 +74,25 @@ def lost_ends(
         BrokerError: the right to see how a transaction was ended is missing. KafkaTimeout: brokers do not answer.
     """
     suspects = _suspects(log, topic_partition, seen)
-    rows, unseen = _open(brokers, suspects, deadline)
+    rows, known = _open(brokers, suspects, deadline)
+    unseen = tuple(sorted(where for where, some in known.items() if some is None))
+    dead = abandoned(brokers, known, {each.producer_id for each in suspects}, deadline, 0)
+    found = [
+        Lost(
+            where,
+            row.producer_id,
+            row.producer_epoch,
+            row.coordinator_epoch,
+            row.current_txn_start_offset,
+            _last_end(state, row.producer_id),
+        )
+        for where, row, state in dead
+    ]
     if not rows:
-        return LostEnds((), unseen)
+        return LostEnds(tuple(found), unseen)
     own = control_id(brokers.sink)
     states = describe(brokers, sorted({_id_of(each, own) for each in rows}), deadline)
     after, _ = _open(brokers, suspects, deadline)
-    found = []
     for each, row in rows.items():
         state = states[_id_of(each, own)]
         if _is_alive(state, each.producer_id) or each not in after or _begin(row) != _begin(after[each]):
@@ -112,16 +126,15 @@ def _id_of(suspect: _Suspect, own: str) -> str:
 
 def _open(
     brokers: Brokers, suspects: Collection[_Suspect], deadline: float
-) -> tuple[dict[_Suspect, ActiveProducer], tuple[TopicPartition, ...]]:
-    """Return those whose producer has a transaction open that begins with them or before, and the partitions that hide it."""
+) -> tuple[dict[_Suspect, ActiveProducer], dict[TopicPartition, Producers]]:
+    """Return those whose producer has a transaction open that begins with them or before, and all that the leaders show."""
     known = producers(brokers, {each.where for each in suspects}, deadline) if suspects else {}
-    unseen = tuple(sorted(where for where, rows in known.items() if rows is None))
     found = {}
     for each in suspects:
         row = (known.get(each.where) or {}).get(each.producer_id)
         if row is not None and 0 <= row.current_txn_start_offset <= each.last_offset:
             found[each] = row
-    return found, unseen
+    return found, known
 
 
 def _begin(row: ActiveProducer) -> tuple[int, int]:
