@@ -5,24 +5,27 @@ Owns: the form of a CSV, its header. Must not know: which columns are wanted, wh
 
 from __future__ import annotations
 
+import codecs
 import io
 import re
+import threading
+from collections import deque
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 from pyarrow import csv
 
-LONGEST_ROW = 16 << 20
-"""A row may have so many bytes, whatever lines its cells have."""
+LONGEST_ROW = 2 << 20
+"""A row may have so many bytes, whatever lines its cells have. Arrow reads 32 blocks of that size ahead, and keeps them."""
 
 _PIECE = 1 << 20
 _FIRST_LINE = re.compile(rb"[\r\n]*([^\r\n]+)[\r\n]")
 
 
 class CsvForm(NamedTuple):
-    """How cells lie in the file, and whether their types are guessed from its first 16 MiB."""
+    """How cells lie in the file, and whether their types are guessed from its first 2 MiB."""
 
     delimiter: str = ","
     inferred: bool = False
@@ -44,25 +47,36 @@ def read_cells(
     """
     header, begun = _split(file)
     parsing = csv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
-    try:
-        names = csv.read_csv(io.BytesIO(header + b"\n"), parse_options=parsing).schema.names
-    except pa.ArrowInvalid as error:
-        raise pa.ArrowInvalid(
-            f"the names in its first line cannot be read, which have no line ends: {error}"
-        ) from error
+    names = _names(header, parsing)
     begun = begun or file.read(_PIECE)
     if not begun:
         return names, iter(())
+    source = _Continued(begun, file)
+    stack.callback(source.end)
     with _plain_words():
         reader = csv.open_csv(
-            cast(Any, io.BufferedReader(_Continued(begun, file))),
+            cast(Any, source),
             # Of one thread, which also counts the rows, so that errors name them. Arrow wants a row to lie in two blocks at most.
             read_options=csv.ReadOptions(block_size=LONGEST_ROW, column_names=names, use_threads=False),
             parse_options=parsing,
-            convert_options=csv.ConvertOptions() if form.inferred else _as_texts(names),
+            convert_options=csv.ConvertOptions(
+                column_types=None if form.inferred else dict.fromkeys(names, pa.string()),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
         )
-    stack.callback(reader.close)
+    stack.callback(_end, reader, source)
     return names, (batch.slice(at, rows) for batch in _blocks(reader) for at in range(0, batch.num_rows, rows))
+
+
+def _end(reader: csv.CSVStreamingReader, source: _Continued) -> None:
+    """End Arrow's thread that reads ahead: one that is still there when Python ends makes the process abort."""
+    source.end()
+    if not source.may_wait:
+        with suppress(pa.ArrowException):
+            deque(reader, maxlen=0)
+    reader.close()
 
 
 def _blocks(reader: csv.CSVStreamingReader) -> Iterator[pa.RecordBatch]:
@@ -81,18 +95,19 @@ def _plain_words() -> Iterator[None]:
         raise pa.ArrowInvalid(f"a row is longer than {LONGEST_ROW >> 20} MiB, or a quote has no end") from error
 
 
-def _as_texts(names: list[str]) -> csv.ConvertOptions:
-    return csv.ConvertOptions(
-        column_types={name: pa.string() for name in names},
-        null_values=[""],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
+def _names(header: bytes, parsing: csv.ParseOptions) -> list[str]:
+    reading = csv.ReadOptions(block_size=2 * LONGEST_ROW)
+    try:
+        return csv.read_csv(io.BytesIO(header + b"\n"), read_options=reading, parse_options=parsing).schema.names
+    except pa.ArrowInvalid as error:
+        raise pa.ArrowInvalid(
+            f"its first line has the names of the columns, which may hold no line ends: {error}"
+        ) from error
 
 
 def _split(file: pa.NativeFile) -> tuple[bytes, bytes]:
     """Return the first line that is not empty, and what was read behind it."""
-    begun = b""
+    begun = file.read(_PIECE).removeprefix(codecs.BOM_UTF8)
     while (found := _FIRST_LINE.match(begun)) is None:
         piece = file.read(_PIECE)
         begun += piece
@@ -106,19 +121,30 @@ def _split(file: pa.NativeFile) -> tuple[bytes, bytes]:
 
 
 class _Continued(io.RawIOBase):
-    """What was read of a file already, then what is left of it."""
+    """What was read of a file already, then what is left of it, until the end of the file or of the reading."""
 
     def __init__(self, begun: bytes, file: pa.NativeFile) -> None:
         super().__init__()
-        self._begun = memoryview(begun)
+        self.may_wait = isinstance(file, pa.PythonFile)
+        """Whether a read may wait for somebody who writes, as in a pipe."""
+        self._begun = begun
         self._file = file
+        self._is_ended = False
+        self._reading = threading.Lock()
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, into: Any) -> int:
-        size = len(into)
-        piece = self._begun[:size] or self._file.read(size)
-        self._begun = self._begun[size:]
-        into[: len(piece)] = piece
-        return len(piece)
+    def read(self, size: int = -1) -> bytes:
+        with self._reading:
+            piece, self._begun = self._begun[:size], self._begun[size:]
+            if len(piece) < size and not self._is_ended:
+                piece += self._file.read(size - len(piece))
+            return b"" if self._is_ended else piece
+
+    def end(self) -> None:
+        """See to it that nothing is read of the file any more; it may be closed then."""
+        self._is_ended = True
+        if not self.may_wait:
+            with self._reading:  # what was read when this was called is read
+                self._begun = b""

@@ -85,8 +85,9 @@ def open_file(stack: ExitStack, name: str, kind: str | None, form: CsvForm = COM
     except UNREADABLE as error:
         if isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError):
             raise ConfigError(f"{name} cannot be read: {error.strerror or error}") from error
+        advice = "--delimiter says what is between its cells, " if kind == "csv" else ""
         raise ConfigError(
-            f"{name} is no {kind} file that can be read ({shown(str(error))}); --format says what it is"
+            f"{name} is no {kind} file that can be read ({shown(str(error))}); {advice}--format says what it is"
         ) from error
 
 
@@ -297,7 +298,7 @@ def as_sink_columns(source: Source, mapped: Mapped) -> Iterator[pa.RecordBatch]:
         if mapped.timestamp is not None:
             arrays["timestamp"] = _moments(batch.column(mapped.timestamp))
         if mapped.partition is not None:
-            arrays["partition"] = batch.column(mapped.partition).cast(pa.int32())
+            arrays["partition"] = _trimmed(batch.column(mapped.partition)).cast(pa.int32())
         yield pa.record_batch(arrays)
 
 
@@ -368,6 +369,7 @@ def _moments(column: ArrowArray) -> ArrowArray:
 
     Other texts are ISO 8601; a time without zone is taken for UTC, as `tail` shows it.
     """
+    column = _trimmed(column)
     if pa.types.is_integer(column.type) or _are_digits(column):
         return column.cast(pa.int64())
     if pa.types.is_timestamp(column.type) and column.type.tz:
@@ -382,3 +384,10 @@ def _are_digits(column: ArrowArray) -> bool:
     if not pa.types.is_string(column.type):
         return False
     return bool(pc.all(pc.match_substring_regex(cast(pa.StringArray, column), r"^-?\d+$")).as_py())
+
+
+def _trimmed(column: ArrowArray) -> ArrowArray:
+    """Return texts without the spaces around them, as in `1, 2` of a CSV; other columns as they are."""
+    if not pa.types.is_string(column.type):
+        return column
+    return cast(ArrowArray, pc.utf8_trim_whitespace(cast(pa.StringArray, column)))
