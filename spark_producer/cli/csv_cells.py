@@ -8,7 +8,6 @@ from __future__ import annotations
 import codecs
 import io
 import re
-import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -130,21 +129,16 @@ class _Continued(io.RawIOBase):
         self._begun = begun
         self._file = file
         self._is_ended = False
-        self._reading = threading.Lock()
 
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
-        with self._reading:
-            piece, self._begun = self._begun[:size], self._begun[size:]
-            if len(piece) < size and not self._is_ended:
-                piece += self._file.read(size - len(piece))
-            return b"" if self._is_ended else piece
+        piece, self._begun = self._begun[:size], self._begun[size:]
+        if len(piece) < size and not self._is_ended:
+            piece += self._file.read(size - len(piece))
+        return b"" if self._is_ended else piece
 
     def end(self) -> None:
-        """See to it that nothing is read of the file any more; it may be closed then."""
+        """Let the next read be at the end, so that nothing more is asked of the file."""
         self._is_ended = True
-        if not self.may_wait:
-            with self._reading:  # what was read when this was called is read
-                self._begun = b""
