@@ -91,5 +91,5 @@ def test_a_notebook_is_kept_with_its_pictures_and_without_traces_of_the_run(path
     assert all(cell.metadata == {} for cell in kept.cells)
     assert all(output.get("metadata", {}) == {} for cell in kept.cells for output in cell.get("outputs", []))
     text = path.read_text(encoding="utf-8")
-    assert not re.search(r"/home/|/root/|/tmp/|/Users/|site-packages| at 0x|iopub|\b20[2-9]\d-\d\d-\d\d", text)
+    assert not re.search(r"/(home|root|tmp|Users)/|site-packages| at 0x|iopub|\b20[2-9]\d-\d\d-\d\d", text)
     assert path.stat().st_size < MOST_BYTES

@@ -59,10 +59,15 @@ def test_com22_a_worker_that_is_not_the_archives_is_told(tmp_path: Path) -> None
     assert "999 rows" in judge(rows(inside)[1:], driver)
 
 
-def test_com22_pip_does_not_take_this_tree_for_an_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_com22_pip_does_not_take_this_tree_for_an_installed_package(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """It finds the egg-info of this tree in a PYTHONPATH, and then installs no wheel."""
     monkeypatch.setenv("PYTHONPATH", str(environments.ROOT))
-    environments.run([sys.executable, "-c", "import os, sys; sys.exit('PYTHONPATH' in os.environ)"])
+    told = tmp_path / "told"
+    program = f"import os, pathlib; pathlib.Path({str(told)!r}).write_text(str('PYTHONPATH' in os.environ))"
+    environments.run([sys.executable, "-c", program])
+    assert told.read_text() == "False"
 
 
 def test_the_page_shows_what_was_tried() -> None:
