@@ -24,13 +24,13 @@ _FIRST_LINE = re.compile(rb"[\r\n]*([^\r\n]+)[\r\n]")
 
 
 class CsvForm(NamedTuple):
-    """How cells lie in the file, and whether their types are guessed from its first 2 MiB."""
+    """How cells lie in the file, and whether their types are guessed from its first 2 MiB. No delimiter: by the file's name."""
 
-    delimiter: str = ","
+    delimiter: str | None = None
     inferred: bool = False
 
 
-COMMAS = CsvForm()
+BY_NAME = CsvForm()
 
 
 def read_cells(
@@ -45,7 +45,7 @@ def read_cells(
         pyarrow.ArrowException: there is no first line, or the first rows are not what it says.
     """
     header, begun = _split(file)
-    parsing = csv.ParseOptions(delimiter=form.delimiter, newlines_in_values=True)
+    parsing = csv.ParseOptions(delimiter=form.delimiter or ",", newlines_in_values=True)
     names = _names(header, parsing)
     begun = begun or file.read(_PIECE)
     if not begun:
@@ -106,7 +106,10 @@ def _names(header: bytes, parsing: csv.ParseOptions) -> list[str]:
 
 def _split(file: pa.NativeFile) -> tuple[bytes, bytes]:
     """Return the first line that is not empty, and what was read behind it."""
-    begun = file.read(_PIECE).removeprefix(codecs.BOM_UTF8)
+    begun = file.read(_PIECE)
+    if begun.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise pa.ArrowInvalid("it is UTF-16; write it anew as UTF-8, as iconv -f UTF-16 -t UTF-8 does")
+    begun = begun.removeprefix(codecs.BOM_UTF8)
     while (found := _FIRST_LINE.match(begun)) is None:
         piece = file.read(_PIECE)
         begun += piece

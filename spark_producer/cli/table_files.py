@@ -9,7 +9,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import ipc, parquet
 
-from spark_producer.cli.csv_cells import COMMAS, CsvForm, read_cells
+from spark_producer.cli.csv_cells import BY_NAME, CsvForm, read_cells
 from spark_producer.errors import ConfigError, RecordError, SchemaError, shown
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.record.byte_columns import is_bytes
@@ -37,9 +37,12 @@ UNREADABLE = (OSError, pa.ArrowException, ArithmeticError, LookupError, TypeErro
 """What pyarrow and json raise for rows that Python has no value for, as times after the year 9999, and lists in 10,000 lists."""
 
 SUFFIXES = {
-    ".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".arrow": "arrow",
+    ".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".arrow": "arrow",
     ".arrows": "arrow", ".feather": "arrow", ".ipc": "arrow", ".txt": "text",
 }  # fmt: skip
+TABS = ".tsv"
+"""The suffix of a CSV with tabs between its cells."""
+
 FORMATS = ("parquet", "csv", "json", "arrow", "text")
 LINE = "line"
 """The column of the lines of plain text."""
@@ -71,7 +74,7 @@ class Mapped(NamedTuple):
     partition: str | None = None
 
 
-def open_file(stack: ExitStack, name: str, kind: str | None, form: CsvForm = COMMAS) -> Source:
+def open_file(stack: ExitStack, name: str, kind: str | None, form: CsvForm = BY_NAME) -> Source:
     """Open a file, or stdin for `-`, and look at how it begins, so that a wrong one is known before anything is sent.
 
     `form` is that of a CSV.
@@ -99,8 +102,7 @@ def kind_of(name: str) -> str:
     """
     if name == STDIN:
         return "text"
-    suffixes = [suffix for suffix in Path(name).suffixes if suffix.lower() not in COMPRESSED]
-    kind = SUFFIXES.get(suffixes[-1].lower()) if suffixes else None
+    kind = SUFFIXES.get(_suffix(name))
     if kind is None:
         if not os.path.lexists(name):
             raise ConfigError(f"{name} cannot be read: {os.strerror(errno.ENOENT)} (files stand first, the topic last)")
@@ -108,6 +110,12 @@ def kind_of(name: str) -> str:
             raise ConfigError(f"{name} cannot be read: it is a directory, so name the files in it")
         raise ConfigError(f"{name} does not say what it is: give --format {'|'.join(FORMATS)}")
     return kind
+
+
+def _suffix(name: str) -> str:
+    """Return the suffix that says what a file is, in small letters and before that of its packing; empty if it has none."""
+    suffixes = [suffix.lower() for suffix in Path(name).suffixes]
+    return next((suffix for suffix in reversed(suffixes) if suffix not in COMPRESSED), "")
 
 
 def _bytes(stack: ExitStack, name: str) -> pa.NativeFile:
@@ -137,6 +145,8 @@ def _parquet(stack: ExitStack, name: str) -> Source:
 
 
 def _csv(stack: ExitStack, name: str, form: CsvForm) -> Source:
+    if form.delimiter is None and _suffix(name) == TABS:
+        form = form._replace(delimiter="\t")
     names, batches = read_cells(stack, _bytes(stack, name), ROWS, form)
     return Source(name, names, None, batches)
 
@@ -287,6 +297,7 @@ def as_sink_columns(source: Source, mapped: Mapped) -> Iterator[pa.RecordBatch]:
     Raises:
         SchemaError, RecordError, pyarrow.ArrowException: a row cannot be read or converted.
     """
+    rows = 0
     for batch in source.batches:
         whole = mapped.value == "*"
         value = _as_json(batch, source) if whole else _as_bytes(batch.column(mapped.value))
@@ -296,10 +307,31 @@ def as_sink_columns(source: Source, mapped: Mapped) -> Iterator[pa.RecordBatch]:
         if mapped.headers:
             arrays["headers"] = _headers({name: _as_bytes(batch.column(of)) for name, of in mapped.headers.items()})
         if mapped.timestamp is not None:
-            arrays["timestamp"] = _moments(batch.column(mapped.timestamp))
+            arrays["timestamp"] = _converted(batch, mapped.timestamp, _moments, rows)
         if mapped.partition is not None:
-            arrays["partition"] = _trimmed(batch.column(mapped.partition)).cast(pa.int32())
+            arrays["partition"] = _converted(batch, mapped.partition, _partitions, rows)
         yield pa.record_batch(arrays)
+        rows += batch.num_rows
+
+
+def _converted(
+    batch: pa.RecordBatch, column: str, convert: Callable[[ArrowArray], ArrowArray], rows: int
+) -> ArrowArray:
+    """Return a column as a record wants it. `rows` are those before the batch.
+
+    Raises:
+        pyarrow.ArrowException: a cell cannot be converted; the message has its row, unless each can by itself.
+    """
+    cells = batch.column(column)
+    try:
+        return convert(cells)
+    except pa.ArrowException:
+        for at in range(len(cells)):
+            try:
+                convert(cells.slice(at, 1))
+            except pa.ArrowException as error:
+                raise pa.ArrowInvalid(f"row {rows + at + 1}, column {column!r}: {error}") from error
+        raise
 
 
 def _as_json(batch: pa.RecordBatch, source: Source) -> ArrowArray:
@@ -376,8 +408,15 @@ def _moments(column: ArrowArray) -> ArrowArray:
         return column
     try:
         return column.cast(pa.timestamp("us", "UTC"))  # texts with a zone, and times without one
-    except pa.ArrowInvalid:
-        return column.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+    except pa.ArrowInvalid as error:
+        try:
+            return column.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+        except pa.ArrowInvalid:
+            raise error from None
+
+
+def _partitions(column: ArrowArray) -> ArrowArray:
+    return _trimmed(column).cast(pa.int32())
 
 
 def _are_digits(column: ArrowArray) -> bool:

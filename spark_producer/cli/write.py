@@ -48,7 +48,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--format", choices=FORMATS, help="(default: by the name; for stdin text, whose lines are the values)"
     )
     write.add_argument(
-        "--delimiter", type=_delimiter, metavar="CHARACTER", help="between the cells of a CSV; tab is one (default: ,)"
+        "--delimiter",
+        type=_delimiter,
+        metavar="CHARACTER",
+        help="between the cells of a CSV; tab is one (default: by the name, tab for .tsv, else ,)",
     )
     write.add_argument(
         "--infer-types",
@@ -172,7 +175,7 @@ def _csv_form(chosen: argparse.Namespace) -> CsvForm:
     said = [word for word, given in (("--delimiter", chosen.delimiter), ("--infer-types", chosen.infer_types)) if given]
     if said and all((chosen.format or kind_of(name)) != "csv" for name in chosen.files):
         raise ConfigError(f"{said[0]} is for CSV, and none of the files is one; --format says what they are")
-    return CsvForm(chosen.delimiter or ",", chosen.infer_types)
+    return CsvForm(chosen.delimiter, chosen.infer_types)
 
 
 def _all(sources: list[Source], mapped: Mapped) -> Iterator[pa.RecordBatch]:

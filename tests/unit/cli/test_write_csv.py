@@ -23,7 +23,7 @@ from tests.support.read_back import read_topic
 NOBODY = ["--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
 
 
-def rows_of(content: bytes, path: Path, form: CsvForm = csv_cells.COMMAS, **mapped: Any) -> list[dict[str, Any]]:
+def rows_of(content: bytes, path: Path, form: CsvForm = csv_cells.BY_NAME, **mapped: Any) -> list[dict[str, Any]]:
     """What `write` would send of a file with this content; a value of all columns as an object."""
     path.write_bytes(content)
     with ExitStack() as stack:
@@ -85,6 +85,16 @@ def test_com24_other_delimiters(tmp_path: Path, delimiter: str) -> None:
     assert rows_of(content, tmp_path / "x.csv", CsvForm(delimiter)) == [{"a": "1,5", "b": f"x{delimiter}y"}]
 
 
+@pytest.mark.parametrize("name", ["x.tsv", "x.TSV", "x.tsv.gz"])
+def test_com24_tabs_by_the_name(tmp_path: Path, name: str) -> None:
+    content = b"a\tb\n1\t2\n"
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    with ExitStack() as stack:
+        assert list(table_files.open_file(stack, str(tmp_path / name), None).columns) == ["a", "b"]
+        told = table_files.open_file(stack, str(tmp_path / name), None, CsvForm(","))
+        assert list(told.columns) == ["a\tb"]
+
+
 def test_com24_arguments_for_the_form(
     embedded_broker: LocalBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +135,8 @@ BAD: dict[str, tuple[bytes, str]] = {
         b'a,"b\nc"\n1,2\n',
         "its first line has the names of the columns, which may hold no line ends",
     ),
+    "UTF-16": ("a,b\n1,2\n".encode("utf-16"), "it is UTF-16; write it anew as UTF-8"),
+    "UTF-16, high bytes first": (b"\xfe\xff" + "a,b\n1,2\n".encode("utf-16-be"), "it is UTF-16"),
     "a row too long": (b"a,b\n1,2,3\n", "Row #1: Expected 2 columns, got 3"),
     "no UTF-8": (b"a,b\n1,2\n1,\xff\n", "Row #2: CSV conversion error to string: invalid UTF8 data"),
     "a quote without end": (b'a\n"' + b"x\n" * (17 << 20), "a row is longer than 2 MiB, or a quote has no end"),
@@ -150,6 +162,26 @@ def test_com24_a_bad_row_far_down_is_named(
     words = ["write", str(tmp_path / "x.csv"), topic, "--value", "a"]
     assert main([*words, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 1
     assert "x.csv: CSV parse error: Row #5000001: Expected 2 columns, got 1: 3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"), [("timestamp", "soon"), ("partition", "first"), ("partition", "3000000000")]
+)
+def test_com24_a_cell_that_is_no_time_or_partition_is_named(
+    embedded_broker: LocalBroker, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], column: str, cell: str
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    (tmp_path / "x.csv").write_bytes(b"a,c\n" + b"x,0\n" * 25_000 + f"x,{cell}\n".encode())
+    words = ["write", str(tmp_path / "x.csv"), topic, "--value", "a", f"--{column}", "c"]
+    assert main([*words, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 1
+    _, said = capsys.readouterr().err.splitlines()
+    assert "x.csv: row 25001, column 'c': Failed to parse string: " in said
+    assert repr(cell) in said
+
+
+def test_com24_digits_and_times_in_one_column_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(pa.ArrowInvalid, match="Failed to parse string: '5'"):
+        rows_of(b"at\n5\n2013-01-01T05:17:00Z\n", tmp_path / "x.csv", value="at", timestamp="at")
 
 
 def test_com24_names_of_more_than_a_mebibyte(tmp_path: Path) -> None:
