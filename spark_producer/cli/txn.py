@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
@@ -15,11 +15,11 @@ from spark_producer.cli.waiting import Wait
 from spark_producer.errors import ConfigError, PyProducerError
 from spark_producer.exactly_once.brokers import Brokers, spoken
 from spark_producer.exactly_once.cluster import SinkCluster
-from spark_producer.exactly_once.control_record import NO_BATCH, UNFINISHED, ControlRecord, Status
+from spark_producer.exactly_once.control_record import NO_BATCH, UNFINISHED, ControlRecord, Status, TopicPartition
 from spark_producer.exactly_once.driver import CONTROL_TOPIC
-from spark_producer.exactly_once.mending import accept_difference, accept_partial, carry_on, write_markers
+from spark_producer.exactly_once.mending import accept_difference, accept_partial, carry_on, decided, write_markers
 from spark_producer.exactly_once.rights import Right, lacking
-from spark_producer.exactly_once.survey import Survey, known_sinks, list_sinks, survey
+from spark_producer.exactly_once.survey import Survey, known_sinks, list_sinks, partitions_of_topics, survey
 from spark_producer.tools.parallel import ParallelClient
 
 CLIENT_ID = "pyproducer-txn"
@@ -51,6 +51,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         add_connection(action)
         action.add_argument("--control-topic", default=CONTROL_TOPIC, metavar="TOPIC", help="(default: %(default)s)")
         action.add_argument("--timeout", type=positive, default=30, metavar="SECONDS", help="(default: %(default)s)")
+        if name in ("describe", "repair"):
+            action.add_argument(
+                "--topic",
+                action="append",
+                default=[],
+                help="look at all partitions of this topic, too, and not only at those of the last batch; may be given again",
+            )
         if name == "resolve":
             action.add_argument(
                 "--accept-partial",
@@ -95,9 +102,10 @@ def _list(chosen: argparse.Namespace) -> None:
 def _describe(chosen: argparse.Namespace) -> None:
     chosen.unfinished = NOT_CHANGED
     with _connected(chosen) as client:
-        found = _surveyed(chosen, Brokers(client, chosen.sink))
+        brokers = Brokers(client, chosen.sink)
+        found = _surveyed(chosen, brokers, partitions_of_topics(brokers, chosen.topic))
         _show(chosen.sink, found, client.now_ms())
-        for line in _next(chosen.sink, found):
+        for line in _next(chosen.sink, found, chosen.topic):
             say(f"next: {line}")
 
 
@@ -125,27 +133,31 @@ def _repair(chosen: argparse.Namespace) -> None:
     chosen.unfinished = NOT_CHANGED
     with _connected(chosen) as client:
         cluster = SinkCluster(client, chosen.sink, chosen.control_topic)
-        found = _surveyed(chosen, cluster.brokers)
+        more = partitions_of_topics(cluster.brokers, chosen.topic)
+        found = _surveyed(chosen, cluster.brokers, more)
         _show(chosen.sink, found, client.now_ms())
         lost, unseen = found.lost
         if unseen and not lost:
             raise lacking(Right.READ_TOPIC, chosen.sink, client.user, unseen[0][0])
         if not lost:
-            say("nothing to repair: no partition has lost the end of a transaction")
+            looked = f" and of {', '.join(sorted(chosen.topic))}" if chosen.topic else "; --topic looks at others"
+            say(f"nothing to repair: no end of a transaction is lost in the partitions of its last batch{looked}")
             return
-        _confirm(chosen, f"Write {len(lost)} markers into {spoken(each.where for each in lost)}?")
+        known = decided(lost)
+        if known:
+            _confirm(chosen, f"Write {len(known)} markers into {spoken(each.where for each in known)}?")
         chosen.unfinished = "some markers may be written, and others not: run the command again"
-        write_markers(cluster, lost)
+        write_markers(cluster, lost, more)
         say(f"repaired; finish with: pyproducer txn resolve {chosen.sink}")
 
 
-def _surveyed(chosen: argparse.Namespace, brokers: Brokers) -> Survey:
-    """Look at the sink.
+def _surveyed(chosen: argparse.Namespace, brokers: Brokers, more: Collection[TopicPartition] = ()) -> Survey:
+    """Look at the sink, and at `more` partitions than its last batch has.
 
     Raises:
         ConfigError: nothing is known of it, so its name may be mistyped, or it is on another cluster.
     """
-    found = survey(brokers, chosen.control_topic)
+    found = survey(brokers, chosen.control_topic, more)
     if found.seen.record is None and not found.open and not found.seen.undecided:
         names = known_sinks(brokers, chosen.control_topic)
         near = difflib.get_close_matches(chosen.sink, names, 3) or names[:10]
@@ -221,11 +233,11 @@ def _show(sink: str, found: Survey, now_ms: int) -> None:
         complain(f"whether ends of transactions are lost in topic {topic} is not known: READ on it is missing")
 
 
-def _next(sink: str, found: Survey) -> Iterator[str]:
-    """What to do about it, if anything."""
+def _next(sink: str, found: Survey, topics: Sequence[str]) -> Iterator[str]:
+    """What to do about it, if anything. `topics` were looked at as well."""
     status = None if found.seen.record is None else found.seen.record.status
     if found.lost.lost:
-        yield f"stop the query, then: pyproducer txn repair {sink}"
+        yield f"stop the query, then: pyproducer txn repair {sink}{''.join(f' --topic {each}' for each in topics)}"
         yield f"then start the query again, or: pyproducer txn resolve {sink}"
     elif status is Status.PARTIAL:
         yield "write the rows that were aborted, as docs/exactly_once.md says, or give them up"

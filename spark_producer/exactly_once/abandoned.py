@@ -9,79 +9,88 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from spark_producer.errors import PyProducerError
-from spark_producer.exactly_once.brokers import Brokers, code_of
+from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.control_record import TopicPartition
-from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe
+from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe, listed
 from spark_producer.exactly_once.names import is_task_of
-from spark_producer.exactly_once.partition_state import Producers, producers
-from spark_producer.protocol import LIST_TRANSACTIONS
+from spark_producer.exactly_once.partition_state import Producers, begin_of, producers
 from spark_producer.protocol.messages import ActiveProducer, DescribedTransaction, ListTransactionsRequest
-from spark_producer.tools.parallel import Call
 
 
 class Abandoned(NamedTuple):
-    """A producer whose transaction is open in a partition, and what its coordinator says: that it is ended."""
+    """A transaction that is open in a partition, as its leader shows it, and ended for its coordinator.
+
+    It was aborted: what is committed is named by the sink's last word until all partitions show it.
+    """
 
     where: TopicPartition
     row: ActiveProducer
-    state: DescribedTransaction
 
 
 def abandoned(
     brokers: Brokers,
     seen: Mapping[TopicPartition, Producers],
-    besides: Collection[int],
+    besides: Collection[tuple[TopicPartition, int]],
     deadline: float,
-    patience: float,
 ) -> tuple[Abandoned, ...]:
-    """Return the abandoned transactions of the sink's tasks that leaders have shown in `seen`, but for some producer ids.
+    """Return the transactions of the sink's tasks that leaders have shown in `seen` and that are over, but for some producers in
+    some partitions.
 
-    Nothing is asked if no other transaction is open in these partitions. Else the sink's are told from those of strangers by
-    their ids; and what is abandoned must stay so for `patience` seconds, since a leader may be late with what it shows.
+    Nothing is asked if no other transaction is open there. Else the sink's are told from those of strangers by their ids. Leaders
+    may be late with what they show: see `still_abandoned`.
 
     Raises:
-        BrokerError: the right to see it is missing. KafkaTimeout: brokers do not answer.
+        BrokerError: the right to see it is missing. KafkaTimeout: not all brokers tell.
     """
-    suspects = {each: row for each, row in _open(seen) if each[1] not in besides}
+    suspects = [each for each in _open(seen) if (each.where, each.row.producer_id) not in besides]
     if not suspects:
         return ()
-    names = _names(brokers, {producer_id for _, producer_id in suspects}, deadline)
-    states = describe(brokers, sorted(names.values()), deadline) if names else {}
-    ended = {
-        producer_id: row
-        for producer_id, name in names.items()
-        if (row := states[name]) is not None and row.transaction_state not in {ONGOING, *ENDING}
-    }
-    left = {each: row for each, row in suspects.items() if each[1] in ended}
-    began = brokers.client.clock()
-    for _ in brokers.attempts(deadline, "the end of the transactions of dead tasks"):
-        now = dict(_open(producers(brokers, {where for where, _ in left}, deadline))) if left else {}
-        left = {each: row for each, row in left.items() if each in now and _begin(now[each]) == _begin(row)}
-        if not left or brokers.client.clock() - began >= patience:
-            break
-    return tuple(Abandoned(where, row, ended[producer_id]) for (where, producer_id), row in sorted(left.items()))
-
-
-def _open(seen: Mapping[TopicPartition, Producers]) -> Iterator[tuple[tuple[TopicPartition, int], ActiveProducer]]:
-    for where, rows in seen.items():
-        for row in (rows or {}).values():
-            if row.current_txn_start_offset >= 0:
-                yield (where, row.producer_id), row
-
-
-def _begin(row: ActiveProducer) -> tuple[int, int]:
-    return row.producer_epoch, row.current_txn_start_offset
-
-
-def _names(brokers: Brokers, producer_ids: Collection[int], deadline: float) -> dict[int, str]:
-    """Return the ids of the sink's tasks by producer id. A broker that does not answer now is left to the next look."""
-    body = ListTransactionsRequest((), tuple(sorted(producer_ids)))
-    calls = [Call(node, LIST_TRANSACTIONS, body) for node in brokers.nodes(deadline, anew=False)]
-    return {
+    asked = {each.row.producer_id for each in suspects}
+    names = {
         row.producer_id: row.transactional_id
-        for answer in brokers.client.ask_all(calls, deadline)
-        if not isinstance(answer, PyProducerError) and not code_of(answer)
-        for row in answer.transaction_states
-        if row.producer_id in producer_ids and is_task_of(brokers.sink, row.transactional_id)
+        for row in listed(brokers, ListTransactionsRequest((), tuple(sorted(asked))), deadline)
+        if row.producer_id in asked and is_task_of(brokers.sink, row.transactional_id)
     }
+    states = describe(brokers, sorted(names.values()), deadline) if names else {}
+    return tuple(each for each in suspects if _is_over(states.get(names.get(each.row.producer_id, "")), each.row))
+
+
+def still_abandoned(
+    brokers: Brokers, found: Collection[Abandoned], deadline: float, patience: float
+) -> tuple[Abandoned, ...]:
+    """Return those that partitions still do not end after so many seconds.
+
+    Raises: as `producers`.
+    """
+    left = {(each.where, each.row.producer_id): each for each in found}
+    began = brokers.client.clock()
+    for number in brokers.attempts(deadline, "the end of the transactions of dead tasks"):
+        if not left:
+            break
+        where = {each.where for each in left.values()}
+        if number:
+            brokers.forget_leaders(where)  # one that was deposed may not know it
+        now = {
+            (each.where, each.row.producer_id): begin_of(each.row)
+            for each in _open(producers(brokers, where, deadline))
+        }
+        left = {name: each for name, each in left.items() if now.get(name) == begin_of(each.row)}
+        if brokers.client.clock() - began >= patience:
+            break
+    return tuple(sorted(left.values()))
+
+
+def _open(seen: Mapping[TopicPartition, Producers]) -> Iterator[Abandoned]:
+    for where, rows in seen.items():
+        yield from (Abandoned(where, row) for row in (rows or {}).values() if row.current_txn_start_offset >= 0)
+
+
+def _is_over(state: DescribedTransaction | None, row: ActiveProducer) -> bool:
+    """Whether the coordinator has ended the transaction of a row: each has an epoch of its own, so a newer one is the next.
+
+    While markers are on their way, that of this transaction may be.
+    """
+    if state is None or state.transaction_state in ENDING:
+        return False
+    newer = state.producer_id != row.producer_id or state.producer_epoch > row.producer_epoch
+    return newer or state.transaction_state != ONGOING

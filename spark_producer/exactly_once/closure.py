@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
-from spark_producer.exactly_once.abandoned import abandoned
+from spark_producer.errors import PyProducerError
+from spark_producer.exactly_once.abandoned import abandoned, still_abandoned
 from spark_producer.exactly_once.brokers import Brokers, spoken
 from spark_producer.exactly_once.control_record import TopicPartition
 from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe
-from spark_producer.exactly_once.partition_state import Producers, Stretch, still_open
+from spark_producer.exactly_once.partition_state import LOOKS, Producers, Stretch, still_open
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.protocol.messages import DescribedTransaction
+
+logger = logging.getLogger(__name__)
 
 LOST_AFTER_S = 3.0
 """For so long a partition must not show a marker that its coordinator says is written, before that counts as lost. After the
 restart of all nodes a leader may take a second or two to show what is there."""
+
+ASKING_S = 2.0
+"""For so long brokers are asked about the transactions of dead tasks: the write itself is carried out by then."""
 
 
 def wait_for_ends(
@@ -25,9 +32,10 @@ def wait_for_ends(
     *,
     told: bool = False,
     seen: dict[TopicPartition, Producers] | None = None,
+    without_tasks: Collection[TopicPartition] = (),
 ) -> tuple[TopicPartition, ...]:
     """Wait until partitions show the end of transactions, given by transactional id; return those that have lost the marker, also
-    that of a dead task which holds their readers back.
+    that of a dead task which holds their readers back (but not in partitions `without_tasks`).
 
     First the coordinator must have ended the transaction, with all markers written, which `told` says that it has: a leader
     shows a marker before it is replicated, and if that leader dies, Kafka 4.3 may not write it again. Only what leaders show
@@ -39,7 +47,7 @@ def wait_for_ends(
     seen = {} if seen is None else seen
     left = [each for some in stretches.values() for each in some]
     last = {each.where: each.last_offset for each in sorted(left, key=lambda one: one.last_offset)}
-    own = {each.producer_id for each in left}
+    own = {(each.where, each.producer_id) for each in left}
     ids = {each: transactional_id for transactional_id, some in stretches.items() for each in some}
     attempts = brokers.attempts(deadline, "")
     clock = brokers.client.clock
@@ -56,10 +64,34 @@ def wait_for_ends(
             missing_since = clock()
         if not left or clock() - missing_since >= LOST_AFTER_S:
             break
+        if number >= LOOKS:
+            brokers.forget_leaders(each.where for each in left)  # one that was deposed may not know it
         attempts.waiting_for = partial(_held_up, brokers, left)
-    shown = {where: _until(last[where], rows) for where, rows in seen.items() if where in last}
-    dead = abandoned(brokers, shown, own, deadline, LOST_AFTER_S)
-    return tuple(sorted({each.where for each in left} | {each.where for each in dead}))
+    shown = {where: _until(last[where], rows) for where, rows in seen.items() if where in last.keys() - without_tasks}
+    return tuple(sorted({each.where for each in left} | _held_by_dead_tasks(brokers, shown, own, deadline)))
+
+
+def _held_by_dead_tasks(
+    brokers: Brokers,
+    shown: Mapping[TopicPartition, Producers],
+    own: Collection[tuple[TopicPartition, int]],
+    deadline: float,
+) -> set[TopicPartition]:
+    """Return the partitions whose readers wait for the end of a dead task's transaction, but for the `own` producers.
+
+    The write is carried out, and must not fail because that cannot be seen now.
+    """
+    try:
+        found = abandoned(brokers, shown, own, min(deadline, brokers.client.clock() + ASKING_S))
+        return {each.where for each in still_abandoned(brokers, found, deadline, LOST_AFTER_S)}
+    except PyProducerError as error:
+        logger.warning(
+            "sink %r: another transaction is open where it has written, and whether it is that of a dead task, and holds back "
+            "readers of committed records, cannot be seen now. The next write looks again, or `pyproducer txn describe`. %s",
+            brokers.sink,
+            error,
+        )
+        return set()
 
 
 def _until(offset: int, rows: Producers) -> Producers:

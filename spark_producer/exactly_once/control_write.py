@@ -84,7 +84,7 @@ class ControlWrite:
         failpoint("control.ended")
         if not isinstance(written, Written):
             return written
-        lost = wait_for_ends(self._brokers, {self._id: stretches}, self._deadline)
+        lost = wait_for_ends(self._brokers, {self._id: stretches}, self._deadline, without_tasks={self._where})
         return Hung(lost) if lost else written
 
     def _open(self, partitions: Sequence[TopicPartition]) -> tuple[FencedOff | Unsure | None, int]:

@@ -15,6 +15,7 @@ from spark_producer.protocol import DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS
 from spark_producer.protocol.messages import (
     DescribedTransaction,
     DescribeTransactionsRequest,
+    ListedTransaction,
     ListTransactionsRequest,
 )
 from spark_producer.tools.parallel import Call
@@ -77,23 +78,39 @@ def open_tasks(
 ) -> tuple[TaskTransaction, ...]:
     """Return the open transactions of the sink's tasks on all brokers, without what they have written, `besides` these ids.
 
+    `nodes_known` and what is raised: as `listed`.
+    """
+    pattern = f"{re.escape(task_prefix(brokers.sink))}.*"
+    body = ListTransactionsRequest((ONGOING,), transactional_id_pattern=pattern)
+    rows = listed(brokers, body, deadline, nodes_known=nodes_known)
+    ids = {row.transactional_id for row in rows if row.transaction_state == ONGOING} - set(besides)
+    ids = {each for each in ids if is_task_of(brokers.sink, each)}
+    states = describe(brokers, sorted(ids), deadline) if ids else {}
+    return tuple(
+        TaskTransaction(each, row.producer_id, row.producer_epoch, style, ())
+        for each, row in states.items()
+        if row is not None and row.transaction_state == ONGOING
+    )
+
+
+def listed(
+    brokers: Brokers, body: ListTransactionsRequest, deadline: float, *, nodes_known: bool = False
+) -> list[ListedTransaction]:
+    """Return what all brokers list, asked as often as it takes. Their answers may have more than was asked for.
+
     With `nodes_known` somebody has just told which brokers there are. Else that is asked first.
 
     Raises:
         KafkaTimeout, BrokerError: a broker does not tell.
     """
-    pattern = f"{re.escape(task_prefix(brokers.sink))}.*"
-    body = ListTransactionsRequest((ONGOING,), transactional_id_pattern=pattern)
-    ids: set[str] = set()
+    found: list[ListedTransaction] = []
     attempts = brokers.attempts(deadline, "")
     for number in attempts:
         anew = number > 0 or not nodes_known
         nodes = brokers.nodes(deadline, anew=anew)  # one that has joined since may coordinate some of them
         answers = brokers.client.ask_all([Call(node, LIST_TRANSACTIONS, body) for node in nodes], deadline)
         good = [one for one in answers if not isinstance(one, PyProducerError) and not code_of(one)]
-        for answer in good:
-            rows = (row for row in answer.transaction_states if row.transaction_state == ONGOING)
-            ids |= {row.transactional_id for row in rows if is_task_of(brokers.sink, row.transactional_id)}
+        found += [row for answer in good for row in answer.transaction_states]
         if len(good) == len(answers):
             break
         bad = next(one for one in answers if one not in good)
@@ -101,10 +118,4 @@ def open_tasks(
         attempts.waiting_for = f"the list of open transactions ({said})"
         if not isinstance(bad, PyProducerError) and code_of(bad) not in MOVED:
             raise refused(code_of(bad), "the list of open transactions", brokers.sink, brokers.client.user)
-    ids -= set(besides)
-    states = describe(brokers, sorted(ids), deadline) if ids else {}
-    return tuple(
-        TaskTransaction(each, row.producer_id, row.producer_epoch, style, ())
-        for each, row in states.items()
-        if row is not None and row.transaction_state == ONGOING
-    )
+    return found

@@ -6,10 +6,10 @@ begins. So what is not known from it is taken from what the transaction's decisi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from spark_producer.exactly_once.abandoned import abandoned
+from spark_producer.exactly_once.abandoned import abandoned, still_abandoned
 from spark_producer.exactly_once.asks import Fate
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.control_log import ControlLog, Seen
@@ -17,7 +17,15 @@ from spark_producer.exactly_once.control_record import DECIDED, ControlRecord, T
 from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe
 from spark_producer.exactly_once.fetching import read_at
 from spark_producer.exactly_once.names import control_id
-from spark_producer.exactly_once.partition_state import UNCOMMITTED, Producers, Stretch, offsets, producers, still_open
+from spark_producer.exactly_once.partition_state import (
+    UNCOMMITTED,
+    Producers,
+    Stretch,
+    begin_of,
+    offsets,
+    producers,
+    still_open,
+)
 from spark_producer.exactly_once.verdicts import look
 from spark_producer.protocol import decoded_records
 from spark_producer.protocol.messages import (
@@ -62,10 +70,15 @@ class _Suspect(NamedTuple):
 
 
 def lost_ends(
-    brokers: Brokers, log: ControlLog, topic_partition: TopicPartition, seen: Seen, deadline: float
+    brokers: Brokers,
+    log: ControlLog,
+    topic_partition: TopicPartition,
+    seen: Seen,
+    deadline: float,
+    more: Collection[TopicPartition] = (),
 ) -> LostEnds:
     """Return what the sink's last words name and is open in its partitions, although the coordinator has ended it; of tasks
-    that have died, too.
+    that have died, too, which may have written to `more` partitions than the last words name.
 
     The partitions are looked at before and after the coordinators: a write that goes on meanwhile has others open then.
     `log` has just been read, in the partition `topic_partition`, with `seen`.
@@ -74,28 +87,22 @@ def lost_ends(
         BrokerError: the right to see how a transaction was ended is missing. KafkaTimeout: brokers do not answer.
     """
     suspects = _suspects(log, topic_partition, seen)
-    rows, known = _open(brokers, suspects, deadline)
+    known = _known(brokers, suspects, more, deadline)
+    rows = _open(suspects, known)
     unseen = tuple(sorted(where for where, some in known.items() if some is None))
-    dead = abandoned(brokers, known, {each.producer_id for each in suspects}, deadline, 0)
+    dead = abandoned(brokers, known, {(each.where, each.producer_id) for each in suspects}, deadline)
     found = [
-        Lost(
-            where,
-            row.producer_id,
-            row.producer_epoch,
-            row.coordinator_epoch,
-            row.current_txn_start_offset,
-            _last_end(state, row.producer_id),
-        )
-        for where, row, state in dead
+        Lost(where, row.producer_id, row.producer_epoch, row.coordinator_epoch, row.current_txn_start_offset, False)
+        for where, row in still_abandoned(brokers, dead, deadline, 0)
     ]
     if not rows:
         return LostEnds(tuple(found), unseen)
     own = control_id(brokers.sink)
     states = describe(brokers, sorted({_id_of(each, own) for each in rows}), deadline)
-    after, _ = _open(brokers, suspects, deadline)
+    after = _open(suspects, _known(brokers, suspects, (), deadline))
     for each, row in rows.items():
         state = states[_id_of(each, own)]
-        if _is_alive(state, each.producer_id) or each not in after or _begin(row) != _begin(after[each]):
+        if _is_alive(state, each.producer_id) or each not in after or begin_of(row) != begin_of(after[each]):
             continue
         commit = _how_ended(brokers, log, seen, each, state, deadline)
         begins = max(each.first_offset, row.current_txn_start_offset)
@@ -124,21 +131,21 @@ def _id_of(suspect: _Suspect, own: str) -> str:
     return own if suspect.task is None else suspect.task.transactional_id
 
 
-def _open(
-    brokers: Brokers, suspects: Collection[_Suspect], deadline: float
-) -> tuple[dict[_Suspect, ActiveProducer], dict[TopicPartition, Producers]]:
-    """Return those whose producer has a transaction open that begins with them or before, and all that the leaders show."""
-    known = producers(brokers, {each.where for each in suspects}, deadline) if suspects else {}
-    found = {}
-    for each in suspects:
-        row = (known.get(each.where) or {}).get(each.producer_id)
-        if row is not None and 0 <= row.current_txn_start_offset <= each.last_offset:
-            found[each] = row
-    return found, known
+def _known(
+    brokers: Brokers, suspects: Collection[_Suspect], more: Collection[TopicPartition], deadline: float
+) -> dict[TopicPartition, Producers]:
+    where = {each.where for each in suspects} | set(more)
+    return producers(brokers, where, deadline) if where else {}
 
 
-def _begin(row: ActiveProducer) -> tuple[int, int]:
-    return row.producer_epoch, row.current_txn_start_offset
+def _open(suspects: Collection[_Suspect], known: Mapping[TopicPartition, Producers]) -> dict[_Suspect, ActiveProducer]:
+    """Return those whose producer has a transaction open that begins with them or before, by what leaders show."""
+    rows = {each: (known.get(each.where) or {}).get(each.producer_id) for each in suspects}
+    return {
+        each: row
+        for each, row in rows.items()
+        if row is not None and 0 <= row.current_txn_start_offset <= each.last_offset
+    }
 
 
 def _is_alive(state: DescribedTransaction | None, producer_id: int) -> bool:
@@ -197,7 +204,8 @@ def _pending_ended(brokers: Brokers, log: ControlLog, seen: Seen, producer_id: i
 
 
 def _shown_fates(brokers: Brokers, transactions: Sequence[TaskTransaction], deadline: float) -> list[Fate]:
-    """Return what the logs say of each transaction by now: `OPEN` if no partition shows its end."""
+    """Return what the logs say of each transaction by now: `OPEN` if no partition shows its end, `UNKNOWN` if one that does hides
+    its rows behind another's open transaction."""
     stretches = {
         Stretch(one.producer_id, span.topic, span.partition, span.first_offset, span.last_offset): (one, span)
         for one in transactions
@@ -207,7 +215,8 @@ def _shown_fates(brokers: Brokers, transactions: Sequence[TaskTransaction], dead
     hidden = {stretches[each] for some in held for each in some}
     shown = [one._replace(spans=tuple(span for span in one.spans if (one, span) not in hidden)) for one in transactions]
     closed = [one for one in shown if one.spans]
-    fates = iter(look(brokers, closed, (), deadline).fates if closed else ())
+    seen = look(brokers, closed, (), deadline).fates if closed else ()
+    fates = iter(Fate.UNKNOWN if fate is Fate.OPEN else fate for fate in seen)
     return [next(fates) if one.spans else Fate.OPEN for one in shown]
 
 

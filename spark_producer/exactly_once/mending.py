@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from spark_producer.cluster import Style
 from spark_producer.codes import Code
@@ -13,7 +13,7 @@ from spark_producer.exactly_once.asks import Fence, Fenced, Fencing, Found, Hung
 from spark_producer.exactly_once.brokers import spoken
 from spark_producer.exactly_once.cluster import SinkCluster
 from spark_producer.exactly_once.control_log import ControlLog
-from spark_producer.exactly_once.control_record import ControlRecord, Status
+from spark_producer.exactly_once.control_record import ControlRecord, Status, TopicPartition
 from spark_producer.exactly_once.control_topic import PARTITION
 from spark_producer.exactly_once.lost import Lost, lost_ends
 from spark_producer.exactly_once.outcomes import Begun, Failed, Failure, hung
@@ -81,25 +81,44 @@ def _written(cluster: SinkCluster, fencing: Fencing, record: ControlRecord) -> C
     return record
 
 
-def write_markers(cluster: SinkCluster, lost: Sequence[Lost]) -> None:
-    """Write the end of transactions into the partitions that have lost it, as their coordinator had decided it.
+def write_markers(cluster: SinkCluster, lost: Sequence[Lost], more: Collection[TopicPartition] = ()) -> None:
+    """Write the end of transactions into the partitions that have lost it, as their coordinator had decided it. `more` are the
+    partitions that were looked at besides those that the sink's last words name.
 
     Raises:
-        ExactlyOnceError: it is not known how one was ended, or others are lost by now. BrokerError: the right to ALTER the
-        cluster is missing, or a leader refuses.
+        ExactlyOnceError: it is not known how one was ended (the others are written), or others are lost by now. BrokerError: the
+        right to ALTER the cluster is missing, or a leader refuses.
     """
-    unknown = [each.where for each in lost if each.commit is None]
+    known = decided(lost)
+    unknown = [each.where for each in lost if each not in known]
+    if known:
+        _write_markers(cluster, lost, known, more)
+    if unknown and known:
+        raise ExactlyOnceError(
+            f"sink {cluster.sink!r}: how the transactions in {spoken(unknown)} were ended was not known before the others were. "
+            "Run the command again: the logs may tell now"
+        )
     if unknown:
         raise ExactlyOnceError(
             f"sink {cluster.sink!r}: neither the coordinator nor the logs tell any more how the transactions in "
             f"{spoken(unknown)} were ended, so nothing is written anywhere. Do not abort them by other means: if readers of "
             "committed records see rows of that batch somewhere, its next run would double them"
         )
+
+
+def decided(lost: Sequence[Lost]) -> list[Lost]:
+    """Return those of which it is known how they were ended."""
+    return [each for each in lost if each.commit is not None]
+
+
+def _write_markers(
+    cluster: SinkCluster, shown: Sequence[Lost], lost: Sequence[Lost], more: Collection[TopicPartition]
+) -> None:
     brokers, deadline = cluster.brokers, cluster.client.deadline()
     cluster.prepare()
     log = ControlLog(brokers, cluster.topic)
-    now = lost_ends(brokers, log, (cluster.topic, PARTITION), log.read(deadline), deadline)
-    if set(now.lost) != set(lost):
+    now = lost_ends(brokers, log, (cluster.topic, PARTITION), log.read(deadline), deadline, more)
+    if set(now.lost) != set(shown):
         raise ExactlyOnceError(
             f"sink {cluster.sink!r}: somebody else writes to it, or repairs it: what is lost is not what was shown any more. "
             "Nothing was written: stop its query, and look again with `pyproducer txn describe`"

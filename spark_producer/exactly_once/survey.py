@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from spark_producer.cluster import Style
 from spark_producer.codes import Code
-from spark_producer.errors import BrokerError, ExactlyOnceError, PyProducerError
+from spark_producer.errors import BrokerError, ExactlyOnceError, PyProducerError, broker_error
 from spark_producer.exactly_once.asks import Fate
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.control_log import ControlLog, Seen, WholeControlLog
@@ -108,8 +108,8 @@ def _control_topic(topic: str) -> Iterator[None]:
         ) from error
 
 
-def survey(brokers: Brokers, topic: str) -> Survey:
-    """Look at a sink from all sides, and change nothing.
+def survey(brokers: Brokers, topic: str, more: Collection[TopicPartition] = ()) -> Survey:
+    """Look at a sink from all sides, and change nothing. `more` are partitions to look at besides those of its last batch.
 
     Raises: as `ControlLog.read`, and for rights that are missing.
     """
@@ -132,16 +132,31 @@ def survey(brokers: Brokers, topic: str) -> Survey:
         for each, row in states.items()
         if row is not None and row.transaction_state in {ONGOING, *ENDING}
     ]
-    where = {(topic, PARTITION), *(each for one in opened for each in one.partitions), *_partitions(seen.record)}
+    where = {(topic, PARTITION), *(each for one in opened for each in one.partitions), *_partitions(seen.record), *more}
     return Survey(
         seen,
         log.written_ms(brokers.sink),
         states[own],
         tuple(opened),
         _held_back(brokers, where, deadline),
-        lost_ends(brokers, log, (topic, PARTITION), seen, deadline),
+        lost_ends(brokers, log, (topic, PARTITION), seen, deadline, more),
         _fates(brokers, seen.record, deadline),
     )
+
+
+def partitions_of_topics(brokers: Brokers, topics: Collection[str]) -> set[TopicPartition]:
+    """Return the partitions of topics.
+
+    Raises:
+        BrokerError: one is not there, or the right to see it is missing. KafkaTimeout: no broker tells.
+    """
+    if not topics:
+        return set()
+    answer = brokers.client.metadata(sorted(topics), brokers.client.deadline())
+    for row in answer.topics:
+        if row.error_code:
+            raise broker_error(row.error_code, f"topic {row.name!r}", user=brokers.client.user)
+    return {(row.name or "", each.partition_index) for row in answer.topics for each in row.partitions}
 
 
 def _fates(brokers: Brokers, record: ControlRecord | None, deadline: float) -> tuple[Fate, ...]:
