@@ -320,18 +320,25 @@ def _converted(
     """Return a column as a record wants it. `rows` are those before the batch.
 
     Raises:
-        pyarrow.ArrowException: a cell cannot be converted; the message has its row, unless each can by itself.
+        pyarrow.ArrowException: the column has another type; or a cell cannot be converted, and the message has its row; or some
+        do not go together.
     """
     cells = batch.column(column)
     try:
         return convert(cells)
-    except pa.ArrowException:
+    except pa.ArrowInvalid:
         for at in range(len(cells)):
             try:
                 convert(cells.slice(at, 1))
-            except pa.ArrowException as error:
-                raise pa.ArrowInvalid(f"row {rows + at + 1}, column {column!r}: {error}") from error
-        raise
+            except pa.ArrowInvalid as error:
+                said = str(error).partition(": expected")[0]  # with a zone or without one: both are taken
+                raise pa.ArrowInvalid(f"row {rows + at + 1}, column {column!r}: {said}") from error
+        raise pa.ArrowInvalid(
+            f"rows {rows + 1} to {rows + len(cells)}, column {column!r}: times of several kinds (milliseconds, with a zone, "
+            "without one); let all be of one"
+        ) from None
+    except pa.ArrowException as error:
+        raise pa.ArrowInvalid(f"column {column!r}: {error}") from error
 
 
 def _as_json(batch: pa.RecordBatch, source: Source) -> ArrowArray:
@@ -408,11 +415,8 @@ def _moments(column: ArrowArray) -> ArrowArray:
         return column
     try:
         return column.cast(pa.timestamp("us", "UTC"))  # texts with a zone, and times without one
-    except pa.ArrowInvalid as error:
-        try:
-            return column.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
-        except pa.ArrowInvalid:
-            raise error from None
+    except pa.ArrowInvalid:
+        return column.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
 
 
 def _partitions(column: ArrowArray) -> ArrowArray:

@@ -9,22 +9,30 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
+from spark_producer.cluster import Style
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.control_record import TopicPartition
-from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe, listed
+from spark_producer.exactly_once.coordinator_state import COMPLETE_COMMIT, ENDING, ONGOING, describe, listed
 from spark_producer.exactly_once.names import is_task_of
 from spark_producer.exactly_once.partition_state import Producers, begin_of, producers
 from spark_producer.protocol.messages import ActiveProducer, DescribedTransaction, ListTransactionsRequest
 
 
 class Abandoned(NamedTuple):
-    """A transaction that is open in a partition, as its leader shows it, and ended for its coordinator.
-
-    It was aborted: what is committed is named by the sink's last word until all partitions show it.
-    """
+    """A transaction that is open in a partition, as its leader shows it, and over by the `state` that its coordinator has."""
 
     where: TopicPartition
     row: ActiveProducer
+    state: DescribedTransaction
+
+    def was_committed(self, style: Style) -> bool:
+        """Whether the coordinator has committed this very transaction. Of a later one of the id, it tells by a newer epoch.
+
+        What is committed is named by the sink's last word until all partitions show it, so that is not expected.
+        """
+        bump = 1 if style is Style.IMPLICIT else 0
+        is_this = self.row.producer_epoch <= self.state.producer_epoch <= self.row.producer_epoch + bump
+        return is_this and self.state.transaction_state == COMPLETE_COMMIT
 
 
 def abandoned(
@@ -42,17 +50,21 @@ def abandoned(
     Raises:
         BrokerError: the right to see it is missing. KafkaTimeout: not all brokers tell.
     """
-    suspects = [each for each in _open(seen) if (each.where, each.row.producer_id) not in besides]
+    suspects = [(where, row) for where, row in _open(seen) if (where, row.producer_id) not in besides]
     if not suspects:
         return ()
-    asked = {each.row.producer_id for each in suspects}
+    asked = {row.producer_id for _, row in suspects}
     names = {
         row.producer_id: row.transactional_id
         for row in listed(brokers, ListTransactionsRequest((), tuple(sorted(asked))), deadline)
         if row.producer_id in asked and is_task_of(brokers.sink, row.transactional_id)
     }
     states = describe(brokers, sorted(names.values()), deadline) if names else {}
-    return tuple(each for each in suspects if _is_over(states.get(names.get(each.row.producer_id, "")), each.row))
+    return tuple(
+        Abandoned(where, row, state)
+        for where, row in suspects
+        if (state := states.get(names.get(row.producer_id, ""))) is not None and _is_over(state, row)
+    )
 
 
 def still_abandoned(
@@ -64,33 +76,30 @@ def still_abandoned(
     """
     left = {(each.where, each.row.producer_id): each for each in found}
     began = brokers.client.clock()
-    for number in brokers.attempts(deadline, "the end of the transactions of dead tasks"):
+    for _ in brokers.attempts(deadline, "the end of the transactions of dead tasks"):
         if not left:
             break
         where = {each.where for each in left.values()}
-        if number:
-            brokers.forget_leaders(where)  # one that was deposed may not know it
-        now = {
-            (each.where, each.row.producer_id): begin_of(each.row)
-            for each in _open(producers(brokers, where, deadline))
-        }
+        brokers.forget_leaders(where)  # one that was deposed may not know it
+        now = {(where, row.producer_id): begin_of(row) for where, row in _open(producers(brokers, where, deadline))}
         left = {name: each for name, each in left.items() if now.get(name) == begin_of(each.row)}
         if brokers.client.clock() - began >= patience:
             break
-    return tuple(sorted(left.values()))
+    return tuple(left[name] for name in sorted(left))
 
 
-def _open(seen: Mapping[TopicPartition, Producers]) -> Iterator[Abandoned]:
+def _open(seen: Mapping[TopicPartition, Producers]) -> Iterator[tuple[TopicPartition, ActiveProducer]]:
     for where, rows in seen.items():
-        yield from (Abandoned(where, row) for row in (rows or {}).values() if row.current_txn_start_offset >= 0)
+        yield from ((where, row) for row in (rows or {}).values() if row.current_txn_start_offset >= 0)
 
 
-def _is_over(state: DescribedTransaction | None, row: ActiveProducer) -> bool:
+def _is_over(state: DescribedTransaction, row: ActiveProducer) -> bool:
     """Whether the coordinator has ended the transaction of a row: each has an epoch of its own, so a newer one is the next.
 
-    While markers are on their way, that of this transaction may be.
+    While markers are on their way, that of this transaction may be. A coordinator with an older epoch was deposed.
     """
-    if state is None or state.transaction_state in ENDING:
+    if state.transaction_state in ENDING:
         return False
-    newer = state.producer_id != row.producer_id or state.producer_epoch > row.producer_epoch
-    return newer or state.transaction_state != ONGOING
+    if state.producer_id != row.producer_id or state.producer_epoch > row.producer_epoch:
+        return True
+    return state.producer_epoch == row.producer_epoch and state.transaction_state != ONGOING

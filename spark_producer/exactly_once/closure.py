@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
-from spark_producer.errors import PyProducerError
+from spark_producer.errors import BrokerError, ConnectionFailed, KafkaTimeout, SecurityError
 from spark_producer.exactly_once.abandoned import abandoned, still_abandoned
 from spark_producer.exactly_once.brokers import Brokers, spoken
 from spark_producer.exactly_once.control_record import TopicPartition
@@ -81,10 +81,12 @@ def _held_by_dead_tasks(
 
     The write is carried out, and must not fail because that cannot be seen now.
     """
+    clock = brokers.client.clock
     try:
-        found = abandoned(brokers, shown, own, min(deadline, brokers.client.clock() + ASKING_S))
-        return {each.where for each in still_abandoned(brokers, found, deadline, LOST_AFTER_S)}
-    except PyProducerError as error:
+        found = abandoned(brokers, shown, own, min(deadline, clock() + ASKING_S))
+        until = min(deadline, clock() + LOST_AFTER_S + ASKING_S)
+        return {each.where for each in still_abandoned(brokers, found, until, LOST_AFTER_S)}
+    except (KafkaTimeout, BrokerError, ConnectionFailed, SecurityError) as error:
         logger.warning(
             "sink %r: another transaction is open where it has written, and whether it is that of a dead task, and holds back "
             "readers of committed records, cannot be seen now. The next write looks again, or `pyproducer txn describe`. %s",

@@ -21,6 +21,7 @@ from spark_producer.protocol.messages import (
 from spark_producer.tools.parallel import Call
 
 ONGOING = "Ongoing"
+COMPLETE_COMMIT, COMPLETE_ABORT = "CompleteCommit", "CompleteAbort"
 ENDING = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 """The states in which a coordinator has decided, and markers are still on their way."""
 

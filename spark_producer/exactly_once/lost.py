@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from spark_producer.cluster import Style
 from spark_producer.exactly_once.abandoned import abandoned, still_abandoned
 from spark_producer.exactly_once.asks import Fate
 from spark_producer.exactly_once.brokers import Brokers
+from spark_producer.exactly_once.cluster import learn_style
 from spark_producer.exactly_once.control_log import ControlLog, Seen
 from spark_producer.exactly_once.control_record import DECIDED, ControlRecord, TaskTransaction, TopicPartition
-from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe
+from spark_producer.exactly_once.coordinator_state import COMPLETE_ABORT, COMPLETE_COMMIT, ENDING, ONGOING, describe
 from spark_producer.exactly_once.fetching import read_at
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.partition_state import (
@@ -90,10 +92,19 @@ def lost_ends(
     known = _known(brokers, suspects, more, deadline)
     rows = _open(suspects, known)
     unseen = tuple(sorted(where for where, some in known.items() if some is None))
-    dead = abandoned(brokers, known, {(each.where, each.producer_id) for each in suspects}, deadline)
+    named = {(each.where, each.producer_id) for each in suspects} | _named_by_undecided(log, seen)
+    dead = abandoned(brokers, known, named, deadline)
+    style = learn_style(brokers.client, deadline) if dead else Style.EXPLICIT
     found = [
-        Lost(where, row.producer_id, row.producer_epoch, row.coordinator_epoch, row.current_txn_start_offset, False)
-        for where, row in still_abandoned(brokers, dead, deadline, 0)
+        Lost(
+            each.where,
+            each.row.producer_id,
+            each.row.producer_epoch,
+            each.row.coordinator_epoch,
+            each.row.current_txn_start_offset,
+            each.was_committed(style),
+        )
+        for each in still_abandoned(brokers, dead, deadline, 0)
     ]
     if not rows:
         return LostEnds(tuple(found), unseen)
@@ -125,6 +136,18 @@ def _suspects(log: ControlLog, topic_partition: TopicPartition, seen: Seen) -> l
         inline = pending.inline if pending is not None and _decides(pending, seen) else ()
         found += [_Suspect(each, producer_id, 0, LAST_OFFSET, is_pending=True) for each in inline]
     return found
+
+
+def _named_by_undecided(log: ControlLog, seen: Seen) -> set[tuple[TopicPartition, int]]:
+    """Return where tasks have written that records name whose own end is lost: how they end is seen when those have theirs."""
+    pending = [log.pending(producer_id) for producer_id, *_ in seen.undecided]
+    return {
+        ((span.topic, span.partition), one.producer_id)
+        for record in pending
+        if record is not None
+        for one in record.transactions
+        for span in one.spans
+    }
 
 
 def _id_of(suspect: _Suspect, own: str) -> str:
@@ -177,7 +200,7 @@ def _last_end(state: DescribedTransaction | None, producer_id: int) -> bool | No
     """Whether the last transaction of a producer was committed; None if its coordinator does not know any more."""
     if state is None or state.producer_id != producer_id:
         return None
-    return {"CompleteCommit": True, "CompleteAbort": False}.get(state.transaction_state)
+    return {COMPLETE_COMMIT: True, COMPLETE_ABORT: False}.get(state.transaction_state)
 
 
 def _decides(pending: ControlRecord, seen: Seen) -> bool:
@@ -204,8 +227,7 @@ def _pending_ended(brokers: Brokers, log: ControlLog, seen: Seen, producer_id: i
 
 
 def _shown_fates(brokers: Brokers, transactions: Sequence[TaskTransaction], deadline: float) -> list[Fate]:
-    """Return what the logs say of each transaction by now: `OPEN` if no partition shows its end, `UNKNOWN` if one that does hides
-    its rows behind another's open transaction."""
+    """Return what the logs say of each transaction by now: `OPEN` if no partition shows its end."""
     stretches = {
         Stretch(one.producer_id, span.topic, span.partition, span.first_offset, span.last_offset): (one, span)
         for one in transactions
@@ -215,8 +237,7 @@ def _shown_fates(brokers: Brokers, transactions: Sequence[TaskTransaction], dead
     hidden = {stretches[each] for some in held for each in some}
     shown = [one._replace(spans=tuple(span for span in one.spans if (one, span) not in hidden)) for one in transactions]
     closed = [one for one in shown if one.spans]
-    seen = look(brokers, closed, (), deadline).fates if closed else ()
-    fates = iter(Fate.UNKNOWN if fate is Fate.OPEN else fate for fate in seen)
+    fates = iter(look(brokers, closed, (), deadline, dead_tasks=False).fates if closed else ())
     return [next(fates) if one.spans else Fate.OPEN for one in shown]
 
 

@@ -162,7 +162,7 @@ def partitions_of_topics(brokers: Brokers, topics: Collection[str]) -> set[Topic
 def _fates(brokers: Brokers, record: ControlRecord | None, deadline: float) -> tuple[Fate, ...]:
     if record is None or record.status is not Status.PARTIAL:
         return ()
-    return look(brokers, record.transactions, (), deadline).fates
+    return look(brokers, record.transactions, (), deadline, dead_tasks=False).fates
 
 
 def _partitions(record: ControlRecord | None) -> set[TopicPartition]:

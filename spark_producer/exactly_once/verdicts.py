@@ -29,12 +29,18 @@ AT_ONCE = 64
 
 
 def look(
-    brokers: Brokers, transactions: Sequence[TaskTransaction], ended: Collection[TaskTransaction], deadline: float
+    brokers: Brokers,
+    transactions: Sequence[TaskTransaction],
+    ended: Collection[TaskTransaction],
+    deadline: float,
+    *,
+    dead_tasks: bool = True,
 ) -> Fates:
     """Return the fate of each transaction, when all partitions show it or have lost its marker.
 
     Of those in `ended` the coordinator has said that they are committed. Their partitions need not be read if the last marker of
-    the producer is that of the transaction, by its epoch; else thousands of batches would be.
+    the producer is that of the transaction, by its epoch; else thousands of batches would be. Where a dead task holds readers
+    back, the end counts as lost, too; unless `dead_tasks` are left out.
 
     Raises:
         KafkaTimeout: markers were still on their way at the deadline; the text names the partitions.
@@ -42,7 +48,8 @@ def look(
     """
     stretches = {each.transactional_id: [_stretch(each, span) for span in each.spans] for each in transactions}
     seen: dict[TopicPartition, Producers] = {}
-    lost = wait_for_ends(brokers, stretches, deadline, seen=seen)
+    left_out = () if dead_tasks else {each.where for some in stretches.values() for each in some}
+    lost = wait_for_ends(brokers, stretches, deadline, seen=seen, without_tasks=left_out)
     closed = [each for some in stretches.values() for each in some if each.where not in lost]
     fates = {each: Fate.OPEN for some in stretches.values() for each in some if each.where in lost}
     believed = {each for one in ended for each in stretches.get(one.transactional_id, ()) if each.where not in lost}

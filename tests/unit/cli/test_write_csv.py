@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from spark_producer.broker import LocalBroker
 from spark_producer.cli import csv_cells, table_files
@@ -179,9 +180,25 @@ def test_com24_a_cell_that_is_no_time_or_partition_is_named(
     assert repr(cell) in said
 
 
-def test_com24_digits_and_times_in_one_column_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(pa.ArrowInvalid, match="Failed to parse string: '5'"):
-        rows_of(b"at\n5\n2013-01-01T05:17:00Z\n", tmp_path / "x.csv", value="at", timestamp="at")
+@pytest.mark.parametrize("first", ["5", "2013-01-01 05:17:00"])
+def test_com24_times_of_several_kinds_in_one_column_are_refused(tmp_path: Path, first: str) -> None:
+    content = f"at\n{first}\n2013-01-01T05:17:00Z\n".encode()
+    with pytest.raises(pa.ArrowInvalid, match=r"^rows 1 to 2, column 'at': times of several kinds \(milliseconds,"):
+        rows_of(content, tmp_path / "x.csv", value="at", timestamp="at")
+
+
+def test_com24_what_is_no_time_is_named_without_advice_about_zones(tmp_path: Path) -> None:
+    with pytest.raises(pa.ArrowInvalid, match=r"^row 2, column 'at': Failed to parse string: 'soon'[^:]*$"):
+        rows_of(b"at\n2013-01-01T05:17:00Z\nsoon\n", tmp_path / "x.csv", value="at", timestamp="at")
+
+
+def test_com24_a_column_of_another_type_has_no_bad_row(tmp_path: Path) -> None:
+    with pytest.raises(pa.ArrowInvalid, match=r"^column 'at': Unsupported cast from list"):
+        path = tmp_path / "x.parquet"
+        parquet.write_table(pa.table({"at": [[1]]}), path)
+        with ExitStack() as stack:
+            source = table_files.open_file(stack, str(path), None)
+            list(table_files.as_sink_columns(source, table_files.Mapped(value="at", timestamp="at")))
 
 
 def test_com24_names_of_more_than_a_mebibyte(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from spark_producer.exactly_once.control_log import ControlLog, Seen
 from spark_producer.exactly_once.control_record import ControlRecord, Status
 from spark_producer.exactly_once.lost import Lost, LostEnds, lost_ends
 from spark_producer.exactly_once.partition_state import Stretch
-from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, messages
+from spark_producer.protocol import API_VERSIONS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, messages
 from spark_producer.tools.parallel import Answered, Call
 from tests.unit.exactly_once.scripted_brokers import LOST, ScriptedClient, brokers_of
 
@@ -43,6 +43,8 @@ class Cluster:
         self.client.scripts[DESCRIBE_PRODUCERS.name] = self._producers
         self.client.scripts[DESCRIBE_TRANSACTIONS.name] = self._transactions
         self.client.scripts[LIST_TRANSACTIONS.name] = self._list
+        self.client.scripts[API_VERSIONS.name] = self._versions
+        self.version = 1
         self.state, self.start, self.name, self.looks, self.epoch = state, start, name, looks, epoch
 
     def wait(self) -> tuple[tuple[str, int], ...]:
@@ -78,6 +80,11 @@ class Cluster:
             for each in body.transactional_ids
         )
         return messages.DescribeTransactionsResponse(0, tuple(rows))
+
+    def _versions(self, _: messages.ApiVersionsRequest) -> messages.ApiVersionsResponse:
+        keys = tuple(messages.ApiVersion(key, 0, 9) for key in (22, 61, 65, 66))
+        feature = messages.FinalizedFeatureKey("transaction.version", self.version, 0)
+        return messages.ApiVersionsResponse(0, keys, 0, finalized_features=(feature,))
 
     def _list(self, body: messages.ListTransactionsRequest) -> messages.ListTransactionsResponse:
         row = messages.ListedTransaction(self.name, DEAD, self.state)
@@ -183,6 +190,11 @@ def test_the_id_was_taken_over_since(state: str) -> None:
     assert Cluster(state, epoch=EPOCH + 1).wait() == (ROWS,)
 
 
+@pytest.mark.parametrize("state", ["CompleteAbort", "Empty", "Ongoing"])
+def test_a_coordinator_that_was_deposed_knows_an_older_epoch(state: str) -> None:
+    assert Cluster(state, epoch=EPOCH - 1).wait() == ()
+
+
 def test_a_producer_of_ours_may_have_left_another_partition_open_before() -> None:
     cluster = Cluster()
     own = {"id": [OURS], TASK: [Stretch(DEAD, *ELSEWHERE, 0, 9)]}
@@ -214,9 +226,17 @@ def people_see(cluster: Cluster, inline: tuple[tuple[str, int], ...], more: tupl
 def test_people_are_told_of_it_and_may_abort_it(
     state: str, inline: tuple[tuple[str, int], ...], more: tuple[tuple[str, int], ...]
 ) -> None:
-    """What is committed is named until all partitions show it, so the commit that its coordinator remembers is of a later one."""
+    """What its coordinator says with a newer epoch is of the id's next transaction."""
     found = people_see(Cluster(state, epoch=EPOCH + 1), inline, more)
     assert found.lost == (Lost(ROWS, DEAD, EPOCH, 5, 50, False),)
+
+
+@pytest.mark.parametrize(("version", "newer", "commit"), [(1, 0, True), (1, 1, False), (2, 1, True), (2, 2, False)])
+def test_what_the_coordinator_says_of_this_very_transaction_is_believed(version: int, newer: int, commit: bool) -> None:
+    """With transaction.version 2 the end of a transaction has the next epoch."""
+    cluster = Cluster("CompleteCommit", epoch=EPOCH + newer)
+    cluster.version = version
+    assert [each.commit for each in people_see(cluster, (ROWS,), ()).lost] == [commit]
 
 
 def test_people_are_not_told_that_all_is_well_while_a_coordinator_loads() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -11,7 +11,7 @@ from spark_producer.codes import Code
 from spark_producer.exactly_once.control_log import ControlLog, Seen
 from spark_producer.exactly_once.control_record import ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.lost import Lost, LostEnds, lost_ends
-from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, messages
+from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, messages
 from tests.unit.exactly_once.scripted_brokers import ScriptedClient, brokers_of
 from tests.unit.exactly_once.test_performers import CONTROL, OURS, ROWS, described, producing
 
@@ -75,59 +75,3 @@ def test_a_partition_whose_producers_may_not_be_seen_is_named() -> None:
     answer = messages.DescribeProducersResponse(0, (messages.DescribeProducersTopicResult(ROWS[0], (hidden,)),))
     client.answers(DESCRIBE_PRODUCERS, answer)
     assert found(client, Seen(DECIDED, 99, ())) == LostEnds((), (ROWS,))
-
-
-class _Log:
-    """The control log of a driver that nobody knows any more: what its undecided record says."""
-
-    def pending(self, _: int) -> ControlRecord:
-        return DECIDED
-
-
-def test_how_a_decision_ended_is_not_known_while_a_dead_task_hides_its_rows() -> None:
-    """They are visible when the dead one is ended. The decision was taken for one that has done nothing, and would be dropped."""
-    client = ScriptedClient()
-    client.leaders = {ROWS: 2, CONTROL: 1}
-    dead, driver, name = 8, 99, f"pyproducer.orders.{'1' * 32}.0"
-
-    def producers(body: messages.DescribeProducersRequest) -> messages.DescribeProducersResponse:
-        by_topic = {
-            ROWS[0]: (
-                messages.ActiveProducer(OURS.producer_id, 4),
-                messages.ActiveProducer(dead, 1, current_txn_start_offset=2),
-            ),
-            CONTROL[0]: (messages.ActiveProducer(driver, 1, current_txn_start_offset=0),),
-        }
-        return messages.DescribeProducersResponse(
-            0,
-            tuple(
-                messages.DescribeProducersTopicResult(
-                    each.name, (messages.DescribeProducersPartition(0, active_producers=by_topic[each.name]),)
-                )
-                for each in body.topics
-            ),
-        )
-
-    def transactions(body: messages.DescribeTransactionsRequest) -> messages.DescribeTransactionsResponse:
-        known = {TASK.transactional_id: (OURS.producer_id, 4), name: (dead, 2)}
-        return messages.DescribeTransactionsResponse(
-            0,
-            tuple(
-                messages.DescribedTransaction(0, each, "CompleteAbort", 0, 0, *known[each])
-                if each in known
-                else messages.DescribedTransaction(int(Code.TRANSACTIONAL_ID_NOT_FOUND), each)
-                for each in body.transactional_ids
-            ),
-        )
-
-    client.scripts[DESCRIBE_PRODUCERS.name] = producers
-    client.scripts[DESCRIBE_TRANSACTIONS.name] = transactions
-    row = messages.ListedTransaction(name, dead, "CompleteAbort")
-    client.answers(LIST_TRANSACTIONS, messages.ListTransactionsResponse(0, 0, (), (row,)))
-    undecided = (driver, 1, 0, 0)
-    log = cast("ControlLog", _Log())
-    seen = lost_ends(brokers_of(client), log, CONTROL, Seen(None, -1, (undecided,)), client.deadline(), (ROWS,))
-    assert {(each.where, each.producer_id, each.commit) for each in seen.lost} == {
-        (ROWS, dead, False),
-        (CONTROL, driver, None),
-    }

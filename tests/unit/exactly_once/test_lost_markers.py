@@ -1,0 +1,218 @@
+"""Transactions that have lost their marker in a partition, and what a commit and people make of it, on the embedded broker (R8).
+
+The next task of a worker's slot has the same id and producer. What becomes of its transaction says nothing of the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import pytest
+
+from spark_producer.broker import BrokerSettings, LocalBroker
+from spark_producer.broker.coordinator.coordinator import Coordinator
+from spark_producer.broker.coordinator.transactions import Transaction
+from spark_producer.cli.entry import main
+from spark_producer.errors import ExactlyOnceError
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.control_record import TaskTransaction, TopicPartition
+from spark_producer.exactly_once.control_topic import PARTITION
+from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.messages import EncodedBatch
+from spark_producer.exactly_once.names import control_id
+from spark_producer.protocol import INIT_PRODUCER_ID
+from spark_producer.protocol.messages import InitProducerIdRequest
+from tests.support.filled_tasks import Tasks, batch, committed, inline, prepared, settings
+
+PATIENCE, TIMEOUT_MS = 20.0, 60_000
+SINK, OTHER_TOPIC = "orders", "other_commits"
+ZERO = ("rows", 0)
+CONTROL = (driver.CONTROL_TOPIC, PARTITION)
+
+
+Lossy: TypeAlias = set[tuple[str, TopicPartition]]
+
+
+class World:
+    """A broker and a sink with its tasks. Of the ids in `lossy` the partitions there get no markers."""
+
+    def __init__(self, broker: LocalBroker, tasks: Tasks, lossy: Lossy) -> None:
+        self.broker, self.tasks, self.lossy = broker, tasks, lossy
+        self.sink = Sink(SINK, settings(broker.bootstrap_servers), patience=PATIENCE)
+        self.ticket = driver.begin(self.sink)
+
+    def fill(self, slot: int, *rows: tuple[int, str]) -> TaskTransaction:
+        """A task writes a row into each partition."""
+        return self.tasks.fill(slot, self.ticket.style, {("rows", partition): [row] for partition, row in rows})
+
+    def lose(self, transaction: TaskTransaction | str, where: TopicPartition = ZERO) -> None:
+        """Let a partition not get the markers of an id, until `lossy` is cleared."""
+        self.lossy.add((transaction if isinstance(transaction, str) else transaction.transactional_id, where))
+
+    def take_over(self, transaction: TaskTransaction) -> None:
+        """Somebody begins with its id, and writes nothing yet."""
+        name = transaction.transactional_id
+        body, deadline = InitProducerIdRequest(name, TIMEOUT_MS), self.tasks.client.deadline()
+        self.tasks.brokers.settle(INIT_PRODUCER_ID, {name: body}, deadline, resend=True)
+
+    def commit(self, number: int, *tasks: TaskTransaction | EncodedBatch) -> None:
+        """The driver commits a batch of transactions, and of rows that are left to it."""
+        told = [
+            prepared(self.ticket, number, one) if isinstance(one, TaskTransaction) else inline(self.ticket, number, one)
+            for one in tasks
+        ]
+        driver.commit(self.sink, told, number)
+
+    def commit_in_vain(self, *tasks: TaskTransaction | EncodedBatch) -> None:
+        """The driver finds that a marker of batch 0 is lost, and that is over then."""
+        with pytest.raises(ExactlyOnceError, match="lost the markers"):
+            self.commit(0, *tasks)
+        self.lossy.clear()
+
+    def mend(self, *words: str) -> None:
+        """What a person does who is told so; for a decision that has lost its own marker it takes two rounds."""
+        for _ in range(2):
+            self.txn("repair", SINK, "--yes", *words)
+            self.txn("resolve", SINK, "--yes")
+
+    def abort_with_a_lost_marker(self, row: str) -> TaskTransaction:
+        """A task of slot 0 dies with a row in partition 0, and the next driver aborts it."""
+        dead = self.fill(0, (0, row))
+        self.lose(dead)
+        self.ticket = driver.begin(self.sink)
+        self.lossy.clear()
+        return dead
+
+    def txn(self, *words: str) -> int:
+        """Run `pyproducer txn`."""
+        return main(["txn", *words, "--bootstrap-servers", self.broker.bootstrap_servers])
+
+    def rows(self) -> list[str]:
+        """What a reader of committed records sees."""
+        return sorted(committed(self.broker, "rows"))
+
+
+@pytest.fixture(params=[0, 2], ids=["explicit", "implicit"])
+def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    lossy: Lossy = set()
+    mark = Coordinator._mark
+
+    def lose(
+        self: Coordinator, transactional_id: str, transaction: Transaction, where: TopicPartition, now_ms: int
+    ) -> bool:
+        return (transactional_id, where) in lossy or mark(self, transactional_id, transaction, where, now_ms)
+
+    monkeypatch.setattr(Coordinator, "_mark", lose)
+    with LocalBroker(settings=BrokerSettings(transaction_version=request.param)) as broker:
+        broker.create_topic("rows", 2)
+        tasks = Tasks(broker.bootstrap_servers, SINK)
+        yield World(broker, tasks, lossy)
+        tasks.close()
+        driver.close_all()
+
+
+def test_the_commit_of_the_next_task_of_a_slot_is_not_that_of_the_one_before(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The slot writes elsewhere and commits; so its coordinator says "committed" of it. The dead rows were written again."""
+    dead = world.abort_with_a_lost_marker("a")
+    elsewhere, again = world.fill(0, (1, "b")), world.fill(1, (0, "a"))
+    assert elsewhere.producer_id == dead.producer_id
+    world.commit_in_vain(elsewhere, again)
+    assert world.txn("describe", SINK) == 0
+    assert f"rows-0 does not show the end of producer {dead.producer_id}'s transaction, which was aborted" in (
+        capsys.readouterr().out
+    )
+    assert world.txn("repair", SINK, "--yes") == 0
+    assert world.txn("resolve", SINK, "--yes") == 0
+    assert world.rows() == ["a", "b"]
+
+
+@pytest.mark.parametrize("has_rows", [False, True], ids=["no row yet", "with a row elsewhere"])
+def test_the_next_task_of_a_slot_has_begun(world: World, has_rows: bool) -> None:
+    dead = world.abort_with_a_lost_marker("a")
+    if has_rows:
+        world.fill(0, (1, "of a loser"))
+    else:
+        world.take_over(dead)
+    world.commit_in_vain(world.fill(1, (0, "a")))
+    assert world.txn("repair", SINK, "--yes") == 0
+    assert world.txn("resolve", SINK, "--yes") == 0
+    assert world.rows() == ["a"]
+
+
+def test_a_batch_that_is_done_names_no_partitions_so_people_name_its_topic(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The commit itself aborts the loser of a speculation, when all is done; then the marker is lost."""
+    winner, loser = world.fill(1, (0, "a")), world.fill(0, (0, "a"))
+    world.lose(loser)
+    world.commit(0, winner)
+    world.lossy.clear()
+    assert world.txn("repair", SINK, "--yes") == 0
+    assert "in the partitions of its last batch; --topic looks at others" in capsys.readouterr().out
+    assert world.txn("describe", SINK, "--topic", "rows") == 0
+    told = capsys.readouterr().out
+    assert "readers stand at offset 1 of rows-0, which ends at 3" in told
+    assert f"next: stop the query, then: pyproducer txn repair {SINK} --topic rows" in told
+    assert world.txn("repair", SINK, "--topic", "rows", "--yes") == 0
+    capsys.readouterr()
+    assert world.txn("repair", SINK, "--topic", "rows", "--yes") == 0
+    assert "in the partitions of its last batch and of rows" in capsys.readouterr().out
+    assert world.txn("repair", SINK, "--topic", "nowhere", "--yes") == 1
+    assert "topic 'nowhere'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", ["nothing", "rows that are left to the driver", "a stranger who has taken its id"])
+def test_what_a_decision_names_that_has_lost_its_own_end_is_not_abandoned(world: World, more: str) -> None:
+    """The task's transaction was committed, as decided, and is open in one partition; its coordinator says that it is over."""
+    task = world.fill(0, (0, "a"), (1, "b"))
+    world.lose(task)
+    world.lose(control_id(SINK), CONTROL)
+    with_inline = more == "rows that are left to the driver"
+    world.commit_in_vain(task, *([batch(*ZERO, "c")] if with_inline else []))
+    if more == "a stranger who has taken its id":
+        world.take_over(task)
+    world.mend("--topic", "rows")
+    assert world.rows() == ["a", "b", "c"][: 2 + with_inline]
+
+
+def test_a_decision_is_carried_out_though_a_dead_task_hides_its_rows(world: World) -> None:
+    world.abort_with_a_lost_marker("a")
+    task = world.fill(1, (0, "a"))
+    world.lose(control_id(SINK), CONTROL)
+    world.commit_in_vain(task)
+    world.mend("--topic", "rows")
+    assert world.rows() == ["a"]
+
+
+def test_another_control_topic_does_not_name_what_was_committed(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So it looks as if it were a dead task's; but its coordinator has committed this very transaction."""
+    driver.begin(world.sink._replace(name="else", control_topic=OTHER_TOPIC))
+    task = world.fill(0, (0, "a"), (1, "b"))
+    world.lose(task)
+    world.commit_in_vain(task)
+    world.fill(1, (1, "of a loser"))
+    world.txn("repair", SINK, "--topic", "rows", "--control-topic", OTHER_TOPIC, "--yes")
+    assert "which was committed" in capsys.readouterr().out
+    world.mend()
+    assert world.rows() == ["a", "b"]
+
+
+def test_people_do_not_wait_for_each_transaction_of_a_batch(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Each was looked for with a patience of seconds, because of a dead task in another of its partitions."""
+    dead = world.fill(0, (1, "b"))
+    world.lose(dead, ("rows", 1))
+    world.ticket = driver.begin(world.sink)
+    tasks = [world.fill(slot, (0, f"a{slot}"), (1, f"b{slot}")) for slot in range(1, 11)]
+    for task in tasks:
+        world.lose(task)
+    world.commit_in_vain(*tasks)
+    caplog.clear()
+    assert world.txn("repair", SINK, "--yes") == 0
+    assert "cannot be seen now" not in caplog.text
+    assert world.txn("resolve", SINK, "--yes") == 0
+    assert world.rows() == sorted(f"{letter}{slot}" for slot in range(1, 11) for letter in "ab")
