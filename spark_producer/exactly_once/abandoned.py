@@ -12,7 +12,7 @@ from typing import NamedTuple
 from spark_producer.cluster import Style
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.control_record import TopicPartition
-from spark_producer.exactly_once.coordinator_state import COMPLETE_COMMIT, ENDING, ONGOING, describe, listed
+from spark_producer.exactly_once.coordinator_state import COMPLETE_ABORT, COMPLETE_COMMIT, ENDING, describe, listed
 from spark_producer.exactly_once.names import is_task_of
 from spark_producer.exactly_once.partition_state import Producers, begin_of, producers
 from spark_producer.protocol.messages import ActiveProducer, DescribedTransaction, ListTransactionsRequest
@@ -26,9 +26,9 @@ class Abandoned(NamedTuple):
     state: DescribedTransaction
 
     def was_committed(self, style: Style) -> bool:
-        """Whether the coordinator has committed this very transaction. Of a later one of the id, it tells by a newer epoch.
+        """Whether the coordinator has committed this very transaction, by its epoch. Then it is no dead task's.
 
-        What is committed is named by the sink's last word until all partitions show it, so that is not expected.
+        What is committed is named by the sink's last word until all partitions show it, so this is not the word of that sink.
         """
         bump = 1 if style is Style.IMPLICIT else 0
         is_this = self.row.producer_epoch <= self.state.producer_epoch <= self.row.producer_epoch + bump
@@ -98,8 +98,8 @@ def _is_over(state: DescribedTransaction, row: ActiveProducer) -> bool:
 
     While markers are on their way, that of this transaction may be. A coordinator with an older epoch was deposed.
     """
-    if state.transaction_state in ENDING:
+    if state.transaction_state in ENDING or state.producer_id != row.producer_id:
         return False
-    if state.producer_id != row.producer_id or state.producer_epoch > row.producer_epoch:
-        return True
-    return state.producer_epoch == row.producer_epoch and state.transaction_state != ONGOING
+    if state.producer_epoch == row.producer_epoch:
+        return state.transaction_state in (COMPLETE_ABORT, COMPLETE_COMMIT)
+    return state.producer_epoch > row.producer_epoch

@@ -28,7 +28,7 @@ from spark_producer.exactly_once.asks import (
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.closure import LOST_AFTER_S, wait_for_ends
 from spark_producer.exactly_once.control_log import ControlLog, Seen
-from spark_producer.exactly_once.control_record import ControlRecord, TaskTransaction, TopicPartition
+from spark_producer.exactly_once.control_record import UNFINISHED, ControlRecord, TaskTransaction, TopicPartition
 from spark_producer.exactly_once.control_topic import PARTITION, SMALLEST_PART, ControlTopic, ensure
 from spark_producer.exactly_once.control_write import ControlWrite
 from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe
@@ -184,10 +184,11 @@ class SinkCluster:
         return any(still_open(self.brokers, stretches, deadline))
 
     def _with_inline(self, seen: Seen, own: str, deadline: float) -> Found | Hung:
-        """Look whether the partitions of rows that came with the record show their end."""
+        """Look whether the partitions of rows that came with the record show their end, and of dead tasks if it is done."""
         where = seen.record.inline if seen.record is not None else ()
+        left_out = where if seen.record is not None and seen.record.status in UNFINISHED else ()
         stretches = [Stretch(seen.producer_id, topic, partition, 0, LAST_OFFSET) for topic, partition in where]
-        lost = wait_for_ends(self.brokers, {own: stretches}, deadline, told=True)
+        lost = wait_for_ends(self.brokers, {own: stretches}, deadline, told=True, without_tasks=left_out)
         return Hung(lost) if lost else Found(seen.record)
 
 

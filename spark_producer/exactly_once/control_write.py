@@ -84,11 +84,7 @@ class ControlWrite:
         failpoint("control.ended")
         if not isinstance(written, Written):
             return written
-        # the tasks' own transactions are open yet; those of dead ones are looked for when they are ended
-        of_tasks = {(span.topic, span.partition) for one in self._record.transactions for span in one.spans}
-        lost = wait_for_ends(
-            self._brokers, {self._id: stretches}, self._deadline, without_tasks={self._where, *of_tasks}
-        )
+        lost = wait_for_ends(self._brokers, {self._id: stretches}, self._deadline, without_tasks={self._where})
         return Hung(lost) if lost else written
 
     def _open(self, partitions: Sequence[TopicPartition]) -> tuple[FencedOff | Unsure | None, int]:

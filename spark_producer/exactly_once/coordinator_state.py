@@ -22,7 +22,8 @@ from spark_producer.tools.parallel import Call
 
 ONGOING = "Ongoing"
 COMPLETE_COMMIT, COMPLETE_ABORT = "CompleteCommit", "CompleteAbort"
-ENDING = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+PREPARE_COMMIT = "PrepareCommit"
+ENDING = frozenset({PREPARE_COMMIT, "PrepareAbort", "PrepareEpochFence"})
 """The states in which a coordinator has decided, and markers are still on their way."""
 
 

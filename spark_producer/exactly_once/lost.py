@@ -16,12 +16,20 @@ from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.cluster import learn_style
 from spark_producer.exactly_once.control_log import ControlLog, Seen
 from spark_producer.exactly_once.control_record import DECIDED, ControlRecord, TaskTransaction, TopicPartition
-from spark_producer.exactly_once.coordinator_state import COMPLETE_ABORT, COMPLETE_COMMIT, ENDING, ONGOING, describe
+from spark_producer.exactly_once.coordinator_state import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    ENDING,
+    ONGOING,
+    PREPARE_COMMIT,
+    describe,
+)
 from spark_producer.exactly_once.fetching import read_at
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.partition_state import (
     UNCOMMITTED,
     Producers,
+    StillOpen,
     Stretch,
     begin_of,
     offsets,
@@ -102,7 +110,7 @@ def lost_ends(
             each.row.producer_epoch,
             each.row.coordinator_epoch,
             each.row.current_txn_start_offset,
-            each.was_committed(style),
+            None if each.was_committed(style) else False,
         )
         for each in still_abandoned(brokers, dead, deadline, 0)
     ]
@@ -213,12 +221,15 @@ def _decides(pending: ControlRecord, seen: Seen) -> bool:
 def _pending_ended(brokers: Brokers, log: ControlLog, seen: Seen, producer_id: int, deadline: float) -> bool | None:
     """Return how the transaction of a record in the control partition was ended, by what its decision has done elsewhere.
 
-    A commit point that has made nothing visible may be dropped: the batch runs again. So may a word about what was decided
-    before: the next begin finds it out again.
+    A commit point that has made nothing visible, and has committed nothing, may be dropped: the batch runs again. So may a word
+    about what was decided before: the next begin finds it out again.
     """
     pending = log.pending(producer_id)
     if pending is None or not _decides(pending, seen):
         return False
+    states = describe(brokers, [one.transactional_id for one in pending.transactions], deadline)
+    if any(_is_committed(states[one.transactional_id], one) for one in pending.transactions):
+        return True  # tasks are committed behind the commit point alone
     fates = _shown_fates(brokers, pending.transactions, deadline)
     fates += [_inline_fate(brokers, each, producer_id, deadline) for each in pending.inline]
     if Fate.COMMITTED in fates or Fate.MIXED in fates:
@@ -226,19 +237,32 @@ def _pending_ended(brokers: Brokers, log: ControlLog, seen: Seen, producer_id: i
     return None if Fate.UNKNOWN in fates else False
 
 
+def _is_committed(state: DescribedTransaction | None, task: TaskTransaction) -> bool:
+    """Whether the coordinator has committed this very transaction, or is about to."""
+    if state is None or state.producer_id != task.producer_id:
+        return False
+    is_this = task.epoch <= state.producer_epoch <= task.epoch + (task.style is Style.IMPLICIT)
+    return is_this and state.transaction_state in (COMPLETE_COMMIT, PREPARE_COMMIT)
+
+
 def _shown_fates(brokers: Brokers, transactions: Sequence[TaskTransaction], deadline: float) -> list[Fate]:
-    """Return what the logs say of each transaction by now: `OPEN` if no partition shows its end."""
+    """Return what the logs say of each transaction by now: `OPEN` if no partition shows its end, `UNKNOWN` if that may be because
+    the right to see it (READ) is missing."""
     stretches = {
         Stretch(one.producer_id, span.topic, span.partition, span.first_offset, span.last_offset): (one, span)
         for one in transactions
         for span in one.spans
     }
-    held = still_open(brokers, stretches, deadline) if stretches else ()
+    held = still_open(brokers, stretches, deadline) if stretches else StillOpen([], [])
     hidden = {stretches[each] for some in held for each in some}
+    unclear = {stretches[each][0] for each in held.unclear}
     shown = [one._replace(spans=tuple(span for span in one.spans if (one, span) not in hidden)) for one in transactions]
     closed = [one for one in shown if one.spans]
     fates = iter(look(brokers, closed, (), deadline, dead_tasks=False).fates if closed else ())
-    return [next(fates) if one.spans else Fate.OPEN for one in shown]
+    return [
+        next(fates) if left.spans else Fate.UNKNOWN if one in unclear else Fate.OPEN
+        for one, left in zip(transactions, shown, strict=True)
+    ]
 
 
 def _inline_fate(brokers: Brokers, where: TopicPartition, producer_id: int, deadline: float) -> Fate:

@@ -101,8 +101,9 @@ def write_markers(cluster: SinkCluster, lost: Sequence[Lost], more: Collection[T
     if unknown:
         raise ExactlyOnceError(
             f"sink {cluster.sink!r}: neither the coordinator nor the logs tell any more how the transactions in "
-            f"{spoken(unknown)} were ended, so nothing is written anywhere. Do not abort them by other means: if readers of "
-            "committed records see rows of that batch somewhere, its next run would double them"
+            f"{spoken(unknown)} were ended, or they were committed and no word in {cluster.topic} names them (is that its "
+            "control topic?), so nothing is written anywhere. Do not abort them by other means: if readers of committed records "
+            "see rows of that batch somewhere, its next run would double them"
         )
 
 

@@ -6,6 +6,7 @@ The next task of a worker's slot has the same id and producer. What becomes of i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TypeAlias
 
 import pytest
@@ -14,11 +15,13 @@ from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.broker.coordinator.coordinator import Coordinator
 from spark_producer.broker.coordinator.transactions import Transaction
 from spark_producer.cli.entry import main
-from spark_producer.errors import ExactlyOnceError
-from spark_producer.exactly_once import driver
+from spark_producer.errors import ExactlyOnceError, KafkaTimeout
+from spark_producer.exactly_once import driver, ending
 from spark_producer.exactly_once.control_record import TaskTransaction, TopicPartition
 from spark_producer.exactly_once.control_topic import PARTITION
+from spark_producer.exactly_once.coordinator_state import COMPLETE_COMMIT, describe
 from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.ending import end_tasks
 from spark_producer.exactly_once.messages import EncodedBatch
 from spark_producer.exactly_once.names import control_id
 from spark_producer.protocol import INIT_PRODUCER_ID
@@ -196,8 +199,57 @@ def test_another_control_topic_does_not_name_what_was_committed(
     world.lose(task)
     world.commit_in_vain(task)
     world.fill(1, (1, "of a loser"))
-    world.txn("repair", SINK, "--topic", "rows", "--control-topic", OTHER_TOPIC, "--yes")
-    assert "which was committed" in capsys.readouterr().out
+    assert world.txn("repair", SINK, "--topic", "rows", "--control-topic", OTHER_TOPIC, "--yes") == 1
+    told = capsys.readouterr()
+    assert "which was ended, nobody knows how" in told.out
+    assert f"no word in {OTHER_TOPIC} names them (is that its control topic?)" in told.err
+    world.mend()
+    assert world.rows() == ["a", "b"]
+
+
+def test_a_decision_that_has_committed_a_task_is_not_dropped(world: World) -> None:
+    """Nothing of it is visible, since the task's only marker is lost as well. Its batch was run again, and seen twice."""
+    task = world.fill(0, (0, "a"))
+    world.lose(task)
+    world.lose(control_id(SINK), CONTROL)
+    world.commit_in_vain(task)
+    with pytest.raises(ExactlyOnceError, match="lost the markers"):
+        driver.begin(world.sink)  # the coordinator forgets how the decision ended
+    world.mend()
+    world.ticket = driver.begin(world.sink)
+    assert world.ticket.last is not None
+    assert world.ticket.last.last_done == 0
+    assert world.rows() == ["a"]
+
+
+def test_readers_of_a_mixed_write_may_stand_behind_its_tasks_rows(world: World) -> None:
+    """The rows that are left to the driver lie behind those of a task, and those of a dead one."""
+    task, dead = world.fill(1, (0, "a")), world.fill(0, (0, "dead"))
+    world.lose(dead)
+    end_tasks(world.tasks.brokers, [dead], commit=False, deadline=world.tasks.client.deadline())
+    world.commit_in_vain(task, batch(*ZERO, "b"))
+    world.mend()
+    assert world.rows() == ["a", "b"]
+
+
+def test_what_is_decided_is_carried_out_before_people_are_called(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dead task holds readers of a mixed write. Its driver dies behind the commit point; the named transaction may time out."""
+    world.abort_with_a_lost_marker("dead")
+    task = world.fill(1, (0, "a"))
+
+    def dies(*_: object) -> None:
+        raise KafkaTimeout("the driver dies")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ending, "end_tasks", dies)
+        with pytest.raises(KafkaTimeout, match="the driver dies"):
+            world.commit(0, task, batch(*ZERO, "b"))
+    with suppress(ExactlyOnceError):
+        driver.begin(world.sink)
+    states = describe(world.tasks.brokers, [task.transactional_id], world.tasks.client.deadline())
+    state = states[task.transactional_id]
+    assert state is not None
+    assert state.transaction_state == COMPLETE_COMMIT
     world.mend()
     assert world.rows() == ["a", "b"]
 
