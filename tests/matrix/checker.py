@@ -28,11 +28,19 @@ Read = Mapping[int, Sequence[Seen]]
 """Partition → its records, in the order in which the reader got them."""
 
 
-def violations(wanted: set[Row], read: Read, *, whole: bool = True, keys_move: bool = False) -> list[str]:
+def violations(
+    wanted: set[Row],
+    read: Read,
+    *,
+    whole: bool = True,
+    keys_move: bool = False,
+    together: Mapping[int, int] | None = None,
+) -> list[str]:
     """One line for each kind of violation; none if every row is there exactly once and in order.
 
     Unless it must be `whole`, rows may be missing, as when a query has stopped loudly: what is visible must be right.
-    `keys_move` says that a key may be in several partitions, because there are new ones.
+    `keys_move` says that a key may be in several partitions, because there are new ones. `together` gives the micro-batch of a
+    batch of files: rows of several files in one micro-batch are written by several tasks, between which there is no order.
     """
     found = {partition: [(seen, row_of(seen.value)) for seen in records] for partition, records in read.items()}
     places = [(partition, seen, row) for partition, records in found.items() for seen, row in records]
@@ -54,19 +62,27 @@ def violations(wanted: set[Row], read: Read, *, whole: bool = True, keys_move: b
             for earlier, later in itertools.pairwise(records)
             if later.offset <= earlier.offset
         ],
-        "out of order": _disordered([row for _, row in records if row is not None] for records in found.values()),
+        "out of order": _disordered(
+            ([row for _, row in records if row is not None] for records in found.values()), together or {}
+        ),
     }
     return [_told(kind, examples) for kind, examples in kinds.items() if examples]
 
 
-def _disordered(partitions: Iterable[list[Row]]) -> list[tuple[Row, Row]]:
+def _disordered(partitions: Iterable[list[Row]], together: Mapping[int, int]) -> list[tuple[Row, Row]]:
     """Neighbours of one key of which the later one was made earlier."""
+
+    def is_before(row: Row, other: Row) -> bool:
+        if row.batch == other.batch:
+            return row.number < other.number
+        return together.get(row.batch, row.batch) < together.get(other.batch, other.batch)
+
     wrong: list[tuple[Row, Row]] = []
     for rows in partitions:
         last: dict[str, Row] = {}
         for row in rows:
             before = last.get(row.key)
-            if before is not None and (row.batch, row.number) < (before.batch, before.number):
+            if before is not None and is_before(row, before):
                 wrong.append((before, row))
             last[row.key] = row
     return wrong

@@ -9,6 +9,7 @@ Owns: how two drivers are driven. Must not know: what is right; the judge is tha
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import tempfile
 import time
@@ -77,9 +78,32 @@ def fight(stand: Stand, case: Case, *, copied: bool) -> Result:
         if left:
             fighters[0].kill()
             stand.driver = None
-        result.violations += judge(stand.cluster, topic, expected(AMOUNT), reader)
+        together = {} if copied else micro_batches(Path(job["checkpoint"]))
+        result.violations += judge(stand.cluster, topic, expected(AMOUNT), reader, together=together)
     result.seconds = round(time.monotonic() - begun, 2)
     return result
+
+
+def micro_batches(checkpoint: Path) -> dict[int, int]:
+    """The micro-batch in which each batch of files was read, by a query's checkpoint.
+
+    One who takes over finds files noted as read that are in no micro-batch yet, and reads them together with the next ones.
+    """
+    ends = {
+        int(file.name): json.loads(file.read_text().splitlines()[-1])["logOffset"]
+        for file in _logged(checkpoint / "offsets")
+    }
+    found = {}
+    for file in _logged(checkpoint / "sources" / "0"):
+        for line in file.read_text().splitlines()[1:]:
+            entry = json.loads(line)
+            batch = int(Path(entry["path"]).name.partition("-")[0])
+            found[batch] = min((number for number, end in ends.items() if entry["batchId"] <= end), default=batch)
+    return found
+
+
+def _logged(folder: Path) -> list[Path]:
+    return [file for file in folder.iterdir() if file.name.partition(".")[0].isdigit()]
 
 
 def _warm(stand: Stand, job: Mapping[str, Any], topic: str, deadline: float) -> Driver:

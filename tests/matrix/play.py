@@ -312,6 +312,7 @@ def judge(
     *,
     whole: bool = True,
     keys_move: bool = False,
+    together: Mapping[int, int] | None = None,
 ) -> list[str]:
     """Compare what both readers have with what was to be written, when nothing is open any more; the violations.
 
@@ -329,7 +330,7 @@ def judge(
     later = read_later(cluster.bootstrap_servers, topic)
     known = {partition: rows for partition, rows in later.items() if partition in reader.partitions}
     concurrent = reader.wait_for(sum(map(len, known.values())))
-    return [*found, *violations(wanted, later, keys_move=keys_move), *differences(concurrent, known)]
+    return [*found, *violations(wanted, later, keys_move=keys_move, together=together), *differences(concurrent, known)]
 
 
 def _open(cluster: Cluster, topic: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ import pytest
 from spark_producer.exactly_once import abort, begin, commit, redrive
 from tests.matrix.cases import PLACES, all_cases
 from tests.matrix.checker import Seen, differences, violations
+from tests.matrix.duel import micro_batches
 from tests.matrix.play import Result
 from tests.matrix.results import BEGIN, END, append, as_table, load, write_page
 from tests.matrix.rows import Amount, expected, row_of, rows_of_batch, write_files
@@ -28,6 +29,28 @@ def sound() -> Rows:
             offset = len(found[row.file]) + batch
             found[row.file].append(Seen(offset, row.key.encode(), row.text(AMOUNT.width).encode()))
     return found
+
+
+def test_there_is_no_order_between_files_of_one_micro_batch() -> None:
+    rows = sound()
+    offsets = [seen.offset for seen in rows[0]]
+    turned = sorted(rows[0], key=lambda seen: -(seen.offset > AMOUNT.rows // 2))
+    rows[0] = [seen._replace(offset=offset) for seen, offset in zip(turned, offsets, strict=True)]
+    assert [told.split(":")[0] for told in violations(expected(AMOUNT), rows)] == ["out of order"]
+    assert violations(expected(AMOUNT), rows, together={0: 3, 1: 3}) == []
+    assert violations(expected(AMOUNT), rows, together={0: 3, 1: 4}) != []
+
+
+def test_a_checkpoint_tells_which_files_were_read_together(tmp_path: Path) -> None:
+    """The second micro-batch has taken up a file that another driver had noted, and its own."""
+    for folder, contents in {
+        "offsets": {"0": 'v1\n{}\n{"logOffset":0}', "1": 'v1\n{}\n{"logOffset":2}', ".1.crc": ""},
+        "sources/0": {str(at): f'v1\n{{"path":"file:///rows/0000{at}-0.txt","batchId":{at}}}' for at in range(4)},
+    }.items():
+        (tmp_path / folder).mkdir(parents=True)
+        for name, content in contents.items():
+            (tmp_path / folder / name).write_text(content)
+    assert micro_batches(tmp_path) == {0: 0, 1: 1, 2: 1, 3: 3}
 
 
 def lose(rows: Rows) -> None:
