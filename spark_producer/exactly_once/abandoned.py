@@ -12,7 +12,14 @@ from typing import NamedTuple
 from spark_producer.cluster import Style
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.control_record import TopicPartition
-from spark_producer.exactly_once.coordinator_state import COMPLETE_ABORT, COMPLETE_COMMIT, ENDING, describe, listed
+from spark_producer.exactly_once.coordinator_state import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    ENDING,
+    describe,
+    has_committed,
+    listed,
+)
 from spark_producer.exactly_once.names import is_task_of
 from spark_producer.exactly_once.partition_state import Producers, begin_of, producers
 from spark_producer.protocol.messages import ActiveProducer, DescribedTransaction, ListTransactionsRequest
@@ -30,9 +37,7 @@ class Abandoned(NamedTuple):
 
         What is committed is named by the sink's last word until all partitions show it, so this is not the word of that sink.
         """
-        bump = 1 if style is Style.IMPLICIT else 0
-        is_this = self.row.producer_epoch <= self.state.producer_epoch <= self.row.producer_epoch + bump
-        return is_this and self.state.transaction_state == COMPLETE_COMMIT
+        return has_committed(self.state, self.row.producer_id, self.row.producer_epoch, style)
 
 
 def abandoned(

@@ -70,6 +70,17 @@ def describe(brokers: Brokers, ids: Collection[str], deadline: float) -> dict[st
     return found
 
 
+def has_committed(state: DescribedTransaction | None, producer_id: int, epoch: int, style: Style) -> bool:
+    """Return whether a coordinator has committed this very transaction, or is about to. A later one of its id has a newer epoch.
+
+    In the implicit style the end of a transaction has the next epoch (KIP-890).
+    """
+    if state is None or state.producer_id != producer_id:
+        return False
+    last = epoch + 1 if style is Style.IMPLICIT else epoch
+    return epoch <= state.producer_epoch <= last and state.transaction_state in (COMPLETE_COMMIT, PREPARE_COMMIT)
+
+
 def partitions_of(row: DescribedTransaction | None) -> list[TopicPartition]:
     """Return the partitions that are in a transaction, as far as the user may see them."""
     return [] if row is None else [(topic.topic, each) for topic in row.topics for each in topic.partitions]

@@ -21,8 +21,8 @@ from spark_producer.exactly_once.coordinator_state import (
     COMPLETE_COMMIT,
     ENDING,
     ONGOING,
-    PREPARE_COMMIT,
     describe,
+    has_committed,
 )
 from spark_producer.exactly_once.fetching import read_at
 from spark_producer.exactly_once.names import control_id
@@ -228,21 +228,16 @@ def _pending_ended(brokers: Brokers, log: ControlLog, seen: Seen, producer_id: i
     if pending is None or not _decides(pending, seen):
         return False
     states = describe(brokers, [one.transactional_id for one in pending.transactions], deadline)
-    if any(_is_committed(states[one.transactional_id], one) for one in pending.transactions):
+    if any(
+        has_committed(states[one.transactional_id], one.producer_id, one.epoch, one.style)
+        for one in pending.transactions
+    ):
         return True  # tasks are committed behind the commit point alone
     fates = _shown_fates(brokers, pending.transactions, deadline)
     fates += [_inline_fate(brokers, each, producer_id, deadline) for each in pending.inline]
     if Fate.COMMITTED in fates or Fate.MIXED in fates:
         return True
     return None if Fate.UNKNOWN in fates else False
-
-
-def _is_committed(state: DescribedTransaction | None, task: TaskTransaction) -> bool:
-    """Whether the coordinator has committed this very transaction, or is about to."""
-    if state is None or state.producer_id != task.producer_id:
-        return False
-    is_this = task.epoch <= state.producer_epoch <= task.epoch + (task.style is Style.IMPLICIT)
-    return is_this and state.transaction_state in (COMPLETE_COMMIT, PREPARE_COMMIT)
 
 
 def _shown_fates(brokers: Brokers, transactions: Sequence[TaskTransaction], deadline: float) -> list[Fate]:
