@@ -158,7 +158,7 @@ def _surveyed(chosen: argparse.Namespace, brokers: Brokers, more: Collection[Top
         ConfigError: nothing is known of it, so its name may be mistyped, or it is on another cluster.
     """
     found = survey(brokers, chosen.control_topic, more)
-    if found.seen.record is None and not found.open and not found.seen.undecided:
+    if found.seen.record is None and not found.open and not found.seen.undecided and not found.lost.lost:
         names = known_sinks(brokers, chosen.control_topic)
         near = difflib.get_close_matches(chosen.sink, names, 3) or names[:10]
         listed = f": {', '.join(near)}{', …' if len(names) > len(near) else ''}" if names else ""

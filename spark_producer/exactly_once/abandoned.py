@@ -1,4 +1,4 @@
-"""Transactions of dead tasks that were aborted, and partitions that do not show it since they have lost the marker (R8).
+"""Transactions of dead tasks and drivers that were aborted, in partitions that have lost the marker and do not show it (R8).
 
 A coordinator aborts by itself what its producer has left open, whether partitions have a leader just then or not. Nobody asks for
 such a transaction any more, but readers of committed rows stand still before it.
@@ -20,7 +20,7 @@ from spark_producer.exactly_once.coordinator_state import (
     has_committed,
     listed,
 )
-from spark_producer.exactly_once.names import is_task_of
+from spark_producer.exactly_once.names import control_id, is_task_of
 from spark_producer.exactly_once.partition_state import Producers, begin_of, producers
 from spark_producer.protocol.messages import ActiveProducer, DescribedTransaction, ListTransactionsRequest
 
@@ -33,7 +33,7 @@ class Abandoned(NamedTuple):
     state: DescribedTransaction
 
     def was_committed(self, style: Style) -> bool:
-        """Whether the coordinator has committed this very transaction, by its epoch. Then it is no dead task's.
+        """Whether the coordinator has committed this very transaction, by its epoch. Then it is nobody's who has died.
 
         What is committed is named by the sink's last word until all partitions show it, so this is not the word of that sink.
         """
@@ -46,8 +46,8 @@ def abandoned(
     besides: Collection[tuple[TopicPartition, int]],
     deadline: float,
 ) -> tuple[Abandoned, ...]:
-    """Return the transactions of the sink's tasks that leaders have shown in `seen` and that are over, but for some producers in
-    some partitions.
+    """Return the transactions of the sink's tasks, and of its control id (rows that were left to a driver), that leaders have
+    shown in `seen` and that are over, but for some producers in some partitions.
 
     Nothing is asked if no other transaction is open there. Else the sink's are told from those of strangers by their ids. Leaders
     may be late with what they show: see `still_abandoned`.
@@ -62,7 +62,7 @@ def abandoned(
     names = {
         row.producer_id: row.transactional_id
         for row in listed(brokers, ListTransactionsRequest((), tuple(sorted(asked))), deadline)
-        if row.producer_id in asked and is_task_of(brokers.sink, row.transactional_id)
+        if row.producer_id in asked and _is_of(brokers.sink, row.transactional_id)
     }
     states = describe(brokers, sorted(names.values()), deadline) if names else {}
     return tuple(
@@ -91,6 +91,10 @@ def still_abandoned(
         if brokers.client.clock() - began >= patience:
             break
     return tuple(left[name] for name in sorted(left))
+
+
+def _is_of(sink: str, transactional_id: str) -> bool:
+    return transactional_id == control_id(sink) or is_task_of(sink, transactional_id)
 
 
 def _open(seen: Mapping[TopicPartition, Producers]) -> Iterator[tuple[TopicPartition, ActiveProducer]]:

@@ -87,15 +87,16 @@ class Reading:
         return ReadControl()
 
     def after(self, answer: Answer) -> Next:
-        if isinstance(answer, Hung):
-            return LeftAlone("the control record cannot be read yet: the next write of this sink goes on from it")
-        if not isinstance(answer, Found):
+        if not isinstance(answer, Found | Hung):
             unexpected(self, answer)
         record = answer.record
+        hanging = answer.partitions if isinstance(answer, Hung) else ()
+        if hanging and record is None:
+            return LeftAlone("the control record cannot be read yet: the next write of this sink goes on from it")
         if record is None or record.token != self.remains.ticket.token or record.status not in DECIDED:
             return Ending(self.remains.transactions)
         if self.fencing is not None:
-            return carried_on(redrive.start(redrive.Drive(record, self.fencing)))
+            return carried_on(redrive.start(redrive.Drive(record, self.fencing, hanging)))
         if record.status in UNFINISHED:
             return Helping(record)
         return LeftAlone(f"the execution was decided: {record.status.value}")

@@ -132,10 +132,11 @@ class Written(NamedTuple):
 class Hung(NamedTuple):
     """The coordinator has ended a transaction of the control id, but these partitions have lost the marker that says so.
 
-    As the answer to a write: it is committed all the same.
+    As the answer to a write: it is committed all the same. As that to a look: `record` is the last word, if that is to be seen.
     """
 
     partitions: tuple[TopicPartition, ...]
+    record: ControlRecord | None = None
 
 
 class FencedOff(NamedTuple):

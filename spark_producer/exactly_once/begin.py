@@ -73,6 +73,10 @@ class Reading:
 
     def after(self, answer: Answer) -> Next:
         if isinstance(answer, Hung):
+            if answer.record is not None and answer.record.status in UNFINISHED:
+                # It is carried out before people are called: its tasks' transactions would time out meanwhile.
+                drive = redrive.Drive(answer.record, self.fencing, answer.partitions)
+                return Redriving(self.beginning, redrive.Ending(drive))
             return hung(self.beginning.sink, answer.partitions)
         if not isinstance(answer, Found):
             unexpected(self, answer)

@@ -62,6 +62,8 @@ class SinkCluster:
         self._known: ControlTopic | None = None
         self._committed: set[TaskTransaction] = set()
         """The transactions of the last `EndTasks` that their coordinators have committed."""
+        self._voted: set[TaskTransaction] = set()
+        """The transactions of the last `Vote`, whose rows were there then."""
         self._inline: Mapping[TopicPartition, Sequence[EncodedBatch]] = {}
         self._just_fenced = False
         """Whether nothing but a look at the log came since the last fence, with which the coordinator tells of all brokers."""
@@ -118,6 +120,7 @@ class SinkCluster:
                 return self._write(ask, deadline)
             case Vote(transactions, held):
                 found = voting.objections(self.brokers, transactions, deadline)
+                self._voted = set(transactions)
                 return Voted(found, bool(found) and fencing.is_overtaken(self.brokers, held, deadline))
             case EndTasks(transactions, commit):
                 more = SECONDS_EACH * len(transactions)
@@ -127,7 +130,8 @@ class SinkCluster:
                 return TasksEnded(results)
             case LookAtLogs(transactions):
                 ended = self._committed.intersection(transactions)
-                return verdicts.look(self.brokers, transactions, ended, deadline)
+                sure = ended <= self._voted
+                return verdicts.look(self.brokers, transactions, ended, deadline, rows_seen=sure)
         raise IllegalState(f"{type(ask).__name__} is no ask")
 
     def _write(self, ask: WriteControl, deadline: float) -> Answer:
@@ -189,7 +193,7 @@ class SinkCluster:
         left_out = where if seen.record is not None and seen.record.status in UNFINISHED else ()
         stretches = [Stretch(seen.producer_id, topic, partition, 0, LAST_OFFSET) for topic, partition in where]
         lost = wait_for_ends(self.brokers, {own: stretches}, deadline, told=True, without_tasks=left_out)
-        return Hung(lost) if lost else Found(seen.record)
+        return Hung(lost, seen.record) if lost else Found(seen.record)
 
 
 def learn_style(client: ParallelClient, deadline: float) -> Style:

@@ -168,13 +168,14 @@ class Looking:
         return ReadControl()
 
     def after(self, answer: Answer) -> Next:
-        if isinstance(answer, Hung):
-            return look_first(self.record, hung(self.record.sink, answer.partitions))
-        if not isinstance(answer, Found):
+        if not isinstance(answer, Found | Hung):
             unexpected(self, answer)
         found = answer.record
+        hanging = answer.partitions if isinstance(answer, Hung) else ()
         if found is not None and found.token == self.record.token and found.status in DECIDED:
-            return decided(redrive.Drive(found, self.fencing), self.orphans)
+            return decided(redrive.Drive(found, self.fencing, hanging), self.orphans)
+        if hanging:
+            return look_first(self.record, hung(self.record.sink, hanging))
         if found is None or found.token in (self.record.token, self.before):
             why = "it has not happened"
         elif self.record.batch == NO_BATCH:

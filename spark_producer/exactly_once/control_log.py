@@ -38,10 +38,15 @@ know it, shows less than the newest one."""
 
 
 class Seen(NamedTuple):
-    """What the log says: the last committed record and the producer that wrote it, and the producers with open transactions."""
+    """What the log says: the last committed record, with the producer and the epoch that wrote it, and what is undecided.
+
+    Rows that came with the record have this epoch, or an older one where a later word repeats it (`HUNG`, `PARTIAL`). A newer one
+    is that of a later execution.
+    """
 
     record: ControlRecord | None
     producer_id: int
+    epoch: int
     undecided: tuple[tuple[int, int, int, int], ...]
     """(producer id, epoch, first offset, last offset) of the sink's records that no marker has decided yet."""
 
@@ -70,7 +75,7 @@ class ControlLog:
         self._pending: dict[int, tuple[int, list[_Row]]] = {}
         self._committed: dict[bytes, bytes] = {}
         self._times: dict[bytes, int] = {}
-        self._producer_id = -1
+        self._producer_id, self._epoch = -1, -1
 
     def forget(self) -> None:
         """Read from the start again, next time."""
@@ -102,7 +107,7 @@ class ControlLog:
                 self._take(decoded_records(row.records) or memoryview(b""), row.high_watermark)
             if self._position <= began_at:
                 next(pauses)
-        return Seen(self._record(), self._producer_id, self._undecided())
+        return Seen(self._record(), self._producer_id, self._epoch, self._undecided())
 
     def _end(self, deadline: float) -> int:
         """Return where the log ends. If that is before what was read already, the leader is looked for anew and asked again.
@@ -188,11 +193,11 @@ class ControlLog:
     def _decide(self, producer_id: int, marker: int) -> None:
         if producer_id not in self._pending or marker not in (ControlType.COMMIT, ControlType.ABORT):
             return
-        _, rows = self._pending.pop(producer_id)
+        epoch, rows = self._pending.pop(producer_id)
         if marker == ControlType.COMMIT:
             self._committed.update((row.key, row.value or b"") for row in rows)
             self._times.update((row.key, row.timestamp) for row in rows)
-            self._producer_id = producer_id
+            self._producer_id, self._epoch = producer_id, epoch
 
     def _record(self) -> ControlRecord | None:
         value = self._committed.get(record_json.key_of(self._sink))

@@ -81,6 +81,18 @@ def has_committed(state: DescribedTransaction | None, producer_id: int, epoch: i
     return epoch <= state.producer_epoch <= last and state.transaction_state in (COMPLETE_COMMIT, PREPARE_COMMIT)
 
 
+def how_ended(state: DescribedTransaction | None, producer_id: int, epoch: int, style: Style) -> bool | None:
+    """Return whether a coordinator has committed this very transaction; None if it is not the last one of its id.
+
+    An abort has the same epoch or the next one, by whoever had it: the producer, its timeout or a fence.
+    """
+    if has_committed(state, producer_id, epoch, style):
+        return True
+    if state is None or state.producer_id != producer_id or state.transaction_state != COMPLETE_ABORT:
+        return None
+    return False if epoch <= state.producer_epoch <= epoch + 1 else None
+
+
 def partitions_of(row: DescribedTransaction | None) -> list[TopicPartition]:
     """Return the partitions that are in a transaction, as far as the user may see them."""
     return [] if row is None else [(topic.topic, each) for topic in row.topics for each in topic.partitions]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from spark_producer.cluster import Style
+from spark_producer.cluster import Span, Style
 from spark_producer.exactly_once.abandoned import abandoned, still_abandoned
 from spark_producer.exactly_once.asks import Fate
 from spark_producer.exactly_once.brokers import Brokers
@@ -17,26 +17,24 @@ from spark_producer.exactly_once.cluster import learn_style
 from spark_producer.exactly_once.control_log import ControlLog, Seen
 from spark_producer.exactly_once.control_record import DECIDED, ControlRecord, TaskTransaction, TopicPartition
 from spark_producer.exactly_once.coordinator_state import (
-    COMPLETE_ABORT,
-    COMPLETE_COMMIT,
     ENDING,
     ONGOING,
     describe,
     has_committed,
+    how_ended,
 )
 from spark_producer.exactly_once.fetching import read_at
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.partition_state import (
     UNCOMMITTED,
     Producers,
-    StillOpen,
     Stretch,
     begin_of,
     offsets,
     producers,
     still_open,
 )
-from spark_producer.exactly_once.verdicts import look
+from spark_producer.exactly_once.verdicts import fates_of
 from spark_producer.protocol import decoded_records
 from spark_producer.protocol.messages import (
     ActiveProducer,
@@ -47,6 +45,7 @@ from spark_producer.record.control import ControlType
 from spark_producer.record.isolation import marker_type
 
 LAST_OFFSET = (1 << 63) - 1
+LAST_EPOCH = (1 << 15) - 1
 
 
 class Lost(NamedTuple):
@@ -68,15 +67,32 @@ class LostEnds(NamedTuple):
 
 
 class _Suspect(NamedTuple):
-    """Rows whose end must be in the log by the sink's last word; of `task`, or of the control id's producer."""
+    """Rows whose end must be in the log by the sink's last word; of `task`, or of the control id's producer.
+
+    Where the word says no offsets, their epochs tell them from the rows of another execution.
+    """
 
     where: TopicPartition
     producer_id: int
     first_offset: int
     last_offset: int
+    first_epoch: int = 0
+    last_epoch: int = LAST_EPOCH
     task: TaskTransaction | None = None
     is_pending: bool = False
     """Whether it belongs to a record of the control partition that no marker has decided yet."""
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether they were left to the driver, and no word says at which offsets they lie."""
+        return self.last_offset == LAST_OFFSET
+
+    def is_open(self, row: ActiveProducer) -> bool:
+        """Whether they are in the transaction that its leader shows to be open."""
+        return (
+            0 <= row.current_txn_start_offset <= self.last_offset
+            and self.first_epoch <= row.producer_epoch <= self.last_epoch
+        )
 
 
 def lost_ends(
@@ -88,7 +104,7 @@ def lost_ends(
     more: Collection[TopicPartition] = (),
 ) -> LostEnds:
     """Return what the sink's last words name and is open in its partitions, although the coordinator has ended it; of tasks
-    that have died, too, which may have written to `more` partitions than the last words name.
+    and drivers that have died, too, which may have written to `more` partitions than the last words name.
 
     The partitions are looked at before and after the coordinators: a write that goes on meanwhile has others open then.
     `log` has just been read, in the partition `topic_partition`, with `seen`.
@@ -100,7 +116,8 @@ def lost_ends(
     known = _known(brokers, suspects, more, deadline)
     rows = _open(suspects, known)
     unseen = tuple(sorted(where for where, some in known.items() if some is None))
-    named = {(each.where, each.producer_id) for each in suspects} | _named_by_undecided(log, seen)
+    named = {(each.where, each.producer_id) for each in suspects if each in rows or not each.is_inline}
+    named |= _named_by_undecided(log, seen)
     dead = abandoned(brokers, known, named, deadline)
     style = learn_style(brokers.client, deadline) if dead else Style.EXPLICIT
     found = [
@@ -132,17 +149,19 @@ def lost_ends(
 def _suspects(log: ControlLog, topic_partition: TopicPartition, seen: Seen) -> list[_Suspect]:
     found = []
     if seen.record is not None:
-        found += [_Suspect(each, seen.producer_id, 0, LAST_OFFSET) for each in seen.record.inline]
         found += [
-            _Suspect((span.topic, span.partition), one.producer_id, span.first_offset, span.last_offset, one)
+            _Suspect(each, seen.producer_id, 0, LAST_OFFSET, last_epoch=seen.epoch) for each in seen.record.inline
+        ]
+        found += [
+            _Suspect((span.topic, span.partition), one.producer_id, span.first_offset, span.last_offset, task=one)
             for one in seen.record.transactions
             for span in one.spans
         ]
-    for producer_id, _, first, last in seen.undecided:
-        found.append(_Suspect(topic_partition, producer_id, first, last, is_pending=True))
+    for producer_id, epoch, first, last in seen.undecided:
+        found.append(_Suspect(topic_partition, producer_id, first, last, epoch, epoch, is_pending=True))
         pending = log.pending(producer_id)
         inline = pending.inline if pending is not None and _decides(pending, seen) else ()
-        found += [_Suspect(each, producer_id, 0, LAST_OFFSET, is_pending=True) for each in inline]
+        found += [_Suspect(each, producer_id, 0, LAST_OFFSET, epoch, epoch, is_pending=True) for each in inline]
     return found
 
 
@@ -172,11 +191,7 @@ def _known(
 def _open(suspects: Collection[_Suspect], known: Mapping[TopicPartition, Producers]) -> dict[_Suspect, ActiveProducer]:
     """Return those whose producer has a transaction open that begins with them or before, by what leaders show."""
     rows = {each: (known.get(each.where) or {}).get(each.producer_id) for each in suspects}
-    return {
-        each: row
-        for each, row in rows.items()
-        if row is not None and 0 <= row.current_txn_start_offset <= each.last_offset
-    }
+    return {each: row for each, row in rows.items() if row is not None and each.is_open(row)}
 
 
 def _is_alive(state: DescribedTransaction | None, producer_id: int) -> bool:
@@ -193,22 +208,17 @@ def _how_ended(
 ) -> bool | None:
     """Return whether a transaction was committed; None if nobody knows."""
     if suspect.is_pending:
-        told = _last_end(state, suspect.producer_id)
-        return _pending_ended(brokers, log, seen, suspect.producer_id, deadline) if told is None else told
+        style = learn_style(brokers.client, deadline)
+        told = how_ended(state, suspect.producer_id, suspect.first_epoch, style)
+        return _pending_ended(brokers, log, seen, suspect, deadline) if told is None else told
     if suspect.task is None:
         return True  # the marker of the record itself says so
-    [fate] = _shown_fates(brokers, [suspect.task], deadline)
-    if fate in (Fate.COMMITTED, Fate.ABORTED):
-        return fate is Fate.COMMITTED
+    task = suspect.task
+    fates = set(_shown_fates(brokers, [task], deadline).values())
+    if len(shown := fates & {Fate.COMMITTED, Fate.ABORTED}) == 1:
+        return Fate.COMMITTED in shown
     # Nothing else of it is in the logs: it was decided, unless its time was over before.
-    return _last_end(state, suspect.producer_id) is not False
-
-
-def _last_end(state: DescribedTransaction | None, producer_id: int) -> bool | None:
-    """Whether the last transaction of a producer was committed; None if its coordinator does not know any more."""
-    if state is None or state.producer_id != producer_id:
-        return None
-    return {COMPLETE_COMMIT: True, COMPLETE_ABORT: False}.get(state.transaction_state)
+    return how_ended(state, task.producer_id, task.epoch, task.style) is not False
 
 
 def _decides(pending: ControlRecord, seen: Seen) -> bool:
@@ -218,57 +228,62 @@ def _decides(pending: ControlRecord, seen: Seen) -> bool:
     return pending.status in DECIDED and not told_before
 
 
-def _pending_ended(brokers: Brokers, log: ControlLog, seen: Seen, producer_id: int, deadline: float) -> bool | None:
+def _pending_ended(brokers: Brokers, log: ControlLog, seen: Seen, suspect: _Suspect, deadline: float) -> bool | None:
     """Return how the transaction of a record in the control partition was ended, by what its decision has done elsewhere.
 
-    A commit point that has made nothing visible, and has committed nothing, may be dropped: the batch runs again. So may a word
-    about what was decided before: the next begin finds it out again.
+    Rows that came with it show that themselves. Tasks are committed behind the commit point alone. A commit point that has made
+    nothing visible, and has committed nothing, may be dropped: the batch runs again. So may a word about what was decided
+    before: the next begin finds it out again.
     """
-    pending = log.pending(producer_id)
+    pending = log.pending(suspect.producer_id)
     if pending is None or not _decides(pending, seen):
         return False
+    inline = {_inline_fate(brokers, each, suspect, deadline) for each in pending.inline}
+    if inline & {Fate.COMMITTED, Fate.ABORTED}:
+        return Fate.COMMITTED in inline
     states = describe(brokers, [one.transactional_id for one in pending.transactions], deadline)
     if any(
         has_committed(states[one.transactional_id], one.producer_id, one.epoch, one.style)
         for one in pending.transactions
     ):
-        return True  # tasks are committed behind the commit point alone
-    fates = _shown_fates(brokers, pending.transactions, deadline)
-    fates += [_inline_fate(brokers, each, producer_id, deadline) for each in pending.inline]
-    if Fate.COMMITTED in fates or Fate.MIXED in fates:
         return True
-    return None if Fate.UNKNOWN in fates else False
+    # In a topic that was made anew the rows are gone (MIXED), and show nothing.
+    shown = {*_shown_fates(brokers, pending.transactions, deadline).values(), *inline}
+    if Fate.COMMITTED in shown:
+        return True
+    return None if Fate.UNKNOWN in shown else False
 
 
-def _shown_fates(brokers: Brokers, transactions: Sequence[TaskTransaction], deadline: float) -> list[Fate]:
-    """Return what the logs say of each transaction by now: `OPEN` if no partition shows its end, `UNKNOWN` if that may be because
-    the right to see it (READ) is missing."""
+def _shown_fates(
+    brokers: Brokers, transactions: Sequence[TaskTransaction], deadline: float
+) -> dict[tuple[TaskTransaction, Span], Fate]:
+    """Return what each partition says of a transaction by now: `OPEN` if it does not show the end, `UNKNOWN` if that may be
+    because the right to see it (READ) is missing."""
     stretches = {
         Stretch(one.producer_id, span.topic, span.partition, span.first_offset, span.last_offset): (one, span)
         for one in transactions
         for span in one.spans
     }
-    held = still_open(brokers, stretches, deadline) if stretches else StillOpen([], [])
-    hidden = {stretches[each] for some in held for each in some}
-    unclear = {stretches[each][0] for each in held.unclear}
-    shown = [one._replace(spans=tuple(span for span in one.spans if (one, span) not in hidden)) for one in transactions]
-    closed = [one for one in shown if one.spans]
-    fates = iter(look(brokers, closed, (), deadline, dead_tasks=False).fates if closed else ())
-    return [
-        next(fates) if left.spans else Fate.UNKNOWN if one in unclear else Fate.OPEN
-        for one, left in zip(transactions, shown, strict=True)
-    ]
+    if not stretches:
+        return {}
+    held = still_open(brokers, stretches, deadline)
+    fates = dict.fromkeys(held.certain, Fate.OPEN) | dict.fromkeys(held.unclear, Fate.UNKNOWN)
+    fates |= fates_of(brokers, [each for each in stretches if each not in fates], deadline)
+    return {stretches[each]: fate for each, fate in fates.items()}
 
 
-def _inline_fate(brokers: Brokers, where: TopicPartition, producer_id: int, deadline: float) -> Fate:
-    """Return how the last transaction of a producer in a partition was ended there, by its marker."""
+def _inline_fate(brokers: Brokers, where: TopicPartition, suspect: _Suspect, deadline: float) -> Fate:
+    """Return how a pending transaction was ended in a partition, by its marker; `OPEN` if the partition shows nothing of it."""
+    producer_id, epoch = suspect.producer_id, suspect.first_epoch
     row = (producers(brokers, [where], deadline).get(where) or {}).get(producer_id)
     if row is None or row.last_timestamp < 0:
         return Fate.UNKNOWN
-    if row.current_txn_start_offset >= 0:
-        return Fate.OPEN
+    if row.current_txn_start_offset >= 0 or row.producer_epoch < epoch:
+        return Fate.OPEN  # an older epoch is that of an earlier transaction: the rows never came here
+    if row.producer_epoch > epoch + 1:
+        return Fate.UNKNOWN
     # The last that it has written there is the marker. Nothing before this offset is as new.
-    position = offsets(brokers, [where], deadline, at=row.last_timestamp).get(where, -1)
+    position = offsets(brokers, [where], deadline, at=row.last_timestamp, isolation=UNCOMMITTED).get(where, -1)
     end = offsets(brokers, [where], deadline, isolation=UNCOMMITTED).get(where, -1)
     while 0 <= position < end:
         answer = read_at(brokers, where, position, deadline)

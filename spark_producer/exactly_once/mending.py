@@ -74,6 +74,8 @@ def _begun(cluster: SinkCluster) -> Begun | None:
 
 def _written(cluster: SinkCluster, fencing: Fencing, record: ControlRecord) -> ControlRecord:
     answer = cluster.perform(WriteControl(fencing, record))
+    if isinstance(answer, Hung):
+        raise ExactlyOnceError(hung(cluster.sink, answer.partitions).text, kind=Failure.HUNG.name)
     if not isinstance(answer, Written):
         raise ExactlyOnceError(
             f"sink {cluster.sink!r}: the word was not written ({answer}); look again with `describe`"

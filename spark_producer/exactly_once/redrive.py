@@ -145,14 +145,15 @@ class Rereading:
         return ReadControl()
 
     def after(self, answer: Answer) -> Next:
-        if isinstance(answer, Hung):
-            return hung(self.drive.record.sink, answer.partitions)
-        if not isinstance(answer, Found):
+        if not isinstance(answer, Found | Hung):
             unexpected(self, answer)
         record = answer.record
-        if record is None or record.token != self.drive.record.token or record.status not in DECIDED:
-            return fenced_off(self.drive.record.sink, TAKEN_OVER)
-        return start(self.drive._replace(record=record))
+        hanging = answer.partitions if isinstance(answer, Hung) else ()
+        if record is not None and record.token == self.drive.record.token and record.status in DECIDED:
+            return start(self.drive._replace(record=record, hanging=hanging))
+        if hanging:
+            return hung(self.drive.record.sink, hanging)
+        return fenced_off(self.drive.record.sink, TAKEN_OVER)
 
 
 Driving: TypeAlias = Ending | Looking | Deciding | Refencing | Rereading

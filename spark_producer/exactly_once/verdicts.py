@@ -34,13 +34,15 @@ def look(
     ended: Collection[TaskTransaction],
     deadline: float,
     *,
+    rows_seen: bool = False,
     dead_tasks: bool = True,
 ) -> Fates:
     """Return the fate of each transaction, when all partitions show it or have lost its marker.
 
     Of those in `ended` the coordinator has said that they are committed. Their partitions need not be read if the last marker of
-    the producer is that of the transaction, by its epoch; else thousands of batches would be. Where a dead task holds readers
-    back, the end counts as lost, too; unless `dead_tasks` are left out.
+    the producer is that of the transaction, by its epoch; else thousands of batches would be. A topic that was made anew has the
+    marker, and not the rows: its log ends before them, which is looked at unless they were there just now (`rows_seen`, R7).
+    Where a dead task holds readers back, the end counts as lost, too; unless `dead_tasks` are left out.
 
     Raises:
         KafkaTimeout: markers were still on their way at the deadline; the text names the partitions.
@@ -57,18 +59,29 @@ def look(
         last = {
             each: one.epoch + (one.style is Style.IMPLICIT) for one in ended for each in stretches[one.transactional_id]
         }
+        ends = {} if rows_seen else offsets(brokers, {each.where for each in believed}, deadline, isolation=UNCOMMITTED)
         for each in believed:
             row = (seen.get(each.where) or {}).get(each.producer_id)
-            if row is not None and row.producer_epoch <= last[each]:
+            reaches = rows_seen or ends.get(each.where, -1) > each.last_offset
+            if reaches and row is not None and row.producer_epoch <= last[each]:
                 fates[each] = Fate.COMMITTED
-    unread = [each for each in closed if each not in fates]
-    for at in range(0, len(unread), AT_ONCE):
-        fates.update(_fates(brokers, unread[at : at + AT_ONCE], deadline))
+    fates |= fates_of(brokers, [each for each in closed if each not in fates], deadline)
     return Fates(tuple(_sum(fates[each] for each in stretches[one.transactional_id]) for one in transactions), lost)
 
 
 def _stretch(transaction: TaskTransaction, span: Span) -> Stretch:
     return Stretch(transaction.producer_id, span.topic, span.partition, span.first_offset, span.last_offset)
+
+
+def fates_of(brokers: Brokers, stretches: Sequence[Stretch], deadline: float) -> dict[Stretch, Fate]:
+    """Return the fates of transactions that are open in none of these partitions any more; `MIXED` where the rows are gone.
+
+    Raises: as `look`.
+    """
+    found: dict[Stretch, Fate] = {}
+    for at in range(0, len(stretches), AT_ONCE):
+        found |= _fates(brokers, stretches[at : at + AT_ONCE], deadline)
+    return found
 
 
 def _fates(brokers: Brokers, stretches: Sequence[Stretch], deadline: float) -> dict[Stretch, Fate]:

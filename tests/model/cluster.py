@@ -120,7 +120,7 @@ class Cluster:
             hung = (CONTROL_PARTITION,)
         elif self.wiring.r8 and self.wiring.looks_at_inline and record is not None and record.inline:
             hung = (DATA_PARTITION,) if self.hanging(world, CONTROL, control=False) else ()
-        return Hung(hung) if hung else Found(record)
+        return Hung(hung, None if CONTROL_PARTITION in hung else record) if hung else Found(record)
 
     def write(self, world: World, ask: WriteControl, aux: tuple[object, ...], rows: tuple[Row, ...]) -> Iterator[Reply]:
         control, number = world.control, self.records.of(ask.record)

@@ -106,13 +106,18 @@ def test_a_task_that_is_alive_is_not_abandoned(state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["shop", "pyproducer.orders.ctl", f"pyproducer.orders.eu.{'0' * 32}.0", f"pyproducer.sales.{'0' * 32}.0"]
+    "name",
+    ["shop", *(f"pyproducer.{sink}.{what}" for sink in ("orders.eu", "sales") for what in ("ctl", f"{'0' * 32}.0"))],
 )
 def test_strangers_are_left_alone(name: str) -> None:
     cluster = Cluster(name=name)
     assert cluster.wait() == ()
     described = [each for body in cluster.client.bodies(DESCRIBE_TRANSACTIONS) for each in body.transactional_ids]
     assert name not in described
+
+
+def test_a_dead_driver_is_no_stranger() -> None:
+    assert Cluster(name="pyproducer.orders.ctl").wait() == (ROWS,)
 
 
 def test_what_begins_behind_our_rows_does_not_hold_their_readers() -> None:
@@ -218,7 +223,7 @@ def people_see(cluster: Cluster, inline: tuple[tuple[str, int], ...], more: tupl
     brokers = brokers_of(cluster.client)
     record = ControlRecord("orders", "q", Status.DONE, 0, 0, "t", (), inline)
     log = ControlLog(brokers, CONTROL[0])
-    return lost_ends(brokers, log, CONTROL, Seen(record, OURS.producer_id, ()), cluster.client.deadline(), more)
+    return lost_ends(brokers, log, CONTROL, Seen(record, OURS.producer_id, 1, ()), cluster.client.deadline(), more)
 
 
 @pytest.mark.parametrize("state", ["CompleteAbort", "CompleteCommit", "Ongoing", "Empty"])

@@ -91,6 +91,22 @@ def test_an_overtaken_driver_helps_with_what_is_decided_and_gives_no_verdict() -
 
 
 @pytest.mark.parametrize("fenced", [True, False])
+def test_what_is_decided_is_carried_out_although_its_own_rows_hang(fenced: bool) -> None:
+    begin = [Holder(HELD), Fenced(NEWER)] if fenced else [Holder(NEWER)]
+    looks = [Fates((Fate.COMMITTED,) * 2)] if fenced else []
+    asked, outcome = ended(abort(BOTH), [*begin, Hung((("t", 0),), DECIDED), ALL_ENDED, *looks])
+    assert EndTasks((ONE, TWO), commit=True) in asked
+    assert not any(isinstance(ask, WriteControl) for ask in asked)
+    assert isinstance(outcome, Failed if fenced else LeftAlone)
+
+
+def test_an_execution_that_is_not_decided_is_aborted_although_rows_of_another_hang() -> None:
+    last = record(Status.DONE, 4, "old")
+    asked, _ = ended(abort(BOTH), [Holder(HELD), Fenced(NEWER), Hung((("t", 0),), last), ALL_ENDED])
+    assert asked[-1] == EndTasks((ONE, TWO), commit=False)
+
+
+@pytest.mark.parametrize("fenced", [True, False])
 def test_what_cannot_be_read_is_left_to_the_next_begin(fenced: bool) -> None:
     begin = [Holder(HELD), Fenced(NEWER)] if fenced else [Holder(NEWER)]
     asked, outcome = ended(abort(BOTH), [*begin, Hung((("c", 0),))])

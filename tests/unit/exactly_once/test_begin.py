@@ -95,9 +95,20 @@ def test_a_write_that_turned_out_void_may_run_again_at_once() -> None:
     assert outcome.last.last_done == 4
 
 
+@pytest.mark.parametrize("status", [Status.COMMITTING, Status.HUNG])
+def test_a_decision_whose_own_rows_hang_is_carried_out_and_no_word_is_written(status: Status) -> None:
+    """One more transaction of the control id would decide what hangs."""
+    decided = DECIDED._replace(status=status, inline=(("t", 9),))
+    asked, outcome = ended(begin(SINK, "new"), [FENCED, Hung((("t", 9),), decided), ALL_ENDED, COMMITTED])
+    assert asked[2:] == [EndTasks((ONE, TWO), commit=True), LookAtLogs((ONE, TWO))]
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.names) == (Failure.HUNG, ("t-9",))
+
+
 STOPS: list[tuple[str, list[Answer], Failure, tuple[str, ...]]] = [
     ("partial", [FENCED, Found(DECIDED._replace(status=Status.PARTIAL))], Failure.PARTIAL, ()),
     ("control record hangs", [FENCED, Hung((("c", 0),))], Failure.HUNG, ("c-0",)),
+    ("rows of the last batch hang", [FENCED, Hung((("t", 0),), DONE)], Failure.HUNG, ("t-0",)),
     ("overtaken while listing", [FENCED, Found(DONE), Opened((ONE,)), FencedOff()], Failure.FENCED, ()),
     ("intent hangs", [FENCED, Found(DONE), Opened((ONE,)), Hung((("c", 0),))], Failure.HUNG, ("c-0",)),
     ("overtaken at the verdict", [FENCED, Found(DECIDED), ALL_ENDED, COMMITTED, FencedOff()], Failure.FENCED, ()),

@@ -277,6 +277,17 @@ def test_a_decision_whose_own_end_hangs_is_carried_out_before_people_are_called(
     assert (outcome.kind, outcome.names) == (Failure.HUNG, ("c-0", "t-2"))
 
 
+def test_an_unanswered_decision_that_is_there_is_carried_out_although_its_rows_hang() -> None:
+    decided = record(Status.COMMITTING, 5, OURS.token, ONE, TWO)._replace(inline=(("t", 9),))
+    asked, outcome = listed(
+        commit([*BOTH, inline(9, of=OURS)], 5),
+        [Voted(), Unsure(), Fenced(NEWER), Hung((("t", 9),), decided), ALL_ENDED, COMMITTED],
+    )
+    assert asked[4] == EndTasks((ONE, TWO), commit=True)
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.names) == (Failure.HUNG, ("t-9",))
+
+
 def test_inline_rows_whose_end_hangs_are_told() -> None:
     _, outcome = listed(commit([inline(0, of=OURS)], 5), [Hung((("t", 0),))])
     assert isinstance(outcome, Failed)

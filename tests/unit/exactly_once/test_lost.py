@@ -27,15 +27,25 @@ def found(client: ScriptedClient, seen: Seen) -> LostEnds:
 
 
 @pytest.mark.parametrize(
-    ("state", "commit"), [("CompleteAbort", False), ("CompleteCommit", True), ("Empty", True), ("Dead", True)]
+    ("state", "newer", "commit"),
+    [
+        ("CompleteAbort", 0, False),
+        ("CompleteAbort", 1, False),  # by a fence, or by its timeout
+        ("CompleteAbort", 2, True),  # that was the id's next transaction
+        ("CompleteCommit", 0, True),
+        ("Empty", 1, True),
+        ("Dead", 0, True),
+    ],
 )
 def test_a_decided_transaction_that_its_coordinator_has_aborted_is_not_committed_in_one_partition(
-    state: str, commit: bool
+    state: str, newer: int, commit: bool
 ) -> None:
     client = ScriptedClient()
     client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 5})
-    client.scripts[DESCRIBE_TRANSACTIONS.name] = described(state, producer_id=OURS.producer_id)
-    assert found(client, Seen(DECIDED, 99, ())).lost == (Lost(ROWS, OURS.producer_id, OURS.epoch, 0, 5, commit),)
+    client.scripts[DESCRIBE_TRANSACTIONS.name] = described(
+        state, producer_id=OURS.producer_id, producer_epoch=TASK.epoch + newer
+    )
+    assert found(client, Seen(DECIDED, 99, 0, ())).lost == (Lost(ROWS, OURS.producer_id, OURS.epoch, 0, 5, commit),)
 
 
 def test_a_write_that_goes_on_has_not_lost_its_end() -> None:
@@ -44,7 +54,7 @@ def test_a_write_that_goes_on_has_not_lost_its_end() -> None:
     client.scripts[DESCRIBE_PRODUCERS.name] = producing({CONTROL: 2})
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("CompleteCommit", producer_id=OURS.producer_id)
     undecided = (OURS.producer_id, OURS.epoch, 0, 0)
-    assert found(client, Seen(None, -1, (undecided,))).lost == ()
+    assert found(client, Seen(None, -1, -1, (undecided,))).lost == ()
 
 
 def test_a_write_that_begins_while_the_coordinator_is_asked_has_not_lost_its_end() -> None:
@@ -57,7 +67,7 @@ def test_a_write_that_begins_while_the_coordinator_is_asked_has_not_lost_its_end
 
     client.scripts[DESCRIBE_PRODUCERS.name] = one_after_the_other
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("CompleteCommit", producer_id=OURS.producer_id)
-    assert found(client, Seen(INLINE, OURS.producer_id, ())).lost == ()
+    assert found(client, Seen(INLINE, OURS.producer_id, OURS.epoch, ())).lost == ()
 
 
 def test_rows_that_came_with_the_record_and_stay_open_have_lost_their_end() -> None:
@@ -65,7 +75,7 @@ def test_rows_that_came_with_the_record_and_stay_open_have_lost_their_end() -> N
     client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 4})
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("Empty", producer_id=OURS.producer_id)
     lost = Lost(ROWS, OURS.producer_id, OURS.epoch, 0, 4, True)
-    assert found(client, Seen(INLINE, OURS.producer_id, ())).lost == (lost,)
+    assert found(client, Seen(INLINE, OURS.producer_id, OURS.epoch, ())).lost == (lost,)
 
 
 def test_a_partition_whose_producers_may_not_be_seen_is_named() -> None:
@@ -74,4 +84,4 @@ def test_a_partition_whose_producers_may_not_be_seen_is_named() -> None:
     hidden = messages.DescribeProducersPartition(ROWS[1], Code.TOPIC_AUTHORIZATION_FAILED)
     answer = messages.DescribeProducersResponse(0, (messages.DescribeProducersTopicResult(ROWS[0], (hidden,)),))
     client.answers(DESCRIBE_PRODUCERS, answer)
-    assert found(client, Seen(DECIDED, 99, ())) == LostEnds((), (ROWS,))
+    assert found(client, Seen(DECIDED, 99, 0, ())) == LostEnds((), (ROWS,))

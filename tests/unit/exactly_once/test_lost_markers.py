@@ -5,114 +5,19 @@ The next task of a worker's slot has the same id and producer. What becomes of i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
-from typing import TypeAlias
 
 import pytest
 
-from spark_producer.broker import BrokerSettings, LocalBroker
-from spark_producer.broker.coordinator.coordinator import Coordinator
-from spark_producer.broker.coordinator.transactions import Transaction
-from spark_producer.cli.entry import main
 from spark_producer.errors import ExactlyOnceError, KafkaTimeout
 from spark_producer.exactly_once import driver, ending
-from spark_producer.exactly_once.control_record import TaskTransaction, TopicPartition
-from spark_producer.exactly_once.control_topic import PARTITION
 from spark_producer.exactly_once.coordinator_state import COMPLETE_COMMIT, describe
-from spark_producer.exactly_once.driver import Sink
 from spark_producer.exactly_once.ending import end_tasks
-from spark_producer.exactly_once.messages import EncodedBatch
 from spark_producer.exactly_once.names import control_id
 from spark_producer.protocol import INIT_PRODUCER_ID
 from spark_producer.protocol.messages import InitProducerIdRequest
-from tests.support.filled_tasks import Tasks, batch, committed, inline, prepared, settings
-
-PATIENCE, TIMEOUT_MS = 20.0, 60_000
-SINK, OTHER_TOPIC = "orders", "other_commits"
-ZERO = ("rows", 0)
-CONTROL = (driver.CONTROL_TOPIC, PARTITION)
-
-
-Lossy: TypeAlias = set[tuple[str, TopicPartition]]
-
-
-class World:
-    """A broker and a sink with its tasks. Of the ids in `lossy` the partitions there get no markers."""
-
-    def __init__(self, broker: LocalBroker, tasks: Tasks, lossy: Lossy) -> None:
-        self.broker, self.tasks, self.lossy = broker, tasks, lossy
-        self.sink = Sink(SINK, settings(broker.bootstrap_servers), patience=PATIENCE)
-        self.ticket = driver.begin(self.sink)
-
-    def fill(self, slot: int, *rows: tuple[int, str]) -> TaskTransaction:
-        """A task writes a row into each partition."""
-        return self.tasks.fill(slot, self.ticket.style, {("rows", partition): [row] for partition, row in rows})
-
-    def lose(self, transaction: TaskTransaction | str, where: TopicPartition = ZERO) -> None:
-        """Let a partition not get the markers of an id, until `lossy` is cleared."""
-        self.lossy.add((transaction if isinstance(transaction, str) else transaction.transactional_id, where))
-
-    def take_over(self, transaction: TaskTransaction) -> None:
-        """Somebody begins with its id, and writes nothing yet."""
-        name = transaction.transactional_id
-        body, deadline = InitProducerIdRequest(name, TIMEOUT_MS), self.tasks.client.deadline()
-        self.tasks.brokers.settle(INIT_PRODUCER_ID, {name: body}, deadline, resend=True)
-
-    def commit(self, number: int, *tasks: TaskTransaction | EncodedBatch) -> None:
-        """The driver commits a batch of transactions, and of rows that are left to it."""
-        told = [
-            prepared(self.ticket, number, one) if isinstance(one, TaskTransaction) else inline(self.ticket, number, one)
-            for one in tasks
-        ]
-        driver.commit(self.sink, told, number)
-
-    def commit_in_vain(self, *tasks: TaskTransaction | EncodedBatch) -> None:
-        """The driver finds that a marker of batch 0 is lost, and that is over then."""
-        with pytest.raises(ExactlyOnceError, match="lost the markers"):
-            self.commit(0, *tasks)
-        self.lossy.clear()
-
-    def mend(self, *words: str) -> None:
-        """What a person does who is told so; for a decision that has lost its own marker it takes two rounds."""
-        for _ in range(2):
-            self.txn("repair", SINK, "--yes", *words)
-            self.txn("resolve", SINK, "--yes")
-
-    def abort_with_a_lost_marker(self, row: str) -> TaskTransaction:
-        """A task of slot 0 dies with a row in partition 0, and the next driver aborts it."""
-        dead = self.fill(0, (0, row))
-        self.lose(dead)
-        self.ticket = driver.begin(self.sink)
-        self.lossy.clear()
-        return dead
-
-    def txn(self, *words: str) -> int:
-        """Run `pyproducer txn`."""
-        return main(["txn", *words, "--bootstrap-servers", self.broker.bootstrap_servers])
-
-    def rows(self) -> list[str]:
-        """What a reader of committed records sees."""
-        return sorted(committed(self.broker, "rows"))
-
-
-@pytest.fixture(params=[0, 2], ids=["explicit", "implicit"])
-def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    lossy: Lossy = set()
-    mark = Coordinator._mark
-
-    def lose(
-        self: Coordinator, transactional_id: str, transaction: Transaction, where: TopicPartition, now_ms: int
-    ) -> bool:
-        return (transactional_id, where) in lossy or mark(self, transactional_id, transaction, where, now_ms)
-
-    monkeypatch.setattr(Coordinator, "_mark", lose)
-    with LocalBroker(settings=BrokerSettings(transaction_version=request.param)) as broker:
-        broker.create_topic("rows", 2)
-        tasks = Tasks(broker.bootstrap_servers, SINK)
-        yield World(broker, tasks, lossy)
-        tasks.close()
-        driver.close_all()
+from tests.support.filled_tasks import batch
+from tests.unit.exactly_once.lossy_world import CONTROL, OTHER_TOPIC, SINK, TIMEOUT_MS, ZERO, World
 
 
 def test_the_commit_of_the_next_task_of_a_slot_is_not_that_of_the_one_before(
@@ -268,3 +173,71 @@ def test_people_do_not_wait_for_each_transaction_of_a_batch(world: World, caplog
     assert "cannot be seen now" not in caplog.text
     assert world.txn("resolve", SINK, "--yes") == 0
     assert world.rows() == sorted(f"{letter}{slot}" for slot in range(1, 11) for letter in "ab")
+
+
+def test_the_abort_of_a_later_transaction_of_an_id_is_not_that_of_what_was_committed(world: World) -> None:
+    """A stranger takes the id of a committed task, and his transaction is aborted by the next one who takes it."""
+    first, second = world.fill(0, (0, "a")), world.fill(1, (1, "b"))
+    world.lose(first)
+    world.commit_in_vain(first, second)
+    strange = world.fill(0, (1, "strange")).transactional_id
+    body = InitProducerIdRequest(strange, TIMEOUT_MS)
+    with suppress(KafkaTimeout):  # the first answer is "later", while the abort is under way
+        soon = world.tasks.client.clock() + 0.0001
+        world.tasks.brokers.settle(INIT_PRODUCER_ID, {strange: body}, soon, resend=False)
+    world.mend()
+    assert world.rows() == ["a", "b"]
+
+
+def make_topic_anew(world: World) -> None:
+    """The rows are gone, and nothing tells the transactions' coordinator."""
+    world.broker._call(lambda: world.broker._topics.delete_all(["rows"]))
+    world.broker.create_topic("rows", 2)
+
+
+def put_an_aborted_row_first(world: World) -> None:
+    """So that no later row has offset 0, which a topic that is made anew has as well."""
+    before = world.fill(3, (0, "before"))
+    end_tasks(world.tasks.brokers, [before], commit=False, deadline=world.tasks.client.deadline())
+
+
+def test_a_topic_that_was_made_anew_does_not_say_that_a_decision_was_made(world: World) -> None:
+    """Nothing was decided; and the batch was not run again."""
+    put_an_aborted_row_first(world)
+    world.die_before_the_commit(0, world.fill(0, (0, "a")))
+    world.lose(control_id(SINK), CONTROL)
+    world.begin_in_vain()
+    make_topic_anew(world)
+    world.mend()
+    world.run_again(0, (0, "a"))
+    assert world.rows() == ["a"]
+
+
+def test_rows_that_a_topic_lost_behind_the_commit_point_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordinator commits, and writes its marker into the topic that has the name now."""
+    put_an_aborted_row_first(world)
+    task, other = world.fill(0, (0, "a")), world.fill(2, (1, "b"))
+
+    def dies(*_: object) -> None:
+        raise KafkaTimeout("the driver dies")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ending, "end_tasks", dies)
+        with pytest.raises(KafkaTimeout, match="the driver dies"):
+            world.commit(0, task, other)
+    make_topic_anew(world)
+    with pytest.raises(ExactlyOnceError, match="the other rows are visible"):
+        driver.begin(world.sink)
+
+
+def test_rows_that_hang_are_found_although_no_word_was_ever_written(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first write of a sink dies, and there is no record yet."""
+    dead = world.fill(0, (0, "a"))
+    world.lose(dead)
+    world.take_over(dead)
+    world.lossy.clear()
+    assert world.txn("describe", SINK, "--topic", "rows") == 0
+    assert "lost: rows-0" in capsys.readouterr().out
+    assert world.txn("repair", SINK, "--topic", "rows", "--yes") == 0

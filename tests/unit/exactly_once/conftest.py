@@ -1,0 +1,34 @@
+"""What these tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from spark_producer.broker import BrokerSettings, LocalBroker
+from spark_producer.broker.coordinator.coordinator import Coordinator
+from spark_producer.broker.coordinator.transactions import Transaction
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.control_record import TopicPartition
+from tests.support.filled_tasks import Tasks
+from tests.unit.exactly_once.lossy_world import SINK, Lossy, World
+
+
+@pytest.fixture(params=[0, 2], ids=["explicit", "implicit"])
+def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    lossy: Lossy = set()
+    mark = Coordinator._mark
+
+    def lose(
+        self: Coordinator, transactional_id: str, transaction: Transaction, where: TopicPartition, now_ms: int
+    ) -> bool:
+        return (transactional_id, where) in lossy or mark(self, transactional_id, transaction, where, now_ms)
+
+    monkeypatch.setattr(Coordinator, "_mark", lose)
+    with LocalBroker(settings=BrokerSettings(transaction_version=request.param)) as broker:
+        broker.create_topic("rows", 2)
+        tasks = Tasks(broker.bootstrap_servers, SINK)
+        yield World(broker, tasks, lossy)
+        tasks.close()
+        driver.close_all()

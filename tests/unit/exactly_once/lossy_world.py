@@ -1,0 +1,124 @@
+"""A broker that loses markers, a sink with tasks that may die, and the person who mends what hangs."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+import pytest
+
+from spark_producer.broker import LocalBroker
+from spark_producer.cli.entry import main
+from spark_producer.errors import ExactlyOnceError
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.control_record import TaskTransaction, TopicPartition
+from spark_producer.exactly_once.control_topic import PARTITION
+from spark_producer.exactly_once.control_write import ControlWrite
+from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.inline_produce import Production
+from spark_producer.exactly_once.messages import EncodedBatch
+from spark_producer.protocol import INIT_PRODUCER_ID
+from spark_producer.protocol.messages import InitProducerIdRequest
+from tests.support.filled_tasks import Died, Tasks, committed, inline, prepared, settings
+
+PATIENCE, TIMEOUT_MS = 20.0, 60_000
+SINK, OTHER_TOPIC = "orders", "other_commits"
+ZERO, ONE = ("rows", 0), ("rows", 1)
+CONTROL = (driver.CONTROL_TOPIC, PARTITION)
+
+
+Lossy: TypeAlias = set[tuple[str, TopicPartition]]
+
+
+class World:
+    """A broker and a sink with its tasks. Of the ids in `lossy` the partitions there get no markers."""
+
+    def __init__(self, broker: LocalBroker, tasks: Tasks, lossy: Lossy) -> None:
+        self.broker, self.tasks, self.lossy = broker, tasks, lossy
+        self.sink = Sink(SINK, settings(broker.bootstrap_servers), patience=PATIENCE)
+        self.ticket = driver.begin(self.sink)
+
+    def fill(self, slot: int, *rows: tuple[int, str]) -> TaskTransaction:
+        """A task writes a row into each partition."""
+        return self.tasks.fill(slot, self.ticket.style, {("rows", partition): [row] for partition, row in rows})
+
+    def lose(self, transaction: TaskTransaction | str, where: TopicPartition = ZERO) -> None:
+        """Let a partition not get the markers of an id, until `lossy` is cleared."""
+        self.lossy.add((transaction if isinstance(transaction, str) else transaction.transactional_id, where))
+
+    def take_over(self, transaction: TaskTransaction) -> None:
+        """Somebody begins with its id, and writes nothing yet."""
+        name = transaction.transactional_id
+        body, deadline = InitProducerIdRequest(name, TIMEOUT_MS), self.tasks.client.deadline()
+        self.tasks.brokers.settle(INIT_PRODUCER_ID, {name: body}, deadline, resend=True)
+
+    def commit(self, number: int, *tasks: TaskTransaction | EncodedBatch) -> None:
+        """The driver commits a batch of transactions, and of rows that are left to it."""
+        told = [
+            prepared(self.ticket, number, one) if isinstance(one, TaskTransaction) else inline(self.ticket, number, one)
+            for one in tasks
+        ]
+        driver.commit(self.sink, told, number)
+
+    def commit_in_vain(self, *tasks: TaskTransaction | EncodedBatch) -> None:
+        """The driver finds that a marker of batch 0 is lost, and that is over then."""
+        with pytest.raises(ExactlyOnceError, match="lost the markers"):
+            self.commit(0, *tasks)
+        self.lossy.clear()
+
+    def mend(self, *words: str) -> None:
+        """What a person does who is told so; for a decision that has lost its own marker it takes two rounds."""
+        for _ in range(2):
+            self.txn("repair", SINK, "--yes", *words)
+            self.txn("resolve", SINK, "--yes")
+
+    def die_before_the_commit(
+        self, number: int, *tasks: TaskTransaction | EncodedBatch, without: TopicPartition | None = None
+    ) -> None:
+        """The driver dies when its rows and the record are in the log, before EndTxn; but nothing came to `without`."""
+        run = Production.run
+
+        def some(self: Production, deadline: float) -> Any:
+            if without is not None:
+                self._queues.pop(without, None)
+            return run(self, deadline)
+
+        def dies(_: Production) -> None:
+            raise Died
+
+        with pytest.MonkeyPatch.context() as patch, suppress(Died):
+            patch.setattr(Production, "run", some)
+            patch.setattr(Production, "stretches", dies)
+            patch.setattr(ControlWrite, "_abort", lambda _: None)
+            self.commit(number, *tasks)
+
+    def begin_in_vain(self) -> None:
+        """The next driver finds that a marker is lost, and that is over then."""
+        with pytest.raises(ExactlyOnceError, match="lost the markers"):
+            driver.begin(self.sink)
+        self.lossy.clear()
+
+    def run_again(self, number: int, *rows: tuple[int, str] | EncodedBatch) -> None:
+        """The query is started again, and writes the batch if it is not done: rows of tasks, and those left to the driver."""
+        self.ticket = driver.begin(self.sink)
+        if self.ticket.last is None or self.ticket.last.last_done < number:
+            told = [
+                each if isinstance(each, EncodedBatch) else self.fill(slot, each) for slot, each in enumerate(rows, 5)
+            ]
+            self.commit(number, *told)
+
+    def abort_with_a_lost_marker(self, row: str) -> TaskTransaction:
+        """A task of slot 0 dies with a row in partition 0, and the next driver aborts it."""
+        dead = self.fill(0, (0, row))
+        self.lose(dead)
+        self.ticket = driver.begin(self.sink)
+        self.lossy.clear()
+        return dead
+
+    def txn(self, *words: str) -> int:
+        """Run `pyproducer txn`."""
+        return main(["txn", *words, "--bootstrap-servers", self.broker.bootstrap_servers])
+
+    def rows(self) -> list[str]:
+        """What a reader of committed records sees."""
+        return sorted(committed(self.broker, "rows"))

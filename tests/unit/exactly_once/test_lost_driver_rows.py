@@ -1,0 +1,195 @@
+"""Rows that were left to the driver, whose transaction has lost its marker: in their partition, in the control topic, or in both.
+
+All transactions of the control id have the same producer, so only their epochs tell one from the next.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from spark_producer.errors import ExactlyOnceError, KafkaTimeout
+from spark_producer.exactly_once import driver, ending, fencing
+from spark_producer.exactly_once.control_record import TaskTransaction, TopicPartition
+from spark_producer.exactly_once.coordinator_state import COMPLETE_ABORT, COMPLETE_COMMIT, describe
+from spark_producer.exactly_once.ending import end_tasks
+from spark_producer.exactly_once.names import control_id
+from tests.stages.workbench import until
+from tests.support.filled_tasks import Tasks, batch
+from tests.unit.exactly_once.lossy_world import CONTROL, ONE, SINK, ZERO, World
+
+
+def state_of(world: World, transactional_id: str) -> str:
+    """What its coordinator says."""
+    row = describe(world.tasks.brokers, [transactional_id], world.tasks.client.deadline())[transactional_id]
+    assert row is not None
+    return row.transaction_state
+
+
+@pytest.mark.parametrize("lost", [(ZERO,), (ZERO, CONTROL)], ids=["rows", "rows and record"])
+def test_rows_of_a_driver_that_died_are_not_those_of_the_last_word(
+    world: World, lost: tuple[TopicPartition, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last batch has rows in the same partition. A repair took the dead ones for its own, and they were seen twice."""
+    world.commit(0, batch(*ZERO, "a"))
+    world.ticket = driver.begin(world.sink)
+    world.die_before_the_commit(1, batch(*ZERO, "b"))
+    for each in lost:
+        world.lose(control_id(SINK), each)
+    world.begin_in_vain()  # the fence aborts it
+    world.mend()
+    assert "was committed" not in capsys.readouterr().out
+    assert world.rows() == ["a"]
+    world.run_again(1, batch(*ZERO, "b"))
+    assert world.rows() == ["a", "b"]
+
+
+def test_an_earlier_commit_in_a_partition_does_not_say_that_a_decision_was_made(world: World) -> None:
+    """Batch 1 never came to a partition without a leader; its driver died before the commit point. The batch was lost."""
+    world.commit(0, batch(*ZERO, "a"), batch(*ONE, "b"))
+    world.ticket = driver.begin(world.sink)
+    world.die_before_the_commit(1, batch(*ZERO, "c"), batch(*ONE, "d"), without=ONE)
+    world.lose(control_id(SINK), CONTROL)
+    world.lose(control_id(SINK), ONE)
+    world.begin_in_vain()
+    world.mend()
+    world.run_again(1, batch(*ZERO, "c"), batch(*ONE, "d"))
+    assert world.rows() == ["a", "b", "c", "d"]
+
+
+def test_one_partition_that_shows_the_abort_is_enough(world: World) -> None:
+    """The rows never came to the other one, which knows nothing. Nobody could mend that."""
+    world.die_before_the_commit(0, batch(*ZERO, "c"), batch(*ONE, "d"), without=ONE)
+    world.lose(control_id(SINK), CONTROL)
+    world.lose(control_id(SINK), ONE)
+    world.begin_in_vain()
+    world.mend()
+    world.run_again(0, batch(*ZERO, "c"), batch(*ONE, "d"))
+    assert world.rows() == ["c", "d"]
+
+
+def test_rows_of_a_dead_driver_that_no_word_names_hold_readers_and_the_next_write_says_so(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A task writes behind them, and its rows would be seen by nobody."""
+    world.commit(0, batch(*ONE, "a"))
+    world.ticket = driver.begin(world.sink)
+    world.die_before_the_commit(1, batch(*ZERO, "b"))
+    world.lose(control_id(SINK), ZERO)
+    world.ticket = driver.begin(world.sink)
+    with pytest.raises(ExactlyOnceError, match="rows-0 lost the markers"):
+        world.commit(1, world.fill(0, (0, "b")))
+    world.lossy.clear()
+    capsys.readouterr()
+    assert world.txn("repair", SINK, "--topic", "rows", "--yes") == 0
+    assert "which was aborted" in capsys.readouterr().out
+    world.run_again(1, (0, "b"))
+    assert world.rows() == ["a", "b"]
+
+
+def test_the_next_rows_there_end_those_of_a_dead_driver(world: World) -> None:
+    world.die_before_the_commit(0, batch(*ZERO, "b"))
+    world.lose(control_id(SINK), ZERO)
+    world.ticket = driver.begin(world.sink)
+    world.lossy.clear()
+    with pytest.raises(ExactlyOnceError, match="an older transaction"):
+        world.commit(0, batch(*ZERO, "b"))
+    world.run_again(0, batch(*ZERO, "b"))
+    assert world.rows() == ["b"]
+
+
+@pytest.mark.parametrize("lost", [CONTROL, ZERO], ids=["record", "rows"])
+def test_people_may_mend_what_timed_out_before_the_next_driver_comes(
+    world: World, monkeypatch: pytest.MonkeyPatch, lost: TopicPartition
+) -> None:
+    world.commit(0, batch(*ZERO, "a"))
+    monkeypatch.setattr(fencing, "CONTROL_TIMEOUT_MS", 1000)
+    world.ticket = driver.begin(world.sink)
+    world.die_before_the_commit(1, batch(*ZERO, "b"), world.fill(0, (1, "c")))
+    world.lose(control_id(SINK), lost)
+    until(lambda: state_of(world, control_id(SINK)) == COMPLETE_ABORT, "the transaction to time out")
+    world.lossy.clear()
+    world.mend()
+    assert world.rows() == ["a"]
+    world.run_again(1, batch(*ZERO, "b"), (1, "c"))
+    assert world.rows() == ["a", "b", "c"]
+
+
+def test_a_marker_behind_a_strangers_open_transaction_is_found(world: World) -> None:
+    """Readers stand before it, and do not see the rows yet. They are committed all the same."""
+    stranger = Tasks(world.broker.bootstrap_servers, "stranger", "1" * 32)
+    held = stranger.fill(0, world.ticket.style, {ZERO: ["stranger"]})
+    world.lose(control_id(SINK), CONTROL)
+    world.commit_in_vain(batch(*ZERO, "a"))
+    world.begin_in_vain()  # the coordinator forgets how it ended
+    world.mend()
+    world.ticket = driver.begin(world.sink)
+    assert world.ticket.last is not None
+    assert world.ticket.last.last_done == 0
+    end_tasks(stranger.brokers, [held], commit=False, deadline=stranger.client.deadline())
+    stranger.close()
+    assert world.rows() == ["a"]
+
+
+@pytest.mark.parametrize("who", ["the next driver", "the same driver"])
+def test_a_decision_whose_own_rows_hang_is_carried_out_before_people_are_called(
+    world: World, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
+    """It can be read, so the tasks that it names are committed: while people are called they would time out."""
+    task = world.fill(1, (1, "a"))
+    world.lose(control_id(SINK), ZERO)
+    if who == "the next driver":
+        with monkeypatch.context() as patch:
+            patch.setattr(ending, "end_tasks", dying)
+            with pytest.raises(KafkaTimeout, match="the driver dies"):
+                world.commit(0, task, batch(*ZERO, "b"))
+    with pytest.raises(ExactlyOnceError, match="rows-0 lost the markers"):
+        driver.begin(world.sink) if who == "the next driver" else world.commit(0, task, batch(*ZERO, "b"))
+    world.lossy.clear()
+    assert state_of(world, task.transactional_id) == COMPLETE_COMMIT
+    world.mend()
+    assert world.rows() == ["a", "b"]
+
+
+def dying(*_: object) -> None:
+    """The driver dies behind the commit point."""
+    raise KafkaTimeout("the driver dies")
+
+
+@pytest.mark.parametrize("word", ["--accept-difference", "--accept-partial"])
+def test_the_word_of_a_person_that_loses_its_marker_holds(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], word: str
+) -> None:
+    first, second = world.fill(0, (0, "a")), world.fill(1, (1, "b"))
+    with monkeypatch.context() as patch:
+        patch.setattr(ending, "end_tasks", dying)
+        with suppress(KafkaTimeout):
+            world.commit(0, first, second)
+    if word == "--accept-partial":
+        world.take_over(first)
+        with pytest.raises(ExactlyOnceError, match="the other rows are visible"):
+            driver.begin(world.sink)
+    else:
+        driver.begin(world.sink)
+    world.lose(control_id(SINK), CONTROL)
+    capsys.readouterr()
+    assert world.txn("resolve", SINK, word, "--yes") == 1
+    assert "__pyproducer_commits-0 lost the markers" in capsys.readouterr().err
+    world.lossy.clear()
+    world.mend()
+    world.ticket = driver.begin(world.sink)
+    assert world.ticket.last is not None
+    assert world.ticket.last.last_done == 0
+    assert world.rows() == (["b"] if word == "--accept-partial" else ["a", "b"])
+
+
+def test_a_stranger_in_the_control_topic_changes_nothing(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    stranger = Tasks(world.broker.bootstrap_servers, "stranger", "1" * 32)
+    one: TaskTransaction = stranger.fill(0, world.ticket.style, {CONTROL: ["strange"]})
+    end_tasks(stranger.brokers, [one], commit=True, deadline=stranger.client.deadline())
+    stranger.close()
+    world.commit(0, world.fill(0, (0, "a")))
+    assert world.txn("list") == 0
+    assert f"{SINK}" in capsys.readouterr().out
+    assert world.rows() == ["a"]
