@@ -16,8 +16,9 @@ from spark_producer.cluster import TRANSACTIONS
 from spark_producer.errors import IllegalState, PyProducerError, TransactionAbortable, TransactionTimeout
 from spark_producer.producer import parts_of
 from spark_producer.sender.transaction_states import Operation, State
+from tests.stages.hurry import RunningClock
 from tests.stages.scripted_cluster import ScriptedCluster
-from tests.stages.workbench import Runner, until
+from tests.stages.workbench import DEADLINE, Runner, until
 
 # The fixtures of the calls' own tests.
 from tests.unit.producer.test_transactions import (
@@ -219,13 +220,15 @@ def test_tm16_a_call_that_ctrl_c_has_struck_before_it_was_queued_is_done_when_it
 def test_tm16_a_begin_that_was_not_carried_out_in_time_is_that_of_the_next_context(
     cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    producer = transactional(cluster, max_block_ms=300)
+    clock = RunningClock()
+    producer = transactional(cluster, clock=clock, longest_sleep=0.01, max_block_ms=20_000)
     producer.init_transactions(10.0)
-    manager, gate = transactions_of(producer)._manager, threading.Event()
+    manager, reached, gate = transactions_of(producer)._manager, threading.Event(), threading.Event()
     step = manager.step
 
     def slow_step(now: float) -> None:
-        gate.wait(10.0)
+        reached.set()
+        gate.wait(DEADLINE)
         step(now)
 
     def write() -> None:
@@ -233,15 +236,17 @@ def test_tm16_a_begin_that_was_not_carried_out_in_time_is_that_of_the_next_conte
             producer.send("t", "a")
 
     monkeypatch.setattr(manager, "step", slow_step)
+    cluster.wake()
+    assert reached.wait(DEADLINE), "the I/O thread does nothing more"
     first = Runner(write)
     until(lambda: len(manager.asked) == 1, "it begins")
     with pytest.raises(IllegalState, match="another thread was beginning"):
         producer.begin_transaction()
+    clock.skip(20.0)
     with pytest.raises(TransactionTimeout, match=r"begin_transaction\(\) .* call it again"):
         first.result()
     gate.set()
     until(lambda: state_of(producer) is State.IN_TRANSACTION, "it is begun all the same")
-    transactions_of(producer)._max_block = 10.0
     write()
     assert cluster.names.count("commit") == 1
 

@@ -26,6 +26,7 @@ from spark_producer.errors import (
     TopicNotFound,
 )
 from spark_producer.producer import parts_of
+from tests.stages.hurry import impatient
 from tests.stages.workbench import Runner, until
 from tests.support.ports import free_ports
 from tests.support.proxy import Direction, FaultProxy
@@ -287,10 +288,10 @@ def test_kp6_a_missing_topic_is_not_found_and_one_created_late_is_written_to(
 ) -> None:
     with LocalBroker(auto_create_topics=False) as strict:
         with (
-            producer_to(strict.bootstrap_servers, max_block_ms=200) as impatient,
+            impatient(producer_to(strict.bootstrap_servers)) as producer,
             pytest.raises(TopicNotFound, match=f"topic '{topic}'"),
         ):
-            impatient.send(topic, "x")
+            producer.send(topic, "x")
         with producer_to(strict.bootstrap_servers) as producer:
             sending = Runner(lambda: producer.send(topic, "x").result(20))
             strict.create_topic(topic, 2)

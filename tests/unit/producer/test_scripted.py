@@ -28,6 +28,7 @@ from spark_producer.errors import (
 from spark_producer.producer import parts_of
 from spark_producer.producer.parts import LONGEST_SLEEP
 from spark_producer.protocol import PRODUCE
+from tests.stages.hurry import impatient
 from tests.stages.scripted_cluster import SERVERS, ScriptedCluster, knowing_the_topic
 from tests.stages.workbench import FakeClock, Runner, until
 from tests.unit.producer.rows import FULL, table
@@ -226,9 +227,9 @@ def test_kp6_a_topic_that_stays_unknown_for_max_block_ms_is_not_found(
     cluster.topic_codes = lambda _: 3
     with pytest.raises(
         TopicNotFound,
-        match=r"UNKNOWN_TOPIC_OR_PARTITION \(3\) for topic 't', still after 0.05 s \(kafka.max.block.ms\).*create the topic",
+        match=r"UNKNOWN_TOPIC_OR_PARTITION \(3\) for topic 't', still after 20 s \(kafka.max.block.ms\).*create the topic",
     ) as raised:
-        start_small(max_block_ms=50).send("t", "x")
+        impatient(start_small(max_block_ms=20_000)).send("t", "x")
     assert raised.value.topic == "t"  # type: ignore[attr-defined]
 
 
@@ -245,9 +246,9 @@ def test_kp6_a_topic_without_leaders_times_out_with_what_the_brokers_say(
     cluster: ScriptedCluster, start_small: Start
 ) -> None:
     cluster.topic_codes = lambda _: 5
-    said = r"topic 't' was not ready within 0.5 s \(kafka.max.block.ms\).*The brokers answer LEADER_NOT_AVAILABLE"
+    said = r"topic 't' was not ready within 20 s \(kafka.max.block.ms\).*The brokers answer LEADER_NOT_AVAILABLE"
     with pytest.raises(MetadataTimeout, match=said):
-        start_small(max_block_ms=500).send("t", "x")
+        impatient(start_small(max_block_ms=20_000)).send("t", "x")
 
 
 def test_sn7_kp6_a_topic_that_was_idle_is_asked_for_again_when_it_is_written_to(
