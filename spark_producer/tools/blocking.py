@@ -193,7 +193,10 @@ class BlockingClient:
             called=called,
         )
         while True:
-            answer = _described(self._metadata([topic], create, deadline), topic)
+            try:
+                answer = _described(self._metadata([topic], create, deadline), topic)
+            except KafkaTimeout as error:  # of the last question: what was answered before says more
+                raise wait.error() if wait.answered else error from None
             verdict = wait.judge(self._clock(), answer)
             if verdict is Verdict.READY:
                 return answer.leaders

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,10 +13,11 @@ from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTim
 from spark_producer.network import ConnectionSettings
 from spark_producer.protocol import END_TXN, METADATA, messages
 from spark_producer.tools.parallel import IN_FLIGHT, Call, ParallelClient
+from tests.stages.hurry import RunningClock
 from tests.stages.scripted_server import Peer, Script, ScriptedServer
 
 SHORT = 0.3
-"""seconds; for calls that are meant to time out"""
+"""Seconds, for calls that time out whatever has happened until then."""
 
 LONG = 30.0
 
@@ -30,6 +32,17 @@ def refused() -> Iterator[tuple[str, int]]:
 
 def asking(*addresses: tuple[str, int], timeout: float = LONG) -> ParallelClient:
     return ParallelClient(ConnectionSettings(addresses), timeout=timeout)
+
+
+def waiting_until(happened: threading.Event, address: tuple[str, int]) -> ParallelClient:
+    """A client whose time is up once something has happened."""
+    clock = RunningClock()
+
+    def look(_: float, __: str) -> None:
+        if happened.is_set():
+            clock.skip(LONG)
+
+    return ParallelClient(ConnectionSettings((address,)), timeout=LONG, clock=clock, on_wait=look)
 
 
 def calls(node: int | None, *ids: int) -> list[Call]:
@@ -89,9 +102,12 @@ def test_a_node_that_cannot_be_reached_is_told_at_once_and_the_others_answer(ref
 
 
 def test_what_was_sent_and_not_answered_is_told_apart_from_what_was_not_sent() -> None:
+    asked = threading.Event()
+
     def silent(peer: Peer) -> None:
         peer.negotiate()
         peer.read()
+        asked.set()
         peer.wait_for_close()
 
     def dying(peer: Peer) -> None:
@@ -100,7 +116,7 @@ def test_what_was_sent_and_not_answered_is_told_apart_from_what_was_not_sent() -
         peer.reset()
 
     with ScriptedServer(silent) as server:
-        client = asking((server.host, server.port), timeout=SHORT)
+        client = waiting_until(asked, server.address)
         [answer] = client.ask_all(calls(-1, 1), client.deadline())
         client.close()
     assert isinstance(answer, KafkaTimeout)
@@ -148,9 +164,12 @@ def test_metadata_is_asked_for_again_when_the_connection_breaks_and_tells_the_br
 def test_another_broker_is_asked_when_one_is_frozen() -> None:
     """It took the connection and the request, and the whole step ended with it although there was time left."""
 
+    asked = threading.Event()
+
     def frozen(peer: Peer) -> None:
         peer.negotiate()
         peer.read()
+        asked.set()
         peer.wait_for_close()
 
     def telling(peer: Peer) -> None:
@@ -164,8 +183,9 @@ def test_another_broker_is_asked_when_one_is_frozen() -> None:
         client = ParallelClient(settings, timeout=LONG)
         assert client.metadata([], client.deadline()).brokers[0].node_id == 4
         client.close()
+    asked.clear()
     with ScriptedServer(frozen) as server:
-        client = asking((server.host, server.port), timeout=SHORT)
+        client = waiting_until(asked, server.address)
         with pytest.raises(KafkaTimeout, match="did not answer Metadata"):
             client.metadata([], client.deadline())
         client.close()
