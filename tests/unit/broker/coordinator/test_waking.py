@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,7 @@ from tests.stages.raw_client import DEADLINE, RawClient
 from tests.unit.broker.batches import make_batch
 
 LONG_MS = int(DEADLINE * 10_000)
+MINUTE_S = 60.0
 
 
 @pytest.fixture
@@ -25,10 +27,9 @@ def local(how: str) -> Iterator[LocalBroker]:
 
 
 @pytest.mark.parametrize("how", ["commit", "abort", "fence", "timeout"])
-def test_a_reader_is_woken(local: LocalBroker, how: str) -> None:
+def test_a_reader_is_woken(local: LocalBroker, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with RawClient(local.port) as writer, RawClient(local.port) as reader:
-        timeout_ms = 300 if how == "timeout" else 60_000
-        init = messages.InitProducerIdRequest("id", timeout_ms)
+        init = messages.InitProducerIdRequest("id", int(MINUTE_S * 1000))
         mine = writer.ask(INIT_PRODUCER_ID, init)
         batch = make_batch(
             producer_id=mine.producer_id, epoch=mine.producer_epoch, sequence=0, attributes=TRANSACTIONAL_BIT
@@ -46,7 +47,10 @@ def test_a_reader_is_woken(local: LocalBroker, how: str) -> None:
         writer.ask(API_VERSIONS, messages.ApiVersionsRequest())  # its answer comes when the broker has seen the Fetch
         if how == "fence":
             assert writer.ask(INIT_PRODUCER_ID, init).error_code == Code.CONCURRENT_TRANSACTIONS
-        elif how != "timeout":
+        elif how == "timeout":
+            coordinator = local._server._transactions._coordinator
+            monkeypatch.setattr(coordinator, "_time_of_day", lambda: time.time() + MINUTE_S)
+        else:
             end = messages.EndTxnRequest("id", mine.producer_id, mine.producer_epoch, how == "commit")
             assert writer.ask(END_TXN, end).error_code == Code.NONE
         _, found = reader.receive(FETCH)
