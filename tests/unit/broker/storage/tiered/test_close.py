@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.tiered import TieredStorage
+from spark_producer.broker.storage.tiered.engine import Engine
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.errors import ConfigError
 from tests.stages.small_tiers import DEADLINE, JOURNAL_FILES, SMALL_TIERS
@@ -16,6 +18,7 @@ from tests.unit.broker.batches import make_batch
 from tests.unit.broker.storage.tiered.engine_stage import ENTRY_LOGS, PLACE, EngineStage
 
 STUCK_S = "spark_producer.broker.storage.tiered.engine.STUCK_S"
+CLOCK = "spark_producer.broker.storage.tiered.engine.time"
 
 
 def storage_on(disk: SimulatedDisk, *, sync: bool = False) -> TieredStorage:
@@ -32,6 +35,10 @@ class Running:
         for index in range(3):
             self.store.partition("t", index).append(make_batch())
 
+    @property
+    def engine(self) -> Engine:
+        return self.store._storage.engine  # type: ignore[attr-defined, no-any-return]
+
     def open(self) -> TopicStore:
         return TopicStore(self.path, BrokerSettings(), lambda path, settings: storage_on(self.disk))
 
@@ -42,6 +49,7 @@ def test_the_end_does_not_wait_for_a_flush_that_is_stuck(
 ) -> None:
     disk = SimulatedDisk()
     running = Running(tmp_path, disk)
+    running.engine.force()  # with all the time it may take
     monkeypatch.setattr(STUCK_S, 0.1)
     came = disk.script.count(call, pattern)
     with disk.script.blocked(call, pattern):
@@ -63,7 +71,10 @@ def test_logs_do_not_wait_one_after_another_for_a_journal_that_is_stuck(
     disk = SimulatedDisk()
     running = Running(tmp_path, disk)
     monkeypatch.setattr(STUCK_S, 0.1)
-    journal = running.store._storage.engine.journal  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        CLOCK, SimpleNamespace(monotonic=lambda: 0.0)
+    )  # so that all the time is left for the first wait
+    journal = running.engine.journal
     waits: list[float] = []
     force_now = journal.force_now
 

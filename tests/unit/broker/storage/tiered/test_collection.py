@@ -15,10 +15,24 @@ NOTHING = TopicSettings(retention_bytes=0)
 WEEK_S = 7 * 24 * 3600.0
 
 
+def stop_clock(stage: EngineStage, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Stop the clock of the collection; return what lets so many seconds pass."""
+    collector, passed = stage.engine.ledgers[0].collector, [0.0]
+    begin = collector._clock()
+    with stage.engine.flusher._running:
+        monkeypatch.setattr(collector, "_clock", lambda: begin + passed[0])
+
+    def let_pass(seconds: float) -> None:
+        passed[0] += seconds
+
+    return let_pass
+
+
 @pytest.fixture
-def stage() -> Iterator[EngineStage]:
-    """Each flush of one batch of each log fills one entry log."""
+def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[EngineStage]:
+    """Each flush of one batch of each log fills one entry log. Nothing is collected before a test says so."""
     made = EngineStage(logs=3, entry_log_bytes=2 * KIB)
+    stop_clock(made, monkeypatch)
     yield made
     made.close()
 
@@ -59,19 +73,6 @@ def test_gc1_a_file_is_deleted_when_no_ledger_in_it_is_left(stage: EngineStage) 
     assert stage.entry_logs() == [], "also the one that was written to has nothing else"
     append_and_flush(stage, 0, 1000, 1000)
     assert (len(stage.read_all(1)), stage.logs[1].start_offset) == (1, 3)
-
-
-def stop_clock(stage: EngineStage, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Stop the clock of the collection; return what lets so many seconds pass."""
-    collector, passed = stage.engine.ledgers[0].collector, [0.0]
-    begin = collector._clock()
-    with stage.engine.flusher._running:
-        monkeypatch.setattr(collector, "_clock", lambda: begin + passed[0])
-
-    def let_pass(seconds: float) -> None:
-        passed[0] += seconds
-
-    return let_pass
 
 
 def deleted_soon(stage: EngineStage, monkeypatch: pytest.MonkeyPatch, index: int) -> Callable[[float], float]:
@@ -303,14 +304,15 @@ def test_the_index_is_written_anew_when_most_of_it_is_dead(stage: EngineStage, m
     again.close()
 
 
-def test_minor_and_major_compactions_have_their_times() -> None:
+def test_minor_and_major_compactions_have_their_times(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = EngineStage(gc_interval_s=10.0, minor_interval_s=100.0, major_interval_s=1000.0)
     collector, ran = stage.engine.ledgers[0].collector, list[float]()
+    stop_clock(stage, monkeypatch)
     collector.steps = lambda threshold: ran.append(threshold) or iter(())  # type: ignore[func-returns-value, method-assign, assignment, return-value]
     begin = collector._next - 10.0
     for second in (9, 10, 15, 20, 100, 130, 200, 1000, 1010):
         collector._clock = lambda second=second: begin + second  # type: ignore[misc]
-        collector.run_if_due()
+        between(stage, collector.run_if_due)
     assert ran == [0.0, 0.0, 0.2, 0.0, 0.2, 0.5, 0.2]
     stage.close()
 

@@ -317,7 +317,7 @@ def test_the_first_batch_of_a_log_that_the_catalog_has_does_not_wait_for_the_cat
         script.wait_for("write", "catalog*", count=came + 1)
         admitting = threading.Thread(target=stage.admit, args=[1], daemon=True)
         admitting.start()
-        admitting.join(1.0)
+        admitting.join(DEADLINE / 2)  # after all of it the disk goes on by itself
         is_waiting = admitting.is_alive()
     admitting.join(DEADLINE)
     assert not is_waiting

@@ -138,6 +138,8 @@ def test_j5_after_an_error_of_the_disk_nothing_is_told_but_the_error(call: str) 
     with pytest.raises(BrokerError, match="Input/output") as raised:
         write_and_force(journal, 3)
     assert raised.value.code is Code.KAFKA_STORAGE_ERROR
+    for thread in journal._threads:  # the last thing that one of them does is to tell the error
+        thread.join(DEADLINE)
     before = list(told.events)
     assert told.of("forced") == [0]
     with pytest.raises(BrokerError, match="after a restart"):
