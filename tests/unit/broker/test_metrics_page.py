@@ -123,6 +123,7 @@ def test_who_sends_nothing_or_too_much_or_garbage_costs_the_next_one_little(monk
                 stop.set()
                 dripping.join(SECONDS)
         assert silent.recv(1) == b"", "it was closed"
+        monkeypatch.setattr(metrics_server, "REQUEST_S", SECONDS)
         assert b" 200 " not in answer(port, b"GET /metrics HTTP/1.0\r\nx: " + b"y" * LARGEST_REQUEST)
         assert b" 200 " not in answer(port, b"\0\xff\r\n\r\n")
         assert fetch_metrics_page(port) == "a 1\n"
