@@ -288,7 +288,10 @@ class RawServer:
         self._thread.start()
 
     def _serve(self) -> None:
-        connected, _ = self._listener.accept()
+        try:
+            connected, _ = self._listener.accept()
+        except OSError:  # closed: whoever was to connect had given up before
+            return
         with connected:
             connected.settimeout(SECONDS)
             try:
@@ -301,6 +304,7 @@ class RawServer:
                 return
 
     def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept
         self._thread.join(SECONDS)
         self._listener.close()
 
