@@ -51,7 +51,7 @@ def test_sec25_all_that_waits_ends_with_the_refusal(cluster: ScriptedCluster, st
 
 def test_sec25_who_waits_for_memory_is_told(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.holding = True
-    producer = start_small(max_block_ms=600_000)
+    producer = start_small(max_block_ms=600_000, buffer_memory=65536)
     filled: list[object] = []
 
     def fill() -> None:
