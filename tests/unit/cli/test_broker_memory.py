@@ -22,6 +22,7 @@ from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.cli import broker
 from spark_producer.cli.entry import main
 from spark_producer.errors import ConfigError, ConnectionFailed
+from tests.stages.workbench import until
 from tests.support.ports import free_ports
 from tests.support.processes import ChildProcess
 
@@ -135,7 +136,8 @@ def test_a_broker_with_memory_and_metrics(tmp_path: Path, capsys: pytest.Capture
         assert read_metrics_page(page)["process_resident_memory_bytes"] > MIB
         printed = report(capsys, "--memory", "256M", "--metrics-port", str(port))
         assert "  broker.publish.buffer.bytes   64 MiB, 0 MiB in use (" in printed
-        assert f"metrics at http://127.0.0.1:{port}/metrics" in (tmp_path / "broker.log").read_text()
+        told, log = f"metrics at http://127.0.0.1:{port}/metrics", tmp_path / "broker.log"
+        until(lambda: told in log.read_text(), "it says where the page is, which may be there before")
     assert main(["broker", "--report", "--metrics-port", str(port)]) == 1
     assert f"is one running there with --metrics-port {port}?" in capsys.readouterr().err
 
