@@ -24,6 +24,7 @@ from spark_producer.secret import Secret
 from spark_producer.security.settings import OidcSettings, Store
 from spark_producer.security.token import ENDLESS
 from tests.stages.token_endpoint import Asked, Reply, TokenEndpoint, token_reply
+from tests.support.ports import free_ports
 
 CANARY = "canary-of-this-test"
 NOW = 1_700_000_000.0
@@ -343,8 +344,7 @@ def test_sec17_a_peer_that_speaks_no_http_is_told_so(said: bytes) -> None:
 
 
 def test_sec17_no_listener_is_no_final_error() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    (port,) = free_ports(1)
     error = refusal(settings(f"http://127.0.0.1:{port}/"))
     assert isinstance(error, AuthenticationFailed)
     assert not error.fatal

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import pytest
 
 from spark_producer import Producer
 from spark_producer.broker import LocalBroker
+from spark_producer.config import producer_config
 from spark_producer.errors import (
     BrokerError,
     BrokersUnreachable,
@@ -26,7 +26,9 @@ from spark_producer.errors import (
     TopicNotFound,
 )
 from spark_producer.producer import parts_of
-from tests.stages.hurry import impatient
+from spark_producer.producer.parts import Parts
+from spark_producer.producer.producer import producer_of
+from tests.stages.hurry import RunningClock, impatient
 from tests.stages.workbench import Runner, until
 from tests.support.ports import free_ports
 from tests.support.proxy import Direction, FaultProxy
@@ -303,19 +305,17 @@ def test_mt5_an_illegal_topic_name_is_told_at_once(broker: LocalBroker) -> None:
         producer.send("no such/name", "x")
 
 
-def unused_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
-
-
 def test_kp6_kp8_unreachable_servers_are_named_and_close_returns() -> None:
-    servers = f"127.0.0.1:{unused_port()},127.0.0.1:{unused_port()}"
-    with producer_to(servers, max_block_ms=1000) as producer:
+    servers = ",".join(f"127.0.0.1:{port}" for port in free_ports(2))
+    clock, config = RunningClock(), producer_config(FAST | {"bootstrap.servers": servers})
+    with producer_of(Parts(config, clock=clock, longest_sleep=0.01)) as producer:
+        sending = Runner(lambda: producer.send("t", "x"))
+        until(lambda: parts_of(producer).topics.last_error is not None, "a connection is refused")
+        clock.skip(config.max_block_ms / 1000)
         with pytest.raises(BrokersUnreachable, match=f"none of the bootstrap servers {servers} answered") as raised:
-            producer.send("t", "x")
+            sending.result()
         assert "refused" in str(raised.value).lower()
-    assert not parts_of(producer).io_thread.is_alive
+    until(lambda: not parts_of(producer).io_thread.is_alive, "the thread ends")
 
 
 @pytest.mark.parametrize("options", [{}, {"bootstrap.servers": "a"}, {"bootstrap.servers": "a:1", "acks": "2"}])

@@ -178,7 +178,7 @@ def test_kp8_a_forced_close_does_not_wait_for_coordinators(cluster: ScriptedClus
         waiting = Runner(producer.init_transactions)
     until(lambda: name in cluster.names, "the question is asked")
     producer.close(0.0)
-    assert not parts_of(producer).io_thread.is_alive
+    until(lambda: not parts_of(producer).io_thread.is_alive, "the thread ends")
     with pytest.raises(PyProducerError):
         waiting.result()
 
