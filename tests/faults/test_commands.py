@@ -23,6 +23,8 @@ from spark_producer.protocol import (
     RequestFrame,
     messages,
 )
+from spark_producer.tools import BlockingClient
+from tests.stages.hurry import RunningClock
 from tests.stages.scripted_server import ALL_VERSIONS, Peer, Script, ScriptedServer
 
 Request = RequestFrame[Any, Any]
@@ -137,14 +139,19 @@ def test_a_topic_of_many_partitions_costs_no_question_for_each(capsys: pytest.Ca
     assert asked.count(METADATA) < 20
 
 
-def test_a_silent_broker_ends_a_check_by_its_timeout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_silent_broker_ends_a_check_by_its_timeout(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     servers: list[ScriptedServer] = []
-    with ScriptedServer(harming(METADATA, lambda *_: None, servers)) as server:
+    clock, defaults = RunningClock(), BlockingClient.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "clock", clock)
+    with ScriptedServer(harming(METADATA, lambda *_: clock.skip(30.0), servers)) as server:
         servers.append(server)
-        where = ["--bootstrap-servers", f"127.0.0.1:{server.port}", "--timeout", "1"]
+        where = ["--bootstrap-servers", f"127.0.0.1:{server.port}", "--timeout", "30"]
         (tmp_path / "rows.txt").write_text("a\n", encoding="utf-8")
         assert main(["check", *where]) == 1
         assert main(["write", str(tmp_path / "rows.txt"), "t", *where]) == 1
     shown = capsys.readouterr()
-    assert "did not answer Metadata within 1 s" in shown.out
-    assert "did not answer Metadata within 1 s" in shown.err
+    assert "did not answer Metadata within 30 s" in shown.out
+    assert "did not answer Metadata within 30 s" in shown.err
