@@ -382,14 +382,18 @@ def test_a_silent_broker_delays_no_other(refused: tuple[str, int]) -> None:
             brokers = tuple(messages.MetadataResponseBroker(1 + at, *address) for at, address in enumerate(nodes))
             peer.answer(peer.read(), messages.MetadataResponse(brokers=brokers))
 
+    asked = threading.Event()
+
     def negotiate_and_no_more(peer: Peer) -> None:
         peer.negotiate()
+        peer.read()
+        asked.set()
         peer.wait_for_close()
 
     clock = [0.0]
 
     def pass_time(_: float, subject: str) -> None:
-        if str(servers[0].port) not in subject:  # those that answer have answered
+        if str(servers[0].port) not in subject and asked.is_set():  # those that answer have answered
             clock[0] += 1.0
 
     with ScriptedServer(script) as server, ScriptedServer(negotiate_and_no_more) as silent:
