@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
@@ -87,14 +87,20 @@ def _connected(chosen: argparse.Namespace) -> Iterator[ParallelClient]:
 def _list(chosen: argparse.Namespace) -> None:
     chosen.unfinished = NOT_CHANGED
     with _connected(chosen) as client:
-        lines = list_sinks(client, chosen.control_topic)
+        lines, missing = list_sinks(client, chosen.control_topic)
         for line in lines:
-            said = f"unreadable: {line.record}" if isinstance(line.record, PyProducerError) else _word(line.record)
-            say(f"{line.sink}  {said}  {_age(client.now_ms() - line.written_ms)} ago  open: {len(line.open_ids)}")
+            if line.record is None:
+                said = _no_batch(chosen) if missing is None else "what it has written is not known"
+            else:
+                said = f"unreadable: {line.record}" if isinstance(line.record, PyProducerError) else _word(line.record)
+                said += f"  {_age(client.now_ms() - line.written_ms)} ago"
+            say(f"{line.sink}  {said}  open: {len(line.open_ids)}")
             for each in line.open_ids[:MOST_IDS]:
                 say(f"    {each}")
             if len(line.open_ids) > MOST_IDS:
                 say(f"    and {len(line.open_ids) - MOST_IDS} more: pyproducer txn describe {line.sink}")
+        if missing is not None:
+            raise missing
         if not lines:
             say(f"no sink has written to {chosen.control_topic}")
 
@@ -104,8 +110,8 @@ def _describe(chosen: argparse.Namespace) -> None:
     with _connected(chosen) as client:
         brokers = Brokers(client, chosen.sink)
         found = _surveyed(chosen, brokers, partitions_of_topics(brokers, chosen.topic))
-        _show(chosen.sink, found, client.now_ms())
-        for line in _next(chosen.sink, found, chosen.topic):
+        _show(chosen, found, client.now_ms())
+        for line in _next(chosen, found):
             say(f"next: {line}")
 
 
@@ -114,7 +120,7 @@ def _resolve(chosen: argparse.Namespace) -> None:
     with _connected(chosen) as client:
         cluster = SinkCluster(client, chosen.sink, chosen.control_topic)
         found = _surveyed(chosen, cluster.brokers)
-        _show(chosen.sink, found, client.now_ms())
+        _show(chosen, found, client.now_ms())
         record = found.seen.record
         if chosen.accept_partial and (record is None or record.status is not Status.PARTIAL):
             raise ConfigError(f"the last batch of {chosen.sink!r} is not PARTIAL: leave --accept-partial out")
@@ -124,7 +130,7 @@ def _resolve(chosen: argparse.Namespace) -> None:
         if chosen.accept_partial:
             say(f"accepted: {_word(accept_partial(cluster))}")
         last = accept_difference(cluster) if chosen.accept_difference else carry_on(cluster)
-        say(f"resolved: {'nothing is open, and nothing was ever written' if last is None else _word(last)}")
+        say(f"resolved: {_no_batch(chosen) if last is None else _word(last)}")
         if last is not None and last.status is Status.INTENT:
             say("    the transactions that were left open are aborted")
 
@@ -135,7 +141,7 @@ def _repair(chosen: argparse.Namespace) -> None:
         cluster = SinkCluster(client, chosen.sink, chosen.control_topic)
         more = partitions_of_topics(cluster.brokers, chosen.topic)
         found = _surveyed(chosen, cluster.brokers, more)
-        _show(chosen.sink, found, client.now_ms())
+        _show(chosen, found, client.now_ms())
         lost, unseen = found.lost
         if unseen and not lost:
             raise lacking(Right.READ_TOPIC, chosen.sink, client.user, unseen[0][0])
@@ -196,10 +202,10 @@ def _confirm(chosen: argparse.Namespace, question: str) -> None:
         raise ConfigError(NOT_CHANGED)
 
 
-def _show(sink: str, found: Survey, now_ms: int) -> None:
-    record = found.seen.record
+def _show(chosen: argparse.Namespace, found: Survey, now_ms: int) -> None:
+    record, sink = found.seen.record, chosen.sink
     if record is None:
-        say(f"{sink}: nothing was ever written")
+        say(f"{sink}: {_no_batch(chosen)}")
     else:
         say(f"{sink}: {_word(record)}, {_age(now_ms - found.written_ms)} ago")
         say(f"    query {record.query or '(batch writes)'}, token {record.token}")
@@ -233,11 +239,13 @@ def _show(sink: str, found: Survey, now_ms: int) -> None:
         complain(f"whether ends of transactions are lost in topic {topic} is not known: READ on it is missing")
 
 
-def _next(sink: str, found: Survey, topics: Sequence[str]) -> Iterator[str]:
-    """What to do about it, if anything. `topics` were looked at as well."""
-    status = None if found.seen.record is None else found.seen.record.status
+def _next(chosen: argparse.Namespace, found: Survey) -> Iterator[str]:
+    """What to do about a sink, if anything."""
+    sink, record = chosen.sink, found.seen.record
+    status = None if record is None else record.status
     if found.lost.lost:
-        yield f"stop the query, then: pyproducer txn repair {sink}{''.join(f' --topic {each}' for each in topics)}"
+        topics = "".join(f" --topic {each}" for each in chosen.topic)
+        yield f"stop the query, then: pyproducer txn repair {sink}{topics}"
         yield f"then start the query again, or: pyproducer txn resolve {sink}"
     elif status is Status.PARTIAL:
         yield "write the rows that were aborted, as docs/exactly_once.md says, or give them up"
@@ -245,7 +253,13 @@ def _next(sink: str, found: Survey, topics: Sequence[str]) -> Iterator[str]:
     elif status is Status.VOID:
         yield "nothing of this batch is visible: run it again, which a query does when it is started again"
     elif status in UNFINISHED or found.open:
-        yield f"if its query is not running, start it again, or: pyproducer txn resolve {sink}"
+        only = f" (only if its control topic is {chosen.control_topic})" if record is None else ""
+        yield f"if its query is not running, start it again, or: pyproducer txn resolve {sink}{only}"
+
+
+def _no_batch(chosen: argparse.Namespace) -> str:
+    """A sink that writes with another control topic looks so, too."""
+    return f"no batch was committed yet ({chosen.control_topic} has none)"
 
 
 def _word(record: ControlRecord) -> str:

@@ -10,7 +10,7 @@ from spark_producer.codes import Code
 from spark_producer.errors import PyProducerError
 from spark_producer.exactly_once.brokers import KEYS, MOVED, Brokers, code_of, refused
 from spark_producer.exactly_once.control_record import TaskTransaction, TopicPartition
-from spark_producer.exactly_once.names import is_task_of, task_prefix
+from spark_producer.exactly_once.names import PREFIX, is_task_of, sink_of, task_prefix
 from spark_producer.protocol import DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS
 from spark_producer.protocol.messages import (
     DescribedTransaction,
@@ -116,6 +116,22 @@ def open_tasks(
         for each, row in states.items()
         if row is not None and row.transaction_state == ONGOING
     )
+
+
+def open_by_sink(brokers: Brokers, deadline: float) -> dict[str, tuple[str, ...]]:
+    """Return the ids with open transactions by sink: of all sinks of the cluster, whether or not they have ever committed.
+
+    What is raised: as `listed`.
+    """
+    body = ListTransactionsRequest((ONGOING,), transactional_id_pattern=f"{re.escape(f'{PREFIX}.')}.*")
+    ids = {row.transactional_id for row in listed(brokers, body, deadline) if sink_of(row.transactional_id)}
+    states = describe(brokers, sorted(ids), deadline) if ids else {}
+    found: dict[str, tuple[str, ...]] = {}
+    for each in sorted(states):
+        row, sink = states[each], sink_of(each)
+        if sink is not None and row is not None and row.transaction_state == ONGOING:
+            found[sink] = (*found.get(sink, ()), each)
+    return found
 
 
 def listed(

@@ -10,6 +10,7 @@ PREFIX = "pyproducer"
 CONTROL = "ctl"
 
 _TASK_ID = re.compile(r"[0-9a-f]{32}\.[0-9]+")
+_ANY_ID = re.compile(rf"{PREFIX}\.([A-Za-z0-9._-]+)\.(?:{CONTROL}|{_TASK_ID.pattern})")
 
 
 def control_id(sink: str) -> str:
@@ -31,3 +32,9 @@ def is_task_of(sink: str, transactional_id: str) -> bool:
     """Whether an id is one of a task of this sink, and not of another one whose name begins with this one's and a dot."""
     prefix = task_prefix(sink)
     return transactional_id.startswith(prefix) and _TASK_ID.fullmatch(transactional_id, len(prefix)) is not None
+
+
+def sink_of(transactional_id: str) -> str | None:
+    """Return the sink whose task or driver has an id; None if it is no sink's. A name may have dots: the end of the id tells."""
+    found = _ANY_ID.fullmatch(transactional_id)
+    return found[1] if found else None

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from typing import NamedTuple
 
 from spark_producer.cluster import Style
 from spark_producer.codes import Code
-from spark_producer.errors import BrokerError, ExactlyOnceError, PyProducerError, broker_error
+from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
 from spark_producer.exactly_once.asks import Fate
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.control_log import ControlLog, Seen, WholeControlLog
 from spark_producer.exactly_once.control_record import ControlRecord, Status, TopicPartition
 from spark_producer.exactly_once.control_topic import PARTITION
-from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe, open_tasks, partitions_of
+from spark_producer.exactly_once.coordinator_state import (
+    ENDING,
+    ONGOING,
+    describe,
+    open_by_sink,
+    open_tasks,
+    partitions_of,
+)
 from spark_producer.exactly_once.lost import LostEnds, lost_ends
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.partition_state import LATEST, UNCOMMITTED, offsets, producers
@@ -22,14 +28,27 @@ from spark_producer.exactly_once.verdicts import look
 from spark_producer.protocol.messages import DescribedTransaction
 from spark_producer.tools.parallel import ParallelClient
 
+MISSING_AFTER = 1.0
+"""Seconds for which a control topic must be unknown to count as missing, for people: one that was just made may be so."""
+
 
 class SinkLine(NamedTuple):
-    """A sink in the list: its last word (or why it cannot be read), when it was said, and its open transactions."""
+    """A sink in the list: its last word (or why it cannot be read), when it was said, and its open transactions.
+
+    A sink that has open ones, and has committed none yet, has no last word.
+    """
 
     sink: str
-    record: ControlRecord | PyProducerError
+    record: ControlRecord | PyProducerError | None
     written_ms: int
     open_ids: tuple[str, ...]
+
+
+class Sinks(NamedTuple):
+    """The sinks of a cluster. If there is no control topic, `missing` says so, and `lines` are those with open transactions."""
+
+    lines: tuple[SinkLine, ...]
+    missing: ExactlyOnceError | None = None
 
 
 class OpenTransaction(NamedTuple):
@@ -66,57 +85,65 @@ class Survey(NamedTuple):
     fates: tuple[Fate, ...] = ()
 
 
-def list_sinks(client: ParallelClient, topic: str) -> list[SinkLine]:
-    """Return all sinks of a control topic.
+def list_sinks(client: ParallelClient, topic: str) -> Sinks:
+    """Return all sinks of a control topic, and those that have nothing but open transactions.
 
-    Raises: as `ControlLog.read`.
+    Raises: as `ControlLog.read` and `listed`.
     """
     deadline = client.deadline()
-    log = WholeControlLog(Brokers(client, "*"), topic)
-    with _control_topic(topic):
+    brokers = Brokers(client, "*")
+    log = WholeControlLog(brokers, topic)
+    records: dict[str, ControlRecord | PyProducerError] = {}
+    missing = _missing(brokers, topic, deadline)
+    opened = open_by_sink(brokers, deadline)  # before the records: what commits meanwhile has one
+    if missing is None:
         records = log.records(deadline)
-    return [
-        SinkLine(
-            sink,
-            record,
-            log.written_ms(sink),
-            tuple(one.transactional_id for one in open_tasks(Brokers(client, sink), Style.EXPLICIT, deadline)),
-        )
-        for sink, record in records.items()
-    ]
+    lines = (
+        SinkLine(sink, records.get(sink), log.written_ms(sink), opened.get(sink, ()))
+        for sink in sorted(records.keys() | opened.keys())
+    )
+    return Sinks(tuple(lines), missing)
 
 
 def known_sinks(brokers: Brokers, topic: str) -> list[str]:
-    """Return the names of all sinks of a control topic.
+    """Return the names of all sinks of a control topic, and of those that have nothing but open transactions.
 
-    Raises: as `ControlLog.read`.
+    Raises: as `ControlLog.read` and `listed`.
     """
-    return list(WholeControlLog(brokers, topic).records(brokers.client.deadline()))
+    deadline = brokers.client.deadline()
+    return sorted({*WholeControlLog(brokers, topic).records(deadline), *open_by_sink(brokers, deadline)})
 
 
-@contextmanager
-def _control_topic(topic: str) -> Iterator[None]:
-    """Says of a control topic that is not there what that means: nobody shall make it by hand."""
-    try:
-        yield
-    except BrokerError as error:
-        if error.code != Code.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
-        raise ExactlyOnceError(
-            f"there is no topic {topic!r}: nothing was ever written exactly once on this cluster, or with another control topic. "
-            "Check --bootstrap-servers and --control-topic; the first write makes the topic"
-        ) from error
+def _missing(brokers: Brokers, topic: str, deadline: float) -> ExactlyOnceError | None:
+    """Return what it means that a control topic is not there, if it is not. Nobody shall make it by hand.
+
+    Raises: as `ParallelClient.metadata`.
+    """
+    began = brokers.client.clock()
+    for _ in brokers.attempts(deadline, f"the control topic {topic!r}"):
+        rows = brokers.client.metadata([topic], deadline).topics
+        if all(row.error_code not in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.INVALID_TOPIC_EXCEPTION) for row in rows):
+            return None
+        if brokers.client.clock() - began >= min(MISSING_AFTER, (deadline - began) / 2):
+            break
+    return ExactlyOnceError(
+        f"there is no topic {topic!r}: nothing was ever written exactly once on this cluster, or with another control topic. "
+        "Check --bootstrap-servers and --control-topic; the first write makes the topic"
+    )
 
 
 def survey(brokers: Brokers, topic: str, more: Collection[TopicPartition] = ()) -> Survey:
     """Look at a sink from all sides, and change nothing. `more` are partitions to look at besides those of its last batch.
 
-    Raises: as `ControlLog.read`, and for rights that are missing.
+    Raises:
+        ExactlyOnceError: there is no such control topic. And as `ControlLog.read`, and for rights that are missing.
     """
     deadline = brokers.client.deadline()
     log = ControlLog(brokers, topic)
-    with _control_topic(topic):
-        seen = log.read(deadline)
+    missing = _missing(brokers, topic, deadline)
+    if missing is not None:
+        raise missing
+    seen = log.read(deadline)
     own = control_id(brokers.sink)
     tasks = [one.transactional_id for one in open_tasks(brokers, Style.EXPLICIT, deadline)]
     states = describe(brokers, [own, *tasks], deadline)

@@ -1,0 +1,114 @@
+"""`pyproducer txn`, as a person meets it: before the first commit, without a control topic, and behind strangers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+import pytest
+from confluent_kafka import Producer as ConfluentProducer
+
+from spark_producer.broker import LocalBroker
+from spark_producer.cli.entry import main
+from spark_producer.cluster import Style
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.names import control_id
+from tests.support.filled_tasks import SECONDS, Tasks, settings
+
+Txn: TypeAlias = Callable[..., tuple[int, str]]
+SINK, TOPIC = "orders.eu", "people"
+NO_BATCH = "no batch was committed yet (__pyproducer_commits has none)"
+
+
+@pytest.fixture
+def broker() -> Iterator[LocalBroker]:
+    """A broker of one's own, since `list` shows the transactions of all."""
+    with LocalBroker() as made:
+        made.create_topic(TOPIC, 2)
+        yield made
+        driver.close_all()
+
+
+@pytest.fixture
+def sink(broker: LocalBroker) -> Sink:
+    return Sink(SINK, settings(broker.bootstrap_servers), patience=SECONDS)
+
+
+@pytest.fixture
+def tasks(broker: LocalBroker) -> Iterator[Tasks]:
+    made = Tasks(broker.bootstrap_servers, SINK)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def txn(broker: LocalBroker, capsys: pytest.CaptureFixture[str]) -> Txn:
+    """The command: it returns its exit code, and all that it printed."""
+
+    def run(*arguments: str) -> tuple[int, str]:
+        code = main(["txn", *arguments, "--bootstrap-servers", broker.bootstrap_servers])
+        printed = capsys.readouterr()
+        return code, printed.out + printed.err
+
+    return run
+
+
+def test_a_sink_whose_first_write_is_open_is_listed_and_described(sink: Sink, tasks: Tasks, txn: Txn) -> None:
+    """It was not listed, as though nothing held readers back."""
+    left = tasks.fill(0, driver.begin(sink).style, {(TOPIC, 0): ["never"]})
+    assert txn("list") == (0, f"{SINK}  {NO_BATCH}  open: 1\n    {left.transactional_id}\n")
+    code, shown = txn("describe", SINK)
+    assert code == 0
+    assert shown.startswith(f"{SINK}: {NO_BATCH}\nopen: {left.transactional_id}  Ongoing")
+    assert f"pyproducer txn resolve {SINK} (only if its control topic is __pyproducer_commits)" in shown
+    code, shown = txn("describe", SINK[:-1])
+    assert code == 1
+    assert f"It knows 1 sink: {SINK}" in shown
+
+
+def test_open_transactions_are_listed_although_there_is_no_control_topic(tasks: Tasks, txn: Txn) -> None:
+    left = tasks.fill(0, Style.EXPLICIT, {(TOPIC, 0): ["never"]})
+    code, shown = txn("list")
+    assert code == 1
+    first, second, last = shown.splitlines()
+    assert (first, second) == (f"{SINK}  what it has written is not known  open: 1", f"    {left.transactional_id}")
+    assert "there is no topic '__pyproducer_commits'" in last
+
+
+def test_the_drivers_own_transaction_is_one_of_its_sink(broker: LocalBroker, txn: Txn, sink: Sink) -> None:
+    driver.begin(sink)
+    own = ConfluentProducer(
+        {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": control_id(SINK), "log_level": 0}
+    )
+    own.init_transactions(SECONDS)
+    own.begin_transaction()
+    own.produce(TOPIC, b"x")
+    assert own.flush(SECONDS) == 0
+    assert txn("list") == (0, f"{SINK}  {NO_BATCH}  open: 1\n    {control_id(SINK)}\n")
+    code, shown = txn("resolve", SINK, "--yes")
+    assert code == 0
+    assert shown.endswith(f"resolved: {NO_BATCH}\n")
+    assert txn("list") == (0, "no sink has written to __pyproducer_commits\n")
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        ["list"],
+        ["list", "--control-topic", "nosuch"],
+        ["describe", SINK],
+        ["resolve", SINK, "--yes"],
+        ["repair", SINK, "--yes"],
+    ],
+)
+def test_that_there_is_no_control_topic_is_said_at_once(txn: Txn, action: list[str]) -> None:
+    """It took seven seconds, in which a person was told to start a broker."""
+    began = time.monotonic()
+    code, shown = txn(*action)
+    assert time.monotonic() - began < 4
+    assert code == 1
+    named = action[-1] if "--control-topic" in action else driver.CONTROL_TOPIC
+    assert shown.startswith(f"pyproducer: there is no topic {named!r}: ")
+    assert len(shown.splitlines()) == 1
