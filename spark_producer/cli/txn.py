@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
@@ -18,8 +18,18 @@ from spark_producer.exactly_once.cluster import SinkCluster
 from spark_producer.exactly_once.control_record import NO_BATCH, UNFINISHED, ControlRecord, Status, TopicPartition
 from spark_producer.exactly_once.driver import CONTROL_TOPIC
 from spark_producer.exactly_once.mending import accept_difference, accept_partial, carry_on, decided, write_markers
+from spark_producer.exactly_once.names import sink_of
 from spark_producer.exactly_once.rights import Right, lacking
-from spark_producer.exactly_once.survey import Survey, known_sinks, list_sinks, partitions_of_topics, survey
+from spark_producer.exactly_once.survey import (
+    HeldBack,
+    OpenTransaction,
+    Survey,
+    held_back,
+    known_sinks,
+    list_sinks,
+    partitions_of_topics,
+    survey,
+)
 from spark_producer.tools.parallel import ParallelClient
 
 CLIENT_ID = "pyproducer-txn"
@@ -31,7 +41,10 @@ MOST_IDS = 10
 
 _ACTIONS = {
     "list": ("show all sinks, what they have written last, and how many transactions are open", False),
-    "describe": ("show all about one sink: its open transactions, and what holds readers back", True),
+    "describe": (
+        "show all about one sink: its open transactions, and what holds readers back; or who holds those of a topic",
+        True,
+    ),
     "resolve": ("finish what a dead driver had decided, and abort what it had not", True),
     "repair": ("write the end of transactions into partitions that have lost it (HUNG)", True),
 }
@@ -47,7 +60,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     for name, (told, of_one) in _ACTIONS.items():
         action = actions.add_parser(name, help=told, description=f"{told[0].upper()}{told[1:]}.")
         if of_one:
-            action.add_argument("sink", metavar="SINK", help="its exactlyOnceId")
+            alone = name == "describe"  # whoever holds the readers of a topic need not be a sink
+            more = "; may be left out if --topic is given" if alone else ""
+            action.add_argument("sink", metavar="SINK", nargs="?" if alone else None, help=f"its exactlyOnceId{more}")
         add_connection(action)
         action.add_argument("--control-topic", default=CONTROL_TOPIC, metavar="TOPIC", help="(default: %(default)s)")
         action.add_argument("--timeout", type=positive, default=30, metavar="SECONDS", help="(default: %(default)s)")
@@ -107,11 +122,22 @@ def _list(chosen: argparse.Namespace) -> None:
 
 def _describe(chosen: argparse.Namespace) -> None:
     chosen.unfinished = NOT_CHANGED
+    if chosen.sink is None and not chosen.topic:
+        raise ConfigError("give the name of a sink, or --topic, or both: pyproducer txn list names the sinks")
     with _connected(chosen) as client:
-        brokers = Brokers(client, chosen.sink)
-        found = _surveyed(chosen, brokers, partitions_of_topics(brokers, chosen.topic))
-        _show(chosen, found, client.now_ms())
-        for line in _next(chosen, found):
+        brokers = Brokers(client, chosen.sink or "*")
+        more = partitions_of_topics(brokers, chosen.topic)
+        if chosen.sink is None:
+            held = held_back(brokers, more, client.deadline())
+            if not held:
+                say(f"nothing holds readers of {', '.join(sorted(chosen.topic))} back")
+            _show_held("", held)
+            lines = [*_of_others("", held)]
+        else:
+            found = _surveyed(chosen, brokers, more)
+            _show(chosen, found, client.now_ms())
+            lines = [*_next(chosen, found), *_of_others(chosen.sink, found.held_back)]
+        for line in lines:
             say(f"next: {line}")
 
 
@@ -223,20 +249,27 @@ def _show(chosen: argparse.Namespace, found: Survey, now_ms: int) -> None:
                 rows = f"{span.records} rows at offsets {span.first_offset} to {span.last_offset}"
                 say(f"        {span.topic}-{span.partition}: {rows}")
     for each in found.open:
-        say(f"open: {each.transactional_id}  {each.state} for {_age(each.open_ms)} of {_age(each.timeout_ms)}")
+        say(f"open: {_how_long(each)}")
         say(f"    in {spoken(each.partitions) or 'no partition that we may see'}")
-    for held in found.held_back:
-        say(f"readers stand at offset {held.stable} of {spoken([held.where])}, which ends at {held.end}")
-        if held.producers is None:
-            complain(f"who holds them back there is not known: READ on topic {held.where[0]} is missing")
-        for producer_id, epoch, first in held.producers or ():
-            say(f"    producer {producer_id}, epoch {epoch}, has a transaction open since offset {first}")
+    _show_held(sink, found.held_back)
     for lost in found.lost.lost:
         ended = {True: "committed", False: "aborted", None: "ended, nobody knows how"}[lost.commit]
         whose = f"producer {lost.producer_id}'s transaction, which was {ended}"
         say(f"lost: {spoken([lost.where])} does not show the end of {whose}")
     for topic in sorted({topic for topic, _ in found.lost.unseen}):
         complain(f"whether ends of transactions are lost in topic {topic} is not known: READ on it is missing")
+
+
+def _show_held(sink: str, partitions: Sequence[HeldBack]) -> None:
+    """Show where readers stand. What is open of `sink` itself is shown elsewhere."""
+    for held in partitions:
+        say(f"readers stand at offset {held.stable} of {spoken([held.where])}, which ends at {held.end}")
+        if held.holders is None:
+            complain(f"who holds them back there is not known: READ on topic {held.where[0]} is missing")
+        for producer_id, epoch, first, transaction in held.holders or ():
+            say(f"    producer {producer_id}, epoch {epoch}, has a transaction open since offset {first}")
+            if transaction is not None and sink_of(transaction.transactional_id) != sink:
+                say(f"        {_how_long(transaction)}")
 
 
 def _next(chosen: argparse.Namespace, found: Survey) -> Iterator[str]:
@@ -255,6 +288,21 @@ def _next(chosen: argparse.Namespace, found: Survey) -> Iterator[str]:
     elif status in UNFINISHED or found.open:
         only = f" (only if its control topic is {chosen.control_topic})" if record is None else ""
         yield f"if its query is not running, start it again, or: pyproducer txn resolve {sink}{only}"
+
+
+def _of_others(sink: str, partitions: Sequence[HeldBack]) -> Iterator[str]:
+    """Whom to ask about transactions that hold readers back and are not those of `sink`."""
+    holders = [each.transaction for held in partitions for each in held.holders or ()]
+    found = {each.transactional_id: each for each in holders if each is not None}
+    for other in sorted({sink_of(each) or "" for each in found} - {sink, ""}):
+        yield f"readers wait for the sink {other}: pyproducer txn describe {other}"
+    for name in sorted(each for each in found if sink_of(each) is None)[:MOST_IDS]:
+        age = _age(found[name].timeout_ms)
+        yield f"{name} is not an id of pyproducer's: ask who writes with it to end that transaction; brokers abort it after {age}"
+
+
+def _how_long(one: OpenTransaction) -> str:
+    return f"{one.transactional_id}  {one.state} for {_age(one.open_ms)} of {_age(one.timeout_ms)}"
 
 
 def _no_batch(chosen: argparse.Namespace) -> str:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from spark_producer.cluster import Style
 from spark_producer.codes import Code
-from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
+from spark_producer.errors import BrokerError, ExactlyOnceError, PyProducerError, broker_error
 from spark_producer.exactly_once.asks import Fate
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.control_log import ControlLog, Seen, WholeControlLog
@@ -17,6 +17,7 @@ from spark_producer.exactly_once.coordinator_state import (
     ENDING,
     ONGOING,
     describe,
+    listed,
     open_by_sink,
     open_tasks,
     partitions_of,
@@ -25,7 +26,7 @@ from spark_producer.exactly_once.lost import LostEnds, lost_ends
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.partition_state import LATEST, UNCOMMITTED, offsets, producers
 from spark_producer.exactly_once.verdicts import look
-from spark_producer.protocol.messages import DescribedTransaction
+from spark_producer.protocol.messages import DescribedTransaction, ListTransactionsRequest
 from spark_producer.tools.parallel import ParallelClient
 
 MISSING_AFTER = 1.0
@@ -61,16 +62,25 @@ class OpenTransaction(NamedTuple):
     partitions: tuple[TopicPartition, ...]
 
 
+class Holder(NamedTuple):
+    """A producer that holds readers back: where its transaction begins, and what its coordinator says of that, if it is told."""
+
+    producer_id: int
+    epoch: int
+    first_offset: int
+    transaction: OpenTransaction | None
+
+
 class HeldBack(NamedTuple):
     """A partition in which readers of committed records have not reached the end, and who holds them back there.
 
-    `producers` are (producer id, epoch, offset at which its transaction begins), None if the right to see them is missing.
+    `holders` is None if the right to see them is missing.
     """
 
     where: TopicPartition
     stable: int
     end: int
-    producers: tuple[tuple[int, int, int], ...] | None
+    holders: tuple[Holder, ...] | None
 
 
 class Survey(NamedTuple):
@@ -148,24 +158,14 @@ def survey(brokers: Brokers, topic: str, more: Collection[TopicPartition] = ()) 
     tasks = [one.transactional_id for one in open_tasks(brokers, Style.EXPLICIT, deadline)]
     states = describe(brokers, [own, *tasks], deadline)
     now = brokers.client.now_ms()
-    opened = [
-        OpenTransaction(
-            each,
-            row.transaction_state,
-            max(0, now - row.transaction_start_time_ms),
-            row.transaction_timeout_ms,
-            tuple(partitions_of(row)),
-        )
-        for each, row in states.items()
-        if row is not None and row.transaction_state in {ONGOING, *ENDING}
-    ]
+    opened = [_opened(row, now) for row in states.values() if row is not None and _is_open(row)]
     where = {(topic, PARTITION), *(each for one in opened for each in one.partitions), *_partitions(seen.record), *more}
     return Survey(
         seen,
         log.written_ms(brokers.sink),
         states[own],
         tuple(opened),
-        _held_back(brokers, where, deadline),
+        held_back(brokers, where, deadline),
         lost_ends(brokers, log, (topic, PARTITION), seen, deadline, more),
         _fates(brokers, seen.record, deadline),
     )
@@ -198,24 +198,56 @@ def _partitions(record: ControlRecord | None) -> set[TopicPartition]:
     return {(span.topic, span.partition) for one in record.transactions for span in one.spans} | set(record.inline)
 
 
-def _held_back(brokers: Brokers, where: set[TopicPartition], deadline: float) -> tuple[HeldBack, ...]:
+def held_back(brokers: Brokers, where: Collection[TopicPartition], deadline: float) -> tuple[HeldBack, ...]:
+    """Return the partitions among these in which readers of committed records have not reached the end.
+
+    Raises:
+        BrokerError: the right to see a topic is missing. KafkaTimeout: not all brokers tell.
+    """
     stable = offsets(brokers, where, deadline)
     ends = offsets(brokers, where, deadline, at=LATEST, isolation=UNCOMMITTED)
     behind = sorted(each for each in stable if stable[each] < ends[each])
     known = producers(brokers, behind, deadline) if behind else {}
+    holding = {
+        each: [row for row in (rows or {}).values() if row.current_txn_start_offset >= 0]
+        for each, rows in known.items()
+    }
+    told = _transactions(brokers, {row.producer_id for rows in holding.values() for row in rows}, deadline)
     found = []
     for each in behind:
-        rows = known.get(each)
-        holders = (
-            None
-            if rows is None
-            else tuple(
-                sorted(
-                    (row.producer_id, row.producer_epoch, row.current_txn_start_offset)
-                    for row in rows.values()
-                    if row.current_txn_start_offset >= 0
-                )
-            )
+        holders = sorted(
+            Holder(row.producer_id, row.producer_epoch, row.current_txn_start_offset, told.get(row.producer_id))
+            for row in holding.get(each, ())
         )
-        found.append(HeldBack(each, stable[each], ends[each], holders))
+        found.append(HeldBack(each, stable[each], ends[each], None if known.get(each) is None else tuple(holders)))
     return tuple(found)
+
+
+def _transactions(brokers: Brokers, producer_ids: Collection[int], deadline: float) -> dict[int, OpenTransaction]:
+    """Return the open transactions of producers, of whatever program, as far as the user may see them."""
+    if not producer_ids:
+        return {}
+    rows = listed(brokers, ListTransactionsRequest((), tuple(sorted(producer_ids))), deadline)
+    ids = sorted({row.transactional_id for row in rows if row.producer_id in producer_ids})
+    try:
+        states = describe(brokers, ids, deadline) if ids else {}
+    except BrokerError as error:
+        if error.code != Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            raise
+        return {}
+    now = brokers.client.now_ms()
+    return {row.producer_id: _opened(row, now) for row in states.values() if row is not None and _is_open(row)}
+
+
+def _is_open(row: DescribedTransaction) -> bool:
+    return row.transaction_state in {ONGOING, *ENDING}
+
+
+def _opened(row: DescribedTransaction, now_ms: int) -> OpenTransaction:
+    return OpenTransaction(
+        row.transactional_id,
+        row.transaction_state,
+        max(0, now_ms - row.transaction_start_time_ms),
+        row.transaction_timeout_ms,
+        tuple(partitions_of(row)),
+    )

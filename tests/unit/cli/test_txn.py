@@ -14,8 +14,9 @@ from spark_producer.cli.entry import main
 from spark_producer.cluster import Style
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.messages import Ticket
 from spark_producer.exactly_once.names import control_id
-from tests.support.filled_tasks import SECONDS, Tasks, settings
+from tests.support.filled_tasks import SECONDS, Tasks, batch, inline, settings
 
 Txn: TypeAlias = Callable[..., tuple[int, str]]
 SINK, TOPIC = "orders.eu", "people"
@@ -44,6 +45,19 @@ def tasks(broker: LocalBroker) -> Iterator[Tasks]:
 
 
 @pytest.fixture
+def stranger(broker: LocalBroker) -> ConfluentProducer:
+    """Another program, with a transaction open in partition 0."""
+    made = ConfluentProducer(
+        {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "billing-1", "log_level": 0}
+    )
+    made.init_transactions(SECONDS)
+    made.begin_transaction()
+    made.produce(TOPIC, b"x", partition=0)
+    assert made.flush(SECONDS) == 0
+    return made
+
+
+@pytest.fixture
 def txn(broker: LocalBroker, capsys: pytest.CaptureFixture[str]) -> Txn:
     """The command: it returns its exit code, and all that it printed."""
 
@@ -53,6 +67,13 @@ def txn(broker: LocalBroker, capsys: pytest.CaptureFixture[str]) -> Txn:
         return code, printed.out + printed.err
 
     return run
+
+
+def committed(sink: Sink) -> Ticket:
+    """The ticket of a batch of two rows that is committed."""
+    ticket = driver.begin(sink)
+    driver.commit(sink, [inline(ticket, 0, batch(TOPIC, 1, "a", "b"))], 0)
+    return ticket
 
 
 def test_a_sink_whose_first_write_is_open_is_listed_and_described(sink: Sink, tasks: Tasks, txn: Txn) -> None:
@@ -112,3 +133,33 @@ def test_that_there_is_no_control_topic_is_said_at_once(txn: Txn, action: list[s
     named = action[-1] if "--control-topic" in action else driver.CONTROL_TOPIC
     assert shown.startswith(f"pyproducer: there is no topic {named!r}: ")
     assert len(shown.splitlines()) == 1
+
+
+def test_a_stranger_that_holds_readers_back_is_named(sink: Sink, txn: Txn, stranger: ConfluentProducer) -> None:
+    committed(sink)
+    code, shown = txn("describe", SINK, "--topic", TOPIC)
+    assert code == 0
+    assert "\n        billing-1  Ongoing for " in shown
+    assert "\nnext: billing-1 is not an id of pyproducer's: ask who writes with it" in shown
+    stranger.abort_transaction(SECONDS)
+
+
+def test_who_holds_the_readers_of_a_topic_is_shown_without_a_sink(
+    tasks: Tasks, txn: Txn, stranger: ConfluentProducer
+) -> None:
+    """No control topic is needed for it, either."""
+    left = tasks.fill(0, Style.EXPLICIT, {(TOPIC, 1): ["never"]})
+    code, shown = txn("describe", "--topic", TOPIC)
+    assert code == 0
+    assert f"readers stand at offset 0 of {TOPIC}-0, which ends at 1" in shown
+    assert "\n        billing-1  Ongoing for " in shown
+    assert f"\n        {left.transactional_id}  Ongoing for " in shown
+    assert f"\nnext: readers wait for the sink {SINK}: pyproducer txn describe {SINK}\nnext: billing-1 is" in shown
+    stranger.abort_transaction(SECONDS)
+
+
+def test_a_topic_that_nobody_holds_is_said_to_be_free(txn: Txn) -> None:
+    assert txn("describe", "--topic", TOPIC) == (0, f"nothing holds readers of {TOPIC} back\n")
+    code, shown = txn("describe")
+    assert code == 1
+    assert "give the name of a sink, or --topic" in shown
