@@ -157,8 +157,8 @@ def _resolve(chosen: argparse.Namespace) -> None:
             say(f"accepted: {_word(accept_partial(cluster))}")
         last = accept_difference(cluster) if chosen.accept_difference else carry_on(cluster)
         say(f"resolved: {_no_batch(chosen) if last is None else _word(last)}")
-        if last is not None and last.status is Status.INTENT:
-            say("    the transactions that were left open are aborted")
+        for line in _done(found, last, difference=chosen.accept_difference):
+            say(f"    {line}")
 
 
 def _repair(chosen: argparse.Namespace) -> None:
@@ -226,6 +226,34 @@ def _confirm(chosen: argparse.Namespace, question: str) -> None:
         answer = ""
     if answer.strip().lower() not in ("y", "yes"):
         raise ConfigError(NOT_CHANGED)
+
+
+def _done(found: Survey, last: ControlRecord | None, *, difference: bool) -> Iterator[str]:
+    """What was done to a sink that was `found` so, if its last word does not say it."""
+    before = found.seen.record
+    unchanged = _said(before) == _said(last)
+    if unchanged and not found.open:
+        yield "nothing was left open"
+    elif unchanged or (last is not None and last.status is Status.INTENT):
+        yield "the transactions that were left open are aborted"
+    if difference:
+        yield _forgotten(before, last)
+
+
+def _said(record: ControlRecord | None) -> tuple[str, Status] | None:
+    return None if record is None else (record.token, record.status)
+
+
+def _forgotten(before: ControlRecord | None, last: ControlRecord | None) -> str:
+    """What became of the number of rows that the last batch had by `before`, or by what was decided there and is done now."""
+    if last is None or last.last_done == NO_BATCH:
+        return "there is no batch whose number of rows could be forgotten"
+    known = None
+    if before is not None:
+        known = before.done_rows if before.last_done == last.last_done else before.rows
+    if known is None:
+        return f"how many rows batch {last.last_done} had was not known before: nothing is forgotten"
+    return f"forgotten: that batch {last.last_done} had {known} rows"
 
 
 def _show(chosen: argparse.Namespace, found: Survey, now_ms: int) -> None:

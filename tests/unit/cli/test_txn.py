@@ -110,7 +110,7 @@ def test_the_drivers_own_transaction_is_one_of_its_sink(broker: LocalBroker, txn
     assert txn("list") == (0, f"{SINK}  {NO_BATCH}  open: 1\n    {control_id(SINK)}\n")
     code, shown = txn("resolve", SINK, "--yes")
     assert code == 0
-    assert shown.endswith(f"resolved: {NO_BATCH}\n")
+    assert shown.endswith(f"resolved: {NO_BATCH}\n    the transactions that were left open are aborted\n")
     assert txn("list") == (0, "no sink has written to __pyproducer_commits\n")
 
 
@@ -163,3 +163,30 @@ def test_a_topic_that_nobody_holds_is_said_to_be_free(txn: Txn) -> None:
     code, shown = txn("describe")
     assert code == 1
     assert "give the name of a sink, or --topic" in shown
+
+
+def test_resolve_says_whether_anything_was_left_open(sink: Sink, tasks: Tasks, txn: Txn) -> None:
+    """The second time it said, too, that what was left open is aborted."""
+    tasks.fill(0, committed(sink).style, {(TOPIC, 0): ["never"]})
+    assert txn("resolve", SINK, "--yes")[1].endswith("\n    the transactions that were left open are aborted\n")
+    code, shown = txn("resolve", SINK, "--yes")
+    assert code == 0
+    assert shown.endswith("resolved: INTENT, batch 0, last done: 0\n    nothing was left open\n")
+
+
+def test_accept_difference_says_what_is_forgotten(sink: Sink, txn: Txn) -> None:
+    committed(sink)
+    code, shown = txn("resolve", SINK, "--accept-difference", "--yes")
+    assert code == 0
+    assert shown.endswith("\n    nothing was left open\n    forgotten: that batch 0 had 2 rows\n")
+    code, shown = txn("resolve", SINK, "--accept-difference", "--yes")
+    assert shown.endswith("\n    how many rows batch 0 had was not known before: nothing is forgotten\n")
+
+
+def test_accept_difference_before_any_batch_says_that_there_is_nothing_to_forget(
+    sink: Sink, tasks: Tasks, txn: Txn
+) -> None:
+    tasks.fill(0, driver.begin(sink).style, {(TOPIC, 0): ["never"]})
+    code, shown = txn("resolve", SINK, "--accept-difference", "--yes")
+    assert code == 0
+    assert shown.endswith("are aborted\n    there is no batch whose number of rows could be forgotten\n")
