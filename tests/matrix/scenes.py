@@ -156,6 +156,15 @@ SCENES: tuple[Scene, ...] = (
         options=(ALL, TIMEOUT),
         settings=(Setting("4", 3), Setting("3.9", 3)),
     ),
+    Scene(
+        "a driver with few rows dies within its transaction, which is aborted while a partition has no leader",
+        (Fault("control.produced", "driver, hijack control without leader", 2, "dies"),),
+        path="A",
+        loud="HUNG or exact",
+        copies=1,
+        options=(),
+        settings=_LOSES_MARKERS,
+    ),
 )
 
 

@@ -127,6 +127,13 @@ class Strike(NamedTuple):
         """A foreign producer takes the id of the driver."""
         hijack(self.cluster.bootstrap_servers, control_id(self.sink))
 
+    def hijack_control_without_leader(self) -> None:
+        """The same while the first partition has no leader, so Kafka 4.3 drops the marker that ends the driver's rows there."""
+        node = leader_of(self.cluster, self.topic, 0)
+        self.cluster.kill(node)
+        self.hijack_control()
+        self.cluster.start(node)
+
     def end_one(self) -> None:
         """One of the tasks' transactions is committed, as by a driver that died thereafter."""
         commit(self.cluster.bootstrap_servers, self._open_tasks()[-1])
@@ -203,6 +210,7 @@ DEEDS: dict[str, Callable[[Strike], None]] = {
     "hijack tasks": Strike.hijack_tasks,
     "hijack one": Strike.hijack_one,
     "hijack control": Strike.hijack_control,
+    "hijack control without leader": Strike.hijack_control_without_leader,
     "end one": Strike.end_one,
     "stop": Strike.stop_query,
     "add partitions": Strike.add_partitions,
