@@ -9,11 +9,13 @@ from pyspark import TaskContext
 
 from spark_producer.config import SinkOptions
 from spark_producer.datasource.slicing import bytes_to_gather
+from spark_producer.datasource.writers import TaskSettings
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import Producer, parts_of
 
 if TYPE_CHECKING:  # only writes with dead letters or schemas pay for them
     from spark_producer.datasource.dead_letters.letters import DeadLetters
+    from spark_producer.datasource.dead_letters.records import Origin
     from spark_producer.datasource.unfit import UnfitPiece
     from spark_producer.schemas.formats import Formats
 
@@ -86,17 +88,30 @@ class TaskRows:
         return bytes_to_gather(parts.partition_count(self._sink.topic), parts.config.batch_size)
 
 
-def task_rows(producer: Producer, sink: SinkOptions, formats: Formats | None = None) -> TaskRows:
+def task_rows(producer: Producer, settings: TaskSettings) -> TaskRows:
     """Return the rows of the task that runs now, which go to a dead-letter topic if they are bad and the sink has one."""
+    sink, formats = settings.sink, settings.formats
     if sink.dead_letter_topic is None:
         return TaskRows(producer, sink, formats)
     from spark_producer.datasource.dead_letters.letters import DeadLetters
+
+    return TaskRows(producer, sink, formats, DeadLetters(producer, sink, _origin(settings)))
+
+
+def _origin(settings: TaskSettings) -> Origin:
+    """Return what dead letters say of the task that runs now.
+
+    A query names its micro-batch by its id, which its checkpoint keeps, so a micro-batch that is repeated has the same name. All
+    other writes, those of `foreachBatch` too, may be several in one micro-batch: they bear the name that the driver gave them.
+    """
     from spark_producer.datasource.dead_letters.records import Origin
 
     context = TaskContext.get()
     if context is None:
-        return TaskRows(producer, sink, formats, DeadLetters(producer, sink, Origin(0, 0, "batch write")))
-    number = context.getLocalProperty("streaming.sql.batchId")
-    write = "batch write" if number is None else f"micro-batch {number}"
-    origin = Origin(context.partitionId(), context.attemptNumber(), write)
-    return TaskRows(producer, sink, formats, DeadLetters(producer, sink, origin))
+        return Origin(0, 0, "batch write", settings.write_id)
+    number, query = (context.getLocalProperty(name) for name in ("streaming.sql.batchId", "sql.streaming.queryId"))
+    task, attempt = context.partitionId(), context.attemptNumber()
+    if number is None:
+        return Origin(task, attempt, "batch write", settings.write_id)
+    execution = query if settings.streaming and query else settings.write_id
+    return Origin(task, attempt, f"micro-batch {number}", f"{execution}/{number}")

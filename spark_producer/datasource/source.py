@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import logging
 import time
+import uuid
 from typing import NamedTuple
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
@@ -134,6 +135,8 @@ class PyProducerDataSource(DataSource):
         check_schema(schema, sink)
         own_memory = not is_set(self.options, "buffer.memory")
         settings = TaskSettings(config, sink, own_memory=own_memory, own_time=own_time, streaming=streaming)
+        if sink.dead_letter_topic is not None:
+            settings = settings._replace(write_id=uuid.uuid4().hex)
         if not has_formats(sink):
             return settings
         from spark_producer.datasource.formats import choose_formats  # it imports pyarrow too

@@ -60,7 +60,7 @@ def _write_at_least_once(
     producer = producers.get(config)
     parts = parts_of(producer)
     parts.meter.start_lap()
-    rows = task_rows(producer, settings.sink, settings.formats)
+    rows = task_rows(producer, settings)
     try:
         for piece in pieces(gather(batches, rows.wanted)):
             rows.send(piece)

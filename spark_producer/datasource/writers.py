@@ -28,7 +28,8 @@ class TaskSettings(NamedTuple):
     """What travels from the driver to the tasks. `own_memory` is true if the user has not set `buffer.memory`.
 
     `own_time` is true if the user has not set how long a transaction may take. `ticket` is there in an exactly-once write, once
-    it has begun. `formats` says how columns become bytes, if any do.
+    it has begun. `formats` says how columns become bytes, if any do. `write_id` names this execution of the write; it is empty
+    where there are no dead letters, which alone tell it.
     """
 
     config: ProducerConfig
@@ -38,6 +39,7 @@ class TaskSettings(NamedTuple):
     streaming: bool = False
     ticket: Ticket | None = None
     formats: Formats | None = None
+    write_id: str = ""
 
 
 def _write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -66,6 +66,7 @@ def test_com1_a_batch_write_leaves_each_row_in_one_of_two_topics(
         b"20": ("0", "20", "columns"), b"130": ("1", "30", "columns"), b"150": ("1", "50", "broker"),
     }  # fmt: skip
     assert {(said["topic"], said["attempt"], said["write"]) for said in story.values()} == {(topic, "0", "batch write")}
+    assert len({said["write.id"] for said in story.values()}) == 1, "equal in all tasks"
     assert letters[b"150"].value == b"x" * 30_000
     assert letters[b"20"].timestamp_ms == 1_700_000_000_020
     assert all(row.headers[0] == ("h", key) for key, row in letters.items())
@@ -91,3 +92,4 @@ def test_com1_a_stream_with_bad_rows_goes_on(
     assert [(row.value, told(row)["write"]) for row in letters] == [
         (b"4", "micro-batch 0"), (b"14", "micro-batch 1"), (b"24", "micro-batch 2"),
     ]  # fmt: skip
+    assert [told(row)["write.id"] for row in letters] == [f"{query.id}/{batch}" for batch in range(3)]

@@ -31,7 +31,7 @@ HEAD_BYTES = 1024
 
 HEADERS_DROPPED = f"{PREFIX}headers.dropped"
 
-MOST_OWN_HEADERS = 17
+MOST_OWN_HEADERS = 18
 """At least as many headers as a dead record gets from us; so many fewer of the row's own fit beside them."""
 
 Header = tuple[str, bytes | None]
@@ -47,11 +47,15 @@ _SCHEMA = pa.schema(
 
 
 class Origin(NamedTuple):
-    """The task that has met a bad row: the partition of the DataFrame, the attempt from 0 on, and the write in words."""
+    """The task that has met a bad row: the partition of the DataFrame, the attempt from 0 on, and the write in words.
+
+    `write_id` tells this execution of the write from all others, and is equal in all of its tasks and their attempts.
+    """
 
     task: int
     attempt: int
     write: str
+    write_id: str = ""
 
 
 class DeadRecord(NamedTuple):
@@ -207,6 +211,7 @@ def _ours(
         "row": row,
         "attempt": origin.attempt,
         "write": origin.write,
+        "write.id": origin.write_id or None,
         "stage": stage.value,
         "exception.class.name": f"{kind.__module__}.{kind.__qualname__}",
         "exception.message": message,

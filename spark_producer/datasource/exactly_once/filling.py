@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -12,15 +11,13 @@ from spark_producer.config import SinkOptions
 from spark_producer.datasource.exactly_once.spool import Spool
 from spark_producer.datasource.rows import task_rows
 from spark_producer.datasource.slicing import gather, pieces
+from spark_producer.datasource.writers import TaskSettings
 from spark_producer.errors import ExactlyOnceError, IllegalState
 from spark_producer.exactly_once.messages import EncodedBatch
 from spark_producer.failpoints import failpoint
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import Producer, parts_of
 from spark_producer.producer.transactions import PreparedTransaction, Transactions
-
-if TYPE_CHECKING:  # only writes with schemas pay for it
-    from spark_producer.schemas.formats import Formats
 
 TASKS_WITH_THE_SAME_LIMIT = 8
 LEAST_INLINE = 16 << 10
@@ -66,14 +63,14 @@ class Filling:
     def __init__(
         self,
         producer: Producer,
-        sink: SinkOptions,
+        settings: TaskSettings,
         limit: int,
         attempt: int,
         clock: Callable[[], float] = time.monotonic,
-        formats: Formats | None = None,
     ) -> None:
+        sink = settings.sink
         self.producer = producer
-        self._rows = task_rows(producer, sink, formats)
+        self._rows = task_rows(producer, settings)
         self._parts = parts_of(producer)
         self._transactions = transactions_of(producer)
         self._sink = sink

@@ -66,7 +66,7 @@ def write_exactly_once(
     parts.meter.start_lap()
     slot.fencing = ticket.fencing
     limit = inline_limit(settings.sink, where.partition)
-    filling = Filling(producer, settings.sink, limit, where.attempt, clock, settings.formats)
+    filling = Filling(producer, settings, limit, where.attempt, clock)
     try:
         filling.fill(batches)
         report = _finished(filling, slot, ticket, duty)

@@ -72,13 +72,25 @@ def columns(**bad: Mapping[int, object]) -> pa.RecordBatch:
 
 def write(broker: LocalBroker, batch: pa.RecordBatch, dead: str | None, **options: object) -> TaskReport:
     """One task. Options have their own names, with `__` for a dot."""
+    return write_as(False, "w", broker, batch, dead, options)
+
+
+def write_as(
+    streaming: bool,
+    write_id: str,
+    broker: LocalBroker,
+    batch: pa.RecordBatch,
+    dead: str | None,
+    options: Mapping[str, object],
+) -> TaskReport:
+    """One task of the write with that id."""
     given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.max.block.ms": 5000}
     given |= {} if dead is None else {"deadLetterTopic": dead}
     given |= {name.replace("__", "."): value for name, value in options.items()}
-    config, sink = parse_options(given)
+    settings = TaskSettings(*parse_options(given), streaming=streaming, write_id=write_id)
     producers = ProducerCache()
     try:
-        return write_task(TaskSettings(config, sink), iter([batch.slice(0, 90), batch.slice(90)]), producers)
+        return write_task(settings, iter([batch.slice(0, 90), batch.slice(90)]), producers)
     finally:
         producers.clear()
 
@@ -285,8 +297,56 @@ def test_com8_a_second_attempt_writes_equal_places(broker: LocalBroker, topic: s
     for _ in range(2):
         write(broker, columns(partition={5: -1, 77: 9}), dead, topic=topic)
     found = [told(row) for row in read_topic(broker.bootstrap_servers, dead, expected=4)]
-    places = [(said["task.id"], said["row"], said["write"]) for said in found]
-    assert sorted(places) == sorted(2 * [("0", "5", "batch write"), ("0", "77", "batch write")])
+    places = [(said["task.id"], said["row"], said["write.id"]) for said in found]
+    assert sorted(places) == sorted(2 * [("0", "5", "w"), ("0", "77", "w")])
+
+
+class Context:
+    """As much of a TaskContext as is asked for. `query` and `batch` are as Spark tells them to the tasks of a micro-batch."""
+
+    def __init__(self, query: str | None, batch: str | None) -> None:
+        self._told = {"sql.streaming.queryId": query, "streaming.sql.batchId": batch}
+
+    def getLocalProperty(self, name: str) -> str | None:
+        return self._told.get(name)
+
+    def partitionId(self) -> int:
+        return 3
+
+    def attemptNumber(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("streaming", "query", "batch", "write_id", "said"),
+    [
+        (False, None, None, "one", ("batch write", "one")),
+        (False, None, None, "two", ("batch write", "two")),
+        (True, "q", "7", "one", ("micro-batch 7", "q/7")),
+        (True, "q", "7", "two", ("micro-batch 7", "q/7")),
+        (True, "other", "7", "two", ("micro-batch 7", "other/7")),
+        (True, None, "7", "two", ("micro-batch 7", "two/7")),
+        (False, "q", "7", "one", ("micro-batch 7", "one/7")),
+    ],
+    ids=["a write", "another", "a micro-batch", "it again", "of another query", "no query told", "in foreachBatch"],
+)  # fmt: skip
+def test_com8_a_dead_letter_names_the_execution_of_its_write(
+    broker: LocalBroker,
+    topic: str,
+    dead: str,
+    monkeypatch: pytest.MonkeyPatch,
+    streaming: bool,
+    query: str | None,
+    batch: str | None,
+    write_id: str,
+    said: tuple[str, str],
+) -> None:
+    """Two writes may each reject an equal row at an equal place; a micro-batch that is repeated is the same one."""
+    monkeypatch.setattr("pyspark.TaskContext.get", lambda: Context(query, batch))  # only Spark makes one
+    write_as(streaming, write_id, broker, columns(partition={5: -1}), dead, {"topic": topic})
+    (letter,) = read_topic(broker.bootstrap_servers, dead, expected=1)
+    assert (told(letter)["write"], told(letter)["write.id"]) == said
+    assert (told(letter)["task.id"], told(letter)["attempt"]) == ("3", "1")
 
 
 @pytest.mark.parametrize("stage", ["columns", "broker"])

@@ -108,6 +108,18 @@ def test_com3_a_dead_letter_topic_that_is_not_there_is_an_error_before_any_task(
         source.check_cluster(config, None, dead_letters="flights.daed")
 
 
+def test_com8_each_write_with_dead_letters_has_a_name_of_its_own(broker: LocalBroker) -> None:
+    """It travels with the writer, so it is equal in all tasks; a write without dead letters needs none."""
+    broker.create_topic("known.dead")
+    source = source_to(broker.bootstrap_servers, deadLetterTopic="known.dead")
+    writers = [source.writer(VALUE, False), source.writer(VALUE, False), source.streamWriter(VALUE, False)]
+    names = [pickle.loads(pickle.dumps(writer)).settings.write_id for writer in writers]
+    assert names == [writer.settings.write_id for writer in writers]
+    assert len(set(names)) == 3
+    assert all(names)
+    assert source_to(broker.bootstrap_servers).writer(VALUE, False).settings.write_id == ""
+
+
 def test_who_waits_for_a_topic_is_told_what_helps(broker: LocalBroker) -> None:
     """A minute is long for a name that is misspelt, and brokers that make topics by themselves say the same at first."""
 
