@@ -28,7 +28,12 @@ def natural(text: str) -> int:
 def offset(text: str) -> int:
     """Return an offset, which has 64 bits. A negative one counts from the end."""
     digits = text.removeprefix("-")
-    return between(digits, 0, 2**63 - 1) * (1 if digits == text else -1)
+    try:
+        return between(digits, 0, 2**63 - 1) * (1 if digits == text else -1)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(
+            f"a whole number from 0 to {2**63 - 1} is needed, or -N for so many before the end, not '{shown(text)}'"
+        ) from None
 
 
 def between(text: str, low: int, high: int) -> int:

@@ -9,21 +9,23 @@ from collections.abc import Iterator
 
 from spark_producer.cli.avro_view import add_view, take_registry, viewed, viewer
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
+from spark_producer.cli.nosuch import meant
 from spark_producer.cli.numbers import natural, offset, positive
 from spark_producer.cli.terminal import complain, stop_if_nobody_reads
 from spark_producer.cli.waiting import Wait
 from spark_producer.record.reading import Record
 from spark_producer.schemas.looking import AvroViewer
 from spark_producer.tools import BlockingClient
+from spark_producer.tools.held_back import HeldBack
 from spark_producer.tools.offsets import LATEST, offsets
-from spark_producer.tools.record_text import format_record, format_reset, record_json
+from spark_producer.tools.record_text import format_held, format_record, format_reset, record_json
 from spark_producer.tools.tail import Isolation, TopicReader
 from spark_producer.tools.until import positions_at, records_until
 
 CLIENT_ID = "pyproducer-tail"
 
 TIMEOUT = 30.0
-"""Seconds that `tail` waits for an answer."""
+"""Seconds that `tail` waits for an answer, unless `--timeout` says less."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -44,7 +46,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="begin at this offset of each partition, or at its end if that is earlier; -N: so many before its end",
     )
     tail.add_argument("--until-end", action="store_true", help="stop at the records that are the last ones now")
-    tail.add_argument("--timeout", type=positive, metavar="SECONDS", help="stop when none came for so long")
+    tail.add_argument(
+        "--timeout",
+        type=positive,
+        metavar="SECONDS",
+        help="stop when none came for so long; no broker is waited for longer",
+    )
     tail.add_argument("--json", action="store_true", help="print each record as a JSON object")
     tail.add_argument(
         "--grep", type=_pattern, metavar="REGEX", help="print records whose line has a match, in key, value or headers"
@@ -72,9 +79,11 @@ def _run(chosen: argparse.Namespace) -> None:
     options = {"kafka.client.id": CLIENT_ID} | connection_options(chosen)
     registry = take_registry(options)
     settings = settings_of(options)
+    patience = TIMEOUT if chosen.timeout is None else min(TIMEOUT, chosen.timeout)
     with (
         viewer(chosen, options, registry) as view,
-        BlockingClient(settings, timeout=TIMEOUT, on_wait=Wait(TIMEOUT, stop_if_nobody_reads)) as client,
+        BlockingClient(settings, timeout=patience, on_wait=Wait(patience, stop_if_nobody_reads)) as client,
+        meant(client, chosen.topic),
     ):
         _print(chosen, client, view)
 
@@ -113,8 +122,28 @@ def _batches(chosen: argparse.Namespace, client: BlockingClient) -> Iterator[lis
     if chosen.offset is not None:
         reader.positions = positions_at(client, chosen.topic, chosen.offset, read, isolation)
     ends = None
+    begins_at_end = chosen.offset is None and not chosen.from_beginning
     if chosen.until_end:
         ends = offsets(client, chosen.topic, LATEST, read, isolation_level=isolation)
-    elif chosen.offset is None and not chosen.from_beginning and sys.stderr is not None and sys.stderr.isatty():
+        if begins_at_end:
+            complain(
+                "it begins at the end, and --until-end stops there: add --from-beginning, or --offset -10 for the last ten"
+            )
+    elif begins_at_end and sys.stderr is not None and sys.stderr.isatty():
         complain(f"waiting for new records of {chosen.topic!r}; --from-beginning shows those that are there already")
-    return records_until(reader, ends=ends, quiet=chosen.timeout)
+    found = records_until(reader, ends=ends, quiet=chosen.timeout)
+    if isolation is Isolation.READ_UNCOMMITTED:
+        return found
+
+    def tell(*held: int) -> None:
+        complain(format_held(chosen.topic, *held))
+
+    return _and_tell(found, HeldBack(client, chosen.topic, lambda: reader.positions, tell))
+
+
+def _and_tell(found: Iterator[list[tuple[int, Record]]], held: HeldBack) -> Iterator[list[tuple[int, Record]]]:
+    """Yield what is found, and say meanwhile and at the end which partitions are held back."""
+    for records in found:
+        yield records
+        held.look_now_and_then()
+    held.look()

@@ -8,7 +8,6 @@ stream remembers for a while that its brokers answered; a batch write asks each 
 
 from __future__ import annotations
 
-import difflib
 import logging
 import time
 import uuid
@@ -24,9 +23,10 @@ from spark_producer.datasource.process import freeze_once
 from spark_producer.datasource.schema import check_schema, has_formats
 from spark_producer.datasource.surface import told_in_short
 from spark_producer.datasource.writers import BatchWriter, StreamWriter, TaskSettings
-from spark_producer.errors import ConfigError, PyProducerError, TopicNotFound, broker_error
+from spark_producer.errors import ConfigError, TopicNotFound, broker_error
 from spark_producer.network import ConnectionSettings
 from spark_producer.tools import BlockingClient
+from spark_producer.tools.nearest import nearest_topic
 
 CHECK_SECONDS = 60.0
 """The seconds for which the check of a stream holds, so that few micro-batches pay for it; yet a topic may be deleted."""
@@ -196,17 +196,8 @@ def _find_dead_letter_topic(client: BlockingClient, topic: str) -> None:
     try:
         client.wait_for_topic(topic, called=DEAD_LETTER_TOPIC)
     except TopicNotFound as error:
-        near = _nearest_topic(client, topic)
+        near = nearest_topic(client, topic)
         hint = f" (did you mean {near!r}?)" if near else ""
         subject = f"{DEAD_LETTER_TOPIC} {topic!r} (option deadLetterTopic)"
         advice = f"correct its name{hint}, or create it: no write does, since nobody would look into it"
         raise broker_error(error.code, subject, advice=advice, topic=topic) from None
-
-
-def _nearest_topic(client: BlockingClient, topic: str) -> str | None:
-    """Return the topic of the cluster with the most similar name, if one is similar and the brokers tell."""
-    try:
-        there = [row.name for row in client.metadata(None).topics if row.name]
-    except PyProducerError:  # the error about the topic matters more
-        return None
-    return next(iter(difflib.get_close_matches(topic, there, n=1, cutoff=0.7)), None)

@@ -12,6 +12,19 @@ from spark_producer.record.reading import Record
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def format_held(topic: str, partition: int, stable: int, end: int) -> str:
+    """Return a line that says what an open transaction holds back: the records from `stable` on, up to the log's end."""
+    records = (
+        f"{end - stable:,} records from offset {stable} on are"
+        if end - stable > 1
+        else f"the record at offset {stable} is"
+    )
+    return (
+        f"{topic}-{partition}: {records} held back by an open transaction; "
+        f"`pyproducer txn describe --topic {topic}` says whose"
+    )
+
+
 def format_reset(partition: int, position: int, start: int) -> str:
     """Return the message for a reader that goes on at the `start` of a log, because the log does not hold `position`."""
     if start > position:

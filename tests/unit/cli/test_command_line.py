@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -236,6 +237,33 @@ def test_tail_says_for_whom_it_waits(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert main(["tail", "orders"]) == 1
     still = "pyproducer: still trying 127.0.0.1:9092 … (for 30 s at most)"
     assert capsys.readouterr().err.splitlines() == [still, still, "pyproducer: no broker could be reached"]
+
+
+def test_the_timeout_of_tail_bounds_the_wait_for_a_broker(capsys: pytest.CaptureFixture[str]) -> None:
+    servers = f"127.0.0.1:{free_ports(1)[0]}"
+    began = time.monotonic()
+    assert main(["tail", "orders", "--bootstrap-servers", servers, "--timeout", "1"]) == 1
+    assert time.monotonic() - began < 20
+    assert "no broker could be reached within 1 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [["--until-end"], ["--timeout", "1"]])
+def test_tail_says_what_an_open_transaction_holds_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    write_transactions(tmp_path, "t")
+    with LocalBroker(tmp_path) as broker:
+        words = ["tail", "t", "--bootstrap-servers", broker.bootstrap_servers, "--from-beginning", *more]
+        assert main(words) == 0
+        shown = capsys.readouterr()
+        assert (len(shown.out.splitlines()), shown.err) == (10, ""), "who sees everything is not held back"
+        assert main([*words, "--isolation-level", "read_committed"]) == 0
+        shown = capsys.readouterr()
+    assert len(shown.out.splitlines()) == 6
+    assert shown.err == (
+        "pyproducer: t-0: 2 records from offset 12 on are held back by an open transaction; "
+        "`pyproducer txn describe --topic t` says whose\n"
+    )
 
 
 def test_txn_says_for_whom_it_waits(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,44 @@
+"""What commands say of topics that are not there: which one may have been meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from spark_producer.codes import Code
+from spark_producer.errors import TopicNotFound, broker_error
+from spark_producer.tools import BlockingClient
+from spark_producer.tools.nearest import nearest_topic
+
+
+@contextmanager
+def meant(client: BlockingClient, topic: str) -> Iterator[None]:
+    """Name a topic with a similar name where one is not there.
+
+    Raises: what is raised within it.
+    """
+    try:
+        yield
+    except TopicNotFound as error:
+        near = nearest_topic(client, topic)
+        if near is None or near == topic:  # it is there, and its partition is not
+            raise
+        advice = f"correct the name (did you mean {near!r}?), or create the topic"
+        raise broker_error(error.code, f"topic {topic!r}", advice=advice, topic=topic) from None
+
+
+def check_there(client: BlockingClient, topics: Sequence[str]) -> None:
+    """Refuse the first of some topics that is not there.
+
+    Raises:
+        TopicNotFound: it is not. And as `BlockingClient.metadata`.
+    """
+    code = Code.UNKNOWN_TOPIC_OR_PARTITION
+    gone = [row.name for row in client.metadata(topics).topics if row.error_code == code]
+    for topic in topics:
+        if topic in gone:
+            near = nearest_topic(client, topic)
+            hint = f" (did you mean {near!r}?)" if near else ""
+            raise broker_error(
+                code, f"topic {topic!r}", advice=f"correct the name{hint}; nothing was changed", topic=topic
+            )

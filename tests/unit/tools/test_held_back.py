@@ -1,0 +1,65 @@
+"""Partitions whose readers an open transaction holds back, in the answers of a cluster that a test scripts."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from spark_producer.tools import BlockingClient, held_back
+from spark_producer.tools.held_back import STANDING, HeldBack
+from spark_producer.tools.record_text import format_held
+from tests.stages.workbench import FakeClock
+
+
+class Cluster:
+    """Where readers of committed records stand in each partition, and where the logs end."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.stable: dict[int, int] = {}
+        self.ends: dict[int, int] = {}
+        self.asked = 0
+        monkeypatch.setattr(held_back, "offsets", self._offsets)
+
+    def _offsets(
+        self, _: object, __: str, ___: int, partitions: list[int], *, isolation_level: int = 0
+    ) -> dict[int, int]:
+        self.asked += 1
+        of = self.stable if isolation_level else self.ends
+        return {partition: of[partition] for partition in partitions}
+
+
+def test_a_partition_is_told_of_once_and_only_if_it_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster, clock = Cluster(monkeypatch), FakeClock()
+    positions = {0: 4, 1: 10, 2: 3}
+    told: list[tuple[int, ...]] = []
+    held = HeldBack(cast(BlockingClient, None), "rows", lambda: positions, lambda *found: told.append(found), clock)
+    cluster.stable, cluster.ends = {0: 4, 1: 10, 2: 9}, {0: 9, 1: 11, 2: 12}
+    held.look_now_and_then()
+    assert cluster.asked == 0
+    clock.advance(STANDING)
+    held.look_now_and_then()
+    assert told == [], "they may be writing just now"
+    clock.advance(STANDING)
+    positions[1] = cluster.stable[1] = 12
+    cluster.ends[1] = 15
+    held.look_now_and_then()
+    assert told == [(0, 4, 9)], "1 moves"
+    held.look()
+    assert told == [(0, 4, 9), (1, 12, 15)], "2 has more to read before"
+
+
+def test_nothing_is_told_of_where_nothing_is_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch)
+    cluster.stable = cluster.ends = {0: 7}
+    told: list[tuple[int, ...]] = []
+    HeldBack(cast(BlockingClient, None), "rows", lambda: {0: 7}, lambda *found: told.append(found)).look()
+    assert told == []
+
+
+def test_the_line_about_it() -> None:
+    assert format_held("rows", 3, 1016, 1126) == (
+        "rows-3: 110 records from offset 1016 on are held back by an open transaction; "
+        "`pyproducer txn describe --topic rows` says whose"
+    )
+    assert format_held("rows", 3, 5, 6).startswith("rows-3: the record at offset 5 is held back by")
