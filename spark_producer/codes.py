@@ -92,7 +92,7 @@ class Code(enum.IntEnum):
     UNSUPPORTED_VERSION = 35, _FATAL, "the broker does not speak this version of the request"
     TOPIC_ALREADY_EXISTS = 36, _NONE, "the topic is already there"
     INVALID_PARTITIONS = 37, _NONE, "a topic has at least one partition"
-    INVALID_REPLICATION_FACTOR = 38, _NONE, "the replication factor exceeds the number of brokers"
+    INVALID_REPLICATION_FACTOR = 38, _NONE, "ask for fewer replicas, or start more brokers: each has one of them"
     INVALID_REPLICA_ASSIGNMENT = 39, _NONE, "correct the replica assignment"
     INVALID_CONFIG = 40, _NONE, "correct the topic's configuration"
     NOT_CONTROLLER = 41, _RETRY, "the controller moved; ask again"

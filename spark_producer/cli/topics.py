@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
+from spark_producer.cli.nosuch import check_there, meant
 from spark_producer.cli.numbers import positive
 from spark_producer.cli.terminal import asks_somebody, complain
 from spark_producer.cli.waiting import Bar, Wait
@@ -20,6 +21,7 @@ from spark_producer.tools.topics import (
     delete_topic,
     describe_topic,
     list_topics,
+    topic_config,
     wait_for_topic,
 )
 
@@ -59,7 +61,7 @@ def _action(
     actions: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
     told: str,
-    run: Callable[[argparse.Namespace], None],
+    run: Callable[[argparse.Namespace], int | None],
 ) -> argparse.ArgumentParser:
     action = actions.add_parser(name, help=told, description=f"{told[0].upper()}{told[1:]}.")
     add_connection(action)
@@ -89,7 +91,7 @@ def _list(chosen: argparse.Namespace) -> None:
 
 
 def _describe(chosen: argparse.Namespace) -> None:
-    with _connected(chosen) as client:
+    with _connected(chosen) as client, meant(client, chosen.topic):
         page = describe_topic(client, chosen.topic)
     if chosen.json:
         rows = [row._asdict() for row in page.rows]
@@ -111,7 +113,8 @@ def _shown(page: TopicPage) -> str:
     return "\n".join(lines)
 
 
-def _create(chosen: argparse.Namespace) -> None:
+def _create(chosen: argparse.Namespace) -> int:
+    differ = 0
     config = dict(map(_setting, chosen.set))
     bar = Bar("creating", len(chosen.topics))
     with _connected(chosen) as client:
@@ -123,7 +126,30 @@ def _create(chosen: argparse.Namespace) -> None:
                     wait_for_topic(client, topic)
             finally:
                 bar.end()
-            print(f"{topic} is created" if made else f"{topic} was there before, and is as it was")
+            if made:
+                print(f"{topic} is created")
+                continue
+            others = _differences(client, topic, chosen, config)
+            differ += bool(others)
+            print(f"{topic} was there before, and is as it was" + (f": it has {'; '.join(others)}" if others else ""))
+    return 1 if differ else 0
+
+
+def _differences(
+    client: BlockingClient, topic: str, chosen: argparse.Namespace, config: Mapping[str, str]
+) -> list[str]:
+    """Return in words what a topic has otherwise than it was asked for. A setting that may not be seen is not compared."""
+    if not (chosen.partitions or chosen.replicas or config):
+        return []
+    rows = describe_topic(client, topic).rows
+    replicas = min((len(row.replicas) for row in rows), default=0)
+    found = [
+        f"{_count(has, thing)}, not {asked}"
+        for has, thing, asked in ((len(rows), "partition", chosen.partitions), (replicas, "replica", chosen.replicas))
+        if asked is not None and asked != has
+    ]
+    there = topic_config(client, topic, list(config)) or {} if config else {}
+    return found + [f"{name}={value}, not {config[name]}" for name, value in there.items() if config[name] != value]
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -134,6 +160,8 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def _delete(chosen: argparse.Namespace) -> None:
+    with _connected(chosen) as client:
+        check_there(client, chosen.topics)
     if not chosen.yes and not _agreed(chosen.topics):
         complain("nothing was deleted")
         return

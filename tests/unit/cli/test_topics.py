@@ -33,6 +33,15 @@ def test_topics_are_created_described_listed_and_deleted(
         consumer.close()
     assert run(embedded_broker, "topics", "create", topic) == 0
     assert capsys.readouterr().out == f"{topic} was there before, and is as it was\n"
+    asked = ["--partitions", "3", "--replicas", "1", "--set", "retention.ms=-1"]
+    assert run(embedded_broker, "topics", "create", topic, *asked) == 0
+    assert capsys.readouterr().out == f"{topic} was there before, and is as it was\n"
+    asked = ["--partitions", "4", "--replicas", "1", "--set", "retention.ms=5", "--set", "cleanup.policy=delete"]
+    assert run(embedded_broker, "topics", "create", topic, f"{topic}-3", *asked) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        f"{topic} was there before, and is as it was: it has 3 partitions, not 4; retention.ms=-1, not 5",
+        f"{topic}-3 is created",
+    ]
     assert run(embedded_broker, "topics", "list") == 0
     assert f"{topic}  3 partitions, 1 replica" in capsys.readouterr().out.splitlines()
     with Producer({"bootstrap.servers": embedded_broker.bootstrap_servers}) as producer:
@@ -61,6 +70,30 @@ def test_a_topic_that_is_not_there_is_one_error(
     said = capsys.readouterr().err
     assert f"UNKNOWN_TOPIC_OR_PARTITION (3) for topic {topic!r}" in said
     assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", [["tail"], ["topics", "describe"], ["topics", "delete"]])
+def test_a_mistyped_topic_is_told_which_was_meant(
+    embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    """A delete asks nothing then, and nothing is gone, though the first topic is there."""
+    embedded_broker.create_topic(topic, 1)
+    more = [topic] if "delete" in words else []
+    assert run(embedded_broker, *words, *more, f"{topic}s") == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    assert f"correct the name (did you mean {topic!r}?)" in line
+    assert ("create the topic" in line) == (not more)
+    assert topic in embedded_broker.topics()
+
+
+def test_more_replicas_than_brokers(
+    embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(embedded_broker, "topics", "create", topic, "--replicas", "3") == 1
+    assert "INVALID_REPLICATION_FACTOR (38)" in (said := capsys.readouterr().err)
+    assert "What to do: ask for fewer replicas, or start more brokers" in said
 
 
 @pytest.mark.parametrize(("command", "action"), [("topics", "create"), ("txn", "resolve")])
@@ -107,8 +140,11 @@ def test_tail_until_the_end_from_an_offset(
     assert shown(capsys) == ["0:9", "1:9"]
     assert run(embedded_broker, "tail", filled, "--until-end", "--offset", "-99", "--partition", "1") == 0
     assert len(shown(capsys)) == 10
+    capsys.readouterr()
     assert run(embedded_broker, "tail", filled, "--until-end") == 0
-    assert shown(capsys) == []
+    nothing = capsys.readouterr()
+    assert nothing.out == ""
+    assert "it begins at the end, and --until-end stops there: add --from-beginning" in nothing.err
 
 
 def test_tail_stops_when_nothing_comes(
@@ -208,3 +244,9 @@ def test_no_number_is_too_long_to_be_refused(capsys: pytest.CaptureFixture[str])
         said = capsys.readouterr().err.splitlines()[-1]
         assert "a whole number from " in said or "expected one argument" in said
         assert len(said) < 500
+
+
+def test_an_offset_may_be_negative_and_the_message_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["tail", "t", "--offset", "abc"])
+    assert "or -N for so many before the end, not 'abc'" in capsys.readouterr().err
