@@ -12,8 +12,8 @@ import pyarrow as pa
 from spark_producer.cli.connecting import add_connection
 from spark_producer.cli.numbers import positive
 from spark_producer.cli.sending import WARNING, send_all, wait_for_topic
+from spark_producer.cli.setting import add_producer, producer_options
 from spark_producer.cli.waiting import Bar, Wait
-from spark_producer.cli.write import add_producer, producer_options
 from spark_producer.config import parse_options
 from spark_producer.errors import ConfigError
 

@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Iterator
 from contextlib import ExitStack
 
-import pyarrow as pa
-
-from spark_producer.cli.connecting import add_connection, connection_options
+from spark_producer.cli.connecting import add_connection
 from spark_producer.cli.csv_cells import CsvForm
-from spark_producer.cli.numbers import positive
+from spark_producer.cli.file_rows import FileRows
 from spark_producer.cli.sending import WARNING, send_all, wait_for_topic
-from spark_producer.cli.table_files import (
-    FORMATS,
-    UNREADABLE,
-    Mapped,
-    Source,
-    as_sink_columns,
-    check_columns,
-    kind_of,
-    open_file,
-)
+from spark_producer.cli.setting import add_producer, named_values, producer_options
+from spark_producer.cli.table_files import FORMATS, Mapped, check_columns, kind_of, open_file
 from spark_producer.cli.terminal import complain
 from spark_producer.cli.waiting import Bar, Wait
 from spark_producer.config import parse_options
-from spark_producer.errors import ConfigError, PyProducerError, RecordError, shown
+from spark_producer.errors import ConfigError, PyProducerError
 
 CLIENT_ID = "pyproducer-write"
-
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,79}")
-"""The form of the names of options, columns and headers."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -75,54 +60,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     write.set_defaults(run=_run, unfinished=WARNING)
 
 
-def add_producer(command: argparse.ArgumentParser) -> None:
-    """Add the arguments of commands that write."""
-    command.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an option of the producer, as compression.type=zstd",
-    )
-    command.add_argument(
-        "--timeout",
-        type=positive,
-        default=30,
-        metavar="SECONDS",
-        help="for the topic to be there (default: %(default)s)",
-    )
-
-
-def named_values(given: list[str], argument: str) -> dict[str, str]:
-    """Return what was given as NAME=VALUE.
-
-    Raises:
-        ConfigError: something else, or a name twice, of which one value would be lost.
-    """
-    found: dict[str, str] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name or not value:
-            said = f", not {name!r} alone" if _NAME.fullmatch(name) else ""  # what is no name may be a secret
-            raise ConfigError(f"{argument} takes NAME=VALUE{said}")
-        if name in found:
-            raise ConfigError(f"{argument} has {name!r} twice: give it once")
-        found[name] = value
-    return found
-
-
-def producer_options(chosen: argparse.Namespace, client_id: str) -> dict[str, str]:
-    """Return the options of the data source that the arguments of `add_connection` and `add_producer` stand for.
-
-    Raises: as `connection_options` and `named_values`.
-    """
-    more = {
-        name if name.startswith("kafka.") else f"kafka.{name}": value
-        for name, value in named_values(chosen.set, "--set").items()
-    }
-    return {"kafka.client.id": client_id} | connection_options(chosen, more)
-
-
 def _run(chosen: argparse.Namespace) -> None:
     config, _ = parse_options(producer_options(chosen, CLIENT_ID))
     headers = named_values(chosen.header, "--header")
@@ -135,7 +72,7 @@ def _run(chosen: argparse.Namespace) -> None:
         wait_for_topic(config, chosen.topic, chosen.timeout, Wait(chosen.timeout))
         known = [source.rows for source in sources if source.rows is not None]
         bar = Bar("writing", sum(known) if len(known) == len(sources) else None, " rows")
-        rows = 0
+        rows, of_files = 0, FileRows(sources, mapped)
 
         def counted(count: int) -> None:
             nonlocal rows
@@ -143,12 +80,15 @@ def _run(chosen: argparse.Namespace) -> None:
             bar(count)
 
         try:
-            sent = send_all(config, chosen.topic, _all(sources, mapped), counted)
-        except PyProducerError:
+            sent = send_all(config, chosen.topic, of_files.batches(), counted)
+        except PyProducerError as error:
             bar.end()
             if rows:
                 complain(f"{rows:,} rows were on their way before this; {WARNING}")
-            raise
+            told = of_files.told(error, chosen.topic)
+            if told is error:
+                raise
+            raise told from error
         finally:
             bar.end()
     print(f"{chosen.topic}: {sent.line()}")
@@ -176,11 +116,3 @@ def _csv_form(chosen: argparse.Namespace) -> CsvForm:
     if said and all((chosen.format or kind_of(name)) != "csv" for name in chosen.files):
         raise ConfigError(f"{said[0]} is for CSV, and none of the files is one; --format says what they are")
     return CsvForm(chosen.delimiter, chosen.infer_types)
-
-
-def _all(sources: list[Source], mapped: Mapped) -> Iterator[pa.RecordBatch]:
-    for source in sources:
-        try:
-            yield from as_sink_columns(source, mapped)
-        except UNREADABLE as error:
-            raise RecordError(f"{source.name}: {shown(str(error))}") from error

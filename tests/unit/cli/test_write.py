@@ -208,6 +208,32 @@ def test_secrets_have_no_place_in_set(
     assert "hunter2" not in said
 
 
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        (
+            "exactlyOnceId=x",
+            "--set exactlyOnceId: that is an option of writes from Spark, and --set takes those of the producer",
+        ),
+        ("kafka.EXACTLYONCEID=x", "--set exactlyOnceId: that is an option of writes from Spark"),
+        ("topic=x", "as compression.type=zstd; the topic is the last of the arguments"),
+        ("schema.registry.url=x", "--set schema.registry.url: that is an option of writes from Spark"),
+        ("transactional.id=x", "--set transactional.id: commands write without transactions"),
+        ("compresion.type=x", "--set: unknown option 'compresion.type'. Did you mean 'compression.type'?"),
+        ("exactlyOnceIdd=x", "--set: unknown option 'exactlyOnceIdd'. `pyproducer options`"),
+        ("group.id=x", "--set: option 'group.id' is not supported: it belongs to consumers"),
+    ],
+)
+@pytest.mark.parametrize("command", [["write", "-", "t"], ["bench", "t"]], ids=["write", "bench"])
+def test_set_suggests_only_what_it_takes(
+    command: list[str], setting: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*command, "--set", setting]) == 1
+    line = capsys.readouterr().err
+    assert said in line
+    assert "'kafka." not in line
+
+
 @pytest.mark.parametrize("word", ["sasl.password hunter2", "sasl.password: hunter2", " hunter2", "=hunter2"])
 def test_a_setting_that_is_mistyped_is_not_shown(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["write", "-", "t", "--set", word]) == 1

@@ -1,0 +1,48 @@
+"""The rows of several files, one after the other, and which of them a message of the producer means."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from spark_producer.cli.table_files import UNREADABLE, Mapped, Source, as_sink_columns
+from spark_producer.errors import PyProducerError, RecordError, shown
+
+
+class FileRows:
+    """Yields the rows of files as batches of the sink's columns, and remembers which file has which."""
+
+    def __init__(self, sources: Sequence[Source], mapped: Mapped) -> None:
+        self._sources = sources
+        self._mapped = mapped
+        self._starts: list[int] = []
+        """The rows before each file that was begun."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of all files.
+
+        Raises:
+            RecordError: a row cannot be read or converted. SchemaError: as `as_sink_columns`.
+        """
+        rows = 0
+        for source in self._sources:
+            self._starts.append(rows)
+            try:
+                for batch in as_sink_columns(source, self._mapped):
+                    rows += batch.num_rows
+                    yield batch
+            except UNREADABLE as error:
+                raise RecordError(f"{source.name}: {shown(str(error))}") from error
+
+    def told(self, error: PyProducerError, topic: str) -> PyProducerError:
+        """Return an error with the file, and with the row in it from 1 on, where the producer's names a row of all files."""
+        words = rf"(?:topic {re.escape(repr(topic))}, )?row (\d+) of the task"
+        text = re.sub(words, lambda found: self._place(int(found[1])), str(error), count=1)
+        return error if text == str(error) else RecordError(text)
+
+    def _place(self, row: int) -> str:
+        at = bisect_right(self._starts, row) - 1
+        return f"{self._sources[at].name}, row {row - self._starts[at] + 1}"

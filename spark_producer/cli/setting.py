@@ -1,0 +1,83 @@
+"""The arguments of commands that write which set options of the producer, and what is said of options that are none."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterable
+
+from spark_producer.cli.connecting import connection_options
+from spark_producer.cli.numbers import positive
+from spark_producer.config import ALIASES, KAFKA_FIELDS, SINK_FIELDS
+from spark_producer.config.refused import KAFKA_PREFIX, explain_producer_option
+from spark_producer.config.registry_table import REGISTRY_FIELDS
+from spark_producer.errors import ConfigError
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,79}")
+"""The form of the names of options, columns and headers."""
+
+_OF_THE_SINK = {name.lower(): name for name in (*SINK_FIELDS, *REGISTRY_FIELDS)}
+"""By their names in lower case the options of writes from Spark which no command takes."""
+
+
+def add_producer(command: argparse.ArgumentParser) -> None:
+    """Add the arguments of commands that write."""
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the producer, as compression.type=zstd",
+    )
+    command.add_argument(
+        "--timeout",
+        type=positive,
+        default=30,
+        metavar="SECONDS",
+        help="for the topic to be there (default: %(default)s)",
+    )
+
+
+def named_values(given: list[str], argument: str) -> dict[str, str]:
+    """Return what was given as NAME=VALUE.
+
+    Raises:
+        ConfigError: something else, or a name twice, of which one value would be lost.
+    """
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            said = f", not {name!r} alone" if _NAME.fullmatch(name) else ""  # what is no name may be a secret
+            raise ConfigError(f"{argument} takes NAME=VALUE{said}")
+        if name in found:
+            raise ConfigError(f"{argument} has {name!r} twice: give it once")
+        found[name] = value
+    return found
+
+
+def producer_options(chosen: argparse.Namespace, client_id: str) -> dict[str, str]:
+    """Return the options of the data source that the arguments of `add_connection` and `add_producer` stand for.
+
+    Raises: as `connection_options` and `named_values`.
+        ConfigError: `--set` names what is no option of the producer.
+    """
+    given = named_values(chosen.set, "--set")
+    _check_names(given)
+    more = {name if name.startswith(KAFKA_PREFIX) else KAFKA_PREFIX + name: value for name, value in given.items()}
+    return {"kafka.client.id": client_id} | connection_options(chosen, more)
+
+
+def _check_names(given: Iterable[str]) -> None:
+    for name in given:
+        bare = name.lower().removeprefix(KAFKA_PREFIX)
+        if bare in _OF_THE_SINK:
+            topic = "; the topic is the last of the arguments" if bare == "topic" else ""
+            raise ConfigError(
+                f"--set {_OF_THE_SINK[bare]}: that is an option of writes from Spark, and --set takes those of the producer "
+                f"alone, as compression.type=zstd{topic}"
+            )
+        if bare == "transactional.id":
+            raise ConfigError("--set transactional.id: commands write without transactions (docs/transactions.md)")
+        if bare not in KAFKA_FIELDS and bare not in ALIASES:
+            raise ConfigError(f"--set: {explain_producer_option(name, (*KAFKA_FIELDS, *ALIASES))}")
