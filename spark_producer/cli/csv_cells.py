@@ -19,6 +19,8 @@ from pyarrow import csv
 LONGEST_ROW = 2 << 20
 """A row may have so many bytes, whatever lines its cells have. Arrow reads 32 blocks of that size ahead, and keeps them."""
 
+NO_UTF8 = "it is not UTF-8; write it anew as UTF-8, as iconv -f LATIN1 -t UTF-8 does if it is Latin-1"
+
 _PIECE = 1 << 20
 _FIRST_LINE = re.compile(rb"[\r\n]*([^\r\n]+)[\r\n]")
 
@@ -89,6 +91,8 @@ def _plain_words() -> Iterator[None]:
     try:
         yield
     except pa.ArrowInvalid as error:
+        if "invalid UTF8 data" in str(error):
+            raise pa.ArrowInvalid(f"{error}: {NO_UTF8}") from error
         if "straddl" not in str(error):
             raise
         raise pa.ArrowInvalid(f"a row is longer than {LONGEST_ROW >> 20} MiB, or a quote has no end") from error
@@ -98,6 +102,8 @@ def _names(header: bytes, parsing: csv.ParseOptions) -> list[str]:
     reading = csv.ReadOptions(block_size=2 * LONGEST_ROW)
     try:
         return csv.read_csv(io.BytesIO(header + b"\n"), read_options=reading, parse_options=parsing).schema.names
+    except UnicodeDecodeError as error:
+        raise pa.ArrowInvalid(f"in its first line: {NO_UTF8}") from error
     except pa.ArrowInvalid as error:
         raise pa.ArrowInvalid(
             f"its first line has the names of the columns, which may hold no line ends: {error}"
@@ -107,8 +113,7 @@ def _names(header: bytes, parsing: csv.ParseOptions) -> list[str]:
 def _split(file: pa.NativeFile) -> tuple[bytes, bytes]:
     """Return the first line that is not empty, and what was read behind it."""
     begun = file.read(_PIECE)
-    if begun.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise pa.ArrowInvalid("it is UTF-16; write it anew as UTF-8, as iconv -f UTF-16 -t UTF-8 does")
+    refuse_utf16(begun)
     begun = begun.removeprefix(codecs.BOM_UTF8)
     while (found := _FIRST_LINE.match(begun)) is None:
         piece = file.read(_PIECE)
@@ -120,6 +125,16 @@ def _split(file: pa.NativeFile) -> tuple[bytes, bytes]:
         if len(begun) > LONGEST_ROW:
             raise pa.ArrowInvalid(f"its first line is longer than {LONGEST_ROW >> 20} MiB")
     return found[1], begun[found.end() :]
+
+
+def refuse_utf16(begun: bytes) -> None:
+    """Refuse a file that begins with the mark of UTF-16.
+
+    Raises:
+        pyarrow.ArrowException: it does.
+    """
+    if begun.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise pa.ArrowInvalid("it is UTF-16; write it anew as UTF-8, as iconv -f UTF-16 -t UTF-8 does")
 
 
 class _Continued(io.RawIOBase):

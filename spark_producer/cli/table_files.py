@@ -9,16 +9,16 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import ipc, parquet
 
-from spark_producer.cli.csv_cells import BY_NAME, CsvForm, read_cells
+from spark_producer.cli.cells import converted, moments, partitions
+from spark_producer.cli.csv_cells import BY_NAME, CsvForm, read_cells, refuse_utf16
 from spark_producer.errors import ConfigError, RecordError, SchemaError, shown
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.record.byte_columns import is_bytes
@@ -43,6 +43,10 @@ SUFFIXES = {
 TABS = ".tsv"
 """The suffix of a CSV with tabs between its cells."""
 
+COMMA = ","
+OTHER_DELIMITERS = {";": "';'", "\t": "tab", "|": "'|'"}
+"""What is often between cells, and how `--delimiter` takes it."""
+
 FORMATS = ("parquet", "csv", "json", "arrow", "text")
 LINE = "line"
 """The column of the lines of plain text."""
@@ -55,6 +59,7 @@ class Source(NamedTuple):
     """A file that was opened: its columns, its rows if it says how many, and the batches.
 
     `lines` is the column of its batches that has whole lines, which are the values as they stand; None if it has none.
+    `delimiter` is between the cells of a CSV; None if it is none.
     """
 
     name: str
@@ -62,6 +67,7 @@ class Source(NamedTuple):
     rows: int | None
     batches: Iterator[pa.RecordBatch]
     lines: str | None = None
+    delimiter: str | None = None
 
 
 class Mapped(NamedTuple):
@@ -148,7 +154,7 @@ def _csv(stack: ExitStack, name: str, form: CsvForm) -> Source:
     if form.delimiter is None and _suffix(name) == TABS:
         form = form._replace(delimiter="\t")
     names, batches = read_cells(stack, _bytes(stack, name), ROWS, form)
-    return Source(name, names, None, batches)
+    return Source(name, names, None, batches, delimiter=form.delimiter or COMMA)
 
 
 def _arrow(stack: ExitStack, name: str) -> Source:
@@ -174,7 +180,8 @@ def _validated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _text(stack: ExitStack, name: str) -> Source:
     lines = _lines(name, _bytes(stack, name))
-    return Source(name, [LINE], None, (pa.record_batch({LINE: part}) for part in _pieces(lines)), lines=LINE)
+    first = next(lines, None) if Path(name).is_file() else None  # a pipe's first line may be long in coming
+    return Source(name, [LINE], None, (pa.record_batch({LINE: part}) for part in _pieces(lines, first)), lines=LINE)
 
 
 def _json(stack: ExitStack, name: str) -> Source:
@@ -241,11 +248,14 @@ def _lines(name: str, file: pa.NativeFile) -> Iterator[bytes]:
     """Yield lines without their ends.
 
     Raises:
-        RecordError: one is longer than `LONGEST_LINE`.
+        RecordError: one is longer than `LONGEST_LINE`. pyarrow.ArrowException: they are UTF-16.
     """
     begun: list[bytes] = []
-    length = 0
+    length, is_first = 0, True
     while piece := file.read(1 << 20):
+        if is_first:
+            refuse_utf16(piece)
+            is_first = False
         first, *more = piece.split(b"\n")
         begun.append(first)
         length += len(first)
@@ -288,7 +298,16 @@ def check_columns(source: Source, mapped: Mapped) -> None:
     wanted += [] if mapped.value == "*" else [mapped.value]
     for column in wanted:
         if column is not None and column not in source.columns:
-            raise SchemaError(f"{source.name} has no column {column!r}; it has {', '.join(source.columns) or 'none'}")
+            there = ", ".join(source.columns) or "none"
+            raise SchemaError(f"{source.name} has no column {column!r}; it has {there}{_other_delimiter(source)}")
+
+
+def _other_delimiter(source: Source) -> str:
+    """Return advice for a CSV that was read as one column and is probably several."""
+    found = [
+        mark for mark in OTHER_DELIMITERS if source.delimiter and len(source.columns) == 1 and mark in source.columns[0]
+    ]
+    return f"; if several stand there, give --delimiter {OTHER_DELIMITERS[found[0]]}" if found else ""
 
 
 def as_sink_columns(source: Source, mapped: Mapped) -> Iterator[pa.RecordBatch]:
@@ -307,38 +326,11 @@ def as_sink_columns(source: Source, mapped: Mapped) -> Iterator[pa.RecordBatch]:
         if mapped.headers:
             arrays["headers"] = _headers({name: _as_bytes(batch.column(of)) for name, of in mapped.headers.items()})
         if mapped.timestamp is not None:
-            arrays["timestamp"] = _converted(batch, mapped.timestamp, _moments, rows)
+            arrays["timestamp"] = converted(batch, mapped.timestamp, moments, rows)
         if mapped.partition is not None:
-            arrays["partition"] = _converted(batch, mapped.partition, _partitions, rows)
+            arrays["partition"] = converted(batch, mapped.partition, partitions, rows)
         yield pa.record_batch(arrays)
         rows += batch.num_rows
-
-
-def _converted(
-    batch: pa.RecordBatch, column: str, convert: Callable[[ArrowArray], ArrowArray], rows: int
-) -> ArrowArray:
-    """Return a column as a record wants it. `rows` are those before the batch.
-
-    Raises:
-        pyarrow.ArrowException: the column has another type; or a cell cannot be converted, and the message has its row; or some
-        do not go together.
-    """
-    cells = batch.column(column)
-    try:
-        return convert(cells)
-    except pa.ArrowInvalid:
-        for at in range(len(cells)):
-            try:
-                convert(cells.slice(at, 1))
-            except pa.ArrowInvalid as error:
-                said = str(error).partition(": expected")[0]  # with a zone or without one: both are taken
-                raise pa.ArrowInvalid(f"row {rows + at + 1}, column {column!r}: {said}") from error
-        raise pa.ArrowInvalid(
-            f"rows {rows + 1} to {rows + len(cells)}, column {column!r}: times of several kinds (milliseconds, with a zone, "
-            "without one); let all be of one"
-        ) from None
-    except pa.ArrowException as error:
-        raise pa.ArrowInvalid(f"column {column!r}: {error}") from error
 
 
 def _as_json(batch: pa.RecordBatch, source: Source) -> ArrowArray:
@@ -401,36 +393,3 @@ def _headers(columns: Mapping[str, ArrowArray]) -> ArrowArray:
         [[{"key": name, "value": value} for name, value in zip(columns, row, strict=True)] for row in rows],
         pa.list_(entry),
     )
-
-
-def _moments(column: ArrowArray) -> ArrowArray:
-    """Return times with a zone, or milliseconds, also as texts of digits.
-
-    Other texts are ISO 8601; a time without zone is taken for UTC, as `tail` shows it.
-    """
-    column = _trimmed(column)
-    if pa.types.is_integer(column.type) or _are_digits(column):
-        return column.cast(pa.int64())
-    if pa.types.is_timestamp(column.type) and column.type.tz:
-        return column
-    try:
-        return column.cast(pa.timestamp("us", "UTC"))  # texts with a zone, and times without one
-    except pa.ArrowInvalid:
-        return column.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
-
-
-def _partitions(column: ArrowArray) -> ArrowArray:
-    return _trimmed(column).cast(pa.int32())
-
-
-def _are_digits(column: ArrowArray) -> bool:
-    if not pa.types.is_string(column.type):
-        return False
-    return bool(pc.all(pc.match_substring_regex(cast(pa.StringArray, column), r"^-?\d+$")).as_py())
-
-
-def _trimmed(column: ArrowArray) -> ArrowArray:
-    """Return texts without the spaces around them, as in `1, 2` of a CSV; other columns as they are."""
-    if not pa.types.is_string(column.type):
-        return column
-    return cast(ArrowArray, pc.utf8_trim_whitespace(cast(pa.StringArray, column)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -139,7 +140,10 @@ BAD: dict[str, tuple[bytes, str]] = {
     "UTF-16": ("a,b\n1,2\n".encode("utf-16"), "it is UTF-16; write it anew as UTF-8"),
     "UTF-16, high bytes first": (b"\xfe\xff" + "a,b\n1,2\n".encode("utf-16-be"), "it is UTF-16"),
     "a row too long": (b"a,b\n1,2,3\n", "Row #1: Expected 2 columns, got 3"),
-    "no UTF-8": (b"a,b\n1,2\n1,\xff\n", "Row #2: CSV conversion error to string: invalid UTF8 data"),
+    "no UTF-8": (
+        b"a,b\n1,2\n1,\xff\n",
+        "Row #2: CSV conversion error to string: invalid UTF8 data: it is not UTF-8",
+    ),
     "a quote without end": (b'a\n"' + b"x\n" * (17 << 20), "a row is longer than 2 MiB, or a quote has no end"),
     "a first line without end": (b"a" * (17 << 20), "its first line is longer than 2 MiB"),
 }
@@ -180,11 +184,65 @@ def test_com24_a_cell_that_is_no_time_or_partition_is_named(
     assert repr(cell) in said
 
 
-@pytest.mark.parametrize("first", ["5", "2013-01-01 05:17:00"])
-def test_com24_times_of_several_kinds_in_one_column_are_refused(tmp_path: Path, first: str) -> None:
-    content = f"at\n{first}\n2013-01-01T05:17:00Z\n".encode()
-    with pytest.raises(pa.ArrowInvalid, match=r"^rows 1 to 2, column 'at': times of several kinds \(milliseconds,"):
-        rows_of(content, tmp_path / "x.csv", value="at", timestamp="at")
+@pytest.mark.parametrize(
+    ("first", "kind"),
+    [("5", "is a number of milliseconds"), ("2013-01-01 05:17:00", "has no zone"), ("2013-01-01", "has no zone")],
+)
+def test_com24_times_of_several_kinds_in_one_column_are_refused(tmp_path: Path, first: str, kind: str) -> None:
+    """The message names one of each kind, wherever they stand; an empty cell has none."""
+    whole = "2013-01-01T05:17:00Z"
+    for cells, said in (
+        (["", first, first, whole], f"row 4, column 'at': '{whole}' has a zone, and row 2 ('{first}') {kind}"),
+        ([whole, first], f"row 2, column 'at': '{first}' {kind}, and row 1 ('{whole}') has a zone"),
+    ):
+        content = "n,at\n" + "".join(f"1,{cell}\n" for cell in cells)
+        with pytest.raises(pa.ArrowInvalid, match=f"^{re.escape(said)}; let all times be of one kind$"):
+            rows_of(content.encode(), tmp_path / "x.csv", value="at", timestamp="at")
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "said"),
+    [
+        ("partition", "7", "partition 7 does not exist (b.csv, row 3): the topic has "),
+        ("partition", "-1", "partition -1 is negative (b.csv, row 3)"),
+        ("timestamp", "", "the timestamp is null (b.csv, row 3)"),
+        ("timestamp", "-5", "the timestamp is -5 ms, before 1970 (b.csv, row 3)"),
+    ],
+)
+def test_com24_a_row_that_the_producer_refuses_is_named_by_its_file(
+    embedded_broker: LocalBroker,
+    topic: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    column: str,
+    cell: str,
+    said: str,
+) -> None:
+    """It counts the rows of a task from 0; people count those of a file, from 1."""
+    embedded_broker.create_topic(topic, 1)
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_bytes(b"n,c\n" + b"1,0\n" * 5)
+    Path("b.csv").write_bytes(f"n,c\n1,0\n1,0\n1,{cell}\n1,0\n".encode())
+    words = ["write", "a.csv", "b.csv", topic, "--value", "n", f"--{column}", "c"]
+    assert main([*words, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 1
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert said in line
+    assert "of the task" not in line
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "advice"), [(";", "--delimiter ';'"), ("\t", "--delimiter tab"), ("|", "--delimiter '|'")]
+)
+def test_com24_a_csv_of_one_column_that_is_several(
+    tmp_path: Path, delimiter: str, advice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.csv").write_bytes(f"id{delimiter}name\n1{delimiter}Ada\n".encode())
+    assert main(["write", str(tmp_path / "x.csv"), "t", "--key", "id", *NOBODY]) == 1
+    assert f"if several stand there, give {advice}\n" in capsys.readouterr().err
+    (tmp_path / "x.csv").write_bytes(f"id{delimiter}name,more\n1,2\n".encode())
+    assert main(["write", str(tmp_path / "x.csv"), "t", "--key", "id", *NOBODY]) == 1
+    assert "--delimiter" not in capsys.readouterr().err
 
 
 def test_com24_what_is_no_time_is_named_without_advice_about_zones(tmp_path: Path) -> None:

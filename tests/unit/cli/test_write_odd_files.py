@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import signal
 import subprocess
@@ -305,7 +306,30 @@ def test_com24_names_of_columns_that_are_no_utf8_are_one_line(
     (tmp_path / "sizes.csv").write_bytes("größe,b\n1,2\n".encode("latin-1"))
     assert main(["write", str(tmp_path / "sizes.csv"), "t", "--bootstrap-servers", "127.0.0.1:1"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "sizes.csv is no csv file that can be read ('utf-8' codec can't decode byte 0xf6" in line
+    assert "sizes.csv is no csv file that can be read (in its first line: it is not UTF-8; write it anew" in line
+    assert "iconv -f LATIN1 -t UTF-8" in line
+
+
+@pytest.mark.parametrize("coding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", ["x.jsonl", "x.txt"])
+def test_com24_lines_of_utf16_are_refused_before_anything_is_sent(
+    tmp_path: Path, coding: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_bytes('\ufeff{"a": 1}\n'.encode(coding))
+    assert main(["write", str(tmp_path / name), "t", "--bootstrap-servers", "127.0.0.1:1"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{name} is no " in line
+    assert "it is UTF-16; write it anew as UTF-8" in line
+
+
+def test_com24_lines_of_utf16_from_stdin_are_refused(
+    embedded_broker: LocalBroker, topic: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("one\n".encode("utf-16"))))
+    assert main(["write", "-", topic, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 1
+    assert capsys.readouterr().err.startswith("pyproducer: -: it is UTF-16; write it anew as UTF-8")
+    assert read_topic(embedded_broker.bootstrap_servers, topic) == []
 
 
 def test_com24_a_header_that_is_given_twice_is_not_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

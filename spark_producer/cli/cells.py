@@ -1,0 +1,104 @@
+"""The cells of a column as times and as partitions, and what is said of those that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_producer.kernel.arrays import ArrowArray
+
+Convert = Callable[[ArrowArray], ArrowArray]
+
+_MILLISECONDS, _WITH_ZONE, _WITHOUT = "is a number of milliseconds", "has a zone", "has no zone"
+"""The kinds of times, as messages say them."""
+
+
+def converted(batch: pa.RecordBatch, column: str, convert: Convert, rows: int) -> ArrowArray:
+    """Return a column as a record wants it. `rows` are those before the batch.
+
+    Raises:
+        pyarrow.ArrowException: the column has another type; or a cell cannot be converted, and the message has its row; or two
+        do not go together.
+    """
+    cells = batch.column(column)
+    try:
+        return convert(cells)
+    except pa.ArrowInvalid:
+        for at in range(len(cells)):
+            try:
+                convert(cells.slice(at, 1))
+            except pa.ArrowInvalid as error:
+                said = str(error).partition(": expected")[0]  # with a zone or without one: both are taken
+                raise pa.ArrowInvalid(f"row {rows + at + 1}, column {column!r}: {said}") from error
+        raise pa.ArrowInvalid(_two_kinds(cells, column, rows)) from None
+    except pa.ArrowException as error:
+        raise pa.ArrowInvalid(f"column {column!r}: {error}") from error
+
+
+def _two_kinds(cells: ArrowArray, column: str, rows: int) -> str:
+    """Say which two times of a column, each of which is one, do not go together."""
+    first: tuple[int, str] | None = None
+    for at in range(len(cells)):
+        kind = _kind(cells.slice(at, 1))
+        if kind is None:
+            continue
+        if first is None:
+            first = at, kind
+        elif kind != first[1]:
+            one, other = (repr(cells[number].as_py()) for number in (at, first[0]))
+            return (
+                f"row {rows + at + 1}, column {column!r}: {one} {kind}, and row {rows + first[0] + 1} ({other}) {first[1]}; "
+                "let all times be of one kind"
+            )
+    return f"rows {rows + 1} to {rows + len(cells)}, column {column!r}: the times do not go together"
+
+
+def _kind(cell: ArrowArray) -> str | None:
+    """Return of which kind the time of a cell is; None if there is none."""
+    if cell.null_count:
+        return None
+    cell = _trimmed(cell)
+    if _are_digits(cell):
+        return _MILLISECONDS
+    try:
+        cell.cast(pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        return _WITH_ZONE
+    return _WITHOUT
+
+
+def moments(column: ArrowArray) -> ArrowArray:
+    """Return times with a zone, or milliseconds, also as texts of digits.
+
+    Other texts are ISO 8601; a time without zone is taken for UTC, as `tail` shows it.
+    """
+    column = _trimmed(column)
+    if pa.types.is_integer(column.type) or _are_digits(column):
+        return column.cast(pa.int64())
+    if pa.types.is_timestamp(column.type) and column.type.tz:
+        return column
+    try:
+        return column.cast(pa.timestamp("us", "UTC"))  # texts with a zone, and times without one
+    except pa.ArrowInvalid:
+        return column.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+
+
+def partitions(column: ArrowArray) -> ArrowArray:
+    """Return numbers, also as texts of digits, as numbers of partitions."""
+    return _trimmed(column).cast(pa.int32())
+
+
+def _are_digits(column: ArrowArray) -> bool:
+    if not pa.types.is_string(column.type):
+        return False
+    return bool(pc.all(pc.match_substring_regex(cast(pa.StringArray, column), r"^-?\d+$")).as_py())
+
+
+def _trimmed(column: ArrowArray) -> ArrowArray:
+    """Return texts without the spaces around them, as in `1, 2` of a CSV; other columns as they are."""
+    if not pa.types.is_string(column.type):
+        return column
+    return cast(ArrowArray, pc.utf8_trim_whitespace(cast(pa.StringArray, column)))
