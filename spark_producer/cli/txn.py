@@ -39,6 +39,7 @@ NOT_CHANGED = "nothing was changed"
 MOST_IDS = 10
 """So many open transactions of each sink are named in the list."""
 
+_UNKNOWN = {"committed": True, "aborted": False}
 _ACTIONS = {
     "list": ("show all sinks, what they have written last, and how many transactions are open", False),
     "describe": (
@@ -83,6 +84,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
                 "--accept-difference",
                 action="store_true",
                 help="take the last batch as it was committed for the whole of it, whatever rows it has when it is run again",
+            )
+        if name == "repair":
+            action.add_argument(
+                "--unknown",
+                choices=_UNKNOWN,
+                help="take those for this of which nobody knows any more how they were ended; look first what readers see",
             )
         if name in ("resolve", "repair"):
             action.add_argument("--yes", action="store_true", help="do not ask")
@@ -175,11 +182,12 @@ def _repair(chosen: argparse.Namespace) -> None:
             looked = f" and of {', '.join(sorted(chosen.topic))}" if chosen.topic else "; --topic looks at others"
             say(f"nothing to repair: no end of a transaction is lost in the partitions of its last batch{looked}")
             return
-        known = decided(lost)
+        take_for = _UNKNOWN.get(chosen.unknown)
+        known = decided(lost, take_for)
         if known:
             _confirm(chosen, f"Write {len(known)} markers into {spoken(each.where for each in known)}?")
         chosen.unfinished = "some markers may be written, and others not: run the command again"
-        write_markers(cluster, lost, more)
+        write_markers(cluster, lost, more, take_for=take_for)
         say(f"repaired; finish with: pyproducer txn resolve {chosen.sink}")
 
 

@@ -76,6 +76,7 @@ class ControlLog:
         self._committed: dict[bytes, bytes] = {}
         self._times: dict[bytes, int] = {}
         self._producer_id, self._epoch = -1, -1
+        self._executions: set[tuple[int, int]] = set()
 
     def forget(self) -> None:
         """Read from the start again, next time."""
@@ -189,6 +190,7 @@ class ControlLog:
             )
         _, pending = self._pending.get(header.producer_id, (0, []))
         self._pending[header.producer_id] = (header.producer_epoch, pending + rows)
+        self._executions.add((header.producer_id, header.producer_epoch))
 
     def _decide(self, producer_id: int, marker: int) -> None:
         if producer_id not in self._pending or marker not in (ControlType.COMMIT, ControlType.ABORT):
@@ -221,6 +223,10 @@ class ControlLog:
             )
         parts = {row.key: row.value or b"" for row in rows}
         return record_json.decode(self._sink, mains[0], parts) if mains else None
+
+    def wrote(self, producer_id: int, epoch: int) -> bool:
+        """Return whether the sink has written here with this epoch, whatever became of it. Compaction may have taken it."""
+        return (producer_id, epoch) in self._executions
 
     def _undecided(self) -> tuple[tuple[int, int, int, int], ...]:
         return tuple(

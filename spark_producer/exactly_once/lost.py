@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from spark_producer.cluster import Span, Style
-from spark_producer.exactly_once.abandoned import abandoned, still_abandoned
+from spark_producer.exactly_once.abandoned import Abandoned, abandoned, still_abandoned
 from spark_producer.exactly_once.asks import Fate
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.cluster import learn_style
@@ -127,7 +127,7 @@ def lost_ends(
             each.row.producer_epoch,
             each.row.coordinator_epoch,
             each.row.current_txn_start_offset,
-            None if each.was_committed(style) else False,
+            False if _was_aborted(log, each, style, control_id(brokers.sink)) else None,
         )
         for each in still_abandoned(brokers, dead, deadline, 0)
     ]
@@ -144,6 +144,17 @@ def lost_ends(
         begins = max(each.first_offset, row.current_txn_start_offset)
         found.append(Lost(each.where, each.producer_id, row.producer_epoch, row.coordinator_epoch, begins, commit))
     return LostEnds(tuple(found), unseen)
+
+
+def _was_aborted(log: ControlLog, each: Abandoned, style: Style, own: str) -> bool:
+    """Whether a transaction that no word names was surely aborted.
+
+    Rows of a driver come with a record. If no record of its epoch is in this control topic, the word may well be in another one,
+    and the coordinator forgets that it was committed as soon as the query is started again.
+    """
+    if each.state.transactional_id == own and not log.wrote(each.row.producer_id, each.row.producer_epoch):
+        return False
+    return not each.was_committed(style)
 
 
 def _suspects(log: ControlLog, topic_partition: TopicPartition, seen: Seen) -> list[_Suspect]:
@@ -276,6 +287,8 @@ def _inline_fate(brokers: Brokers, where: TopicPartition, suspect: _Suspect, dea
     """Return how a pending transaction was ended in a partition, by its marker; `OPEN` if the partition shows nothing of it."""
     producer_id, epoch = suspect.producer_id, suspect.first_epoch
     row = (producers(brokers, [where], deadline).get(where) or {}).get(producer_id)
+    if row is None and offsets(brokers, [where], deadline, isolation=UNCOMMITTED).get(where) == 0:
+        return Fate.OPEN  # nobody has ever written there
     if row is None or row.last_timestamp < 0:
         return Fate.UNKNOWN
     if row.current_txn_start_offset >= 0 or row.producer_epoch < epoch:

@@ -83,16 +83,23 @@ def _written(cluster: SinkCluster, fencing: Fencing, record: ControlRecord) -> C
     return record
 
 
-def write_markers(cluster: SinkCluster, lost: Sequence[Lost], more: Collection[TopicPartition] = ()) -> None:
+def write_markers(
+    cluster: SinkCluster,
+    lost: Sequence[Lost],
+    more: Collection[TopicPartition] = (),
+    *,
+    take_for: bool | None = None,
+) -> None:
     """Write the end of transactions into the partitions that have lost it, as their coordinator had decided it. `more` are the
-    partitions that were looked at besides those that the sink's last words name.
+    partitions that were looked at besides those that the sink's last words name. `take_for`: how those were ended of which
+    nobody knows it, by the word of a person (True: committed).
 
     Raises:
         ExactlyOnceError: it is not known how one was ended (the others are written), or others are lost by now. BrokerError: the
         right to ALTER the cluster is missing, or a leader refuses.
     """
-    known = decided(lost)
-    unknown = [each.where for each in lost if each not in known]
+    known = decided(lost, take_for)
+    unknown = [each.where for each in lost if each.commit is None] if take_for is None else []
     if known:
         _write_markers(cluster, lost, known, more)
     if unknown and known:
@@ -104,14 +111,16 @@ def write_markers(cluster: SinkCluster, lost: Sequence[Lost], more: Collection[T
         raise ExactlyOnceError(
             f"sink {cluster.sink!r}: neither the coordinator nor the logs tell any more how the transactions in "
             f"{spoken(unknown)} were ended, or they were committed and no word in {cluster.topic} names them (is that its "
-            "control topic?), so nothing is written anywhere. Do not abort them by other means: if readers of committed records "
-            "see rows of that batch somewhere, its next run would double them"
+            "control topic?), so nothing is written anywhere. Look whether readers of committed records see rows of that batch "
+            "in other partitions. If they do, `--unknown committed` is right, since its next run would double them; if they see "
+            "none at all, `--unknown aborted` is, and the batch runs again"
         )
 
 
-def decided(lost: Sequence[Lost]) -> list[Lost]:
-    """Return those of which it is known how they were ended."""
-    return [each for each in lost if each.commit is not None]
+def decided(lost: Sequence[Lost], take_for: bool | None = None) -> list[Lost]:
+    """Return those of which it is known how they were ended, and the others if somebody says what to take them for."""
+    told = [each._replace(commit=take_for) if each.commit is None else each for each in lost]
+    return [each for each in told if each.commit is not None]
 
 
 def _write_markers(

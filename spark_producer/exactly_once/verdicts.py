@@ -41,8 +41,8 @@ def look(
 
     Of those in `ended` the coordinator has said that they are committed. Their partitions need not be read if the last marker of
     the producer is that of the transaction, by its epoch; else thousands of batches would be. A topic that was made anew has the
-    marker, and not the rows: its log ends before them, which is looked at unless they were there just now (`rows_seen`, R7).
-    Where a dead task holds readers back, the end counts as lost, too; unless `dead_tasks` are left out.
+    marker, and not the rows, which is looked for unless they were there just now (`rows_seen`, R7). Where a dead task holds
+    readers back, the end counts as lost, too; unless `dead_tasks` are left out.
 
     Raises:
         KafkaTimeout: markers were still on their way at the deadline; the text names the partitions.
@@ -59,14 +59,21 @@ def look(
         last = {
             each: one.epoch + (one.style is Style.IMPLICIT) for one in ended for each in stretches[one.transactional_id]
         }
-        ends = {} if rows_seen else offsets(brokers, {each.where for each in believed}, deadline, isolation=UNCOMMITTED)
-        for each in believed:
+        for each in believed if rows_seen else believed - _gone(brokers, believed, deadline):
             row = (seen.get(each.where) or {}).get(each.producer_id)
-            reaches = rows_seen or ends.get(each.where, -1) > each.last_offset
-            if reaches and row is not None and row.producer_epoch <= last[each]:
+            if row is not None and row.producer_epoch <= last[each]:
                 fates[each] = Fate.COMMITTED
     fates |= fates_of(brokers, [each for each in closed if each not in fates], deadline)
     return Fates(tuple(_sum(fates[each] for each in stretches[one.transactional_id]) for one in transactions), lost)
+
+
+def _gone(brokers: Brokers, stretches: Collection[Stretch], deadline: float) -> set[Stretch]:
+    """Return those whose rows may be gone: their log ends before them, or one partition of the topic shows that it is new."""
+    ends = offsets(brokers, {each.where for each in stretches}, deadline, isolation=UNCOMMITTED)
+    samples = {each.topic: each for each in sorted(stretches)}
+    shown = fates_of(brokers, list(samples.values()), deadline)
+    anew = {topic for topic, each in samples.items() if shown[each] is Fate.MIXED}
+    return {each for each in stretches if each.topic in anew or ends.get(each.where, -1) <= each.last_offset}
 
 
 def _stretch(transaction: TaskTransaction, span: Span) -> Stretch:
@@ -137,10 +144,16 @@ def _fate(brokers: Brokers, stretch: Stretch, row: Any, deadline: float) -> Fate
         return Fate.UNKNOWN
     _check(brokers, stretch, row)
     if row.last_stable_offset <= stretch.first_offset:
+        if row.high_watermark <= stretch.first_offset and _is_behind_log(brokers, stretch, deadline):
+            return None
         return _marker_behind(brokers, stretch, deadline)  # another's transaction is open before
     data = decoded_records(row.records) or memoryview(b"")
     if not len(data) or not _begins_at(data, stretch.first_offset):
         return Fate.UNKNOWN  # compaction has taken the rows
+    header = read_header(data)
+    if header.producer_id != stretch.producer_id or header.is_control:
+        logger.error("where rows of %s were, from offset %d on, is something else", *_where(stretch))
+        return Fate.MIXED
     aborted = {(one.producer_id, one.first_offset) for one in row.aborted_transactions or ()}
     return Fate.ABORTED if (stretch.producer_id, stretch.first_offset) in aborted else Fate.COMMITTED
 
@@ -149,6 +162,12 @@ def _is_before_log(brokers: Brokers, where: TopicPartition, offset: int, deadlin
     """Whether the log begins behind this offset, by its retention; or is not there any more."""
     start = offsets(brokers, [where], deadline, at=EARLIEST, isolation=UNCOMMITTED).get(where)
     return start is None or offset < start
+
+
+def _is_behind_log(brokers: Brokers, stretch: Stretch, deadline: float) -> bool:
+    """Whether the log ends before these rows. A new leader answers this only when it knows it (KIP-207)."""
+    end = offsets(brokers, [stretch.where], deadline, isolation=UNCOMMITTED).get(stretch.where, -1)
+    return 0 <= end <= stretch.first_offset
 
 
 def _begins_at(data: memoryview, offset: int) -> bool:

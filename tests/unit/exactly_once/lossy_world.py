@@ -107,6 +107,11 @@ class World:
             ]
             self.commit(number, *told)
 
+    def make_topic_anew(self) -> None:
+        """The rows are gone, and nothing tells the transactions' coordinator."""
+        self.broker._call(lambda: self.broker._topics.delete_all(["rows"]))
+        self.broker.create_topic("rows", 2)
+
     def abort_with_a_lost_marker(self, row: str) -> TaskTransaction:
         """A task of slot 0 dies with a row in partition 0, and the next driver aborts it."""
         dead = self.fill(0, (0, row))

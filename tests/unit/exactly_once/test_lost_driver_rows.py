@@ -17,7 +17,7 @@ from spark_producer.exactly_once.ending import end_tasks
 from spark_producer.exactly_once.names import control_id
 from tests.stages.workbench import until
 from tests.support.filled_tasks import Tasks, batch
-from tests.unit.exactly_once.lossy_world import CONTROL, ONE, SINK, ZERO, World
+from tests.unit.exactly_once.lossy_world import CONTROL, ONE, OTHER_TOPIC, SINK, ZERO, World
 
 
 def state_of(world: World, transactional_id: str) -> str:
@@ -193,3 +193,63 @@ def test_a_stranger_in_the_control_topic_changes_nothing(world: World, capsys: p
     assert world.txn("list") == 0
     assert f"{SINK}" in capsys.readouterr().out
     assert world.rows() == ["a"]
+
+
+@pytest.mark.parametrize("has_moved", [False, True], ids=["another's topic", "its topic of old"])
+def test_a_person_who_forgets_the_control_topic_aborts_nothing(
+    world: World, capsys: pytest.CaptureFixture[str], has_moved: bool
+) -> None:
+    """No word there names the rows, and the coordinator has forgotten that they were committed. They were aborted, and lost."""
+    if has_moved:
+        world.commit(0, batch(*ONE, "z"))
+    driver.begin(world.sink._replace(name="else"))  # it has the default topic
+    world.sink = world.sink._replace(control_topic=OTHER_TOPIC)
+    world.ticket = driver.begin(world.sink)
+    world.lose(control_id(SINK), ZERO)
+    with pytest.raises(ExactlyOnceError, match="rows-0 lost the markers"):
+        world.commit(1, batch(*ZERO, "a"))
+    world.begin_in_vain()
+    capsys.readouterr()
+    assert world.txn("repair", SINK, "--topic", "rows", "--yes") == 1
+    told = capsys.readouterr()
+    assert "which was ended, nobody knows how" in told.out
+    assert "is that its control topic?" in told.err
+    assert world.txn("repair", SINK, "--control-topic", OTHER_TOPIC, "--yes") == 0
+    world.run_again(1, batch(*ZERO, "a"))
+    assert world.rows() == ["a", "z"][: 1 + has_moved]
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["a new topic", "a topic that was made anew"])
+def test_a_partition_to_which_nobody_has_written_shows_that_nothing_is_visible(world: World, is_new: bool) -> None:
+    if not is_new:
+        world.commit(0, batch(*ZERO, "z"))
+        world.ticket = driver.begin(world.sink)
+    world.die_before_the_commit(1, batch(*ZERO, "a"), without=ZERO if is_new else None)
+    world.lose(control_id(SINK), CONTROL)
+    world.lose(control_id(SINK), ZERO)
+    world.begin_in_vain()
+    if not is_new:
+        world.make_topic_anew()
+    world.mend()
+    world.run_again(1, batch(*ZERO, "a"))
+    assert world.rows() == ["a"]
+
+
+@pytest.mark.parametrize("choice", ["committed", "aborted"])
+def test_a_person_says_what_to_take_it_for_where_nobody_knows(
+    world: World, capsys: pytest.CaptureFixture[str], choice: str
+) -> None:
+    """The rows never came to a partition that has others, and does not know the sink's producer."""
+    stranger = Tasks(world.broker.bootstrap_servers, "stranger", "1" * 32)
+    other = stranger.fill(0, world.ticket.style, {ZERO: ["of another"]})
+    end_tasks(stranger.brokers, [other], commit=True, deadline=stranger.client.deadline())
+    stranger.close()
+    world.die_before_the_commit(0, batch(*ZERO, "a"), without=ZERO)
+    world.lose(control_id(SINK), CONTROL)
+    world.lose(control_id(SINK), ZERO)
+    world.begin_in_vain()
+    assert world.txn("repair", SINK, "--yes") == 1
+    assert "if they see none at all, `--unknown aborted` is" in capsys.readouterr().err
+    assert world.txn("repair", SINK, "--yes", "--unknown", choice) == 0
+    world.run_again(0, batch(*ZERO, "a"))
+    assert world.rows() == ["a", "of another"][choice == "committed" :]

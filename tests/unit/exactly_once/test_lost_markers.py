@@ -16,7 +16,7 @@ from spark_producer.exactly_once.ending import end_tasks
 from spark_producer.exactly_once.names import control_id
 from spark_producer.protocol import INIT_PRODUCER_ID
 from spark_producer.protocol.messages import InitProducerIdRequest
-from tests.support.filled_tasks import batch
+from tests.support.filled_tasks import Tasks, batch
 from tests.unit.exactly_once.lossy_world import CONTROL, OTHER_TOPIC, SINK, TIMEOUT_MS, ZERO, World
 
 
@@ -189,33 +189,33 @@ def test_the_abort_of_a_later_transaction_of_an_id_is_not_that_of_what_was_commi
     assert world.rows() == ["a", "b"]
 
 
-def make_topic_anew(world: World) -> None:
-    """The rows are gone, and nothing tells the transactions' coordinator."""
-    world.broker._call(lambda: world.broker._topics.delete_all(["rows"]))
-    world.broker.create_topic("rows", 2)
+def write_as_a_stranger(world: World) -> None:
+    """A row in each partition, where those of the sink were in a topic of the same name."""
+    stranger = Tasks(world.broker.bootstrap_servers, "stranger", "1" * 32)
+    one = stranger.fill(0, world.ticket.style, {("rows", partition): ["strange"] for partition in range(2)})
+    end_tasks(stranger.brokers, [one], commit=True, deadline=stranger.client.deadline())
+    stranger.close()
 
 
-def put_an_aborted_row_first(world: World) -> None:
-    """So that no later row has offset 0, which a topic that is made anew has as well."""
-    before = world.fill(3, (0, "before"))
-    end_tasks(world.tasks.brokers, [before], commit=False, deadline=world.tasks.client.deadline())
-
-
-def test_a_topic_that_was_made_anew_does_not_say_that_a_decision_was_made(world: World) -> None:
+@pytest.mark.parametrize("has_others", [False, True], ids=["empty", "with rows of a stranger"])
+def test_a_topic_that_was_made_anew_does_not_say_that_a_decision_was_made(world: World, has_others: bool) -> None:
     """Nothing was decided; and the batch was not run again."""
-    put_an_aborted_row_first(world)
     world.die_before_the_commit(0, world.fill(0, (0, "a")))
     world.lose(control_id(SINK), CONTROL)
     world.begin_in_vain()
-    make_topic_anew(world)
+    world.make_topic_anew()
+    if has_others:
+        write_as_a_stranger(world)
     world.mend()
     world.run_again(0, (0, "a"))
-    assert world.rows() == ["a"]
+    assert world.rows() == ["a"] + ["strange"] * (2 * has_others)
 
 
-def test_rows_that_a_topic_lost_behind_the_commit_point_are_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("has_others", [False, True], ids=["empty", "with rows of a stranger"])
+def test_rows_that_a_topic_lost_behind_the_commit_point_are_told(
+    world: World, monkeypatch: pytest.MonkeyPatch, has_others: bool
+) -> None:
     """The coordinator commits, and writes its marker into the topic that has the name now."""
-    put_an_aborted_row_first(world)
     task, other = world.fill(0, (0, "a")), world.fill(2, (1, "b"))
 
     def dies(*_: object) -> None:
@@ -225,7 +225,9 @@ def test_rows_that_a_topic_lost_behind_the_commit_point_are_told(world: World, m
         patch.setattr(ending, "end_tasks", dies)
         with pytest.raises(KafkaTimeout, match="the driver dies"):
             world.commit(0, task, other)
-    make_topic_anew(world)
+    world.make_topic_anew()
+    if has_others:
+        write_as_a_stranger(world)
     with pytest.raises(ExactlyOnceError, match="the other rows are visible"):
         driver.begin(world.sink)
 
