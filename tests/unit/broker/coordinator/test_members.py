@@ -23,7 +23,9 @@ from spark_producer.protocol import (
     DESCRIBE_GROUPS,
     JOIN_GROUP,
     LIST_GROUPS,
+    LONGEST_STRING,
     OFFSET_DELETE,
+    encode_response,
     messages,
 )
 from tests.stages.disk import Disk
@@ -289,6 +291,14 @@ def test_groups_are_described_as_their_members_are(context: Context) -> None:
     assert found.members == (messages.DescribedGroupMember(member_id, None, "test", "/", b"me", b"mine"),)
     assert (found.group_state, found.protocol_type, found.protocol_data) == ("Stable", "consumer", "range")
     assert (missing.error_code, missing.error_message) == (Code.GROUP_ID_NOT_FOUND, "Group h not found.")
+
+
+def test_a_group_whose_name_is_as_long_as_a_text_can_be_is_not_found_either(context: Context) -> None:
+    """The message that names it could not be written, and the connection was closed."""
+    [missing] = ask(context, DESCRIBE_GROUPS, messages.DescribeGroupsRequest(("g" * LONGEST_STRING,))).groups
+    assert missing.error_code == Code.GROUP_ID_NOT_FOUND
+    assert len(missing.error_message or "") < LONGEST_STRING
+    encode_response(DESCRIBE_GROUPS, DESCRIBE_GROUPS.max_version, 1, messages.DescribeGroupsResponse(groups=(missing,)))
 
 
 # --- who reads what ----------------------------------------------------------------------------------------------------------
