@@ -118,6 +118,7 @@ def lost_ends(
     unseen = tuple(sorted(where for where, some in known.items() if some is None))
     named = {(each.where, each.producer_id) for each in suspects if each in rows or not each.is_inline}
     named |= _named_by_undecided(log, seen)
+    own = control_id(brokers.sink)
     dead = abandoned(brokers, known, named, deadline)
     style = learn_style(brokers.client, deadline) if dead else Style.EXPLICIT
     found = [
@@ -127,13 +128,12 @@ def lost_ends(
             each.row.producer_epoch,
             each.row.coordinator_epoch,
             each.row.current_txn_start_offset,
-            False if _was_aborted(log, each, style, control_id(brokers.sink)) else None,
+            False if _was_aborted(log, each, style, own) else None,
         )
         for each in still_abandoned(brokers, dead, deadline, 0)
     ]
     if not rows:
         return LostEnds(tuple(found), unseen)
-    own = control_id(brokers.sink)
     states = describe(brokers, sorted({_id_of(each, own) for each in rows}), deadline)
     after = _open(suspects, _known(brokers, suspects, (), deadline))
     for each, row in rows.items():

@@ -15,7 +15,7 @@ from spark_producer.exactly_once.cluster import SinkCluster
 from spark_producer.exactly_once.control_log import ControlLog
 from spark_producer.exactly_once.control_record import ControlRecord, Status, TopicPartition
 from spark_producer.exactly_once.control_topic import PARTITION
-from spark_producer.exactly_once.lost import Lost, lost_ends
+from spark_producer.exactly_once.lost import LAST_EPOCH, Lost, lost_ends
 from spark_producer.exactly_once.outcomes import Begun, Failed, Failure, hung
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.exactly_once.steps import run
@@ -145,7 +145,7 @@ def _write_markers(
                 (
                     WritableTxnMarker(
                         each.producer_id,
-                        min(each.epoch + bump, (1 << 15) - 1),
+                        min(each.epoch + bump, LAST_EPOCH),
                         bool(each.commit),
                         (WritableTxnMarkerTopic(each.where[0], (each.where[1],)),),
                         max(0, each.coordinator_epoch),

@@ -10,7 +10,7 @@ import pytest
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main
 from spark_producer.errors import ExactlyOnceError
-from spark_producer.exactly_once import driver
+from spark_producer.exactly_once import driver, ending
 from spark_producer.exactly_once.control_record import TaskTransaction, TopicPartition
 from spark_producer.exactly_once.control_topic import PARTITION
 from spark_producer.exactly_once.control_write import ControlWrite
@@ -91,6 +91,17 @@ class World:
             patch.setattr(Production, "stretches", dies)
             patch.setattr(ControlWrite, "_abort", lambda _: None)
             self.commit(number, *tasks)
+
+    def die_behind_the_commit_point(self, number: int, *tasks: TaskTransaction | EncodedBatch) -> None:
+        """The driver dies when the decision is in the log, before it ends a task's transaction."""
+
+        def dies(*_: object) -> None:
+            raise Died
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ending, "end_tasks", dies)
+            with pytest.raises(Died):
+                self.commit(number, *tasks)
 
     def begin_in_vain(self) -> None:
         """The next driver finds that a marker is lost, and that is over then."""

@@ -5,12 +5,10 @@ All transactions of the control id have the same producer, so only their epochs 
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import pytest
 
-from spark_producer.errors import ExactlyOnceError, KafkaTimeout
-from spark_producer.exactly_once import driver, ending, fencing
+from spark_producer.errors import ExactlyOnceError
+from spark_producer.exactly_once import driver, fencing
 from spark_producer.exactly_once.control_record import TaskTransaction, TopicPartition
 from spark_producer.exactly_once.coordinator_state import COMPLETE_ABORT, COMPLETE_COMMIT, describe
 from spark_producer.exactly_once.ending import end_tasks
@@ -133,17 +131,12 @@ def test_a_marker_behind_a_strangers_open_transaction_is_found(world: World) -> 
 
 
 @pytest.mark.parametrize("who", ["the next driver", "the same driver"])
-def test_a_decision_whose_own_rows_hang_is_carried_out_before_people_are_called(
-    world: World, monkeypatch: pytest.MonkeyPatch, who: str
-) -> None:
+def test_a_decision_whose_own_rows_hang_is_carried_out_before_people_are_called(world: World, who: str) -> None:
     """It can be read, so the tasks that it names are committed: while people are called they would time out."""
     task = world.fill(1, (1, "a"))
     world.lose(control_id(SINK), ZERO)
     if who == "the next driver":
-        with monkeypatch.context() as patch:
-            patch.setattr(ending, "end_tasks", dying)
-            with pytest.raises(KafkaTimeout, match="the driver dies"):
-                world.commit(0, task, batch(*ZERO, "b"))
+        world.die_behind_the_commit_point(0, task, batch(*ZERO, "b"))
     with pytest.raises(ExactlyOnceError, match="rows-0 lost the markers"):
         driver.begin(world.sink) if who == "the next driver" else world.commit(0, task, batch(*ZERO, "b"))
     world.lossy.clear()
@@ -152,20 +145,12 @@ def test_a_decision_whose_own_rows_hang_is_carried_out_before_people_are_called(
     assert world.rows() == ["a", "b"]
 
 
-def dying(*_: object) -> None:
-    """The driver dies behind the commit point."""
-    raise KafkaTimeout("the driver dies")
-
-
 @pytest.mark.parametrize("word", ["--accept-difference", "--accept-partial"])
 def test_the_word_of_a_person_that_loses_its_marker_holds(
-    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], word: str
+    world: World, capsys: pytest.CaptureFixture[str], word: str
 ) -> None:
     first, second = world.fill(0, (0, "a")), world.fill(1, (1, "b"))
-    with monkeypatch.context() as patch:
-        patch.setattr(ending, "end_tasks", dying)
-        with suppress(KafkaTimeout):
-            world.commit(0, first, second)
+    world.die_behind_the_commit_point(0, first, second)
     if word == "--accept-partial":
         world.take_over(first)
         with pytest.raises(ExactlyOnceError, match="the other rows are visible"):

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from spark_producer.errors import ExactlyOnceError, KafkaTimeout
-from spark_producer.exactly_once import driver, ending
+from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.coordinator_state import COMPLETE_COMMIT, describe
 from spark_producer.exactly_once.ending import end_tasks
 from spark_producer.exactly_once.names import control_id
@@ -137,18 +137,12 @@ def test_readers_of_a_mixed_write_may_stand_behind_its_tasks_rows(world: World) 
     assert world.rows() == ["a", "b"]
 
 
-def test_what_is_decided_is_carried_out_before_people_are_called(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_decided_is_carried_out_before_people_are_called(world: World) -> None:
     """A dead task holds readers of a mixed write. Its driver dies behind the commit point; the named transaction may time out."""
     world.abort_with_a_lost_marker("dead")
     task = world.fill(1, (0, "a"))
 
-    def dies(*_: object) -> None:
-        raise KafkaTimeout("the driver dies")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ending, "end_tasks", dies)
-        with pytest.raises(KafkaTimeout, match="the driver dies"):
-            world.commit(0, task, batch(*ZERO, "b"))
+    world.die_behind_the_commit_point(0, task, batch(*ZERO, "b"))
     with suppress(ExactlyOnceError):
         driver.begin(world.sink)
     states = describe(world.tasks.brokers, [task.transactional_id], world.tasks.client.deadline())
@@ -212,19 +206,11 @@ def test_a_topic_that_was_made_anew_does_not_say_that_a_decision_was_made(world:
 
 
 @pytest.mark.parametrize("has_others", [False, True], ids=["empty", "with rows of a stranger"])
-def test_rows_that_a_topic_lost_behind_the_commit_point_are_told(
-    world: World, monkeypatch: pytest.MonkeyPatch, has_others: bool
-) -> None:
+def test_rows_that_a_topic_lost_behind_the_commit_point_are_told(world: World, has_others: bool) -> None:
     """The coordinator commits, and writes its marker into the topic that has the name now."""
     task, other = world.fill(0, (0, "a")), world.fill(2, (1, "b"))
 
-    def dies(*_: object) -> None:
-        raise KafkaTimeout("the driver dies")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ending, "end_tasks", dies)
-        with pytest.raises(KafkaTimeout, match="the driver dies"):
-            world.commit(0, task, other)
+    world.die_behind_the_commit_point(0, task, other)
     world.make_topic_anew()
     if has_others:
         write_as_a_stranger(world)
