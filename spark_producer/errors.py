@@ -6,6 +6,7 @@ Every message says what happened, to what, and what to do. No message ever holds
 from __future__ import annotations
 
 from spark_producer.codes import Code
+from spark_producer.escape import for_log
 
 
 class PyProducerError(Exception):
@@ -185,23 +186,7 @@ class TopicNotFound(BrokerError):
     """A topic does not exist (and is not created automatically)."""
 
 
-def printable(text: str) -> str:
-    """Return `text` with every character escaped that could control a terminal or a log, ends of lines among them."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
-    )
-
-
-MOST_SHOWN = 300
-"""The most characters that a message shows of one text of a peer."""
-
-
-def shown(said: str) -> str:
-    """Return what a peer said with every character escaped that could control a terminal or a log, at most `MOST_SHOWN` long."""
-    escaped = printable(said[: MOST_SHOWN + 1])
-    return escaped if len(escaped) <= MOST_SHOWN else escaped[: MOST_SHOWN - 1] + "…"
+shown = for_log  # schemas imports it by this name
 
 
 RIGHTS = (
@@ -230,7 +215,7 @@ def broker_error(
     known = Code(code)
     if user and known in RIGHTS:
         subject = f"{subject}; the broker knows us as {user}"
-    said = f" The broker says: {shown(message)}." if message else ""
+    said = f" The broker says: {for_log(message)}." if message else ""
     kind = _KINDS.get(known, BrokerError)
     return kind(
         f"{known.name} ({known}) for {subject}.{said} What to do: {advice or known.advice}.", code=known, **details

@@ -7,7 +7,7 @@ import argparse
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
 from spark_producer.cli.numbers import positive
 from spark_producer.cli.waiting import Wait
-from spark_producer.errors import printable
+from spark_producer.escape import for_log
 from spark_producer.tools.checks import Finding, as_json, check_cluster, failed
 
 CLIENT_ID = "pyproducer-check"
@@ -44,5 +44,5 @@ def _run(chosen: argparse.Namespace) -> int:
 
 def line(finding: Finding) -> str:
     """Return a finding as text; its advice is a line of its own."""
-    told = f"{finding.state:<8} {finding.name}: {printable(finding.text)}"
-    return f"{told}\n         what to do: {printable(finding.advice)}" if finding.advice else told
+    told = f"{finding.state:<8} {finding.name}: {for_log(finding.text, limit=None)}"
+    return f"{told}\n         what to do: {for_log(finding.advice, limit=None)}" if finding.advice else told

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from spark_producer import __version__
 from spark_producer.cli.terminal import complain, hush, tolerant_output
-from spark_producer.errors import PyProducerError, printable
+from spark_producer.errors import PyProducerError
+from spark_producer.escape import for_log
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
@@ -106,7 +107,7 @@ def _refuse_command(parser: argparse.ArgumentParser, given: str) -> NoReturn:
     """End with the usage, and with the command that was meant, if one has a similar name."""
     similar = get_close_matches(given, COMMANDS, n=1)
     asked = f"did you mean {similar[0]}?" if similar else "run pyproducer alone to see them"
-    parser.error(f"there is no command {printable(given)!r}; {asked}")
+    parser.error(f"there is no command {for_log(given, limit=None)!r}; {asked}")
 
 
 def _refuse(parser: argparse.ArgumentParser, given: Sequence[str], unknown: Sequence[str]) -> NoReturn:
@@ -117,7 +118,7 @@ def _refuse(parser: argparse.ArgumentParser, given: Sequence[str], unknown: Sequ
     known = [option for action in at._actions for option in action.option_strings]
     similar = get_close_matches(unknown[0].partition("=")[0], known, n=1)
     asked = f"; did you mean {similar[0]}?" if similar else ""
-    at.error(f"unrecognized arguments: {printable(' '.join(unknown))}{asked}")
+    at.error(f"unrecognized arguments: {for_log(' '.join(unknown), limit=None)}{asked}")
 
 
 def _commands_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:

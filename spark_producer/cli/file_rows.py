@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from spark_producer.cli.table_files import UNREADABLE, Mapped, Source, as_sink_columns
-from spark_producer.errors import PyProducerError, RecordError, shown
+from spark_producer.errors import PyProducerError, RecordError
+from spark_producer.escape import for_log
 
 
 class FileRows:
@@ -35,7 +36,7 @@ class FileRows:
                     rows += batch.num_rows
                     yield batch
             except UNREADABLE as error:
-                raise RecordError(f"{source.name}: {shown(str(error))}") from error
+                raise RecordError(f"{source.name}: {for_log(str(error))}") from error
 
     def told(self, error: PyProducerError, topic: str) -> PyProducerError:
         """Return an error with the file, and with the row in it from 1 on, where the producer's names a row of all files."""

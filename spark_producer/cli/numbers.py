@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from spark_producer.errors import shown
+from spark_producer.escape import for_log
 
 MOST_DIGITS = 40
 """More than any number here has. Python itself refuses to read thousands of them."""
@@ -32,7 +32,7 @@ def offset(text: str) -> int:
         return between(digits, 0, 2**63 - 1) * (1 if digits == text else -1)
     except argparse.ArgumentTypeError:
         raise argparse.ArgumentTypeError(
-            f"a whole number from 0 to {2**63 - 1} is needed, or -N for so many before the end, not '{shown(text)}'"
+            f"a whole number from 0 to {2**63 - 1} is needed, or -N for so many before the end, not '{for_log(text)}'"
         ) from None
 
 
@@ -43,5 +43,5 @@ def between(text: str, low: int, high: int) -> int:
         argparse.ArgumentTypeError: the text is none; the message names both bounds.
     """
     if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS and low <= int(text) <= high):
-        raise argparse.ArgumentTypeError(f"a whole number from {low} to {high} is needed, not '{shown(text)}'")
+        raise argparse.ArgumentTypeError(f"a whole number from {low} to {high} is needed, not '{for_log(text)}'")
     return int(text)

@@ -19,7 +19,8 @@ from pyarrow import ipc, parquet
 
 from spark_producer.cli.cells import converted, moments, partitions
 from spark_producer.cli.csv_cells import BY_NAME, CsvForm, read_cells, refuse_utf16
-from spark_producer.errors import ConfigError, RecordError, SchemaError, shown
+from spark_producer.errors import ConfigError, RecordError, SchemaError
+from spark_producer.escape import for_log
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.record.byte_columns import is_bytes
 
@@ -96,7 +97,7 @@ def open_file(stack: ExitStack, name: str, kind: str | None, form: CsvForm = BY_
             raise ConfigError(f"{name} cannot be read: {error.strerror or error}") from error
         advice = "--delimiter says what is between its cells, " if kind == "csv" else ""
         raise ConfigError(
-            f"{name} is no {kind} file that can be read ({shown(str(error))}); {advice}--format says what it is"
+            f"{name} is no {kind} file that can be read ({for_log(str(error))}); {advice}--format says what it is"
         ) from error
 
 

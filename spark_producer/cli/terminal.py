@@ -8,7 +8,7 @@ import select
 import sys
 from typing import TextIO
 
-from spark_producer.errors import printable
+from spark_producer.escape import for_log
 
 
 def complain(text: str) -> None:
@@ -16,7 +16,7 @@ def complain(text: str) -> None:
     if sys.stderr is None:
         return
     try:
-        print(f"pyproducer: {printable(text)}", file=sys.stderr, flush=True)
+        print(f"pyproducer: {for_log(text, limit=None)}", file=sys.stderr, flush=True)
     except OSError:  # nobody reads it any more, or its disk is full, and there is nobody else to tell
         _discard(sys.stderr)
 
@@ -24,7 +24,7 @@ def complain(text: str) -> None:
 def say(text: str) -> None:
     """Print one line on stdout, as `complain` does. If nobody reads it any more, a deed that is half done goes on in silence."""
     try:
-        print(printable(text), flush=True)
+        print(for_log(text, limit=None), flush=True)
     except BrokenPipeError:
         hush()
 

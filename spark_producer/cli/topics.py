@@ -13,7 +13,8 @@ from spark_producer.cli.nosuch import check_there, meant
 from spark_producer.cli.numbers import positive
 from spark_producer.cli.terminal import asks_somebody, complain
 from spark_producer.cli.waiting import Bar, Wait
-from spark_producer.errors import ConfigError, printable
+from spark_producer.errors import ConfigError
+from spark_producer.escape import for_log
 from spark_producer.tools import BlockingClient
 from spark_producer.tools.topics import (
     TopicPage,
@@ -86,7 +87,7 @@ def _list(chosen: argparse.Namespace) -> None:
         else:
             lost = f", {row.without_leader} without a leader" if row.without_leader else ""
             print(
-                f"{printable(row.name)}  {_count(row.partitions, 'partition')}, {_count(row.replicas, 'replica')}{lost}"
+                f"{for_log(row.name, limit=None)}  {_count(row.partitions, 'partition')}, {_count(row.replicas, 'replica')}{lost}"
             )
 
 
@@ -102,9 +103,8 @@ def _describe(chosen: argparse.Namespace) -> None:
 
 def _shown(page: TopicPage) -> str:
     settings = "may not be seen" if page.config is None else ", ".join(f"{n}={v}" for n, v in page.config.items())
-    lines = [
-        f"{printable(page.name)}: {_count(len(page.rows), 'partition')}; set for it: {printable(settings) or 'nothing'}"
-    ]
+    name, settings = for_log(page.name, limit=None), for_log(settings, limit=None) or "nothing"
+    lines = [f"{name}: {_count(len(page.rows), 'partition')}; set for it: {settings}"]
     for row in page.rows:
         leader = "no leader" if row.leader < 0 else f"leader {row.leader}"
         offsets = "" if row.first is None or row.end is None else f"  offsets {row.first} to {row.end}"

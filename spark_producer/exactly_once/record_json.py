@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spark_producer.cluster import Span, Style
-from spark_producer.errors import ExactlyOnceError, shown
+from spark_producer.errors import ExactlyOnceError
+from spark_producer.escape import for_log
 from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.names import is_task_of
 
@@ -71,7 +72,7 @@ def encode(record: ControlRecord, largest: int = LARGEST_PART) -> list[tuple[byt
         _check_ids(record.sink, record.transactions)
     except ValueError as error:
         raise ExactlyOnceError(
-            f"sink {record.sink!r}: the control record cannot be written: {shown(str(error))}"
+            f"sink {record.sink!r}: the control record cannot be written: {for_log(str(error))}"
         ) from error
     rows = [_row(transaction) for transaction in record.transactions]
     whole = _dump(rows)
@@ -125,7 +126,7 @@ def decode(sink: str, value: bytes, parts: Mapping[bytes, bytes]) -> ControlReco
         )
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ExactlyOnceError(
-            f"sink {sink!r}: what the control topic holds for it is no control record ({shown(str(error))}). Somebody else "
+            f"sink {sink!r}: what the control topic holds for it is no control record ({for_log(str(error))}). Somebody else "
             "writes to the topic: look with `pyproducer tail`"
         ) from error
 

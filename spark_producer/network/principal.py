@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_producer.errors import shown
+from spark_producer.escape import for_log
 from spark_producer.security import SecuritySettings
 
 
@@ -10,8 +10,10 @@ def principal(security: SecuritySettings) -> str:
     """Return a text such as "user 'app'". Who a certificate or token stands for is the broker's decision, so these are named."""
     if security.sasl is not None:
         if security.sasl.token_auth:
-            return f"the owner of the delegation token {shown(security.sasl.username)!r}"
-        return f"user {shown(security.sasl.username)!r}" if security.sasl.username else "the user whom the token names"
+            return f"the owner of the delegation token {for_log(security.sasl.username)!r}"
+        return (
+            f"user {for_log(security.sasl.username)!r}" if security.sasl.username else "the user whom the token names"
+        )
     if security.tls is not None and security.tls.identity is not None:
         where = security.tls.identity.location
         return f"the subject of the certificate in {where}" if where else "the subject of our certificate"

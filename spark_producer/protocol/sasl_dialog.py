@@ -10,7 +10,8 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 
 from spark_producer.codes import Action, Code
-from spark_producer.errors import AuthenticationFailed, shown
+from spark_producer.errors import AuthenticationFailed
+from spark_producer.escape import for_log
 from spark_producer.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, AnyApi
 from spark_producer.protocol.codec import decode_response
 from spark_producer.protocol.login import Login
@@ -90,7 +91,7 @@ class SaslDialog:
 
     def _no_mechanism(self, answer: SaslHandshakeResponse) -> AuthenticationFailed:
         code, wanted = Code(answer.error_code), self._login.mechanism
-        offered = ", ".join(map(shown, answer.mechanisms[:20]))
+        offered = ", ".join(map(for_log, answer.mechanisms[:20]))
         if code is Code.UNSUPPORTED_SASL_MECHANISM:
             said = f"the broker does not take the mechanism {wanted} here, but {offered or 'none'}"
             advice = (
@@ -107,8 +108,8 @@ class SaslDialog:
 
     def _refused(self, code: Code, message: str | None) -> AuthenticationFailed:
         mechanism, user = self._login.mechanism, self._login.user
-        who = f"user {shown(user)!r} with {mechanism}" if user else f"the login with {mechanism}"
-        said = f" The broker says: {shown(message)}." if message else ""
+        who = f"user {for_log(user)!r} with {mechanism}" if user else f"the login with {mechanism}"
+        said = f" The broker says: {for_log(message)}." if message else ""
         advice = code.advice
         if code is Code.SASL_AUTHENTICATION_FAILED:
             advice = _CHECKS["OAUTHBEARER" if mechanism == "OAUTHBEARER" else ""]

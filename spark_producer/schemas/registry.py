@@ -13,7 +13,8 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from spark_producer.config import RegistryOptions
-from spark_producer.errors import ConfigError, RegistryError, SchemaIncompatible, shown
+from spark_producer.errors import ConfigError, RegistryError, SchemaIncompatible
+from spark_producer.escape import for_log
 from spark_producer.secret import Secret
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ class Registry:
         try:
             yield
         except SchemaRegistryError as error:
-            code, said = (shown(self._told(str(told))) for told in (error.error_code, error.error_message))
+            code, said = (for_log(self._told(str(told))) for told in (error.error_code, error.error_message))
             raise _refusal(error.http_status_code, code, said, f"could not {what}: {where}", subject) from None
         except RegistryError:
             raise
@@ -161,7 +162,7 @@ class Registry:
         except Exception as error:  # every error of the client's own HTTP library
             from spark_producer.security.tls_errors import of_tls  # tasks, which ask nothing, import this module too
 
-            said = f"{type(error).__name__}: {shown(self._told(str(error)))}"
+            said = f"{type(error).__name__}: {for_log(self._told(str(error)))}"
             check = _TLS_HINT if of_tls(error) else "schema.registry.url, and that the driver may connect to it"
             raise RegistryError(f"could not {what}: {where} cannot be reached ({said}); check {check}") from None
 
@@ -257,7 +258,7 @@ def _with_id(schema_id: object) -> Found:
 def _text(schema: Schema, what: str) -> str:
     if schema.schema_type not in (None, "AVRO"):
         raise RegistryError(
-            f"{what} is {shown(str(schema.schema_type))}, and not Avro; encode elsewhere, and set valueSchemaId"
+            f"{what} is {for_log(str(schema.schema_type))}, and not Avro; encode elsewhere, and set valueSchemaId"
         )
     if schema.references:
         raise RegistryError(

@@ -12,10 +12,10 @@ import struct
 from typing import Final, NamedTuple
 
 from spark_producer.errors import TlsFailed
+from spark_producer.escape import for_log
 from spark_producer.secret import Secret
 from spark_producer.security.der import OCTET_STRING, SEQUENCE, element
 from spark_producer.security.pem import encoded
-from spark_producer.security.shown import shown
 
 MAGIC: Final = b"\xfe\xed\xfe\xed"
 _KEY, _CERTIFICATE = 1, 2
@@ -111,7 +111,7 @@ def _entries(cursor: _Cursor) -> JavaKeyStore:
     keys: list[ProtectedKey] = []
     for _ in range(count):
         tag = cursor.number(">I")
-        alias = shown(cursor.take(cursor.number(">H")))
+        alias = for_log(cursor.take(cursor.number(">H")))
         cursor.take(8)  # the time when it was made
         if tag == _CERTIFICATE:
             certificates.append(_certificate(cursor, version))

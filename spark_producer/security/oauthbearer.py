@@ -7,8 +7,8 @@ from collections.abc import Generator
 from typing import Final
 
 from spark_producer.errors import AuthenticationFailed
+from spark_producer.escape import for_log
 from spark_producer.secret import Secret
-from spark_producer.security.shown import shown
 from spark_producer.security.token import extension_problem, token_problem
 
 _HEADER: Final = b"n,,"
@@ -48,6 +48,6 @@ def reason_of(answer: bytes) -> str:
         said = None
     status = said.get("status") if isinstance(said, dict) else None
     if not isinstance(status, str):
-        return shown(answer)
+        return for_log(answer)
     scope = said.get("scope") if isinstance(said, dict) else None
-    return shown(status) + (f" (it wants the scope {shown(scope)!r})" if isinstance(scope, str) and scope else "")
+    return for_log(status) + (f" (it wants the scope {for_log(scope)!r})" if isinstance(scope, str) and scope else "")

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from spark_producer.errors import ConfigError
+from spark_producer.escape import for_log
 from spark_producer.properties import property_of
 from spark_producer.secret import Secret
-from spark_producer.security.shown import shown
 
 ALLOWED_BY_THE_PLATFORM: Final = "PYPRODUCER_SECRETS_ALLOW"
 """The environment variable that takes the place of the option `kafka.secrets.allow`, be it empty: so the platform decides."""
@@ -70,7 +70,7 @@ def resolve(
     elif provider == "file":
         text = _of_file(rest, rules, name)
     else:
-        raise _error(name, f"there are references to env and file, and none to {shown(provider)!r}")
+        raise _error(name, f"there are references to env and file, and none to {for_log(provider)!r}")
     if is_reference(text.reveal()):
         raise _error(name, f"what {_written(provider, rest)} refers to is a reference again, which is not followed")
     return text.reveal()
@@ -84,7 +84,7 @@ def _rules(allowed: Sequence[str], variables: _Variables) -> list[str]:
     for rule in rules:
         if not _RULE.fullmatch(rule):
             source = "kafka.secrets.allow" if of_platform is None else ALLOWED_BY_THE_PLATFORM
-            raise _error(source, f"{shown(rule)!r} is none of env:NAME, env:PREFIX* and file:/directory/")
+            raise _error(source, f"{for_log(rule)!r} is none of env:NAME, env:PREFIX* and file:/directory/")
     return rules
 
 
@@ -172,13 +172,13 @@ def _without_last_newline(text: str) -> str:
 
 
 def _written(provider: str, rest: str) -> str:
-    return f"${{{provider}:{shown(rest)}}}"
+    return f"${{{provider}:{for_log(rest)}}}"
 
 
 def _not_allowed(name: str, wanted: str, rule: str) -> ConfigError:
     return _error(
         name,
-        f"references to {shown(wanted)} are not allowed here: add {shown(rule)} to kafka.secrets.allow, or to "
+        f"references to {for_log(wanted)} are not allowed here: add {for_log(rule)} to kafka.secrets.allow, or to "
         f"{ALLOWED_BY_THE_PLATFORM} in the environment of driver and executors, which wins if it is set",
     )
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
 from spark_producer.errors import AuthenticationFailed
+from spark_producer.escape import for_log
 from spark_producer.secret import Secret
-from spark_producer.security.shown import shown
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The hash functions by mechanism, as `hashlib` names them."""
@@ -182,7 +182,7 @@ def _checked_name(mechanism: str, username: str) -> bytes:
         )
     if not username.isascii() or "\0" in username:
         raise AuthenticationFailed(
-            f"the user name {shown(username)!r} can never log in by {mechanism}: Kafka takes only ASCII characters there "
+            f"the user name {for_log(username)!r} can never log in by {mechanism}: Kafka takes only ASCII characters there "
             "(ScramFormatter), so give this user another name, or use PLAIN or OAUTHBEARER",
             fatal=True,
         )
@@ -193,7 +193,7 @@ def _parsed_first(mechanism: str, message: bytes, own_nonce: bytes) -> tuple[byt
     """Return nonce, salt and iterations of the server's first message."""
     refused = re.fullmatch(rb"e=([^,]*)(?:,.*)?", message, re.DOTALL)
     if refused:
-        raise AuthenticationFailed(f"the broker refused the login by {mechanism}: {shown(refused[1])}", fatal=True)
+        raise AuthenticationFailed(f"the broker refused the login by {mechanism}: {for_log(refused[1])}", fatal=True)
     found = _SERVER_FIRST.fullmatch(message)
     salt = strict_base64(found["salt"]) if found else None
     if found is None or salt is None:
@@ -211,7 +211,9 @@ def _check_final(mechanism: str, message: bytes, expected: bytes) -> None:
     """Raise an error unless the server's last message holds the expected signature."""
     found = _SERVER_FINAL.fullmatch(message)
     if found and found["error"] is not None:
-        raise AuthenticationFailed(f"the broker refused the login by {mechanism}: {shown(found['error'])}", fatal=True)
+        raise AuthenticationFailed(
+            f"the broker refused the login by {mechanism}: {for_log(found['error'])}", fatal=True
+        )
     given = strict_base64(found["signature"]) if found else None
     if given is None:
         raise _unbelievable(mechanism, "it says that the login succeeded, without its signature")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_producer.errors import TlsFailed
+from spark_producer.escape import for_log
 from spark_producer.security.contexts import Facts
-from spark_producer.security.shown import shown
 from spark_producer.security.x509 import Certificate
 
 
@@ -89,7 +89,7 @@ def explained(error: ssl.SSLError, peer: Peer, moment: Moment) -> TlsFailed:
             "security.protocol",
             fatal=True,
         )
-    return TlsFailed(f"TLS with {peer.name} failed: {shown(reason or str(error))}", fatal=not moment.established)
+    return TlsFailed(f"TLS with {peer.name} failed: {for_log(reason or str(error))}", fatal=not moment.established)
 
 
 def of_tls(error: BaseException | None) -> bool:
@@ -102,8 +102,8 @@ def of_tls(error: BaseException | None) -> bool:
 def refused_client(error: ssl.SSLError, peer: Peer) -> TlsFailed:
     """Return the error of this package for one of a server's stream."""
     if error.reason in NOT_TLS:
-        return TlsFailed(f"{peer.name} does not speak TLS ({shown(error.reason)}): this listener does", fatal=False)
-    return TlsFailed(f"TLS with {peer.name} failed: {shown(error.reason or str(error))}", fatal=False)
+        return TlsFailed(f"{peer.name} does not speak TLS ({for_log(error.reason)}): this listener does", fatal=False)
+    return TlsFailed(f"TLS with {peer.name} failed: {for_log(error.reason or str(error))}", fatal=False)
 
 
 def _certificate(error: ssl.SSLCertVerificationError, peer: Peer, moment: Moment) -> str:
@@ -126,7 +126,7 @@ def _certificate(error: ssl.SSLCertVerificationError, peer: Peer, moment: Moment
             f"{first}it is not for {moment.host!r}{origin} but for {names or 'no name at all'}. Connect by a name of the "
             "certificate, or have one made for this name"
         )
-    return f"{first}{shown(error.verify_message)}"
+    return f"{first}{for_log(error.verify_message)}"
 
 
 def _dates(code: int, now: str, chain: tuple[Certificate, ...]) -> str:

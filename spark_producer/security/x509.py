@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
+from spark_producer.escape import for_log
 from spark_producer.security.der import SEQUENCE, Element, element
-from spark_producer.security.shown import shown
 
 _ATTRIBUTES: Final = {
     bytes.fromhex("550403"): "CN",
@@ -80,15 +80,15 @@ def _attributes(name: Element) -> list[tuple[bytes, str]]:
 
 
 def _name(name: Element) -> str:
-    return shown(", ".join(f"{_ATTRIBUTES.get(kind, 'other')}={text}" for kind, text in _attributes(name)))
+    return for_log(", ".join(f"{_ATTRIBUTES.get(kind, 'other')}={text}" for kind, text in _attributes(name)))
 
 
 def _common_names(subject: Element) -> tuple[str, ...]:
-    return tuple(shown(text) for kind, text in _attributes(subject) if kind == _COMMON_NAME)
+    return tuple(for_log(text) for kind, text in _attributes(subject) if kind == _COMMON_NAME)
 
 
 def _time(time: Element) -> str:
-    digits = shown(bytes(time.content).decode("ascii", "backslashreplace"))
+    digits = for_log(bytes(time.content).decode("ascii", "backslashreplace"))
     if time.tag == _UTC_TIME:  # two digits of the year, from 1950 to 2049 (RFC 5280, 4.1.2.5.1)
         digits = ("19" if digits >= "50" else "20") + digits
     year, month, day, hour, minute, second = digits[:4], *(digits[at : at + 2] for at in range(4, 14, 2))
@@ -104,7 +104,7 @@ def _alternative_names(fields: list[Element]) -> tuple[str, ...]:
             continue
         for name in element(parts[-1].content, SEQUENCE).children():
             if name.tag == _DNS_NAME:
-                names.append(shown(bytes(name.content)))
+                names.append(for_log(bytes(name.content)))
             elif name.tag == _IP_ADDRESS:
                 names.append(str(ip_address(bytes(name.content))))
     return tuple(names[:_MOST_NAMES])

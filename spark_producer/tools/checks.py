@@ -14,8 +14,8 @@ from spark_producer.errors import (
     TlsFailed,
     UnsupportedVersion,
     broker_error,
-    shown,
 )
+from spark_producer.escape import for_log
 from spark_producer.network.addresses import format_address
 from spark_producer.network.principal import principal
 from spark_producer.network.settings import ConnectionSettings
@@ -228,7 +228,7 @@ def _in_sync(client: BlockingClient, row: MetadataResponseTopic, topic: str, bro
     try:
         least = int(config[name])
     except ValueError:
-        yield Finding(name, State.UNKNOWN, f"the broker answers '{shown(config[name])}', which is no number")
+        yield Finding(name, State.UNKNOWN, f"the broker answers '{for_log(config[name])}', which is no number")
         return
     short = sorted(each.partition_index for each in row.partitions if len(each.isr_nodes) < least)
     replicas = min((len(each.replica_nodes) for each in row.partitions), default=0)

@@ -6,7 +6,7 @@ import base64
 import json
 from datetime import UTC, datetime, timedelta
 
-from spark_producer.errors import printable
+from spark_producer.escape import for_log
 from spark_producer.record.reading import Record
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -43,7 +43,7 @@ def format_record(partition: int, record: Record) -> str:
         f"value={format_bytes(record.value)}",
     ]
     if record.headers:
-        pairs = ", ".join(f"{printable(name)}: {format_bytes(value)}" for name, value in record.headers)
+        pairs = ", ".join(f"{for_log(name, limit=None)}: {format_bytes(value)}" for name, value in record.headers)
         parts.append(f"headers={{{pairs}}}")
     return "  ".join(parts)
 
@@ -82,7 +82,7 @@ def format_bytes(content: bytes | None) -> str:
     # Bytes that hold many control characters are not text, even if they happen to be UTF-8.
     if sum(not (character.isprintable() or character.isspace()) for character in text) * 4 > len(text):
         return "0x" + content.hex()
-    return printable(text)
+    return for_log(text, limit=None)
 
 
 def format_timestamp(milliseconds: int) -> str:

@@ -7,7 +7,8 @@ from typing import Final
 from spark_producer.broker.context import Answer, Context
 from spark_producer.broker.coordinator.groups.group import Group, State
 from spark_producer.codes import Code
-from spark_producer.errors import BrokerError, shown
+from spark_producer.errors import BrokerError
+from spark_producer.escape import for_log
 from spark_producer.protocol import messages
 
 GROUP: Final = 0
@@ -82,7 +83,7 @@ def _described(context: Context, version: int, name: str) -> messages.DescribedG
     if group is None and not context.coordinator.offsets.knows(name):
         if version < _TELLS_UNKNOWN:
             return messages.DescribedGroup(group_id=name, group_state=_DEAD)
-        message = f"Group {shown(name)} not found."  # a name may be as long as a text can be
+        message = f"Group {for_log(name)} not found."  # a name may be as long as a text can be
         return messages.DescribedGroup(Code.GROUP_ID_NOT_FOUND, message, name, _DEAD)
     kind, state = _kind_and_state(group)
     if group is None:

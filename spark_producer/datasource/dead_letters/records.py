@@ -14,7 +14,7 @@ import pyarrow as pa
 from spark_producer.accumulator import Refused
 from spark_producer.codes import Code
 from spark_producer.datasource.unfit import UnfitPiece
-from spark_producer.errors import shown
+from spark_producer.escape import for_log
 from spark_producer.kernel import MOST_HEADERS
 from spark_producer.kernel.arrays import BytesArray
 from spark_producer.producer.sifting import Sifted, Stage
@@ -140,7 +140,7 @@ def told_of(refused: Refused) -> Callable[[int, str], str]:
     code, (topic, partition) = refused.error.code, refused.place
     where = f"topic {topic!r}, partition {partition}"
     return lambda row, text: (
-        f"the broker refused row {row} of the task ({where}) with {code.name} ({code}): {shown(text)}"
+        f"the broker refused row {row} of the task ({where}) with {code.name} ({code}): {for_log(text)}"
     )
 
 

@@ -18,13 +18,13 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 from spark_producer.errors import AuthenticationFailed, ConfigError, ConnectionFailed, TlsFailed
+from spark_producer.escape import for_log
 from spark_producer.network.addresses import format_address
 from spark_producer.network.transport import resolve as addresses_of
 from spark_producer.secret import Secret
 from spark_producer.security.contexts import client_context
 from spark_producer.security.references import is_reference, resolve
 from spark_producer.security.settings import OidcSettings, TlsSettings
-from spark_producer.security.shown import shown
 from spark_producer.security.tls_errors import Peer
 from spark_producer.security.tls_stream import TlsStream
 from spark_producer.security.token import ENDLESS, Token, end_of_jwt, seconds, token_problem
@@ -276,7 +276,9 @@ def _refusal(status: int, body: bytes) -> tuple[str, bool]:
     if 300 <= status < 400:
         return f"it redirects (HTTP {status}), which is not followed: set {_ENDPOINT} to where it leads", True
     said = _object(body)
-    parts = [shown(text) for name in ("error", "error_description") if isinstance(text := said.get(name), str) and text]
+    parts = [
+        for_log(text) for name in ("error", "error_description") if isinstance(text := said.get(name), str) and text
+    ]
     told = f": {', '.join(parts)}" if parts else ""
     return f"it answers HTTP {status}{told}", status in FINAL_CODES
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from spark_producer.errors import AuthenticationFailed, ConfigError
+from spark_producer.escape import for_log
 from spark_producer.secret import Secret
-from spark_producer.security.shown import shown
 from spark_producer.security.token import Token, extension_problem, token_problem
 
 AWS: Final = "aws-msk-iam"
@@ -133,7 +133,7 @@ def _told(error: Exception, *, told: bool) -> str:
     """Return what an error was and where it was raised. Its text only if `told`: one of the user's may hold a secret."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""  # noqa: PTH119
-    return f"raised {type(error).__name__}" + (f": {shown(str(error))}" if told else place)
+    return f"raised {type(error).__name__}" + (f": {for_log(str(error))}" if told else place)
 
 
 def _token(returned: object) -> Token | str:
