@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from spark_producer.cli.avro_view import add_view, take_registry, viewed, viewer
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
-from spark_producer.cli.nosuch import meant
+from spark_producer.cli.nosuch import meant, wait_until_created
 from spark_producer.cli.numbers import natural, offset, positive
 from spark_producer.cli.terminal import complain, stop_if_nobody_reads
 from spark_producer.cli.waiting import Wait
@@ -33,7 +33,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     tail = commands.add_parser(
         "tail",
         description="Print the records of a topic as they arrive, until Ctrl-C: partition:offset, time (UTC), key, value, "
-        "headers. Bytes that are no text are printed as 0x….",
+        "headers. Bytes that are no text are printed as 0x…. A topic that does not exist yet is waited for, and then printed "
+        "from its first record on; with --until-end it is an error.",
     )
     tail.add_argument("topic")
     add_connection(tail)
@@ -50,7 +51,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--timeout",
         type=positive,
         metavar="SECONDS",
-        help="stop when none came for so long; no broker is waited for longer",
+        help="stop when none came for so long; neither brokers nor a topic are waited for longer",
     )
     tail.add_argument("--json", action="store_true", help="print each record as a JSON object")
     tail.add_argument(
@@ -110,11 +111,12 @@ def _print(chosen: argparse.Namespace, client: BlockingClient, view: AvroViewer 
 def _batches(chosen: argparse.Namespace, client: BlockingClient) -> Iterator[list[tuple[int, Record]]]:
     partitions = None if chosen.partition is None else [chosen.partition]
     isolation = Isolation[chosen.isolation_level.upper()]
+    is_new = not chosen.until_end and wait_until_created(client, chosen.topic, chosen.timeout)
     reader = TopicReader(
         client,
         chosen.topic,
         partitions=partitions,
-        from_beginning=chosen.from_beginning,
+        from_beginning=chosen.from_beginning or is_new,
         isolation=isolation,
         on_reset=lambda *reset: complain(format_reset(*reset)),
     )
@@ -122,7 +124,7 @@ def _batches(chosen: argparse.Namespace, client: BlockingClient) -> Iterator[lis
     if chosen.offset is not None:
         reader.positions = positions_at(client, chosen.topic, chosen.offset, read, isolation)
     ends = None
-    begins_at_end = chosen.offset is None and not chosen.from_beginning
+    begins_at_end = chosen.offset is None and not chosen.from_beginning and not is_new
     if chosen.until_end:
         ends = offsets(client, chosen.topic, LATEST, read, isolation_level=isolation)
         if begins_at_end:

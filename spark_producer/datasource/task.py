@@ -42,7 +42,7 @@ def write_task(
     jvm = JvmConnection()
     freeze_at_second_task()
     keep_memory_once()
-    kernel.warn_once()
+    _warn_of_kernel()
     config, rows = worker_config(settings), jvm.answered(batches)
     if settings.ticket is None:
         report = _write_at_least_once(config, settings, rows, producers)
@@ -52,6 +52,13 @@ def write_task(
         report = write_exactly_once(settings, config, settings.ticket, rows, producers)
     jvm.answer_at_once()
     return report
+
+
+def _warn_of_kernel() -> None:
+    """Let the first task of a write say if the portable kernel is in use: one line, and not one for each worker."""
+    context = TaskContext.get()
+    if context is None or context.partitionId() == 0:
+        kernel.warn_once()
 
 
 def _write_at_least_once(

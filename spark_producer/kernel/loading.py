@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import sys
 from collections.abc import Sequence
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -26,15 +29,20 @@ COMPILED = tuple(
 _BUILD = (
     "install the package with a C compiler at hand; in a checkout, `pip install --verbose .` shows why a build failed"
 )
+_UNBUILT = "no compiled module"
 _log = logging.getLogger(__name__)
 
 
 class LoadedKernel(NamedTuple):
-    """The kernel in use: its name and functions. `problem` says why the compiled one is not in use, if nobody chose so."""
+    """The kernel in use: its name and functions.
+
+    `problem` says why the compiled one is not in use, if nobody chose so, and `advice` what to do about it.
+    """
 
     name: str
     functions: dict[str, Any]
     problem: str
+    advice: str = _BUILD
 
     def describe(self) -> str:
         """Return `compiled kernel`, or `portable kernel: ` and the problem."""
@@ -58,9 +66,31 @@ def load(wanted: str, compiled: Sequence[str] = COMPILED) -> LoadedKernel:
     modules, problem = _load_compiled(compiled)
     if not problem:
         return LoadedKernel("compiled", _functions(*modules), "")
+    advice = _BUILD
+    if problem == _UNBUILT:
+        problem, advice = _explain_unbuilt()
     if wanted == "compiled":
-        raise ConfigError(f"{VARIABLE}=compiled, but there is {problem}: {_BUILD}")
-    return LoadedKernel("portable", _functions(*_PORTABLE), problem)
+        raise ConfigError(f"{VARIABLE}=compiled, but there is {problem}: {advice}")
+    return LoadedKernel("portable", _functions(*_PORTABLE), problem, advice)
+
+
+def _explain_unbuilt() -> tuple[str, str]:
+    """Return why this package has no compiled module, and what to do: it hides an installed one that has, or was not built."""
+    own = Path(__file__).parent.parent
+    installed = find_compiled_install(sys.path, own)
+    if installed is None:
+        return _UNBUILT, _BUILD
+    problem = f"{_UNBUILT} in {own}, whose sources hide the package that is installed in {installed}"
+    return problem, "start Python and Spark in another folder than the checkout"
+
+
+def find_compiled_install(search_path: Sequence[str], own: Path) -> Path | None:
+    """Return the first `spark_producer` of `search_path`, other than `own`, that has compiled modules; None if there is none."""
+    for entry in search_path:
+        package = Path(entry or ".").resolve() / own.name
+        if package != own and any(any(package.glob(f"kernel/compiled*{suffix}")) for suffix in EXTENSION_SUFFIXES):
+            return package
+    return None
 
 
 def warn(kernel: LoadedKernel) -> None:
@@ -74,14 +104,14 @@ def warn(kernel: LoadedKernel) -> None:
             "%s. It writes the same bytes: whole writes of rows that are all alike are up to 9 %% slower, those of rows with "
             "headers and many lengths 17 %%, and its loops over rows alone take 2 to 8 times as long. For the compiled one %s. A "
             "zip for --py-files holds none. %s=portable for the workers silences this.",
-            kernel.describe(), _BUILD, VARIABLE,
+            kernel.describe(), kernel.advice, VARIABLE,
         )  # fmt: skip
 
 
 def _load_compiled(names: Sequence[str]) -> tuple[list[ModuleType], str]:
     """Return the compiled kernel's modules, or why there are none: not built, or for another machine, Python or C library."""
     if any(importlib.util.find_spec(name) is None for name in names):
-        return [], "no compiled module"
+        return [], _UNBUILT
     try:
         return [importlib.import_module(name) for name in names], ""
     except ImportError as error:

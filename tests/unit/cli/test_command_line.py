@@ -330,9 +330,43 @@ def test_tail_unpacks_compressed_batches(
 def test_tail_does_not_make_topics(
     embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["tail", topic, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 1
-    assert topic in capsys.readouterr().err
+    arguments = ["tail", topic, "--bootstrap-servers", embedded_broker.bootstrap_servers]
+    assert main([*arguments, "--until-end"]) == 1
+    assert f"UNKNOWN_TOPIC_OR_PARTITION (3) for topic {topic!r}" in capsys.readouterr().err
+    assert main([*arguments, "--timeout", "1"]) == 1
+    waits, error = capsys.readouterr().err.splitlines()
+    assert waits == (
+        f"pyproducer: topic {topic!r} does not exist yet: waiting for its first write, or until it is created."
+    )
+    assert f"UNKNOWN_TOPIC_OR_PARTITION (3) for topic {topic!r}" in error
     assert topic not in embedded_broker.topics()
+
+
+def test_tail_waits_for_a_topic_and_prints_it_from_its_first_record_on(
+    embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it begins at the end: of a topic that did not exist, every record came after the command."""
+    said: list[str] = []
+
+    def write_meanwhile(text: str) -> None:
+        said.append(text)
+        write(embedded_broker, topic, [(0, b"first"), (0, b"second")])
+
+    monkeypatch.setattr("spark_producer.cli.nosuch.complain", write_meanwhile)
+    assert main(["tail", topic, "--bootstrap-servers", embedded_broker.bootstrap_servers, "--max-records", "2"]) == 0
+    assert [line.split("  ")[-1] for line in capsys.readouterr().out.splitlines()] == ["value=first", "value=second"]
+    assert len(said) == 1
+
+
+def test_tail_names_the_topic_that_may_be_meant_while_it_waits(
+    embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    words = ["tail", f"{topic}s", "--bootstrap-servers", embedded_broker.bootstrap_servers, "--timeout", "1"]
+    assert main(words) == 1
+    waits, error = capsys.readouterr().err.splitlines()
+    assert waits.endswith(f"Did you mean {topic!r}?")
+    assert f"did you mean {topic!r}?" in error
 
 
 def test_errors_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:

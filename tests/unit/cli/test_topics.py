@@ -72,7 +72,7 @@ def test_a_topic_that_is_not_there_is_one_error(
     assert len(said.splitlines()) == 1
 
 
-@pytest.mark.parametrize("words", [["tail"], ["topics", "describe"], ["topics", "delete"]])
+@pytest.mark.parametrize("words", [["tail", "--until-end"], ["topics", "describe"], ["topics", "delete"]])
 def test_a_mistyped_topic_is_told_which_was_meant(
     embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:

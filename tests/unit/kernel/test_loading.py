@@ -10,6 +10,7 @@ import sys
 import sysconfig
 import uuid
 from collections.abc import Iterator
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,33 @@ def test_the_warning_says_what_is_lost_and_what_to_do(caplog: pytest.LogCaptureF
     assert "`pip install --verbose .` shows why a build failed" in text
     assert "PYPRODUCER_KERNEL=portable" in text
     assert "--no-binary" not in text
+
+
+def test_sources_that_hide_a_compiled_install_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As when Python is started in a checkout: the sources there come before the package that pip has compiled."""
+    installed = tmp_path / "site-packages" / "spark_producer"
+    (installed / "kernel").mkdir(parents=True)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(installed.parent)])
+    assert loading.load("", UNBUILT).problem == "no compiled module", "nothing was compiled there either"
+    (installed / "kernel" / f"compiled{EXTENSION_SUFFIXES[0]}").touch()
+    chosen = loading.load("", UNBUILT)
+    own = Path(loading.__file__).parent.parent
+    assert chosen.problem == (
+        f"no compiled module in {own}, whose sources hide the package that is installed in {installed}"
+    )
+    loading.warn(chosen)
+    assert "For the compiled one start Python and Spark in another folder than the checkout." in caplog.text
+    assert "C compiler" not in caplog.text
+    with pytest.raises(ConfigError, match="hide the package .*: start Python and Spark in another folder"):
+        loading.load("compiled", UNBUILT)
+
+
+def test_the_package_does_not_take_itself_for_another_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Path(loading.__file__).parent.parent
+    monkeypatch.chdir(own.parent)
+    assert loading.find_compiled_install(["", str(own.parent)], own) is None
 
 
 def test_who_got_what_he_wanted_is_told_nothing(caplog: pytest.LogCaptureFixture) -> None:
