@@ -11,10 +11,11 @@ from typing import Any
 _COLUMNS = 2
 _NAME, _TITLE = 27, 42  # characters of a line of a name, and of a title: a longer one would be cut at the edge
 _WIDTH, _BAR, _FRAME = 11.0, 0.34, 0.7  # inches: the picture, a bar, the rest of a panel
-_OURS, _OTHERS = "#1f6feb", "#c9ced6"
-_MOST_FOR_OTHERS = 4.0
-"""A bar may be at most so many times as long as the longest of the others; a longer one is cut, and its number says how long
-it is."""
+_OURS, _OTHERS, _INK = "#1f6feb", "#c9ced6", "#1f2328"
+_IN_THE_DARK = {_OURS: "#58a6ff", _OTHERS: "#57606a", _INK: "#e6edf3"}
+"""The colours on the dark ground of a page: the picture itself has none."""
+_AS_FAST = 1.05
+"""Up to this ratio two figures count as the same."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,23 @@ class Headline:
 
 
 def sentence(headline: Headline) -> str:
-    """Return a line of Markdown: the figure, and its ratio to each of the others."""
+    """Return a line of Markdown: the figure, and how much faster or slower that is than each of the others."""
     compared = [
-        f"{headline.ours / value:.2f}× {name} ({shown(value)})" for name, value in headline.others.items() if value
+        f"{comparison(headline, value)} {name} ({shown(value)})" for name, value in headline.others.items() if value
     ]
     less = ", less is better" * headline.lower_is_better
     own = f"**{shown(headline.ours)} {headline.unit}**{less}"
     return f"- {headline.title}: {own}{': ' * bool(compared)}{', '.join(compared)}"
+
+
+def comparison(headline: Headline, value: float) -> str:
+    """Return `2.2× faster than`, `1.9× slower than` or `as fast as`: our figure beside another one."""
+    ratio = headline.ours / value
+    faster = 1 / ratio if headline.lower_is_better else ratio
+    factor = max(faster, 1 / faster)
+    if factor < _AS_FAST:
+        return "as fast as"
+    return f"{factor:.{0 if factor >= 10 else 1}f}× {'faster' if faster > 1 else 'slower'} than"
 
 
 def shown(value: float) -> str:
@@ -44,12 +55,23 @@ def shown(value: float) -> str:
     return f"{value:,.{digits}f}"
 
 
+def alternative(headlines: Sequence[Headline]) -> str:
+    """Return the words for who does not see the picture: each figure, and how it compares with the first of the others."""
+    told = []
+    for headline in headlines:
+        (name, value), *_ = [*headline.others.items(), ("", 0.0)]
+        beside = f", {comparison(headline, value)} {name}" if value else ""
+        told.append(f"{headline.title}: {shown(headline.ours)} {headline.unit}{beside}")
+    return f"Bars. {'; '.join(told)}."
+
+
 def draw(headlines: Sequence[Headline], path: Path) -> None:
-    """Draw a small panel for each headline: bars, numbers, and the ratio of our figure to each of the others."""
+    """Draw a small panel for each headline: bars, numbers, and how our figure compares with each of the others."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     mpl.rcParams["svg.hashsalt"] = "pyproducer"
+    mpl.rcParams.update({"text.color": _INK, "ytick.color": _INK, "axes.titlecolor": _INK})
     from matplotlib import pyplot as plt
 
     lines = [headlines[first : first + _COLUMNS] for first in range(0, len(headlines), _COLUMNS)]
@@ -64,27 +86,39 @@ def draw(headlines: Sequence[Headline], path: Path) -> None:
                 _draw_panel(panel, line[place], count)
             else:
                 panel.set_visible(False)
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=110)
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=110, transparent=True)
     plt.close(figure)
+    if path.suffix == ".svg":
+        path.write_text(_with_dark_colours(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def _with_dark_colours(svg: str) -> str:
+    """Return a picture of matplotlib's with other colours where the reader's are dark."""
+    rules = "".join(
+        f'[style*="{what}: {light}"]{{{what}:{dark}!important}}'
+        for light, dark in _IN_THE_DARK.items()
+        for what in ("fill", "stroke")
+    )
+    head, end, rest = svg.partition("<defs>")
+    return f"{head}<style>@media (prefers-color-scheme: dark){{{rules}}}</style>\n {end}{rest}"
 
 
 def _draw_panel(panel: Any, headline: Headline, count: int) -> None:
-    """Draw our bar on top; behind each bar stand its number and the ratio of ours to it. There is room for `count` bars."""
+    """Draw our bar on top; after each bar stand its number and how ours compares with it. There is room for `count` bars."""
     names = ["pyproducer", *headline.others]
     values = [headline.ours, *headline.others.values()]
-    edge = min(max(values), _MOST_FOR_OTHERS * max([*values[1:], 0.0]) or max(values)) or 1.0
+    edge = max(values) or 1.0
     places = range(len(values))
-    bars = panel.barh(places, [min(value, edge) for value in values], height=0.72, color=_OTHERS)
+    bars = panel.barh(places, values, height=0.72, color=_OTHERS)
     bars[0].set_color(_OURS)
     for place, value in enumerate(values):
-        text = shown(value) + " (bar cut)" * (value > edge)
-        text += f"   ours is {headline.ours / value:.2f}×" if place and value else ""
-        panel.text(
-            min(value, edge) + 0.02 * edge, place, text, va="center", fontsize=9, weight="normal" if place else "bold"
-        )
+        text = shown(value)
+        if place and value:
+            text += f"   pyproducer is {comparison(headline, value).removesuffix(' than').removesuffix(' as')}"
+        panel.text(value + 0.02 * edge, place, text, va="center", fontsize=9, weight="normal" if place else "bold")
     panel.set_yticks(places, [textwrap.fill(name, _NAME) for name in names], fontsize=9)
     panel.set_ylim(count - 0.5, -0.5)
-    panel.set_xlim(0, 1.7 * edge)
+    panel.set_xlim(0, 2.1 * edge)  # the rest is for the words after the longest bar
     panel.set_xticks([])
     panel.tick_params(left=False)
     panel.spines[["top", "right", "bottom", "left"]].set_visible(False)

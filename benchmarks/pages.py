@@ -56,7 +56,7 @@ def _main(found: Iterable[tuple[Part, Measured]], page: Path) -> str:
     if told:
         picture = page.with_name(f"{page.stem}_headlines.svg")
         headlines.draw(told, picture)
-        lines += [f"![What a user waits for, beside others]({picture.name})", ""]
+        lines += [f"![{headlines.alternative(told)}]({picture.name})", ""]
         lines += [*map(headlines.sentence, told), ""]
     return "\n".join([*lines, _ABOUT, "", *others, *[""] * bool(others), *sections])
 

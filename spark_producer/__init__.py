@@ -55,15 +55,17 @@ _HOMES = {
 def register(spark: SparkSession) -> None:
     """Register `format("pyproducer")` with this session, for `--py-files`, or where Spark's own lookup does not find it.
 
-    The session becomes the active one of the calling thread, because Spark looks for Python data sources in that one alone.
+    The session becomes the active one of the calling thread, because Spark looks for Python data sources in that one alone. What
+    `follow` has registered stays.
 
     Raises:
         ImportError: this PySpark is older than 4.0.
     """
     from spark_producer.datasource import PyProducerDataSource
-    from spark_producer.datasource.registering import make_active, register_once
+    from spark_producer.datasource.registering import followed, make_active, register_once
 
-    register_once(spark, PyProducerDataSource)
+    if spark not in followed:
+        register_once(spark, PyProducerDataSource)
     make_active(spark)
 
 

@@ -17,6 +17,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from spark_producer.datasource.registering import followed, register_once
 from spark_producer.datasource.source import PyProducerDataSource
 from spark_producer.datasource.surface import told_in_short
 from spark_producer.datasource.writers import BatchWriter, StreamWriter
@@ -183,7 +184,8 @@ def follow(spark: SparkSession) -> Reports:
         )
     if spark not in _followed:
         accumulator = spark.sparkContext.accumulator(deque(maxlen=KEPT), _Pages())
-        spark.dataSource.register(_followed_source(accumulator))
+        register_once(spark, _followed_source(accumulator))
+        followed.add(spark)
         _followed[spark] = Reports(spark, accumulator)
     return _followed[spark]
 

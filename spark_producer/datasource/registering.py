@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from weakref import WeakSet
+
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
@@ -9,14 +13,46 @@ from pyspark.sql.datasource import DataSource
 ALREADY_THERE = "DATA_SOURCE_ALREADY_EXISTS"
 """Spark 4.0's answer where it has found an installed data source of that name; later ones take the new class instead."""
 
+MANAGER = "org.apache.spark.sql.execution.datasources.DataSourceManager"
+"""Spark's class, and its logger, that warns of each data source that replaces another one."""
+
+followed: WeakSet[SparkSession] = WeakSet()
+"""The sessions whose registered source reports to the program; a plain one in its place would end the reports."""
+
 
 def register_once(spark: SparkSession, source: type[DataSource]) -> None:
     """Register `source`; nothing changes where this Spark does not replace a source that it has found."""
+    with _without_warning(spark):
+        try:
+            spark.dataSource.register(source)
+        except PySparkException as error:
+            if error.getCondition() != ALREADY_THERE:
+                raise
+
+
+@contextmanager
+def _without_warning(spark: SparkSession) -> Iterator[None]:
+    """Keep Spark from warning that the source replaces the same one, which it had found installed: users asked for nothing else.
+
+    Only in classic Spark with Log4j 2; elsewhere the warning stays.
+    """
+    jvm = getattr(spark, "_jvm", None)  # private, and Spark Connect has none
+    if jvm is None:
+        yield
+        return
+    from py4j.protocol import Py4JError  # a client of Spark Connect alone has no py4j
+
     try:
-        spark.dataSource.register(source)
-    except PySparkException as error:
-        if error.getCondition() != ALREADY_THERE:
-            raise
+        log4j = jvm.org.apache.logging.log4j
+        level = log4j.LogManager.getLogger(MANAGER).getLevel()
+        log4j.core.config.Configurator.setLevel(MANAGER, log4j.Level.ERROR)
+    except (AttributeError, TypeError, Py4JError):
+        yield
+        return
+    try:
+        yield
+    finally:
+        log4j.core.config.Configurator.setLevel(MANAGER, level)
 
 
 def make_active(spark: SparkSession) -> None:

@@ -20,8 +20,8 @@ from spark_producer.secret import Secret
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-INSTALL = "pip install 'confluent-kafka[schemaregistry]'"
-"""What the extra `schemas` brings, under its own name: that works where the package was not installed by pip, too."""
+INSTALL = "pip install 'pyproducer[schemas]', or what it brings, 'confluent-kafka[schemaregistry]'"
+"""The extra, and its package, which is enough where pyproducer itself was not installed by pip."""
 
 TRIES = 2
 """How often each address is asked, so that one lost connection does not fail a write."""

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.axes import Axes
 
 from benchmarks import __main__ as command
-from benchmarks.headlines import Headline, draw, sentence
+from benchmarks.headlines import Headline, alternative, draw, sentence
 from benchmarks.pages import folder_of, write_pages
 from benchmarks.part import Measured, Part, load, store
 from benchmarks.parts import PARTS, named
@@ -34,8 +35,10 @@ def part(name: str, *, sister: str = "", headline: Headline = FAST, notes: str =
 
 
 def test_a_sentence_has_the_figure_and_what_it_is_of_each_other() -> None:
-    assert sentence(FAST) == "- Bulk: **4.23 million records/s**: 2.05× Spark's sink (2.06), 42.30× a loop (0.10)"
-    assert sentence(SLOW) == "- Trigger: **44.0 ms**, less is better: 1.57× Spark's sink (28.0)"
+    assert sentence(FAST) == "- Bulk: **4.23 million records/s**: 2.1× faster than Spark's sink (2.06), 42× faster than a loop (0.10)"
+    assert sentence(SLOW) == "- Trigger: **44.0 ms**, less is better: 1.6× slower than Spark's sink (28.0)"
+    even = Headline("Wait", "ms", 10.0, {"Spark's sink": 10.2}, lower_is_better=True)
+    assert sentence(even) == "- Wait: **10.0 ms**, less is better: as fast as Spark's sink (10.2)"
     assert sentence(alone(SLOW)) == "- Trigger: **44.0 ms**, less is better"
 
 
@@ -49,8 +52,8 @@ def test_the_picture_has_a_panel_for_each_headline_with_ratios(tmp_path: Path) -
     assert [text for text in told if "better" in text] == [
         "million records/s, more is better", "ms, less is better", "ms, less is better",
     ]  # fmt: skip
-    assert [text for text in told if "ours" in text] == [
-        "2.06   ours is 2.05×", "0.10   ours is 42.30×", "28.0   ours is 1.57×",
+    assert [text for text in told if "pyproducer is" in text] == [
+        "2.06   pyproducer is 2.1× faster", "0.10   pyproducer is 42× faster", "28.0   pyproducer is 1.6× slower",
     ]  # fmt: skip
     assert {"Bulk", "Trigger", "4.23", "44.0"} <= set(told)
 
@@ -63,9 +66,33 @@ def test_a_long_title_is_broken_instead_of_cut(tmp_path: Path) -> None:
     assert len(lines) == 2
 
 
-def test_a_bar_that_would_dwarf_the_others_is_cut_and_says_so(tmp_path: Path) -> None:
+def test_every_bar_is_as_long_as_its_number_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths: list[list[float]] = []
+    real = Axes.barh
+
+    def noted(self: Axes, places: Any, values: Any, *more: Any, **named: Any) -> Any:
+        lengths.append(list(values))
+        return real(self, places, values, *more, **named)
+
+    monkeypatch.setattr(Axes, "barh", noted)
     draw([Headline("Rate", "k/s", 400.0, {"other": 10.0}, lower_is_better=False)], tmp_path / "plot.svg")
-    assert "<!-- 400 (bar cut) -->" in (tmp_path / "plot.svg").read_text()
+    assert lengths == [[400.0, 10.0]]
+
+
+def test_the_picture_is_seen_in_the_dark(tmp_path: Path) -> None:
+    """Every colour of the light picture has another one there, and the ground is the page's own."""
+    draw([FAST], tmp_path / "plot.svg")
+    svg = (tmp_path / "plot.svg").read_text()
+    light = {found.lower() for found in re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", svg)}
+    style = svg.partition("<style>@media (prefers-color-scheme: dark)")[2].partition("</style>")[0]
+    assert light and all(f"fill: {colour}" in style for colour in light)
+
+
+def test_who_does_not_see_the_picture_gets_its_figures() -> None:
+    assert alternative([FAST, SLOW, alone(SLOW)]) == (
+        "Bars. Bulk: 4.23 million records/s, 2.1× faster than Spark's sink; Trigger: 44.0 ms, 1.6× slower than Spark's sink; "
+        "Trigger: 44.0 ms."
+    )
 
 
 def test_the_main_page_begins_with_the_headlines_of_all_parts(tmp_path: Path) -> None:
@@ -81,7 +108,7 @@ def test_the_main_page_begins_with_the_headlines_of_all_parts(tmp_path: Path) ->
     text = page.read_text()
     assert text.startswith("# Benchmarks\n\nMade by")
     head, _, sections = text.partition("\n## ")
-    assert head.index("![What a user waits for") < head.index(sentence(FAST)) < head.index(sentence(SLOW))
+    assert head.index("![Bars. ") < head.index(sentence(FAST)) < head.index(sentence(SLOW))
     assert (tmp_path / "benchmarks_headlines.svg").exists()
     assert head.count("How to read.") + sections.count("How to read.") == 1
     assert "[Title of three](page_three.md)" in head

@@ -228,11 +228,11 @@ def test_exactly_once(page: Page) -> None:
 
 
 def test_what_was_written(page: Page) -> None:
-    page.run("reports.show(")
+    page.run("logged.show(")
     try:
         page.run("people.write")
         deadline, pause = time.monotonic() + SECONDS, threading.Event()
-        while not (found := page.names["reports"].collect()) and time.monotonic() < deadline:
+        while not (found := page.names["logged"].collect()) and time.monotonic() < deadline:
             pause.wait(0.1)  # Spark takes the line over from the process that wrote it
         (report,) = found
         assert report.level == "INFO"

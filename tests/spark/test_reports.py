@@ -128,6 +128,7 @@ import spark_producer
 bootstrap, topic = sys.argv[1:]
 spark = SparkSession.builder.master("local[2,3]").config("spark.ui.enabled", "false").getOrCreate()
 reports = spark_producer.follow(spark)
+spark_producer.register(spark)
 
 def fails_once(batches):
     yield from batches
@@ -145,7 +146,8 @@ assert sum(found.records for found in reports.latest.ranges.values()) == 100
 @pytest.mark.slow
 def test_com15_a_task_that_is_run_again_counts_once(embedded_broker: Broker, topic: str, tmp_path: Path) -> None:
     embedded_broker.create_topic(topic, 1)
-    run_program(RETRIED, [embedded_broker.bootstrap_servers, topic], [REPOSITORY], tmp_path)
+    said = run_program(RETRIED, [embedded_broker.bootstrap_servers, topic], [REPOSITORY], tmp_path)
+    assert "replaced a" not in said, "Spark warns of no data source, neither of follow() nor of register()"
     assert ends(embedded_broker, topic, 1)[0] >= 100
 
 

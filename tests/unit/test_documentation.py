@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.headlines import shown
+from benchmarks.headlines import comparison, shown
 from benchmarks.pages import folder_of
 from benchmarks.part import load
 from benchmarks.parts import named
@@ -84,9 +84,11 @@ def test_the_headline_figures_of_the_readme_are_those_of_the_benchmarks() -> Non
         (headline,) = part.headlines(measured.results)
         (line,) = [line for line in readme.splitlines() if line.startswith(f"* **{headline.title.split(',')[0]}: ")]
         assert f" {shown(headline.ours)} {headline.unit}**" in line
-        ratios = [f"{headline.ours / value:.2f}×" for name, value in headline.others.items() if "Spark" in name]
-        assert set(re.findall(r"[\d.]+×", line)) <= set(ratios)
-        assert ratios[0] in line
+        told = [
+            comparison(headline, value).removesuffix(" than") for name, value in headline.others.items() if "Spark" in name
+        ]
+        assert set(re.findall(r"[\d.]+× (?:faster|slower)", line)) <= set(told)
+        assert f"{told[0]} than Spark's Kafka sink" in line
 
 
 def test_the_pages_name_what_a_zip_for_py_files_does_not_bring() -> None:

@@ -60,7 +60,7 @@ def from_aws(options: Sequence[tuple[str, str]], region: str) -> Token:
     if signer is None:
         raise ConfigError(
             "a login with AWS_MSK_IAM needs Amazon's signer where it connects, on driver and executors: "
-            "pip install aws-msk-iam-sasl-signer-python",
+            "pip install 'pyproducer[msk]', or what it brings, aws-msk-iam-sasl-signer-python",
             fatal=True,
         )
     if not region:

@@ -163,7 +163,7 @@ def test_sec18_without_amazons_package_the_error_says_what_to_install(monkeypatc
     monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", None)
     error = refusal(lambda: from_aws((), "eu-west-1"))
     assert isinstance(error, ConfigError)
-    assert "pip install aws-msk-iam-sasl-signer-python" in str(error)
+    assert "pip install 'pyproducer[msk]'" in str(error)
     assert error.__dict__ == {"fatal": True}
 
 
