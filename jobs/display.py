@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from rich.console import Console
@@ -24,6 +25,9 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
 
 POLL_SECONDS = 0.25
 """The topic's offsets are asked for at this interval."""
+
+STARTING = "Spark starts …"
+"""Stands in place of a count until the first record is there: a bar at 0 would look as if nothing happened."""
 
 HIDDEN_MESSAGES = ("Using incubator modules: jdk.incubator.vector",)
 """The JVM prints these at every start of Spark, before it reads any log setting."""
@@ -90,8 +94,9 @@ def watch(connection: ConnectionSettings, topic: str, goal: int, description: st
     done = threading.Event()
     with _counting() as shown, BlockingClient(connection, timeout=10) as client:
         start = _records_of(client, topic)
-        line = shown.add_task(description, total=goal, count="")
-        watcher = threading.Thread(target=_look, args=(client, topic, start, shown, line, done), daemon=True)
+        line = shown.add_task(description, total=None, count=STARTING)
+        look = partial(_records_of, client, topic)
+        watcher = threading.Thread(target=_look, args=(look, start, shown, line, goal, done), daemon=True)
         try:
             watcher.start()  # Ctrl-C may come while it starts, and it must end before the client is closed
             yield
@@ -105,23 +110,35 @@ def watch(connection: ConnectionSettings, topic: str, goal: int, description: st
 
 
 @contextlib.contextmanager
-def count_line(description: str, goal: int) -> Iterator[Callable[[int], None]]:
-    """Show a line for a body that reports its own progress."""
+def count_line(description: str, goal: int, *, start: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Show a line for a body that reports its own progress.
+
+    Give `start`, the count at the beginning, if Spark has to start first: the bar moves to and fro until the count has changed.
+    """
     with _counting() as shown:
-        line = shown.add_task(description, total=goal, count="")
-        yield lambda count: _show(shown, line, count, goal)
+        waits = start is not None
+        line = shown.add_task(description, total=None if waits else goal, count=STARTING if waits else "")
+
+        def report(count: int) -> None:
+            if count != start:
+                _show(shown, line, count, goal)
+
+        yield report
 
 
-def _look(client: BlockingClient, topic: str, start: int, shown: Progress, line: TaskID, done: threading.Event) -> None:
-    goal = int(shown.tasks[line].total or 0)
+def _look(
+    count: Callable[[], int], start: int, shown: Progress, line: TaskID, goal: int, done: threading.Event
+) -> None:
     while not done.wait(POLL_SECONDS):
         # An error here does not matter: if it affects the write too, the write will report it.
         with contextlib.suppress(PyProducerError):
-            _show(shown, line, min(_records_of(client, topic) - start, goal), goal)
+            new = min(count() - start, goal)
+            if new:
+                _show(shown, line, new, goal)
 
 
 def _show(shown: Progress, line: TaskID, count: int, goal: int) -> None:
-    shown.update(line, completed=count, count=f"{count:,}/{goal:,}")
+    shown.update(line, total=goal, completed=count, count=f"{count:,}/{goal:,}")
 
 
 def _records_of(client: BlockingClient, topic: str) -> int:

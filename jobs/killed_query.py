@@ -71,7 +71,7 @@ class KilledQuery:
                 self._command, stdout=output, stderr=output, start_new_session=True, env=self._environment
             )
         try:
-            with count_line(what, self._rows) as on_count:
+            with count_line(what, self._rows, start=self._committed()) as on_count:
                 done = self._watch(query, on_count, until_open=until_open)
         finally:
             if query.poll() is None:
@@ -84,7 +84,7 @@ class KilledQuery:
     def _watch(self, query: subprocess.Popen[bytes], on_count: Callable[[int], None], *, until_open: bool) -> bool:
         deadline = time.monotonic() + LONGEST_RUN
         while (ended := query.poll()) is None:
-            stable = sum(offsets(self._client, self._topic, isolation_level=Isolation.READ_COMMITTED).values())
+            stable = self._committed()
             end = sum(offsets(self._client, self._topic).values())
             on_count(min(stable, self._rows))
             if until_open and 0 < stable < end:
@@ -94,6 +94,10 @@ class KilledQuery:
             time.sleep(LOOK_SECONDS if until_open else COUNT_SECONDS)
         on_count(self._rows)
         return ended == 0 and not until_open
+
+    def _committed(self) -> int:
+        """Return the records of the topic that readers of committed records see."""
+        return sum(offsets(self._client, self._topic, isolation_level=Isolation.READ_COMMITTED).values())
 
 
 def _environment(scratch: Path) -> dict[str, str]:
