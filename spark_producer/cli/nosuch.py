@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from spark_producer.cli.terminal import complain, stop_if_nobody_reads
-
 from spark_producer.codes import Code
 from spark_producer.errors import TopicNotFound, broker_error
 from spark_producer.tools import BlockingClient

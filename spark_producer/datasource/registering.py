@@ -40,7 +40,7 @@ def _without_warning(spark: SparkSession) -> Iterator[None]:
     if jvm is None:
         yield
         return
-    from py4j.protocol import Py4JError  # a client of Spark Connect alone has no py4j
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # imported here: pyspark-client has no py4j
 
     try:
         log4j = jvm.org.apache.logging.log4j

@@ -35,7 +35,10 @@ def part(name: str, *, sister: str = "", headline: Headline = FAST, notes: str =
 
 
 def test_a_sentence_has_the_figure_and_what_it_is_of_each_other() -> None:
-    assert sentence(FAST) == "- Bulk: **4.23 million records/s**: 2.1× faster than Spark's sink (2.06), 42× faster than a loop (0.10)"
+    assert (
+        sentence(FAST)
+        == "- Bulk: **4.23 million records/s**: 2.1× faster than Spark's sink (2.06), 42× faster than a loop (0.10)"
+    )
     assert sentence(SLOW) == "- Trigger: **44.0 ms**, less is better: 1.6× slower than Spark's sink (28.0)"
     even = Headline("Wait", "ms", 10.0, {"Spark's sink": 10.2}, lower_is_better=True)
     assert sentence(even) == "- Wait: **10.0 ms**, less is better: as fast as Spark's sink (10.2)"
@@ -85,7 +88,8 @@ def test_the_picture_is_seen_in_the_dark(tmp_path: Path) -> None:
     svg = (tmp_path / "plot.svg").read_text()
     light = {found.lower() for found in re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", svg)}
     style = svg.partition("<style>@media (prefers-color-scheme: dark)")[2].partition("</style>")[0]
-    assert light and all(f"fill: {colour}" in style for colour in light)
+    assert light
+    assert all(f"fill: {colour}" in style for colour in light)
 
 
 def test_who_does_not_see_the_picture_gets_its_figures() -> None:

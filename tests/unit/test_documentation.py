@@ -85,7 +85,9 @@ def test_the_headline_figures_of_the_readme_are_those_of_the_benchmarks() -> Non
         (line,) = [line for line in readme.splitlines() if line.startswith(f"* **{headline.title.split(',')[0]}: ")]
         assert f" {shown(headline.ours)} {headline.unit}**" in line
         told = [
-            comparison(headline, value).removesuffix(" than") for name, value in headline.others.items() if "Spark" in name
+            comparison(headline, value).removesuffix(" than")
+            for name, value in headline.others.items()
+            if "Spark" in name
         ]
         assert set(re.findall(r"[\d.]+× (?:faster|slower)", line)) <= set(told)
         assert f"{told[0]} than Spark's Kafka sink" in line

@@ -92,7 +92,7 @@ def test_sources_that_hide_a_compiled_install_are_named(
     loading.warn(chosen)
     assert "For the compiled one start Python and Spark in another folder than the checkout." in caplog.text
     assert "C compiler" not in caplog.text
-    with pytest.raises(ConfigError, match="hide the package .*: start Python and Spark in another folder"):
+    with pytest.raises(ConfigError, match=r"hide the package .*: start Python and Spark in another folder"):
         loading.load("compiled", UNBUILT)
 
 

@@ -164,6 +164,7 @@ def test_without_the_extra_the_command_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(
         ConfigError,
-        match=r"pip install 'pyproducer\[schemas\]', or what it brings, 'confluent-kafka\[schemaregistry\]' \(No module named 'httpx2'\)",
+        match=r"pip install 'pyproducer\[schemas\]', or what it brings, 'confluent-kafka\[schemaregistry\]' "
+        r"\(No module named 'httpx2'\)",
     ):
         registry("http://127.0.0.1:9")
