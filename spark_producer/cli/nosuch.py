@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from spark_producer.cli.terminal import complain, stop_if_nobody_reads
@@ -11,10 +10,7 @@ from spark_producer.codes import Code
 from spark_producer.errors import TopicNotFound, broker_error
 from spark_producer.tools import BlockingClient
 from spark_producer.tools.nearest import nearest_topic
-from spark_producer.tools.topics import wait_for_topic
-
-POLL_SECONDS = 0.5
-"""Seconds between two questions whether a topic exists now."""
+from spark_producer.tools.topics import is_missing, wait_for_creation
 
 
 @contextmanager
@@ -50,14 +46,7 @@ def check_there(client: BlockingClient, topics: Sequence[str]) -> None:
             )
 
 
-def wait_until_created(
-    client: BlockingClient,
-    topic: str,
-    timeout: float | None = None,
-    *,
-    pause: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
-) -> bool:
+def wait_until_created(client: BlockingClient, topic: str, timeout: float | None = None) -> bool:
     """Wait until a topic exists and has leaders; return whether it was missing at first, so that all its records are new.
 
     One line says that it waits, and names a topic with a similar name. `timeout` (seconds) None: until Ctrl-C.
@@ -66,21 +55,10 @@ def wait_until_created(
         TopicNotFound: it was not created within `timeout`. BrokenPipeError: nobody reads stdout any more. And as
         `BlockingClient.metadata`.
     """
-    if not _is_missing(client, topic):
+    if not is_missing(client, topic):
         return False
     near = nearest_topic(client, topic)
     hint = f" Did you mean {near!r}?" if near else ""
     complain(f"topic {topic!r} does not exist yet: waiting for its first write, or until it is created.{hint}")
-    deadline = None if timeout is None else clock() + timeout
-    while _is_missing(client, topic):
-        if deadline is not None and clock() >= deadline:
-            raise broker_error(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r}", topic=topic)
-        stop_if_nobody_reads()
-        pause(POLL_SECONDS)
-    wait_for_topic(client, topic)
+    wait_for_creation(client, topic, timeout, stop_if_nobody_reads)
     return True
-
-
-def _is_missing(client: BlockingClient, topic: str) -> bool:
-    rows = client.metadata([topic]).topics
-    return all(row.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION for row in rows if row.name == topic)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from spark_producer.cluster import NO_LEADER
@@ -25,6 +26,9 @@ from spark_producer.tools.offsets import EARLIEST, check, offsets
 
 TOPIC = 2
 """The type of a resource whose settings are asked for."""
+
+POLL_SECONDS = 0.5
+"""Seconds between two questions whether a topic exists now."""
 
 SET_FOR_TOPIC = 1
 """The source of a setting that was set for the topic itself (ConfigSource)."""
@@ -145,6 +149,40 @@ def wait_for_topic(client: BlockingClient, topic: str) -> None:
         TopicNotFound, MetadataTimeout: the topic does not appear within the timeout of the client.
     """
     client.leaders_of(topic, range(len(client.wait_for_topic(topic, appears=True))), appears=True)
+
+
+def is_missing(client: BlockingClient, topic: str) -> bool:
+    """Return whether the brokers say that there is no such topic.
+
+    Raises: as `BlockingClient.metadata`.
+    """
+    rows = client.metadata([topic]).topics
+    return all(row.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION for row in rows if row.name == topic)
+
+
+def wait_for_creation(
+    client: BlockingClient,
+    topic: str,
+    timeout: float | None,
+    on_wait: Callable[[], None],
+    *,
+    pause: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Wait until somebody creates a topic, and its partitions have leaders. `timeout` is in seconds; None: without end.
+
+    `on_wait` is called before each question; an exception from it ends the wait.
+
+    Raises:
+        TopicNotFound: nobody has created it within `timeout`. And as `BlockingClient.metadata` and `wait_for_topic`.
+    """
+    deadline = None if timeout is None else clock() + timeout
+    while is_missing(client, topic):
+        if deadline is not None and clock() >= deadline:
+            raise broker_error(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r}", topic=topic)
+        on_wait()
+        pause(POLL_SECONDS)
+    wait_for_topic(client, topic)
 
 
 def delete_topic(client: BlockingClient, topic: str) -> None:
