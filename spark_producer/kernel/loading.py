@@ -6,13 +6,14 @@ import importlib.util
 import logging
 import sys
 from collections.abc import Sequence
-from importlib.machinery import EXTENSION_SUFFIXES
-from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_producer.errors import ConfigError
 from spark_producer.kernel import avro, decode, murmur2, portable, single
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 VARIABLE = "PYPRODUCER_KERNEL"
 FUNCTIONS = (
@@ -75,9 +76,11 @@ def load(wanted: str, compiled: Sequence[str] = COMPILED) -> LoadedKernel:
 
 
 def _explain_unbuilt() -> tuple[str, str]:
-    """Return why this package has no compiled module, and what to do: it hides an installed one that has, or was not built."""
+    """Return why this package has no compiled module, and what to do: a checkout hides an install that has, or none was built."""
+    from pathlib import Path  # only here: a worker with the compiled kernel does without it
+
     own = Path(__file__).parent.parent
-    installed = find_compiled_install(sys.path, own)
+    installed = find_compiled_install(sys.path, own) if (own.parent / "pyproject.toml").is_file() else None
     if installed is None:
         return _UNBUILT, _BUILD
     problem = f"{_UNBUILT} in {own}, whose sources hide the package that is installed in {installed}"
@@ -86,8 +89,10 @@ def _explain_unbuilt() -> tuple[str, str]:
 
 def find_compiled_install(search_path: Sequence[str], own: Path) -> Path | None:
     """Return the first `spark_producer` of `search_path`, other than `own`, that has compiled modules; None if there is none."""
+    from importlib.machinery import EXTENSION_SUFFIXES
+
     for entry in search_path:
-        package = Path(entry or ".").resolve() / own.name
+        package = type(own)(entry or ".").resolve() / own.name
         if package != own and any(any(package.glob(f"kernel/compiled*{suffix}")) for suffix in EXTENSION_SUFFIXES):
             return package
     return None
