@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from spark_producer.redaction import MAX_TEXT, hide
+
 MAX_LENGTH: Final = 300
 """The maximum characters that a message shows of one text of a peer or a file."""
 
@@ -12,34 +14,36 @@ _MAX_BYTES_OF_CHARACTER: Final = 4
 
 
 def for_log(text: str | bytes, limit: int | None = MAX_LENGTH) -> str:
-    """Return `text` for a terminal or a log: on one line, and at most `limit` characters long.
+    """Return `text` for a terminal or a log: on one line, at most `limit` characters long, without secrets.
 
-    Every character that Unicode does not call printable (`str.isprintable`) is escaped: control characters and so ANSI escape
-    sequences, line and paragraph separators, marks and overrides of bidirectional text, invisible format characters, lone
-    surrogates. Bytes are read as UTF-8; bytes that are not UTF-8 are escaped. A text that is cut ends with an ellipsis, never
-    within an escape, and the part that is cut off costs no time. `limit=None` is for our own messages, and for names that must be
-    shown in full.
+    First, whatever this process has sent as a secret is hidden (`redaction.hide`). Then every character is escaped that Unicode
+    does not call printable (`str.isprintable`): control characters and so ANSI escape sequences, line and paragraph separators,
+    marks and overrides of bidirectional text, invisible format characters, lone surrogates. Bytes are read as UTF-8; bytes that
+    are not UTF-8 are escaped. A text that is cut ends with an ellipsis, never within an escape; what is cut off costs no time.
+
+    `limit=None` is for our own messages, and for names and records that must be shown as they are: they are only escaped.
     """
-    head = _head(text, limit)
-    if head.isprintable() and (limit is None or len(head) <= limit):
-        return head
-    pieces = [each if each.isprintable() else each.encode("unicode_escape").decode() for each in head]
-    if limit is None or sum(map(len, pieces)) <= limit:
-        return "".join(pieces)
-    return _cut(pieces, limit - 1) + "…"
+    if limit is None:
+        return _escaped(_decoded(text))
+    head = hide(_decoded(text[: (MAX_TEXT + 1) * (_MAX_BYTES_OF_CHARACTER if isinstance(text, bytes) else 1)]))
+    if len(head) <= limit and len(escaped := _escaped(head)) <= limit:
+        return escaped
+    return _cut(head, limit - 1) + "…"
 
 
-def _head(text: str | bytes, limit: int | None) -> str:
-    """Return the text, or so much of its beginning that it has at least one character too many."""
-    if isinstance(text, bytes):
-        return text[: None if limit is None else (limit + 1) * _MAX_BYTES_OF_CHARACTER].decode(
-            "utf-8", "backslashreplace"
-        )
-    return text[: None if limit is None else limit + 1]
+def _decoded(text: str | bytes) -> str:
+    return text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text
 
 
-def _cut(pieces: list[str], limit: int) -> str:
-    """Return the whole pieces from the beginning that fit into `limit` characters."""
+def _escaped(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def _cut(text: str, limit: int) -> str:
+    """Return as many characters from the beginning, escaped, as fit into `limit`."""
+    pieces = [_escaped(each) for each in text[:limit]]
     length = 0
     for index, piece in enumerate(pieces):
         length += len(piece)

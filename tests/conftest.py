@@ -23,6 +23,7 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
+from spark_producer import redaction
 from tests.support.class_archives import spark_options
 from tests.support.distribution import Wheel, build_sdist, build_wheel
 from tests.support.kafka_cluster import KafkaCluster
@@ -87,6 +88,12 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_options())
 UNIT = Path(__file__).parent / "unit"
 LEFT_OUT = pytest.StashKey[int]()
 """How many cases of campaigns are left out of this run."""
+
+
+@pytest.fixture(autouse=True)
+def no_secret_sent() -> None:
+    """What another test has sent as a secret is not hidden in this one."""
+    redaction._sent = redaction.SentSecrets()
 
 
 class Broker(Protocol):

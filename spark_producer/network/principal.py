@@ -10,9 +10,11 @@ def principal(security: SecuritySettings) -> str:
     """Return a text such as "user 'app'". Who a certificate or token stands for is the broker's decision, so these are named."""
     if security.sasl is not None:
         if security.sasl.token_auth:
-            return f"the owner of the delegation token {for_log(security.sasl.username)!r}"
+            return f"the owner of the delegation token {for_log(security.sasl.username, limit=None)!r}"
         return (
-            f"user {for_log(security.sasl.username)!r}" if security.sasl.username else "the user whom the token names"
+            f"user {for_log(security.sasl.username, limit=None)!r}"
+            if security.sasl.username
+            else "the user whom the token names"
         )
     if security.tls is not None and security.tls.identity is not None:
         where = security.tls.identity.location

@@ -108,7 +108,7 @@ class SaslDialog:
 
     def _refused(self, code: Code, message: str | None) -> AuthenticationFailed:
         mechanism, user = self._login.mechanism, self._login.user
-        who = f"user {for_log(user)!r} with {mechanism}" if user else f"the login with {mechanism}"
+        who = f"user {for_log(user, limit=None)!r} with {mechanism}" if user else f"the login with {mechanism}"
         said = f" The broker says: {for_log(message)}." if message else ""
         advice = code.advice
         if code is Code.SASL_AUTHENTICATION_FAILED:

@@ -5,7 +5,6 @@ Tasks never come here: they get an id and a plan.
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from spark_producer.config import RegistryOptions
 from spark_producer.errors import ConfigError, RegistryError, SchemaIncompatible
 from spark_producer.escape import for_log
+from spark_producer.redaction import remember
 from spark_producer.secret import Secret
 
 if TYPE_CHECKING:
@@ -55,13 +55,7 @@ class Registry:
     def __init__(self, options: RegistryOptions, reveal: Callable[[str, Secret], str], timeout: float) -> None:
         self._options = options
         self._timeout = timeout
-        self._secrets: list[str] = []
-
-        def noted(name: str, secret: Secret) -> str:
-            self._secrets.append(reveal(name, secret))
-            return self._secrets[-1]
-
-        self._client = _connect(options, noted, timeout)
+        self._client = _connect(options, reveal, timeout)
 
     def close(self) -> None:
         """Close the connections."""
@@ -134,14 +128,6 @@ class Registry:
                 raise
             raise TimeoutError(f"no whole answer within {self._timeout:g} s") from None
 
-    def _told(self, said: str) -> str:
-        """Return what the registry said, without the secrets that it may have sent back."""
-        for secret in self._secrets:
-            encoded = base64.b64encode(secret.encode()).decode()
-            for hidden in (secret, encoded, secret.partition(":")[2]):
-                said = said.replace(hidden, "***") if hidden else said
-        return said
-
     @contextlib.contextmanager
     def _asking(self, what: str, subject: str | None) -> Iterator[None]:
         from confluent_kafka.schema_registry.error import SchemaRegistryError
@@ -150,7 +136,7 @@ class Registry:
         try:
             yield
         except SchemaRegistryError as error:
-            code, said = (for_log(self._told(str(told))) for told in (error.error_code, error.error_message))
+            code, said = (for_log(str(told)) for told in (error.error_code, error.error_message))
             raise _refusal(error.http_status_code, code, said, f"could not {what}: {where}", subject) from None
         except RegistryError:
             raise
@@ -162,7 +148,7 @@ class Registry:
         except Exception as error:  # every error of the client's own HTTP library
             from spark_producer.security.tls_errors import of_tls  # tasks, which ask nothing, import this module too
 
-            said = f"{type(error).__name__}: {for_log(self._told(str(error)))}"
+            said = f"{type(error).__name__}: {for_log(str(error))}"
             check = _TLS_HINT if of_tls(error) else "schema.registry.url, and that the driver may connect to it"
             raise RegistryError(f"could not {what}: {where} cannot be reached ({said}); check {check}") from None
 
@@ -192,9 +178,12 @@ def _connect(options: RegistryOptions, reveal: Callable[[str, Secret], str], tim
         conf["basic.auth.user.info"] = reveal("basic.auth.user.info", options.basic_auth_user_info)
         if ":" not in conf["basic.auth.user.info"]:
             raise ConfigError("basic.auth.user.info must be user:password")
+        for sent in (conf["basic.auth.user.info"].partition(":")[2], conf["basic.auth.user.info"]):
+            remember(Secret(sent))
     if options.bearer_auth_token is not None:
         conf["bearer.auth.credentials.source"] = "STATIC_TOKEN"
         conf["bearer.auth.token"] = reveal("bearer.auth.token", options.bearer_auth_token)
+        remember(Secret(conf["bearer.auth.token"]))
         conf["bearer.auth.logical.cluster"] = options.bearer_auth_logical_cluster
     try:
         client = SchemaRegistryClient(conf)

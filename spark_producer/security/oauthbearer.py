@@ -8,6 +8,7 @@ from typing import Final
 
 from spark_producer.errors import AuthenticationFailed
 from spark_producer.escape import for_log
+from spark_producer.redaction import remember
 from spark_producer.secret import Secret
 from spark_producer.security.token import extension_problem, token_problem
 
@@ -28,6 +29,7 @@ def oauthbearer(token: Secret, extensions: tuple[tuple[str, str], ...] = ()) -> 
     problem = extension_problem(extensions)
     if problem:
         raise AuthenticationFailed(f"kafka.sasl.oauthbearer.extensions: {problem}", fatal=True)
+    remember(token)
     answer = yield _first_message(token, extensions)
     if not answer:
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from spark_producer.errors import AuthenticationFailed
+from spark_producer.redaction import remember
 from spark_producer.secret import Secret
 
 
@@ -16,6 +17,7 @@ def plain(username: str, password: Secret) -> Generator[bytes, bytes, None]:
     """
     _check("user name", "kafka.sasl.username", Secret(username))
     _check("password", "kafka.sasl.password", password)
+    remember(password)
     # The name to act for stays empty: brokers refuse any but the user's own (PlainSaslServer).
     yield b"\0" + username.encode() + b"\0" + password.reveal().encode()
 

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from spark_producer.errors import AuthenticationFailed
 from spark_producer.escape import for_log
+from spark_producer.redaction import remember
 from spark_producer.secret import Secret
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
@@ -151,6 +152,7 @@ def scram(
         raise AuthenticationFailed(
             f"{mechanism} needs a password, and it is empty: set kafka.sasl.password", fatal=True
         )
+    remember(password)  # only proofs of it are sent, but the broker may keep it in clear text
     own_nonce = nonce().encode("ascii")
     bare = b"n=%s,r=%s%s" % (_checked_name(mechanism, username), own_nonce, b",tokenauth=true" if token_auth else b"")
     server_first = yield GS2_HEADER + bare
@@ -182,8 +184,8 @@ def _checked_name(mechanism: str, username: str) -> bytes:
         )
     if not username.isascii() or "\0" in username:
         raise AuthenticationFailed(
-            f"the user name {for_log(username)!r} can never log in by {mechanism}: Kafka takes only ASCII characters there "
-            "(ScramFormatter), so give this user another name, or use PLAIN or OAUTHBEARER",
+            f"the user name {for_log(username, limit=None)!r} can never log in by {mechanism}: Kafka takes only ASCII characters "
+            "there (ScramFormatter), so give this user another name, or use PLAIN or OAUTHBEARER",
             fatal=True,
         )
     return escaped_name(username)

@@ -21,6 +21,7 @@ from spark_producer.errors import AuthenticationFailed, ConfigError, ConnectionF
 from spark_producer.escape import for_log
 from spark_producer.network.addresses import format_address
 from spark_producer.network.transport import resolve as addresses_of
+from spark_producer.redaction import remember
 from spark_producer.secret import Secret
 from spark_producer.security.contexts import client_context
 from spark_producer.security.references import is_reference, resolve
@@ -108,6 +109,7 @@ def _request(target: _Target, oidc: OidcSettings, allowed: Sequence[str]) -> Sec
     written = Secret(oidc.client_id)
     client = resolve(written, allowed, name=f"{name}.id") if is_reference(oidc.client_id) else oidc.client_id
     secret = Secret(resolve(oidc.client_secret, allowed, name=f"{name}.secret"))
+    remember(secret)
     if ":" in client and not oidc.urlencode_header:
         raise ConfigError(
             f"{name}.id has a colon, which needs kafka.sasl.oauthbearer.header.urlencode=true", fatal=True

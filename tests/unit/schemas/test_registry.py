@@ -16,6 +16,8 @@ from spark_producer.schemas.registry import LARGEST_ANSWER, Registry
 from spark_producer.secret import Secret
 from tests.stages.workbench import until
 from tests.support.ports import free_ports
+from tests.support.secret_codings import CODINGS, USER, shows
+from tests.support.secret_codings import PASSWORD as ODD_PASSWORD
 from tests.unit.schemas.played_registry import Played
 
 PASSWORD = "k4n4rie"
@@ -95,6 +97,16 @@ def test_com12_a_registry_that_sends_the_password_back_shows_none(played: Played
     told = failure(registry(played.url, basic_auth_user_info=Secret(f"ann:{PASSWORD}")))
     assert "YW5uOms0bjRyaWU" not in told
     assert "no ***" in told or "no Basic ***" in told
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_a_registry_shows_no_secret_that_it_was_sent(played: Played, coding: str) -> None:
+    encoded = CODINGS[coding](ODD_PASSWORD)
+    for message in (f"no '{encoded}'", "." * 290 + encoded):
+        played.answer = 422, json.dumps({"error_code": 42201, "message": message}).encode()
+        basic = registry(played.url, basic_auth_user_info=Secret(f"{USER}:{ODD_PASSWORD}"))
+        bearer = registry(played.url, bearer_auth_token=Secret(ODD_PASSWORD))
+        assert not any(shows(failure(made), encoded) for made in (basic, bearer))
 
 
 def test_com12_an_answer_that_drips_or_never_ends_is_given_up(played: Played, monkeypatch: pytest.MonkeyPatch) -> None:

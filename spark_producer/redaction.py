@@ -1,0 +1,324 @@
+"""Hides the secrets that this process sends to its peers in whatever they answer, however it is encoded there.
+
+A broker, a token endpoint or a registry may repeat what it was sent, in an error text or in what a library makes of one. Whoever
+sends a secret calls `remember` first, and `escape.for_log`, which all texts of peers pass through, calls `hide`.
+
+A text is not searched for the codings of a secret, of which there are too many. It is decoded in every way that it can be, and
+what comes out is searched for the secret: percent and form encoding, the escapes of JSON, C and HTML, hexadecimal digits, base64
+in both alphabets, at every alignment, with padding or without. What comes out is decoded again, for a coding within another.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from spark_producer.secret import HIDDEN, Secret
+
+MAX_TEXT: Final = 1024
+"""The maximum characters of a text that are searched; the rest is cut off. Messages show 300."""
+
+MAX_SECRETS: Final = 16
+"""The maximum number of secrets that are remembered; the oldest is forgotten. Tokens are renewed about every hour."""
+
+MIN_PIECE: Final = 10
+"""The minimum bytes of a piece of a secret that is hidden wherever it stands: shorter ones may be words of any language."""
+
+MIN_CUT_PIECE: Final = 3
+"""The minimum bytes of the beginning or the end of a secret that are hidden where a text was cut."""
+
+MIN_LENGTH: Final = 4
+"""A secret of fewer bytes is hidden together with its whole text: what else stands there would tell which letters it has."""
+
+_MIN_LENGTH_OF_CUT: Final = 6
+"""The minimum bytes of a secret whose pieces are hidden where a text was cut."""
+
+_MAX_DEPTH: Final = 3
+"""The maximum number of codings within each other."""
+
+_MAX_BYTES: Final = 256 * 1024
+"""The maximum bytes of all decoded forms of a text; one that has more is not shown at all."""
+
+_CODED_RUN: Final = re.compile(rb"([A-Za-z0-9+/_-]{3,})={0,2}")
+"""What may be base64, of either alphabet (RFC 4648)."""
+
+_STANDARD_ALPHABET: Final = bytes.maketrans(b"-_", b"+/")
+_HEX_RUN: Final = re.compile(rb"[0-9A-Fa-f]{2}(?:[ :-]?[0-9A-Fa-f]{2}){2,}[0-9A-Fa-f]?")
+_PERCENT: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
+_FORM: Final = re.compile(rb"%([0-9A-Fa-f]{2})|\+")
+_ENTITY: Final = re.compile(rb"&(?:#(\d{1,7})|#[xX]([0-9A-Fa-f]{1,6})|(amp|lt|gt|quot|apos));")
+_ENTITIES: Final = {b"amp": b"&", b"lt": b"<", b"gt": b">", b"quot": b'"', b"apos": b"'"}
+_BACKSLASH: Final = re.compile(
+    rb"\\(?:u([dD][89abAB][0-9A-Fa-f]{2})\\u([dD][c-fC-F][0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|x([0-9A-Fa-f]{2})"
+    rb"|([0-7]{3})|([abfnrtv0\\/\"'`]))"
+)
+_BACKSLASHES: Final = dict(zip(b"abfnrtv0", b"\a\b\f\n\r\t\v\0", strict=True))
+
+_PARTIAL_ESCAPE: Final = re.compile(
+    rb"(?:%[0-9A-Fa-f]?|\\(?:u[0-9A-Fa-f]{0,3}|U[0-9A-Fa-f]{0,7}|x[0-9A-Fa-f]?|[0-7]{0,2})|&#?[a-zA-Z0-9]{0,6})\Z"
+)
+"""An escape that was cut at the end of a text."""
+
+_PARTIAL_BEGINNING: Final = re.compile(rb"[0-9A-Fa-f]{1,2}(?=%)|[uUx]?[0-9A-Fa-f]{1,7}(?=\\)|#?[a-zA-Z0-9]{0,6};(?=&)")
+"""What is left of an escape at the beginning of a text, if another one follows."""
+
+_CUT: Final = re.compile(rb"\.\.\.|\xe2\x80\xa6")
+_QUOTES: Final = b"'\"`()[]{}<> \t\r\n"
+_WORD: Final = re.compile(rb"[0-9a-z]")
+
+
+class View(NamedTuple):
+    """What a text is, or what can be decoded from it; with the range of the text's characters that each byte came from."""
+
+    data: bytes
+    starts: list[int]
+    ends: list[int]
+    of_run: bool = False
+    """Whether it was decoded from a run of digits, which most words are too: then it is probably nonsense."""
+
+
+class SentSecrets:
+    """The secrets that a process has sent. Any thread may call any method: each step on the dictionary is atomic."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, None] = {}
+
+    def add(self, secret: Secret) -> None:
+        """Remember a secret. One that is empty hides nothing."""
+        if secret:
+            self._kept[secret.reveal()] = None
+            for oldest in list(self._kept)[:-MAX_SECRETS]:
+                self._kept.pop(oldest, None)
+
+    def folded(self) -> list[bytes]:
+        """Return the secrets as bytes to search for, ASCII letters in lower case."""
+        return [each.encode("utf-8", "surrogatepass").lower() for each in list(self._kept)]
+
+
+_sent = SentSecrets()
+
+
+def remember(secret: Secret) -> None:
+    """Hide `secret` from now on in all texts of peers. To be called before it is sent."""
+    _sent.add(secret)
+
+
+def hide(text: str) -> str:
+    """Return `text` with `***` in place of every secret that `remember` was called with; at most `MAX_TEXT` characters of it.
+
+    It hides whole secrets in any coding and letter case, pieces of at least `MIN_PIECE` bytes, and the beginning or the end of a
+    secret where the text begins or ends, or has an ellipsis.
+    """
+    secrets = _sent.folded()
+    if not secrets:
+        return text
+    head = text[:MAX_TEXT]
+    marks = _marks(head, secrets)
+    if not marks:
+        return text
+    shown, at = [], 0
+    for start, end in marks:
+        shown += [head[at:start], HIDDEN]
+        at = end
+    return "".join(shown) + head[at:] + ("…" if len(text) > MAX_TEXT else "")
+
+
+def _marks(text: str, secrets: list[bytes]) -> list[tuple[int, int]]:
+    """Return the ranges of `text` that are to be hidden, in order and apart from each other."""
+    found: list[tuple[int, int]] = []
+    for view in _views(text):
+        if view is None:
+            return [(0, len(text))]
+        data = view.data.lower()
+        for secret in secrets:
+            if len(secret) >= MIN_LENGTH:
+                found += [(view.starts[start], view.ends[end - 1]) for start, end in _ranges(data, secret)]
+            elif _is_word(view, secret):
+                return [(0, len(text))]
+    return _merged(found)
+
+
+def _views(text: str) -> Iterator[View | None]:
+    """Return `text` and all that can be decoded from it; None at the end if that is too much."""
+    level = [whole := _view_of(text), *_segments(whole)]
+    known: set[tuple[bytes, int, int]] = set()
+    size = 0
+    for depth in range(_MAX_DEPTH + 1):
+        found = [each for view in level for each in _decoded(view)] if depth else level
+        level = []
+        for view in found:
+            key = view.data, view.starts[0] if view.starts else 0, view.ends[-1] if view.ends else 0
+            if key in known:
+                continue
+            known.add(key)
+            size += len(view.data)
+            if size > _MAX_BYTES:
+                yield None
+                return
+            yield view
+            level.append(view)
+
+
+def _ranges(data: bytes, secret: bytes) -> Iterator[tuple[int, int]]:
+    """Return where in `data` is the secret, or a piece of it."""
+    piece = min(len(secret), MIN_PIECE)
+    at = 0
+    while at <= len(data) - piece:
+        end = at + piece
+        if data[at:end] not in secret:
+            at += 1
+            continue
+        while end < len(data) and data[at : end + 1] in secret:
+            end += 1
+        yield at, end
+        at = end
+    if len(secret) >= _MIN_LENGTH_OF_CUT:
+        yield from _cut_pieces(data, secret)
+
+
+def _cut_pieces(data: bytes, secret: bytes) -> Iterator[tuple[int, int]]:
+    """Return where `data` begins with an end of the secret, or ends with its beginning, but for quotes and brackets."""
+    start, end = len(data) - len(data.lstrip(_QUOTES)), len(data.rstrip(_QUOTES))
+    sizes = range(min(len(secret), end - start), MIN_CUT_PIECE - 1, -1)
+    for size in sizes:
+        if data.endswith(secret[:size], start, end):
+            yield end - size, end
+            break
+    for size in sizes:
+        if data.startswith(secret[-size:], start, end):
+            yield start, start + size
+            break
+
+
+def _is_word(view: View, secret: bytes) -> bool:
+    """Whether a short secret stands in `view` with neither letter nor digit beside it; in a decoded run, as in PLAIN or Basic."""
+    data = view.data.lower()
+    if view.of_run:
+        return data.endswith((b"\0" + secret, b":" + secret)) or (data == secret and len(secret) > 1)
+    at = data.find(secret)
+    while at >= 0:
+        around = data[max(at - 1, 0) : at] + data[at + len(secret) : at + len(secret) + 1]
+        if not _WORD.search(around):
+            return True
+        at = data.find(secret, at + 1)
+    return False
+
+
+def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the ranges in order, those that touch as one."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+# How a text can be decoded
+
+
+def _view_of(text: str) -> View:
+    if text.isascii():
+        return View(text.encode(), list(range(len(text))), list(range(1, len(text) + 1)))
+    pieces = [each.encode("utf-8", "surrogatepass") for each in text]
+    starts = [at for at, piece in enumerate(pieces) for _ in piece]
+    return View(b"".join(pieces), starts, [at + 1 for at in starts])
+
+
+def _segments(view: View) -> Iterator[View]:
+    """Return what lies between ellipses: there a text was cut before."""
+    at = 0
+    for cut in [*_CUT.finditer(view.data), None] if _CUT.search(view.data) else ():
+        end = cut.start() if cut else len(view.data)
+        yield View(view.data[at:end], view.starts[at:end], view.ends[at:end])
+        at = cut.end() if cut else end
+
+
+def _decoded(view: View) -> Iterator[View]:
+    """Return what can be decoded from `view` in one step."""
+    for pattern, decode in _ESCAPES:
+        if pattern.search(view.data):
+            yield (found := _unescaped(view, pattern, decode))
+            if partial := _PARTIAL_BEGINNING.match(view.data):
+                rest = len(found.data) - partial.end()
+                yield View(found.data[-rest:], found.starts[-rest:], found.ends[-rest:], view.of_run)
+    for run in _HEX_RUN.finditer(view.data):
+        digits = run[0].translate(None, b" :-")
+        for skipped in range(2):
+            pairs = digits[skipped : len(digits) - (len(digits) - skipped) % 2]
+            yield _of_run(view, run, binascii.unhexlify(pairs))
+    for run in _CODED_RUN.finditer(view.data):
+        digits = run[1].translate(_STANDARD_ALPHABET)
+        for skipped in range(4):
+            size = len(digits) - skipped
+            group = digits[skipped : len(digits) - (size % 4 == 1)]
+            yield _of_run(view, run, binascii.a2b_base64(group + b"=" * (-len(group) % 4)))
+
+
+def _of_run(view: View, run: re.Match[bytes], data: bytes) -> View:
+    """Return what a run of digits stands for. All of them are hidden if it holds a secret."""
+    start, end = view.starts[run.start()], view.ends[run.end() - 1]
+    return View(data, [start] * len(data), [end] * len(data), of_run=True)
+
+
+def _unescaped(view: View, pattern: re.Pattern[bytes], decode: Callable[[re.Match[bytes]], bytes]) -> View:
+    """Return `view` with each escape replaced by what it stands for."""
+    pieces, starts, ends = [], list[int](), list[int]()
+    at = 0
+    for escape in pattern.finditer(view.data):
+        character = decode(escape)
+        pieces += [view.data[at : escape.start()], character]
+        starts += view.starts[at : escape.start()] + [view.starts[escape.start()]] * len(character)
+        ends += view.ends[at : escape.start()] + [view.ends[escape.end() - 1]] * len(character)
+        at = escape.end()
+    partial = _PARTIAL_ESCAPE.search(view.data, at)
+    stop = partial.start() if partial else len(view.data)
+    return View(
+        b"".join([*pieces, view.data[at:stop]]), starts + view.starts[at:stop], ends + view.ends[at:stop], view.of_run
+    )
+
+
+def _of_percent(escape: re.Match[bytes]) -> bytes:
+    return bytes([int(escape[1], 16)])
+
+
+def _of_form(escape: re.Match[bytes]) -> bytes:
+    return bytes([int(escape[1], 16)]) if escape[1] else b" "
+
+
+def _of_entity(escape: re.Match[bytes]) -> bytes:
+    if escape[3]:
+        return _ENTITIES[escape[3]]
+    return _character(int(escape[1]) if escape[1] else int(escape[2], 16))
+
+
+def _of_backslash(escape: re.Match[bytes]) -> bytes:
+    """Return the character of an escape, where `\\xe9` is é, as in texts."""
+    high, low, short, long, two, octal, letter = escape.groups()
+    if high:
+        return _character(0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00)
+    if short or long or two:
+        return _character(int(short or long or two, 16))
+    return _character(int(octal, 8)) if octal else bytes([_BACKSLASHES.get(letter[0], letter[0])])
+
+
+def _of_backslash_in_bytes(escape: re.Match[bytes]) -> bytes:
+    """Return the character of an escape, where `\\xe9` and `\\351` are one byte, as in the representation of bytes."""
+    two, octal = escape[5], escape[6]
+    return bytes([int(two, 16) if two else int(octal, 8) & 0xFF]) if two or octal else _of_backslash(escape)
+
+
+def _character(number: int) -> bytes:
+    return chr(number).encode("utf-8", "surrogatepass") if number <= 0x10FFFF else b"?"
+
+
+_ESCAPES: Final = (
+    (_PERCENT, _of_percent),
+    (_FORM, _of_form),
+    (_ENTITY, _of_entity),
+    (_BACKSLASH, _of_backslash),
+    (_BACKSLASH, _of_backslash_in_bytes),
+)
