@@ -1,6 +1,6 @@
 """CSV as Arrow batches: its cells as they stand, or with types that are guessed.
 
-Owns: the form of a CSV, its header. Must not know: which columns are wanted, what becomes of them.
+Owns: the form of a CSV, its header, the numbers of its rows. Must not know: which columns are wanted, what becomes of them.
 """
 
 from __future__ import annotations
@@ -8,37 +8,50 @@ from __future__ import annotations
 import codecs
 import io
 import re
-from collections import deque
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyarrow import csv
 
+from spark_producer.cli.csv_dialect import BadQuoteError, Block, Dialect
+
 LONGEST_ROW = 2 << 20
-"""A row may have so many bytes, whatever lines its cells have. Arrow reads 32 blocks of that size ahead, and keeps them."""
+"""A row may have so many bytes, whatever lines its cells have."""
 
 NO_UTF8 = "it is not UTF-8; write it anew as UTF-8, as iconv -f LATIN1 -t UTF-8 does if it is Latin-1"
 
+UTF16 = "it is UTF-16; write it anew as UTF-8, as iconv -f UTF-16 -t UTF-8 does"
+
 _PIECE = 1 << 20
+_BLOCK = 2 << 20
+"""The file is read in blocks of so many bytes, of which the first is looked at before anything is sent."""
+
 _FIRST_LINE = re.compile(rb"[\r\n]*([^\r\n]+)[\r\n]")
+_ROW = re.compile(r"Row #(\d+)")
 
 
 class CsvForm(NamedTuple):
-    """How cells lie in the file, and whether their types are guessed from its first 2 MiB. No delimiter: by the file's name."""
+    """How cells lie in the file, and whether their types are guessed from its first rows. No delimiter: by the file's name.
+
+    `quote` and `escape` are as in `Dialect`.
+    """
 
     delimiter: str | None = None
     inferred: bool = False
+    quote: str = '"'
+    escape: str = ""
+
+    def dialect(self) -> Dialect:
+        """Return how cells are quoted, with a comma between them if nothing else is said."""
+        return Dialect(self.delimiter or ",", self.quote, self.escape)
 
 
 BY_NAME = CsvForm()
 
 
-def read_cells(
-    stack: ExitStack, file: pa.NativeFile, rows: int, form: CsvForm
-) -> tuple[list[str], Iterator[pa.RecordBatch]]:
-    """Return the names in the first line, and batches of at most so many rows. The reader ends with the stack.
+def read_cells(file: pa.NativeFile, form: CsvForm) -> tuple[list[str], Iterator[pa.RecordBatch]]:
+    """Return the names in the first line, and batches of the rows. The first of them is read, so that a bad one is known.
 
     Cells are texts, so that nothing of them is lost: 007 stays 007. An empty one is null, and `""` an empty text, as Spark reads
     them. With guessed types a column is what its first rows are.
@@ -47,66 +60,118 @@ def read_cells(
         pyarrow.ArrowException: there is no first line, or the first rows are not what it says.
     """
     header, begun = _split(file)
-    parsing = csv.ParseOptions(delimiter=form.delimiter or ",", newlines_in_values=True)
-    names = _names(header, parsing)
-    begun = begun or file.read(_PIECE)
-    if not begun:
-        return names, iter(())
-    source = _Continued(begun, file)
-    stack.callback(source.end)
-    with _plain_words():
-        reader = csv.open_csv(
-            cast(Any, source),
-            # Of one thread, which also counts the rows, so that errors name them. Arrow wants a row to lie in two blocks at most.
-            read_options=csv.ReadOptions(block_size=LONGEST_ROW, column_names=names, use_threads=False),
-            parse_options=parsing,
-            convert_options=csv.ConvertOptions(
-                column_types=None if form.inferred else dict.fromkeys(names, pa.string()),
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=False,
-            ),
-        )
-    stack.callback(_end, reader, source)
-    return names, (batch.slice(at, rows) for batch in _blocks(reader) for at in range(0, batch.num_rows, rows))
+    names = _names(header, form)
+    batches = _Rows(names, form).batches(_pieces(begun, file))
+    first = next(batches, None)
+    return names, iter(()) if first is None else _with_first(first, batches)
 
 
-def _end(reader: csv.CSVStreamingReader, source: _Continued) -> None:
-    """End Arrow's thread that reads ahead: one that is still there when Python ends makes the process abort."""
-    source.end()
-    if not source.may_wait:
-        with suppress(pa.ArrowException):
-            deque(reader, maxlen=0)
-    reader.close()
+def _with_first(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    del first  # it would be held until the file ends
+    yield from batches
 
 
-def _blocks(reader: csv.CSVStreamingReader) -> Iterator[pa.RecordBatch]:
-    with _plain_words():
-        yield from reader
+def _pieces(begun: bytes, file: pa.NativeFile) -> Iterator[tuple[bytes, bool]]:
+    """Yield what was read of a file already and what is left of it in blocks, with whether each is the last."""
+    is_last = False
+    while not is_last:
+        while len(begun) < _BLOCK and (more := file.read(_BLOCK - len(begun))):
+            begun += more
+        is_last = len(begun) < _BLOCK
+        yield begun, is_last
+        begun = b""
 
 
-@contextmanager
-def _plain_words() -> Iterator[None]:
-    """Say what people can look for where Arrow speaks of its blocks."""
-    try:
-        yield
-    except pa.ArrowInvalid as error:
-        if "invalid UTF8 data" in str(error):
-            raise pa.ArrowInvalid(f"{error}: {NO_UTF8}") from error
-        if "straddl" not in str(error):
-            raise
-        raise pa.ArrowInvalid(f"a row is longer than {LONGEST_ROW >> 20} MiB, or a quote has no end") from error
+class _Rows:
+    """Yields the rows of a file, and counts them, so that what is wrong is told with its row, which begins with 1."""
+
+    def __init__(self, names: list[str], form: CsvForm) -> None:
+        self._names = names
+        self._form = form
+        self._dialect = form.dialect()
+        self._types: dict[str, pa.DataType] | None = None if form.inferred else dict.fromkeys(names, pa.string())
+        self._rows = 0
+
+    def batches(self, pieces: Iterator[tuple[bytes, bool]]) -> Iterator[pa.RecordBatch]:
+        """Yield batches of whole rows; `pieces` are those of the file, with whether each is the last.
+
+        Raises:
+            pyarrow.ArrowInvalid: a row is not what the dialect or the names say.
+        """
+        rest = b""
+        for piece, is_last in pieces:
+            data = rest + piece
+            block = Block(data, self._dialect)
+            self._check(block, data, is_last)
+            end = len(data) if is_last else block.end_of_rows()
+            rest = data[end:]
+            yield from self._parsed(block.plain(end))
+            if len(rest) > LONGEST_ROW:
+                raise pa.ArrowInvalid(
+                    f"row {self._rows + 1}: a row is longer than {LONGEST_ROW >> 20} MiB, or a quote has no end"
+                )
+
+    def _check(self, block: Block, data: bytes, is_last: bool) -> None:
+        try:
+            block.check(is_last)
+        except BadQuoteError as error:
+            before = Block(data[: error.row_start], self._dialect)
+            for batch in self._parsed(before.plain(error.row_start)):  # what is wrong in these rows is told first
+                del batch
+            raise pa.ArrowInvalid(f"row {self._rows + 1}: {error}{_advice(self._form)}") from error
+
+    def _parsed(self, data: bytes) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a block without escapes."""
+        if not data or (data[0] in b"\r\n" and not data.strip(b"\r\n")):
+            return
+        try:
+            table = csv.read_csv(
+                io.BytesIO(data),
+                # Of one thread, which also counts the rows, so that errors name them.
+                read_options=csv.ReadOptions(block_size=len(data) + 1, column_names=self._names, use_threads=False),
+                parse_options=_parsing(self._dialect),
+                convert_options=csv.ConvertOptions(
+                    column_types=self._types,
+                    null_values=[""],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            text = _ROW.sub(lambda found: f"Row #{self._rows + int(found[1])}", str(error), count=1)
+            raise pa.ArrowInvalid(f"{text}: {NO_UTF8}" if "invalid UTF8 data" in text else text) from error
+        if self._types is None:
+            self._types = dict(zip(self._names, table.schema.types, strict=True))
+        self._rows += table.num_rows
+        yield from table.to_batches()
 
 
-def _names(header: bytes, parsing: csv.ParseOptions) -> list[str]:
+def _parsing(dialect: Dialect) -> csv.ParseOptions:
+    return csv.ParseOptions(
+        delimiter=dialect.delimiter, quote_char=dialect.quote or False, newlines_in_values=bool(dialect.quote)
+    )
+
+
+def _advice(form: CsvForm) -> str:
+    """Return what may read a file whose quotes are not those of the dialect."""
+    spark = "" if form.escape else "--dialect spark reads quotes that are escaped by backslashes, "
+    return f" ({spark}--quote none reads quotes as text)"
+
+
+def _names(header: bytes, form: CsvForm) -> list[str]:
     reading = csv.ReadOptions(block_size=2 * LONGEST_ROW)
     try:
-        return csv.read_csv(io.BytesIO(header + b"\n"), read_options=reading, parse_options=parsing).schema.names
+        block = Block(header, form.dialect())
+        block.check(is_last=True)
+        plain = io.BytesIO(block.plain(len(header)) + b"\n")
+        return csv.read_csv(plain, read_options=reading, parse_options=_parsing(form.dialect())).schema.names
     except UnicodeDecodeError as error:
         raise pa.ArrowInvalid(f"in its first line: {NO_UTF8}") from error
-    except pa.ArrowInvalid as error:
+    except (BadQuoteError, pa.ArrowInvalid) as error:
+        advice = _advice(form) if isinstance(error, BadQuoteError) else ""
         raise pa.ArrowInvalid(
-            f"its first line has the names of the columns, which may hold no line ends: {error}"
+            f"its first line has the names of the columns, which may hold no line ends: {error}{advice}"
         ) from error
 
 
@@ -124,6 +189,8 @@ def _split(file: pa.NativeFile) -> tuple[bytes, bytes]:
             return begun.strip(b"\r\n"), b""
         if len(begun) > LONGEST_ROW:
             raise pa.ArrowInvalid(f"its first line is longer than {LONGEST_ROW >> 20} MiB")
+    if b"\0" in found[1]:
+        raise pa.ArrowInvalid(f"there are bytes 0 in its first line; {UTF16}")
     return found[1], begun[found.end() :]
 
 
@@ -134,29 +201,4 @@ def refuse_utf16(begun: bytes) -> None:
         pyarrow.ArrowException: it does.
     """
     if begun.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise pa.ArrowInvalid("it is UTF-16; write it anew as UTF-8, as iconv -f UTF-16 -t UTF-8 does")
-
-
-class _Continued(io.RawIOBase):
-    """What was read of a file already, then what is left of it, until the end of the file or of the reading."""
-
-    def __init__(self, begun: bytes, file: pa.NativeFile) -> None:
-        super().__init__()
-        self.may_wait = isinstance(file, pa.PythonFile)
-        """Whether a read may wait for somebody who writes, as in a pipe."""
-        self._begun = begun
-        self._file = file
-        self._is_ended = False
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        piece, self._begun = self._begun[:size], self._begun[size:]
-        if len(piece) < size and not self._is_ended:
-            piece += self._file.read(size - len(piece))
-        return b"" if self._is_ended else piece
-
-    def end(self) -> None:
-        """Let the next read be at the end, so that nothing more is asked of the file."""
-        self._is_ended = True
+        raise pa.ArrowInvalid(UTF16)

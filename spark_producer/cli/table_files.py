@@ -19,15 +19,13 @@ from pyarrow import ipc, parquet
 
 from spark_producer.cli.cells import converted, moments, partitions
 from spark_producer.cli.csv_cells import BY_NAME, CsvForm, read_cells, refuse_utf16
+from spark_producer.cli.decoded_size import MAX_ROWS, bounded
 from spark_producer.errors import ConfigError, RecordError, SchemaError
 from spark_producer.escape import for_log
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.record.byte_columns import is_bytes
 
 STDIN = "-"
-ROWS = 20_000
-"""The most rows in a batch, where a file does not say how many."""
-
 BYTES = 16 << 20
 """A batch of lines, or of a Parquet file, ends with the row that brings it to so many bytes, however few rows it has."""
 
@@ -147,15 +145,15 @@ def _parquet(stack: ExitStack, name: str) -> Source:
         parquet.ParquetFile(name if Path(name).is_file() else pa.BufferReader(_whole(_bytes(stack, name))))
     )
     groups = (file.metadata.row_group(number).total_byte_size for number in range(file.metadata.num_row_groups))
-    rows = max(1, min(ROWS, BYTES * file.metadata.num_rows // max(1, sum(groups))))
-    return Source(name, file.schema_arrow.names, file.metadata.num_rows, file.iter_batches(rows))
+    rows = max(1, min(MAX_ROWS, BYTES * file.metadata.num_rows // max(1, sum(groups))))
+    return Source(name, file.schema_arrow.names, file.metadata.num_rows, bounded(file.iter_batches(rows)))
 
 
 def _csv(stack: ExitStack, name: str, form: CsvForm) -> Source:
     if form.delimiter is None and _suffix(name) == TABS:
         form = form._replace(delimiter="\t")
-    names, batches = read_cells(stack, _bytes(stack, name), ROWS, form)
-    return Source(name, names, None, batches, delimiter=form.delimiter or COMMA)
+    names, batches = read_cells(_bytes(stack, name), form)
+    return Source(name, names, None, bounded(batches), delimiter=form.delimiter or COMMA)
 
 
 def _arrow(stack: ExitStack, name: str) -> Source:
@@ -167,9 +165,9 @@ def _arrow(stack: ExitStack, name: str) -> Source:
             pass  # then it is a stream, which begins and ends in another way
         else:
             batches = (file.get_batch(number) for number in range(file.num_record_batches))
-            return Source(name, file.schema.names, None, _validated(batches))
+            return Source(name, file.schema.names, None, bounded(_validated(batches)))
     reader = stack.enter_context(ipc.open_stream(_bytes(stack, name)))
-    return Source(name, reader.schema.names, None, _validated(iter(reader)))
+    return Source(name, reader.schema.names, None, bounded(_validated(iter(reader))))
 
 
 def _validated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -276,7 +274,7 @@ def _pieces(lines: Iterator[bytes], first: bytes | None = None) -> Iterator[list
     for line in lines:
         piece.append(line)
         size += len(line)
-        if len(piece) >= ROWS or size >= BYTES:
+        if len(piece) >= MAX_ROWS or size >= BYTES:
             yield piece
             piece, size = [], 0
     if piece:

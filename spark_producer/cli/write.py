@@ -18,6 +18,12 @@ from spark_producer.errors import ConfigError, PyProducerError
 
 CLIENT_ID = "pyproducer-write"
 
+RFC4180 = "rfc4180"
+DIALECTS = {RFC4180: ('"', ""), "spark": ('"', "\\")}
+"""The quote of each dialect of CSV and the character before a quote within a cell; empty if it is doubled."""
+
+_OF_CSV = ("--delimiter", "--dialect", "--quote", "--escape", "--infer-types")
+
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its arguments to `commands`."""
@@ -37,6 +43,24 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=_delimiter,
         metavar="CHARACTER",
         help="between the cells of a CSV; tab is one (default: by the name, tab for .tsv, else ,)",
+    )
+    write.add_argument(
+        "--dialect",
+        choices=DIALECTS,
+        help="how the cells of a CSV are quoted: by RFC 4180 (the default), where quotes within a cell are doubled, or as Spark "
+        "writes them, escaped by a backslash",
+    )
+    write.add_argument(
+        "--quote",
+        type=_quote,
+        metavar="CHARACTER",
+        help='around the cells of a CSV; none if quotes are text (default: by the dialect, ")',
+    )
+    write.add_argument(
+        "--escape",
+        type=_escape,
+        metavar="CHARACTER",
+        help="before quotes within a quoted cell of a CSV, and before itself; none if they are doubled (default: by the dialect)",
     )
     write.add_argument(
         "--infer-types",
@@ -106,13 +130,39 @@ def _delimiter(text: str) -> str:
     return meant
 
 
+def _quote(text: str) -> str:
+    """Return the character that is meant; empty for none.
+
+    Raises:
+        argparse.ArgumentTypeError: it cannot be one around cells.
+    """
+    if text == "none":
+        return ""
+    if len(text) != 1 or not text.isascii() or text.isspace() or text == "\0":
+        raise argparse.ArgumentTypeError(f"one ASCII character that is no space, or none, not {text!r}")
+    return text
+
+
+_escape = _quote
+"""One before quotes is of the same form."""
+
+
 def _csv_form(chosen: argparse.Namespace) -> CsvForm:
     """Return what the arguments say of CSV files.
 
     Raises:
-        ConfigError: they say something, and there is no such file.
+        ConfigError: they say something, and there is no such file; or they contradict each other.
     """
-    said = [word for word, given in (("--delimiter", chosen.delimiter), ("--infer-types", chosen.infer_types)) if given]
-    if said and all((chosen.format or kind_of(name)) != "csv" for name in chosen.files):
-        raise ConfigError(f"{said[0]} is for CSV, and none of the files is one; --format says what they are")
-    return CsvForm(chosen.delimiter, chosen.infer_types)
+    given = [name for name in _OF_CSV if getattr(chosen, name.lstrip("-").replace("-", "_")) not in (None, False)]
+    if given and all((chosen.format or kind_of(name)) != "csv" for name in chosen.files):
+        raise ConfigError(f"{given[0]} is for CSV, and none of the files is one; --format says what they are")
+    quote, escape = DIALECTS[chosen.dialect or RFC4180]
+    quote = quote if chosen.quote is None else chosen.quote
+    escape = escape if chosen.escape is None else chosen.escape
+    if escape and not quote:
+        raise ConfigError("--escape is for quotes within quoted cells, and --quote none says that there are none")
+    form = CsvForm(chosen.delimiter, chosen.infer_types, quote, "" if escape == quote else escape)
+    characters = [character for character in form.dialect() if character]
+    if len(set(characters)) < len(characters):
+        raise ConfigError(f"--delimiter, --quote and --escape need a character of their own each, not {characters}")
+    return form

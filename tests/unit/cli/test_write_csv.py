@@ -17,7 +17,7 @@ import pytest
 from pyarrow import parquet
 
 from spark_producer.broker import LocalBroker
-from spark_producer.cli import csv_cells, table_files
+from spark_producer.cli import csv_cells, decoded_size, table_files
 from spark_producer.cli.csv_cells import CsvForm
 from spark_producer.cli.entry import main
 from tests.support.read_back import read_topic
@@ -307,7 +307,7 @@ with ExitStack() as stack:
 print(rows)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{[table_files.ROWS] * taken}\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{[decoded_size.MAX_ROWS] * taken}\n", "")
 
 
 @pytest.mark.parametrize("text", ["1357017420000", "2013-01-01T05:17:00Z"])
