@@ -183,7 +183,11 @@ ADVICE: dict[str, tuple[str, str]] = {
         NEVER,
         "Give each running producer a transactional id of its own. If there is one alone, make it anew.",
     ),
-    "TopicNotFound": (LATER, "Create the topic, or correct its name."),
+    "TopicNotFound": (
+        LATER,
+        "Create the topic, or correct its name. If it was deleted and created again with fewer partitions while it was written "
+        "to, write the rows again: they go to the partitions that there are.",
+    ),
 }
 """What to do about each class, and whether the same write can succeed without a change."""
 

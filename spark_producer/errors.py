@@ -183,7 +183,7 @@ class ProducerFenced(BrokerError):
 
 
 class TopicNotFound(BrokerError):
-    """A topic does not exist (and is not created automatically)."""
+    """A topic, or a partition that it had before, does not exist (and is not created automatically)."""
 
 
 shown = for_log  # schemas imports it by this name

@@ -17,6 +17,13 @@ PARTITION_GRACE = 2.0
 """The seconds for which an existing topic may still get more partitions, since brokers hear of new ones one after the other.
 Java's producer waits `max.block.ms`; here a row with a wrong partition number should not delay a write for a minute."""
 
+UNKNOWN_TOPIC_GRACE = 8.0
+"""The seconds for which the driver and the commands wait for a topic that brokers may create by the question, if nobody asks for
+longer. Brokers do so within a second or two; the name is wrong far more often."""
+
+DELETED_TOPIC_GRACE = 5.0
+"""The seconds for which a producer waits for a topic that has vanished while it was written to, since it may be created again."""
+
 
 class TopicAnswer(Protocol):
     """The brokers' answer about a topic."""
@@ -55,16 +62,23 @@ class TopicWait:
         partition: int = -1,
         led: bool = False,
         appears: bool = True,
+        unknown_for: float = float("inf"),
         user: str = "",
         called: str = "topic",
     ) -> None:
-        """`user` is whom a message names that says that a right is missing, and `called` is what it calls the topic."""
+        """An unknown topic is waited for at most `unknown_for` seconds from the first answer that says so.
+
+        `user` is whom a message names that says that a right is missing, and `called` is what it calls the topic.
+        """
         self.topic = topic
         self.deadline = deadline
         self._patience = patience
         self._partition = partition
         self._led = led
         self._appears = appears
+        self._unknown_for = unknown_for
+        self._unknown_since: float | None = None
+        self._unknown_too_long = False
         self._user = user
         self._called = called
         self.code = Code.NONE
@@ -92,15 +106,34 @@ class TopicWait:
         if not self.code:
             return Verdict.READY
         hopeless = Action.RETRY not in self.code.action
-        if hopeless or now >= self.deadline or (self.code is Code.UNKNOWN_TOPIC_OR_PARTITION and not self._appears):
+        if hopeless or now >= self.deadline or self._still_unknown(now):
             raise self.error(hopeless)
         return Verdict.ASK_AGAIN
+
+    def ends_early(self, now: float) -> bool:
+        """Whether the wait has ended before its deadline, because no broker that was asked knows the topic."""
+        return self._appears and now < self.deadline
+
+    def exists(self) -> None:
+        """Wait until the deadline, because another broker knows the topic."""
+        self._unknown_for, self._unknown_too_long = float("inf"), False
+
+    def _still_unknown(self, now: float) -> bool:
+        """Return whether the topic is unknown, and has been for as long as it is waited for."""
+        if self.code is not Code.UNKNOWN_TOPIC_OR_PARTITION:
+            self._unknown_since = None
+            return False
+        if self._unknown_since is None:
+            self._unknown_since = now
+        self._unknown_too_long = now - self._unknown_since >= self._unknown_for
+        return self._unknown_too_long or not self._appears
 
     def error(self, at_once: bool = False) -> PyProducerError:
         """Return the error that ends the wait after the brokers' last answer."""
         subject = f"{self._called} {self.topic!r}" + (f", partition {self._partition}" if self._led else "")
         if self.code is Code.UNKNOWN_TOPIC_OR_PARTITION and self._appears:
-            return broker_error(self.code, f"{subject}, still after {self._patience}", topic=self.topic)
+            waited = f"{self._unknown_for:g} s" if self._unknown_too_long else self._patience
+            return broker_error(self.code, f"{subject}, still after {waited}", topic=self.topic)
         if at_once or self.code is Code.UNKNOWN_TOPIC_OR_PARTITION:
             return broker_error(self.code, subject, user=self._user, topic=self.topic)
         said = f"The brokers answer {self.code.name} ({self.code}). What to do: {self.code.advice}."

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from spark_producer.accumulator.batch import PartitionQueue
+
+_NONE: set[PartitionQueue] = set()
 
 
 class BusyQueues:
@@ -47,6 +49,10 @@ class BusyQueues:
         queues = self._by_topic.pop(topic, None)
         for queue in queues.copy() if queues else ():
             self.enter(queue)
+
+    def of_topics(self, topics: Collection[str]) -> list[PartitionQueue]:
+        """Return the queues of these topics in which batches wait."""
+        return [queue for topic in topics for queue in self._by_topic.get(topic, _NONE).copy()]
 
     def lengths(self, topic: str) -> dict[int, int]:
         """Map each partition of one topic to its number of waiting batches. The cost does not depend on other topics."""

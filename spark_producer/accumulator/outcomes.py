@@ -133,6 +133,10 @@ class Outcomes:
         self.settle(queues, now)
         return taken
 
+    def withdraw_queue(self, queue: PartitionQueue) -> list[ProducerBatch]:
+        """Take all batches out of a queue, the oldest first. The caller ends each of them, and then calls `settle`."""
+        return [batch for batch in list(queue.batches) if self._withdraw(batch)]
+
     def _withdraw_waiting(self) -> list[ProducerBatch]:
         return [batch for batch in self._backlog.left() if not batch.flying and self._withdraw(batch)]
 

@@ -18,6 +18,7 @@ from spark_producer.record.batch_v2 import NO_SEQUENCE
 
 NO_TOPICS: frozenset[str] = frozenset()
 NO_PLACES: frozenset[TopicPartition] = frozenset()
+_NO_QUEUES: deque[PartitionQueue] = deque()
 
 
 class Leaders(Protocol):
@@ -101,10 +102,21 @@ class Readiness:
         if backing_off and (next_time is None or backing_off[0][0] < next_time):
             next_time = backing_off[0][0]
         nodes = [node for node, queues in self._nodes.items() if queues and node != NO_LEADER]
-        leaderless = self._nodes.get(NO_LEADER)
-        topics = frozenset(queue.place.topic for queue in leaderless) if leaderless else NO_TOPICS
-        kept_back = frozenset([queue.place for queue in self._kept_back]) if self._kept_back else NO_PLACES
+        leaderless = self._leaderless()
+        topics = frozenset([queue.place.topic for queue in leaderless]) if leaderless else NO_TOPICS
+        kept_back = NO_PLACES
+        if self._kept_back:
+            kept_back = frozenset([queue.place for queue in self._kept_back if queue.batches])
         return ReadyCheck(nodes, next_time, topics, kept_back)
+
+    def _leaderless(self) -> deque[PartitionQueue]:
+        """Return the listed partitions without a leader, after those are taken out whose batches have ended meanwhile."""
+        queues = self._nodes.get(NO_LEADER, _NO_QUEUES)
+        if not all(queue.batches for queue in queues):
+            for queue in queues:
+                queue.listed = bool(queue.batches)
+            queues = self._nodes[NO_LEADER] = deque(queue for queue in queues if queue.listed)
+        return queues
 
     def consider(self, queue: PartitionQueue, now: float) -> None:
         """Put a partition into the place where it belongs after something happened to it."""

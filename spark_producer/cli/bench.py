@@ -13,7 +13,7 @@ from spark_producer.cli.connecting import add_connection
 from spark_producer.cli.numbers import positive
 from spark_producer.cli.sending import WARNING, send_all, wait_for_topic
 from spark_producer.cli.setting import add_producer, producer_options
-from spark_producer.cli.waiting import Bar, Wait
+from spark_producer.cli.waiting import Bar
 from spark_producer.config import parse_options
 from spark_producer.errors import ConfigError
 
@@ -53,7 +53,7 @@ def _run(chosen: argparse.Namespace) -> None:
                 f"--sizes: a value of {size:,} bytes is more than max.request.size={config.max_request_size:,}; "
                 "--set raises it, and the topic's max.message.bytes must allow it too"
             )
-    leaders = wait_for_topic(configs[0], chosen.topic, chosen.timeout, Wait(chosen.timeout))
+    leaders = wait_for_topic(configs[0], chosen.topic, chosen.timeout)
     print(
         f"{chosen.records:,} records of each kind to {chosen.topic} ({len(leaders)} partition{'s' * (len(leaders) != 1)})"
     )

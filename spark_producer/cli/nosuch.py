@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from spark_producer.cli.terminal import complain, stop_if_nobody_reads
 from spark_producer.codes import Code
-from spark_producer.errors import TopicNotFound, broker_error
+from spark_producer.errors import broker_error
 from spark_producer.tools import BlockingClient
 from spark_producer.tools.nearest import nearest_topic
 from spark_producer.tools.topics import is_missing, wait_for_creation
-
-
-@contextmanager
-def meant(client: BlockingClient, topic: str) -> Iterator[None]:
-    """Name a topic with a similar name where one is not there.
-
-    Raises: what is raised within it.
-    """
-    try:
-        yield
-    except TopicNotFound as error:
-        near = nearest_topic(client, topic)
-        if near is None or near == topic:  # it is there, and its partition is not
-            raise
-        advice = f"correct the name (did you mean {near!r}?), or create the topic"
-        raise broker_error(error.code, f"topic {topic!r}", advice=advice, topic=topic) from None
 
 
 def check_there(client: BlockingClient, topics: Sequence[str]) -> None:

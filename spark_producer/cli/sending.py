@@ -7,12 +7,15 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from spark_producer.cli.waiting import Wait
 from spark_producer.config import ProducerConfig
 from spark_producer.metrics import Snapshot, WriteReport
 from spark_producer.metrics.names import OWN
 from spark_producer.network import ConnectionSettings
 from spark_producer.producer import Producer, parts_of
 from spark_producer.tools import BlockingClient
+from spark_producer.tools.nearest import nearest_named
+from spark_producer.topic_wait import UNKNOWN_TOPIC_GRACE
 
 WARNING = "some records may be in the topic already"
 
@@ -39,16 +42,21 @@ class Sent(NamedTuple):
         return min(self.metrics.value(OWN, "record-latency-p99"), self.metrics.value(OWN, "record-latency-max"))
 
 
-def wait_for_topic(
-    config: ProducerConfig, topic: str, seconds: float, on_wait: Callable[[float, str], None]
-) -> tuple[int, ...]:
+WAIT_SECONDS = 30.0
+"""How long a command waits for brokers and for the leaders of a topic, unless `--timeout` says otherwise."""
+
+
+def wait_for_topic(config: ProducerConfig, topic: str, seconds: float | None) -> tuple[int, ...]:
     """Wait until the topic can be written to, so that an error comes before anything is read. A broker may create it.
+
+    `seconds` bound the wait; by default `WAIT_SECONDS`, and `UNKNOWN_TOPIC_GRACE` for a topic that no broker knows.
 
     Raises: as `BlockingClient.wait_for_topic`.
     """
     settings = ConnectionSettings.from_config(config)
-    with BlockingClient(settings, timeout=seconds, on_wait=on_wait) as client:
-        return client.wait_for_topic(topic, create=True)
+    most, unknown_for = (WAIT_SECONDS, UNKNOWN_TOPIC_GRACE) if seconds is None else (seconds, float("inf"))
+    with BlockingClient(settings, timeout=most, on_wait=Wait(most)) as client, nearest_named(client, topic):
+        return client.wait_for_topic(topic, create=True, unknown_for=unknown_for)
 
 
 def send_all(

@@ -32,9 +32,8 @@ def add_producer(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--timeout",
         type=positive,
-        default=30,
         metavar="SECONDS",
-        help="for the topic to be there (default: %(default)s)",
+        help="for the topic to be there (default: 30, and 8 if no broker knows it)",
     )
 
 

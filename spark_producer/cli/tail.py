@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from spark_producer.cli.avro_view import add_view, take_registry, viewed, viewer
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
-from spark_producer.cli.nosuch import meant, wait_until_created
+from spark_producer.cli.nosuch import wait_until_created
 from spark_producer.cli.numbers import natural, offset, positive
 from spark_producer.cli.terminal import complain, stop_if_nobody_reads
 from spark_producer.cli.waiting import Wait
@@ -17,6 +17,7 @@ from spark_producer.record.reading import Record
 from spark_producer.schemas.looking import AvroViewer
 from spark_producer.tools import BlockingClient
 from spark_producer.tools.held_back import HeldBack
+from spark_producer.tools.nearest import nearest_named
 from spark_producer.tools.offsets import LATEST, offsets
 from spark_producer.tools.record_text import format_held, format_record, format_reset, record_json
 from spark_producer.tools.tail import Isolation, TopicReader
@@ -84,7 +85,7 @@ def _run(chosen: argparse.Namespace) -> None:
     with (
         viewer(chosen, options, registry) as view,
         BlockingClient(settings, timeout=patience, on_wait=Wait(patience, stop_if_nobody_reads)) as client,
-        meant(client, chosen.topic),
+        nearest_named(client, chosen.topic),
     ):
         _print(chosen, client, view)
 

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
-from spark_producer.cli.nosuch import check_there, meant
+from spark_producer.cli.nosuch import check_there
 from spark_producer.cli.numbers import positive
 from spark_producer.cli.terminal import asks_somebody, complain
 from spark_producer.cli.waiting import Bar, Wait
 from spark_producer.errors import ConfigError
 from spark_producer.escape import for_log
 from spark_producer.tools import BlockingClient
+from spark_producer.tools.nearest import nearest_named
 from spark_producer.tools.topics import (
     TopicPage,
     create_topic,
@@ -92,7 +93,7 @@ def _list(chosen: argparse.Namespace) -> None:
 
 
 def _describe(chosen: argparse.Namespace) -> None:
-    with _connected(chosen) as client, meant(client, chosen.topic):
+    with _connected(chosen) as client, nearest_named(client, chosen.topic):
         page = describe_topic(client, chosen.topic)
     if chosen.json:
         rows = [row._asdict() for row in page.rows]

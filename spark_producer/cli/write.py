@@ -12,7 +12,7 @@ from spark_producer.cli.sending import WARNING, send_all, wait_for_topic
 from spark_producer.cli.setting import add_producer, named_values, producer_options
 from spark_producer.cli.table_files import FORMATS, Mapped, check_columns, kind_of, open_file
 from spark_producer.cli.terminal import complain
-from spark_producer.cli.waiting import Bar, Wait
+from spark_producer.cli.waiting import Bar
 from spark_producer.config import parse_options
 from spark_producer.errors import ConfigError, PyProducerError
 
@@ -93,7 +93,7 @@ def _run(chosen: argparse.Namespace) -> None:
         sources = [open_file(stack, name, chosen.format, form) for name in chosen.files]
         for source in sources:
             check_columns(source, mapped)
-        wait_for_topic(config, chosen.topic, chosen.timeout, Wait(chosen.timeout))
+        wait_for_topic(config, chosen.topic, chosen.timeout)
         known = [source.rows for source in sources if source.rows is not None]
         bar = Bar("writing", sum(known) if len(known) == len(sources) else None, " rows")
         rows, of_files = 0, FileRows(sources, mapped)

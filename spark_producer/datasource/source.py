@@ -16,7 +16,7 @@ from typing import NamedTuple
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from spark_producer.config import ProducerConfig, is_set, parse_sink_options
+from spark_producer.config import ProducerConfig, SinkOptions, is_set, parse_sink_options
 from spark_producer.config.dead_letter_rules import check_dead_letters
 from spark_producer.config.exactly_once_rules import TRANSACTION_TIMEOUT, check_exactly_once
 from spark_producer.datasource.process import freeze_once
@@ -26,13 +26,14 @@ from spark_producer.datasource.writers import BatchWriter, StreamWriter, TaskSet
 from spark_producer.errors import ConfigError, TopicNotFound, broker_error
 from spark_producer.network import ConnectionSettings
 from spark_producer.tools import BlockingClient
-from spark_producer.tools.nearest import nearest_topic
+from spark_producer.tools.nearest import nearest_named, nearest_topic
+from spark_producer.topic_wait import UNKNOWN_TOPIC_GRACE
 
 CHECK_SECONDS = 60.0
 """The seconds for which the check of a stream holds, so that few micro-batches pay for it; yet a topic may be deleted."""
 
 STILL_WAITING = 2.0
-"""The seconds after which the log says what a check waits for, since with a wrong name it takes all of `max.block.ms`."""
+"""The seconds after which the log says what a check waits for."""
 
 DEAD_LETTER_TOPIC = "dead-letter topic"
 """How messages call the topic of the option `deadLetterTopic`."""
@@ -102,7 +103,7 @@ class PyProducerDataSource(DataSource):
             )
         settings = self._checked_settings(schema, streaming=False)
         config, sink = settings.config, settings.sink
-        check_cluster(config, sink.topic, dead_letters=sink.dead_letter_topic)
+        self._check(config, sink)
         freeze_once()
         return BatchWriter(settings)
 
@@ -117,10 +118,14 @@ class PyProducerDataSource(DataSource):
         connection = ConnectionSettings.from_config(config)
         topics = sink.topic, sink.dead_letter_topic
         if not _still_holds(connection, topics):
-            check_cluster(config, sink.topic, dead_letters=sink.dead_letter_topic)
+            self._check(config, sink)
             _checked.append(_Checked(connection, topics, time.monotonic()))
         freeze_once()
         return StreamWriter(settings)
+
+    def _check(self, config: ProducerConfig, sink: SinkOptions) -> None:
+        own_time = is_set(self.options, "max.block.ms")
+        check_cluster(config, sink.topic, dead_letters=sink.dead_letter_topic, own_time=own_time)
 
     def _checked_settings(self, schema: StructType, *, streaming: bool) -> TaskSettings:
         from spark_producer.partitioner import (
@@ -168,8 +173,12 @@ def check_cluster(
     still_waiting: float = STILL_WAITING,
     *,
     dead_letters: str | None = None,
+    own_time: bool = False,
 ) -> None:
     """Ask the brokers for `topic` (None: only whether they answer), and wait at most `max.block.ms`.
+
+    With `own_time` the user has set that time, so that a topic that no broker knows is waited for as long; else it is waited for
+    `UNKNOWN_TOPIC_GRACE`.
 
     The topic for `dead_letters` must be there: nobody creates it, since nobody would look into it.
 
@@ -187,7 +196,8 @@ def check_cluster(
         if topic is None:
             client.metadata([])
         else:
-            client.wait_for_topic(topic, create=True)
+            with nearest_named(client, topic):
+                client.wait_for_topic(topic, create=True, unknown_for=float("inf") if own_time else UNKNOWN_TOPIC_GRACE)
         if dead_letters is not None:
             _find_dead_letter_topic(client, dead_letters)
 

@@ -28,7 +28,7 @@ from spark_producer.protocol import LONGEST_STRING
 from spark_producer.record.columns import Columns
 from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, fault_where
 from spark_producer.sender import KnownTopics, Metadata
-from spark_producer.topic_wait import TopicWait, Verdict
+from spark_producer.topic_wait import DELETED_TOPIC_GRACE, TopicWait, Verdict
 
 QUOTED = 100
 """The most characters of a name that a message shows. A name that is too long is perhaps a value in the wrong column."""
@@ -158,6 +158,7 @@ class Topics:
             name: TopicWait(
                 name, limit, self._patience, partition=highest[name], user=self._user,
                 appears=refused is None or name not in self._absent,
+                unknown_for=DELETED_TOPIC_GRACE if self._metadata.existed(name) else float("inf"),
             )
             for name in highest
         }  # fmt: skip

@@ -5,7 +5,7 @@ The order of decisions is that of Kafka's Sender.completeBatch. Only the I/O thr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from spark_producer.accumulator import PartitionQueue, ProducerBatch, RecordAccumulator
@@ -16,6 +16,7 @@ from spark_producer.metrics import ProducerMetrics
 from spark_producer.protocol.messages import ProducePartitionResponse, ProduceResponse
 from spark_producer.sender.delivery_counts import DeliveryCounts
 from spark_producer.sender.metadata import Metadata
+from spark_producer.sender.missing_partitions import Absence, missing_error
 from spark_producer.sender.sequences import Sequencer
 
 if TYPE_CHECKING:  # only transactional producers import it
@@ -76,6 +77,8 @@ class ProduceAnswers:
         self._user = user
         self._transactions = transactions
         self._backoff = backoff
+        self._judged = 0
+        """the number of answers of the brokers at the last look for partitions that no longer exist"""
 
     def answered(self, batches: tuple[ProducerBatch, ...], body: ProduceResponse, now: float) -> None:
         """Take in the leader's answer to a request."""
@@ -125,6 +128,38 @@ class ProduceAnswers:
             obstacle = self._obstacle(batch, last_error)
             self._give_up(batch, self._outcomes.expiry_error(batch, now, obstacle), now)
         self._settle({batch.queue for batch in expired}, now)
+
+    def end_missing(self, topics: Collection[str], now: float) -> None:
+        """End the batches that wait for partitions of these topics, if it is sure that those do not exist any more.
+
+        Records of a topic that does not exist go back to whoever wants them, as those that a broker refuses. If only the
+        partition is missing they fail: another attempt puts the same rows into the partitions that there are.
+        """
+        if self._metadata.answers == self._judged:
+            return
+        self._judged = self._metadata.answers
+        ended = []
+        for queue in self._backlog.busy.of_topics(topics):
+            if (absence := self._metadata.absence(queue.place, now)) is not None:
+                ended.append(queue)
+                for batch in self._outcomes.withdraw_queue(queue):
+                    self._end_missing(batch, absence, now)
+        if ended:
+            self._settle(ended, now)
+
+    def _end_missing(self, batch: ProducerBatch, absence: Absence, now: float) -> None:
+        error = missing_error(batch, absence)
+        texts = dict.fromkeys(range(batch.records_count), "the topic no longer exists")
+        if absence.partitions or not self._hand_back(batch, texts, error):
+            self._give_up(batch, error, now)
+
+    def created_again(self, topics: Collection[str], now: float) -> None:
+        """Begin new sequences in topics that were deleted and created again: their logs know nothing of this producer."""
+        if self._sequencer.enabled:
+            queues = [queue for queue in list(self._backlog.queues.values()) if queue.place.topic in topics]
+            for queue in queues:
+                self._sequencer.created_again(queue)
+            self._outcomes.settle(queues, now)
 
     def _obstacle(self, batch: ProducerBatch, last_error: Callable[[int], PyProducerError | None]) -> str:
         """Return a sentence, after a space, on what keeps a batch from its leader now; an empty string if nothing is known."""
@@ -193,10 +228,13 @@ class ProduceAnswers:
         if an earlier attempt may have written them.
         """
         texts = _texts_by_record(batch, refusal)
-        if not texts or batch.in_doubt:
+        return bool(texts) and self._hand_back(batch, texts, _error(batch, refusal, self._user))
+
+    def _hand_back(self, batch: ProducerBatch, texts: Mapping[int, str], error: BrokerError) -> bool:
+        if batch.in_doubt:
             return False
         records = batch.records_count
-        if not self._outcomes.take_out(batch, texts, _error(batch, refusal, self._user)):
+        if not self._outcomes.take_out(batch, texts, error):
             return False
         if self._sequencer.enabled:
             self._sequencer.taken_out(batch, records)

@@ -18,7 +18,9 @@ from spark_producer.cluster import NO_LEADER, Cluster, Node, TopicInfo, TopicPar
 from spark_producer.codes import Action, Code
 from spark_producer.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from spark_producer.sender.cluster_updates import apply_hints, describe, merge
+from spark_producer.sender.missing_partitions import Absence, MissingPartitions
 from spark_producer.sender.older_epochs import OlderEpochs
+from spark_producer.sender.topic_ids import TopicIds
 
 
 class Wish:
@@ -82,7 +84,11 @@ class Metadata:
         self._due_at = float("inf")
         self._not_before = 0.0
         self._attempts = 0
+        self._asked_node = NO_LEADER
+        """the node that the question in flight was sent to"""
         self._older_epochs = OlderEpochs()
+        self._missing = MissingPartitions()
+        self._topic_ids = TopicIds()
         self._rebootstrap_after = rebootstrap_after
         """seconds without an answer after which the bootstrap servers are asked again (KIP-1102); None for never"""
         self._asking_since: float | None = None
@@ -100,6 +106,10 @@ class Metadata:
         """Note that rows for this topic are about to be queued."""
         self._used[topic] = now
 
+    def existed(self, topic: str) -> bool:
+        """Return whether this topic, which may be written to, is there or was there before."""
+        return self._topic_ids.knows(topic)
+
     # --- the I/O thread ---------------------------------------------------------------------------------------------
 
     def seek(self, topics: Set[str], now: float) -> None:
@@ -109,8 +119,20 @@ class Metadata:
         """
         for topic in topics:
             self._used[topic] = now
+        self._missing.watch(topics)
         if self._question is None or not topics <= self._question.topics:
             self.request_update()
+
+    def absence(self, place: TopicPartition, now: float) -> Absence | None:
+        """Return why a partition does not exist, once enough brokers have said so for long enough; else None.
+
+        Only topics that were sought are judged.
+        """
+        return self._missing.absence(place, self.cluster.nodes, now)
+
+    def other_nodes(self) -> list[int]:
+        """Return the nodes that should be asked next, because they have not been asked about topics that may be missing."""
+        return self._missing.other_nodes(self.cluster.nodes)
 
     def seek_nodes(self) -> None:
         """Ask which nodes there are, even if there is no topic to ask for."""
@@ -139,10 +161,11 @@ class Metadata:
             times.append(max(self._due_at, self._not_before))
         return min(times, default=None)
 
-    def request(self, now: float) -> MetadataRequest | None:
-        """Return the question, if it is time to ask one and there is a topic to ask for; else None."""
+    def request(self, now: float, node: int = NO_LEADER) -> MetadataRequest | None:
+        """Return the question to `node`, if it is time to ask one and there is a topic to ask for; else None."""
         if self._question is not None:
             return None
+        self._asked_node = node
         self._hear()
         wishes = tuple(wish for wish in self._wishes if wish.not_before <= now)
         due = max(self._due_at, self._not_before) <= now
@@ -210,7 +233,10 @@ class Metadata:
         self.answers += 1
         anew = self._older_epochs.believed(response, self.cluster.topics, now)
         told = describe(response, self.cluster.without(anew) if anew else self.cluster)
+        self._missing.answered(question.topics, told, self._asked_node, now)
+        self._topic_ids.answered(told, anew)
         cluster = merge(self.cluster, response, question.topics, told)
+        self._missing.watch([name for name, info in told.items() if info.error_code and self._topic_ids.knows(name)])
         moved, self.cluster = cluster is not self.cluster, cluster
         self._grant(question, told, now)
         return self._schedule(question, told, moved, now)
@@ -223,6 +249,10 @@ class Metadata:
         """Return the topics that were forgotten since the last call."""
         taken, self._forgotten = self._forgotten, set()
         return taken
+
+    def take_created_again(self) -> set[str]:
+        """Return the topics that were deleted and created again since the last call."""
+        return self._topic_ids.take_created_again()
 
     def overdue(self, now: float) -> bool:
         """Return whether the nodes have been asked for too long without an answer (KIP-1102)."""
@@ -262,6 +292,7 @@ class Metadata:
             for topic in idle:
                 self._used.pop(topic, None)
             self._forgotten |= idle
+            self._topic_ids.forget(idle)
             self.cluster = self.cluster.without(idle)
 
     def _pause(self, now: float) -> None:

@@ -5,10 +5,11 @@ The order of a step is that of Kafka's Sender.runOnce. Only the I/O thread calls
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from spark_producer.accumulator import ProducerBatch, RecordAccumulator
+from spark_producer.cluster import NO_LEADER, TopicPartition
 from spark_producer.codes import Action, Code
 from spark_producer.errors import KafkaTimeout, PyProducerError, UnsupportedVersion, broker_error
 from spark_producer.metrics import ProducerMetrics, WriteReport, unread_metrics
@@ -156,8 +157,8 @@ class Sender:
         ready = self._drainer.ready(now, self.metadata.cluster)
         if self.transactions is not None:
             self.transactions.found(ready.kept_back)
-        if ready.unknown_leaders:
-            self.metadata.seek(ready.unknown_leaders, now)
+        if ready.unknown_leaders or ready.kept_back:
+            self._find_leaders(ready.unknown_leaders, ready.kept_back, now)
         times: list[float | None] = [ready.next_time]
         requests = self._questions(now, network, times)
         if self._dialog is not None and not requests:
@@ -182,6 +183,18 @@ class Sender:
         """Return what was acknowledged since the last call. Call it after a flush."""
         return self._counts.take()
 
+    def _find_leaders(self, topics: Set[str], kept_back: Set[TopicPartition], now: float) -> None:
+        """Ask for the leaders of partitions that have none, and end the rows of those that do not exist any more."""
+        if (
+            self.transactions is not None and not self.transactions.expires
+        ):  # the rows are held back, and need no leader yet
+            kept_back = frozenset()
+        leader_of = self.metadata.cluster.leader_of
+        topics = topics | {place.topic for place in kept_back if leader_of(place)[0] == NO_LEADER}
+        if topics:
+            self.metadata.seek(topics, now)
+            self._answers.end_missing(topics, now)
+
     def _questions(self, now: float, network: NetworkView, times: list[float | None]) -> list[ClientRequest]:
         """Return the request for metadata or for a producer id that is due, which any node can answer; at most one."""
         metadata_due, id_due = self.metadata.due_at(), self._id_due_at()
@@ -189,12 +202,12 @@ class Sender:
             return []
         if self.metadata.overdue(now) or network.stranded():
             self.metadata.rebootstrap(now)
-        node = network.least_loaded()
+        node = next((other for other in self.metadata.other_nodes() if network.ready(other)), network.least_loaded())
         if node is None:
             times.append(now + NODE_RECHECK)
         if node is None or not _ready(node, now, network, times):
             return []
-        question = self.metadata.request(now)
+        question = self.metadata.request(now, node)
         if forgotten := self.metadata.take_forgotten():
             self._drainer.forget(forgotten)
         if question is not None:
@@ -273,6 +286,8 @@ class Sender:
     def _on_metadata(self, body: object, now: float) -> None:
         if isinstance(body, MetadataResponse):
             self.metadata.on_response(body, now)
+            if topics := self.metadata.take_created_again():
+                self._answers.created_again(topics, now)
         else:
             self.metadata.on_failure(now)
 

@@ -12,7 +12,7 @@ The same holds when records are taken out of a refused batch, after which all th
 
 from __future__ import annotations
 
-from spark_producer.accumulator import Gate, PartitionQueue, ProducerBatch
+from spark_producer.accumulator import NO_IDENTITY, Gate, PartitionQueue, ProducerBatch
 from spark_producer.record.batch_v2 import NO_SEQUENCE, TRANSACTIONAL_BIT
 from spark_producer.record.sequence_numbers import add_to_sequence, is_later
 from spark_producer.sender.identity import ProducerIdentity
@@ -96,6 +96,18 @@ class Sequencer:
         if not self._transactional:
             batch.queue.gate = Gate.SHUT
         return not self._transactional
+
+    def created_again(self, queue: PartitionQueue) -> None:
+        """Note that the partition is a new log, which knows nothing of this producer.
+
+        The next batch goes alone until it is acknowledged, because the new log takes any first sequence. If no batch has a
+        sequence, they begin at 0, in the next epoch: batches that the new log got before this was known may have used the
+        first sequences of the present one. A batch that has a sequence keeps it, or a late copy of it could be written twice.
+        """
+        queue.acquainted = False
+        begun = queue.identity is not NO_IDENTITY and not queue.has_sequenced()
+        if begun and not queue.gate and not self._transactional:
+            self._bump(queue)
 
     def review(self, queue: PartitionQueue) -> None:
         """Open the partition's gate after answers if the lost batches are resolved, or begin anew if they cannot be."""

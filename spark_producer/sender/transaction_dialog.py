@@ -216,6 +216,8 @@ class TransactionDialog:
     def _again(self, asked: Asked, code: int, verdict: Verdict, now: float) -> None:
         if verdict is Verdict.LOOK_UP:
             self._coordinators.forget(asked.key)
+        if code == Code.UNKNOWN_TOPIC_OR_PARTITION:  # of a partition that is to be added, which may not exist any more
+            self._metadata.request_update()
         begins = asked.need is Need.INIT or (asked.need is Need.ADD_PARTITIONS and not self._manager.contents.admitted)
         short = code == Code.CONCURRENT_TRANSACTIONS and begins and self._attempts < SHORT_PAUSES
         self._pause(SHORT_PAUSE if short else self._backoff(self._attempts), now)

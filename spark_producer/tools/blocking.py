@@ -157,19 +157,23 @@ class BlockingClient:
         partition: int | None = None,
         appears: bool = False,
         create: bool = False,
+        unknown_for: float = float("inf"),
         called: str = "topic",
     ) -> tuple[int, ...]:
         """Wait until the topic exists and `partition`, if given, has a leader; return each partition's leader (-1: none now).
 
         With `create` the question may make the topic. With `create`, or with `appears` for a topic that somebody has just made,
-        an unknown topic is waited for. Messages call the topic as `called` says.
+        an unknown topic is waited for, at most `unknown_for` seconds unless one of the brokers knows it. Messages call the topic
+        as `called` says.
 
         Raises: as `metadata`, and
             TopicNotFound: there is no such topic, or no such partition. BrokerError: the broker refuses to tell.
             MetadataTimeout: there is still no leader when the time is up.
         """
         deadline = self._clock() + self.timeout
-        return self._wait_for_topic(topic, deadline, partition=partition, appears=appears, create=create, called=called)
+        return self._wait_for_topic(
+            topic, deadline, partition=partition, appears=appears, create=create, unknown_for=unknown_for, called=called
+        )
 
     def _wait_for_topic(
         self,
@@ -179,6 +183,7 @@ class BlockingClient:
         partition: int | None = None,
         appears: bool = False,
         create: bool = False,
+        unknown_for: float = float("inf"),
         called: str = "topic",
     ) -> tuple[int, ...]:
         highest, led = (-1, False) if partition is None else (partition, True)
@@ -189,6 +194,7 @@ class BlockingClient:
             partition=highest,
             led=led,
             appears=appears or create,
+            unknown_for=unknown_for,
             user=self._user,
             called=called,
         )
@@ -197,7 +203,7 @@ class BlockingClient:
                 answer = _described(self._metadata([topic], create, deadline), topic)
             except KafkaTimeout as error:  # of the last question: what was answered before says more
                 raise wait.error() if wait.answered else error from None
-            verdict = wait.judge(self._clock(), answer)
+            verdict = self._judged(wait, answer)
             if verdict is Verdict.READY:
                 return answer.leaders
             if verdict is Verdict.NO_PARTITION:
@@ -207,6 +213,25 @@ class BlockingClient:
             told = f"{wait.code.name}: {wait.code.advice}" if wait.code else wait.code.name
             self._tell_wait(f"{called} {topic!r} (the brokers answer {told})", deadline)
             self._pause(RETRY_PAUSE)
+
+    def _judged(self, wait: TopicWait, answer: Described) -> Verdict:
+        """Return what an answer means. That a topic is unknown counts only if no broker knows it: one may be behind."""
+        try:
+            return wait.judge(self._clock(), answer)
+        except TopicNotFound:
+            if not wait.ends_early(self._clock()) or not self._known_to_any(wait.topic):
+                raise
+            wait.exists()
+            return Verdict.ASK_AGAIN
+
+    def _known_to_any(self, topic: str) -> bool:
+        body = MetadataRequest((MetadataRequestTopic(name=topic),), False)
+        answers = self.request_each(METADATA, body, [node for node in self._nodes if node >= 0])
+        unknown = Code.UNKNOWN_TOPIC_OR_PARTITION
+        return any(
+            isinstance(one, MetadataResponse) and _described(one, topic).error_code != unknown
+            for one in answers.values()
+        )
 
     def _metadata(
         self, topics: Sequence[str] | None, allow_auto_topic_creation: bool, deadline: float

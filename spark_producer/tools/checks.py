@@ -29,6 +29,7 @@ from spark_producer.protocol.messages import (
 )
 from spark_producer.protocol.messages.cluster import OPERATIONS_UNKNOWN
 from spark_producer.tools.blocking import BlockingClient
+from spark_producer.tools.nearest import nearest_topic
 from spark_producer.tools.topics import topic_config
 
 NEEDED: tuple[AnyApi, ...] = (METADATA, PRODUCE, INIT_PRODUCER_ID)
@@ -190,7 +191,9 @@ def _topic(client: BlockingClient, settings: ConnectionSettings, topic: str) -> 
         error = broker_error(code, f"topic {topic!r}", user=principal(settings.security), topic=topic)
         text, advice = _told(error)
         if error.code is Code.UNKNOWN_TOPIC_OR_PARTITION:
-            advice = f"create the topic (`pyproducer topics create {topic} --partitions 4`), or correct its name"
+            near = nearest_topic(client, topic)
+            hint = f" (did you mean {near!r}?)" if near else ""
+            advice = f"create the topic (`pyproducer topics create {topic} --partitions 4`), or correct its name{hint}"
         name = "rights" if "AUTHORIZATION" in error.code.name else "topic"
         yield Finding(name, State.FAILED, text, advice)
         return

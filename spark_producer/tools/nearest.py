@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from spark_producer.errors import PyProducerError
+from spark_producer.errors import PyProducerError, TopicNotFound, broker_error
 from spark_producer.tools.blocking import BlockingClient
 
 
@@ -15,3 +17,19 @@ def nearest_topic(client: BlockingClient, topic: str) -> str | None:
     except PyProducerError:  # the error about the topic matters more
         return None
     return next(iter(difflib.get_close_matches(topic, there, n=1, cutoff=0.7)), None)
+
+
+@contextmanager
+def nearest_named(client: BlockingClient, topic: str) -> Iterator[None]:
+    """Name a topic with a similar name where one is not there.
+
+    Raises: what is raised within it.
+    """
+    try:
+        yield
+    except TopicNotFound as error:
+        near = nearest_topic(client, topic)
+        if near is None or near == topic:  # it is there, and its partition is not
+            raise
+        advice = f"correct the name (did you mean {near!r}?), or create the topic"
+        raise broker_error(error.code, f"topic {topic!r}", advice=advice, topic=topic) from None

@@ -20,6 +20,7 @@ from spark_producer.protocol.messages import (
     EndTxnRequest,
     FindCoordinatorRequest,
     InitProducerIdRequest,
+    MetadataResponse,
     ProduceRequest,
     TxnOffsetCommitRequest,
 )
@@ -56,6 +57,8 @@ class TransactionStage:
     written: dict[TopicPartition, int] = field(default_factory=dict)
     nodes: tuple[int, ...] = (1, 2)
     """of the cluster; the last one leads all partitions if node 1 is none of them"""
+    metadata: MetadataResponse | None = None
+    """what brokers answer of the topic instead of its three partitions"""
     group_node: int = 2
     transaction_node: int = 1
 
@@ -110,7 +113,9 @@ class TransactionStage:
         """A request is on its way: held back, or answered at once."""
         if outgoing.api is METADATA:
             leader = 1 if 1 in self.nodes else self.nodes[-1]
-            self.made.complete(outgoing, metadata_of({TOPIC: (leader, leader, self.nodes[-1])}, self.nodes))
+            self.made.complete(
+                outgoing, self.metadata or metadata_of({TOPIC: (leader, leader, self.nodes[-1])}, self.nodes)
+            )
             return
         self.requests.append(outgoing)
         self.sent.append(in_words(outgoing))

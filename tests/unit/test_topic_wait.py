@@ -26,6 +26,7 @@ class Options(TypedDict, total=False):
     partition: int
     led: bool
     appears: bool
+    unknown_for: float
 
 
 def wait(**options: Unpack[Options]) -> TopicWait:
@@ -110,3 +111,26 @@ def test_the_end_of_a_wait_for_a_partition_names_it() -> None:
     waiting.judge(ALMOST, THERE)
     with pytest.raises(MetadataTimeout, match="know of no partition 3"):
         raise waiting.error()
+
+
+def test_a_topic_that_is_unknown_for_long_enough_ends_the_wait_before_its_deadline() -> None:
+    waiting = wait(unknown_for=8)
+    assert [waiting.judge(now, Answer(3)) for now in (20.0, 27.9)] == [AGAIN] * 2
+    with pytest.raises(TopicNotFound, match=r"\(3\) for topic 't', still after 8 s\. What to do: create the topic"):
+        waiting.judge(28.0, Answer(3))
+    assert waiting.ends_early(28.0)
+
+
+def test_a_topic_that_is_being_created_is_waited_for_until_the_deadline() -> None:
+    waiting = wait(unknown_for=8)
+    told = ((0, 3), (7, 5), (9, 3), (16, 5), (40, 5), (59, 0))
+    assert [waiting.judge(now, Answer(code)) for now, code in told] == [AGAIN] * len(told)
+
+
+def test_a_topic_that_another_broker_knows_is_waited_for_until_the_deadline() -> None:
+    waiting = wait(unknown_for=8)
+    waiting.judge(0.0, Answer(3))
+    waiting.exists()
+    assert waiting.judge(ALMOST, Answer(3)) is AGAIN
+    with pytest.raises(TopicNotFound, match="still after 60 s"):
+        waiting.judge(OVER, Answer(3))

@@ -87,6 +87,14 @@ def test_com23_a_topic_that_is_not_there_is_not_made(
     assert "a topic that does not exist has failed here" in page
 
 
+def test_com23_the_topic_that_was_meant_is_named(
+    embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    assert main(["check", "--bootstrap-servers", embedded_broker.bootstrap_servers, "--topic", f"{topic}s"]) == 1
+    assert f"or correct its name (did you mean {topic!r}?)" in capsys.readouterr().out
+
+
 def test_com23_bad_options_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--bootstrap-servers", "nonsense"]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1

@@ -17,6 +17,7 @@ import pytest
 from pyarrow import csv, feather, ipc, parquet
 
 from spark_producer.broker import LocalBroker
+from spark_producer.cli import sending
 from spark_producer.cli.entry import main
 from tests.support.read_back import Row, read_topic
 
@@ -259,3 +260,19 @@ def test_bench_says_how_fast_each_kind_went(
     shown = capsys.readouterr()
     assert "--sizes: a value of 2,000,000,000 bytes is more than max.request.size=" in shown.err
     assert shown.out == "", "before values of such a size are made"
+
+
+@pytest.mark.parametrize("command", ["write", "bench"])
+def test_a_topic_that_no_broker_knows_ends_the_command_within_seconds_and_the_one_that_was_meant_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    monkeypatch.setattr(sending, "UNKNOWN_TOPIC_GRACE", 0.5)
+    path = tmp_path / "flights.parquet"
+    parquet.write_table(FLIGHTS, path)
+    with LocalBroker(auto_create_topics=False) as broker:
+        broker.create_topic("flights")
+        words = ["write", str(path)] if command == "write" else ["bench"]
+        assert main([*words, "flihgts", "--bootstrap-servers", broker.bootstrap_servers]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "UNKNOWN_TOPIC_OR_PARTITION (3) for topic 'flihgts'" in line
+    assert "correct the name (did you mean 'flights'?)" in line

@@ -71,7 +71,7 @@ def test_a_stream_with_new_credentials_is_checked_again(monkeypatch: pytest.Monk
     checked: list[str] = []
     monkeypatch.setattr(source, "_checked", [])
     monkeypatch.setattr(
-        source, "check_cluster", lambda config, topic, dead_letters: checked.append(config.sasl_password.reveal())
+        source, "check_cluster", lambda config, topic, **_: checked.append(config.sasl_password.reveal())
     )
     login = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "u"}
     for password in ("old", "old", "new", "old", "new"):
@@ -91,6 +91,25 @@ def test_a_long_wait_for_a_topic_is_told_once(broker: LocalBroker, caplog: pytes
     assert len(told) == 1
     assert told[0].startswith("still waiting for ")
     assert told[0].endswith("at most 1 s (kafka.max.block.ms)")
+
+
+def test_a_topic_that_no_broker_knows_ends_the_check_early_and_the_one_that_was_meant_is_named(
+    broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a time of the user's own it is waited for as long."""
+    monkeypatch.setattr(source, "UNKNOWN_TOPIC_GRACE", 0.5)
+    broker.create_topic("flights")
+    given = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "flihgts"}
+    with pytest.raises(TopicNotFound) as raised:
+        PyProducerDataSource(given).writer(VALUE, False)
+    assert str(raised.value) == (
+        "UNKNOWN_TOPIC_OR_PARTITION (3) for topic 'flihgts'. What to do: correct the name (did you mean 'flights'?), or create "
+        "the topic."
+    )
+    with pytest.raises(TopicNotFound, match=r"for topic 'nothing-like-it', still after 0.5 s\."):
+        PyProducerDataSource(given | {"topic": "nothing-like-it"}).writer(VALUE, False)
+    with pytest.raises(TopicNotFound, match=r"still after 1 s \(kafka.max.block.ms\)"):
+        source_to(broker.bootstrap_servers, "nothing-like-it", patience=1).writer(VALUE, False)
 
 
 def test_com3_a_dead_letter_topic_that_is_not_there_is_an_error_before_any_task(broker: LocalBroker) -> None:

@@ -13,6 +13,8 @@ from spark_producer import Producer
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import BrokerError, TopicNotFound
 from spark_producer.producer import parts_of
+from spark_producer.topic_wait import DELETED_TOPIC_GRACE
+from tests.stages.hurry import RunningClock
 from tests.stages.scripted_cluster import ScriptedCluster
 from tests.stages.workbench import FakeClock, Runner, until
 
@@ -51,6 +53,26 @@ def test_one_bad_answer_for_a_known_topic_does_not_outlive_its_reason(
     until(lambda: "t" not in parts_of(producer).metadata.cluster.topics, "the answer is taken in")
     cluster.topic_codes = lambda _: 0
     assert producer.send("t", "y").result(20).offset == 1
+
+
+def test_a_topic_that_was_deleted_is_waited_for_for_seconds_and_one_that_never_was_for_as_long_as_asked(
+    cluster: ScriptedCluster, start: Start
+) -> None:
+    clock = RunningClock()
+    producer = start(clock=clock, max_block_ms=3_600_000)
+    producer.send("t", "x").result(20)
+    cluster.topic_codes = lambda _: 3
+    refresh(producer, cluster)
+    until(lambda: "t" not in parts_of(producer).metadata.cluster.topics, "the answer is taken in")
+    asked = cluster.questions
+    former, never = Runner(lambda: producer.send("t", "y")), Runner(lambda: producer.send("never", "y"))
+    cluster.wait_for(lambda: cluster.questions > asked + 4, "both are asked for")
+    clock.skip(DELETED_TOPIC_GRACE + 1)
+    with pytest.raises(TopicNotFound, match="for topic 't', still after 5 s"):
+        former.result()
+    cluster.topic_codes = lambda _: 0
+    cluster.topics["never"] = 1
+    assert never.result().result(20).offset == 0
 
 
 def test_a_right_that_was_granted_after_a_refusal_counts(cluster: ScriptedCluster, start: Start) -> None:

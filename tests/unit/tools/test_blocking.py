@@ -407,3 +407,35 @@ def test_a_silent_broker_delays_no_other(refused: tuple[str, int]) -> None:
     assert "did not answer Metadata within 20 s" in str(told[2])
     assert isinstance(told[3], BrokersUnreachable)
     assert clock[0] < 40, "one timeout for all of them"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_topic_counts_as_unknown_only_if_no_broker_knows_it(known: bool) -> None:
+    """The broker that is asked first may be behind the others."""
+    servers: list[ScriptedServer] = []
+
+    def cluster_of_two(told: messages.MetadataResponseTopic) -> messages.MetadataResponse:
+        rows = [messages.MetadataResponseBroker(3 + at, each.host, each.port) for at, each in enumerate(servers)]
+        return messages.MetadataResponse(brokers=tuple(rows), topics=(told,))
+
+    def behind(peer: Peer) -> None:
+        peer.negotiate()
+        for _ in range(2):
+            peer.answer(peer.read(), cluster_of_two(topic(error_code=3)))
+        while True:
+            peer.answer(peer.read(), cluster_of_two(topic(3) if known else topic(error_code=3)))
+
+    def ahead(peer: Peer) -> None:
+        peer.negotiate()
+        while True:
+            peer.answer(peer.read(), cluster_of_two(topic(3) if known else topic(error_code=3)))
+
+    with ScriptedServer(behind) as first, ScriptedServer(ahead) as second:
+        servers += [first, second]
+        with asking(first.address, timeout=PATIENCE) as client:
+            if known:
+                assert client.wait_for_topic("topic", create=True, unknown_for=0) == (3,)
+                assert second.accepted == 1
+            else:
+                with pytest.raises(TopicNotFound, match="for topic 'topic', still after 0 s"):
+                    client.wait_for_topic("topic", create=True, unknown_for=0)

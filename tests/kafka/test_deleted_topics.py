@@ -1,0 +1,90 @@
+"""A topic is deleted while a producer writes to it, and perhaps created again with fewer partitions."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from spark_producer import Producer
+from spark_producer.errors import PyProducerError, TopicNotFound, TransactionAbortable
+from tests.conftest import BROKERS, Broker
+from tests.support.read_back import read_topic
+
+SECONDS = 30
+REAL = pytest.mark.parametrize("broker", BROKERS[1:], indirect=True)
+"""With brokers that create no topics by themselves."""
+
+ROWS = pa.record_batch({"key": [str(row) for row in range(1000)], "value": ["x"] * 1000})
+
+
+def delete(cluster: Broker, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.delete_topics([topic], operation_timeout=SECONDS)[topic].result(SECONDS)
+
+
+def create_again(cluster: Broker, topic: str, partitions: int) -> None:
+    """A topic that was just deleted may still be known for a moment."""
+    for attempts_left in reversed(range(100)):
+        try:
+            return cluster.create_topic(topic, partitions)
+        except Exception:
+            if not attempts_left:
+                raise
+    return None
+
+
+def write_until_it_fails(producer: Producer, topic: str) -> None:
+    """The brokers may take rows for a moment after a topic was deleted."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        producer.send_batch(ROWS, topic=topic)
+        producer.flush()
+
+
+@REAL
+@pytest.mark.parametrize("left", [2, 0], ids=["two partitions are left", "it is gone"])
+def test_rows_for_partitions_that_no_longer_exist_end_with_their_reason(broker: Broker, topic: str, left: int) -> None:
+    """They would wait for an hour otherwise, and the test would end by its own deadline."""
+    broker.create_topic(topic, 4)
+    options = {"bootstrap.servers": broker.bootstrap_servers, "delivery.timeout.ms": 3_600_000}
+    producer = Producer({**options, "max.block.ms": 3_600_000})
+    producer.send_batch(ROWS, topic=topic)
+    producer.flush()
+    delete(broker, topic)
+    if left:
+        create_again(broker, topic, left)
+    with pytest.raises(TopicNotFound, match=r"no longer exists.*What to do: "):
+        write_until_it_fails(producer, topic)
+    if left:
+        written = producer.send_table(pa.table({"value": ["again"] * 10}), topic=topic).result(SECONDS)
+        assert {partition for _, partition in written.ranges} <= {0, 1}
+        values = [row.value for row in read_topic(broker.bootstrap_servers, topic)]
+        assert values.count(b"again") == 10
+    else:
+        with pytest.raises(TopicNotFound, match="still after 5 s"):
+            producer.send_batch(ROWS, topic=topic)
+    producer.close(0)
+
+
+@REAL
+def test_a_transaction_says_why_it_lacks_rows(broker: Broker, topic: str) -> None:
+    broker.create_topic(topic, 4)
+    options = {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": topic}
+    with Producer({**options, "delivery.timeout.ms": 3_600_000}) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send_batch(ROWS, topic=topic)
+        delete(broker, topic)
+        create_again(broker, topic, 2)
+        producer.begin_transaction()
+        producer.send_batch(ROWS, topic=topic)
+        with pytest.raises(PyProducerError, match="no longer exists"):
+            producer.commit_transaction(SECONDS)
+        with pytest.raises(TransactionAbortable, match="no longer exists"):
+            producer.commit_transaction(SECONDS)
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send_batch(ROWS, topic=topic)

@@ -1,0 +1,274 @@
+"""Rows for partitions that no longer exist end within seconds; brokers that only lag end nobody's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from spark_producer.accumulator import RefusedRows
+from spark_producer.cluster import TopicInfo, TopicPartition
+from spark_producer.codes import Code
+from spark_producer.errors import DeliveryTimeout, TopicNotFound, TransactionAbortable
+from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE
+from spark_producer.protocol.messages import InitProducerIdResponse, MetadataResponse
+from spark_producer.sender.missing_partitions import (
+    CONFIRMED_AFTER,
+    FEW_BROKERS_AFTER,
+    FORGOTTEN_AFTER,
+    MIN_ANSWERS,
+    MissingPartitions,
+)
+from spark_producer.sender.transaction_states import Call, State
+from tests.stages.sender_stage import TOPIC, Stage, answer_to, metadata_of, sent_in, stage
+from tests.stages.transaction_stage import Answer
+from tests.stages.workbench import rows_of
+from tests.unit.sender.test_transactions import in_transaction
+
+UNKNOWN = int(Code.UNKNOWN_TOPIC_OR_PARTITION)
+FORMER, LATER = b"1" * 16, b"2" * 16
+TWO_LEFT = metadata_of({TOPIC: (1, 1)}, topic_id=LATER)
+GONE = metadata_of({TOPIC: ()}, codes={TOPIC: UNKNOWN})
+THERE = metadata_of({TOPIC: (1, 1, 2)}, topic_id=FORMER)
+
+Answers = Callable[[int, float], MetadataResponse]
+"""What a node answers so many seconds after the beginning."""
+
+
+def play(
+    made: Stage, answers: Answers, refused: Sequence[int] = (), *, seconds: float = 130.0
+) -> list[tuple[int, float]]:
+    """Let brokers answer until no batch is left, and refuse partitions as unknown; return whom they were, and when."""
+    began, asked = made.now, []
+    while not made.bench.backlog.idle and made.now - began < seconds:
+        for outgoing in made.step().requests:
+            if outgoing.api is METADATA:
+                asked.append((outgoing.node, made.now - began))
+                made.complete(outgoing, answers(outgoing.node, made.now - began))
+            elif outgoing.api is INIT_PRODUCER_ID:
+                made.complete(outgoing, InitProducerIdResponse(0, 0, 78, 0))
+            else:
+                assert outgoing.api is PRODUCE
+                made.complete(outgoing, answer_to(outgoing, dict.fromkeys(refused, UNKNOWN)))
+        made.bench.clock.advance(0.05)
+    return asked
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+@pytest.mark.parametrize(
+    ("left", "refused", "said"),
+    [
+        (TWO_LEFT, (2,), "partition no longer exists: the topic was deleted and created again, and has only partitions 0 to 1"),
+        (metadata_of({TOPIC: (1, 1)}), (2,), "and has only partitions 0 to 1 now"),
+        (metadata_of({TOPIC: (1,)}), (2,), "and has only partition 0 now"),
+        (GONE, (0, 1, 2), "the topic no longer exists"),
+    ],
+    ids=["another id", "brokers without ids", "one left", "no topic"],
+)  # fmt: skip
+def test_rows_for_a_partition_that_no_longer_exists_end_within_seconds(
+    left: MetadataResponse, refused: Sequence[int], said: str, idempotent: bool
+) -> None:
+    made = stage(delivery_timeout=120, idempotent=idempotent)
+    made.batches(b"a", b"b", partition=2)
+    began = made.now
+    play(made, lambda _node, _seconds: left, refused)
+    assert made.now - began < 8
+    assert isinstance(made.error, TopicNotFound)
+    assert (made.error.topic, made.error.partition) == (TOPIC, 2)  # type: ignore[attr-defined]
+    assert f"1 record for topic {TOPIC!r}, partition 2 were not written" in str(made.error)
+    assert said in str(made.error)
+    assert "What to do: " in str(made.error)
+    assert made.bench.pool.available == made.bench.pool.total
+
+
+def test_an_open_batch_that_lingers_behind_ends_too() -> None:
+    made = stage(delivery_timeout=120, linger=60)
+    made.batches(b"a", b"b", partition=2)
+    assert not made.bench.backlog.left()[-1].closed
+    began = made.now
+    play(made, lambda _node, _seconds: TWO_LEFT, (2,))
+    assert made.now - began < 8
+    assert isinstance(made.error, TopicNotFound)
+
+
+def test_the_rows_of_the_other_partitions_are_written() -> None:
+    made = stage(delivery_timeout=120)
+    made.batches(b"a", partition=2)
+    made.batches(b"b", partition=0)
+    play(made, lambda _node, _seconds: TWO_LEFT, (2,))
+    assert isinstance(made.error, TopicNotFound)
+    assert made.sender.take_report().records == 1
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        lambda _node, seconds: GONE if seconds < CONFIRMED_AFTER - 0.5 else THERE,
+        lambda node, seconds: GONE if node == 2 and seconds < 100 else THERE,
+        lambda _node, seconds: TWO_LEFT if seconds < CONFIRMED_AFTER - 0.5 else THERE,
+        lambda node, seconds: TWO_LEFT if node == 2 and seconds < 100 else THERE,
+        lambda _node, seconds: (GONE, THERE)[int(seconds / 4) % 2] if seconds < 60 else THERE,
+        lambda _node, seconds: metadata_of({TOPIC: (1, 1, -1)}) if seconds < 60 else THERE,
+        lambda _node, seconds: metadata_of({TOPIC: ()}, codes={TOPIC: 5}) if seconds < 60 else THERE,
+        lambda _node, seconds: metadata_of({}) if seconds < 60 else THERE,
+    ],
+    ids=[
+        "none has heard of it yet", "one broker lags for long", "more partitions are not known yet",
+        "one broker does not know them for long", "brokers contradict each other", "no leader", "being created", "left out",
+    ],
+)  # fmt: skip
+def test_brokers_that_lag_and_leaders_that_are_lost_end_nobodys_rows(answers: Answers) -> None:
+    made = stage(delivery_timeout=120)
+    made.metadata.cluster = made.metadata.cluster.replace(topics={TOPIC: TopicInfo(0, (1, 1, -1), (0, 0, 0), FORMER)})
+    made.batches(b"a", partition=2)
+    play(made, answers)
+    assert made.error is None
+    assert made.sender.take_report().records == 1
+
+
+def test_a_topic_without_a_leader_still_waits_for_the_delivery_timeout() -> None:
+    made = stage(delivery_timeout=120, leaders={TOPIC: (-1,)})
+    made.batches(b"a")
+    play(made, lambda _node, _seconds: metadata_of({TOPIC: (-1,)}))
+    assert isinstance(made.error, DeliveryTimeout)
+    assert "The brokers name no leader of the partition" in str(made.error)
+
+
+def test_every_broker_is_asked_before_rows_are_ended() -> None:
+    made = stage(delivery_timeout=120)
+    made.batches(b"a", partition=2)
+    gone = metadata_of({TOPIC: ()}, nodes=(1, 2, 3), codes={TOPIC: UNKNOWN})
+    asked = play(made, lambda _node, _seconds: gone, (0, 1, 2))
+    assert {node for node, _ in asked} >= {1, 2, 3}
+    assert len(asked) >= MIN_ANSWERS
+
+
+def test_a_broker_that_cannot_be_asked_delays_the_end_and_does_not_prevent_it() -> None:
+    made = stage(delivery_timeout=120)
+    made.network.unready = {1}
+    made.network.least = 2
+    made.batches(b"a", partition=2)
+    began = made.now
+    play(made, lambda _node, _seconds: GONE, (0, 1, 2))
+    assert FEW_BROKERS_AFTER <= made.now - began < FEW_BROKERS_AFTER + 5
+    assert isinstance(made.error, TopicNotFound)
+
+
+def test_later_rows_for_the_same_partition_end_too_and_nobody_is_asked_for_ever() -> None:
+    made = stage(delivery_timeout=120)
+    for _ in range(2):
+        made.batches(b"a", partition=2)
+        began = made.now
+        play(made, lambda _node, _seconds: TWO_LEFT, (2,))
+        assert made.now - began < 8
+    for _ in range(2):
+        made.bench.clock.advance(10)
+        for outgoing in made.step().requests:
+            assert outgoing.api is METADATA
+            made.complete(outgoing, TWO_LEFT)
+    made.bench.clock.advance(10)
+    assert made.step().requests == [], "no rows wait, so no question is due"
+
+
+def test_a_topic_created_again_begins_with_sequence_0_in_another_epoch() -> None:
+    """Batches that the new log got before this was known may have used the first sequences of the epoch."""
+    made = stage(delivery_timeout=120)
+    made.batches(b"a")
+    (outgoing,) = made.produce()
+    made.complete(outgoing, answer_to(outgoing))
+    made.metadata.request_update()
+    made.learn(metadata_of({TOPIC: (1, 1, 2)}, topic_id=FORMER))
+    made.batches(b"b")
+    (outgoing,) = made.produce()
+    assert (sent_in(outgoing)[0].header.producer_epoch, sent_in(outgoing)[0].header.base_sequence) != (0, 0)
+    made.complete(outgoing, answer_to(outgoing))
+    made.metadata.request_update()
+    made.learn(metadata_of({TOPIC: (1, 1, 2)}, topic_id=LATER))
+    made.batches(b"c")
+    (outgoing,) = made.produce()
+    header = sent_in(outgoing)[0].header
+    assert header.base_sequence == 0
+    assert header.producer_epoch > 0
+
+
+def test_a_batch_in_doubt_keeps_its_sequence_when_the_topic_was_created_again() -> None:
+    made = stage(delivery_timeout=120)
+    made.metadata.request_update()
+    made.learn(metadata_of({TOPIC: (1, 1, 2)}, topic_id=FORMER))
+    made.batches(b"a")
+    (outgoing,) = made.produce()
+    before = sent_in(outgoing)[0].header
+    made.metadata.request_update()
+    made.learn(metadata_of({TOPIC: (1, 1, 2)}, topic_id=LATER))
+    made.complete(outgoing, answer_to(outgoing, 7))
+    made.bench.clock.advance(5)
+    (again,) = made.produce()
+    after = sent_in(again)[0].header
+    assert (after.producer_epoch, after.base_sequence) == (before.producer_epoch, before.base_sequence)
+
+
+def test_answers_of_long_ago_do_not_count() -> None:
+    found = MissingPartitions()
+    place = TopicPartition("a", 2)
+    found.watch({"a"})
+    gone = {"a": TopicInfo(UNKNOWN, (), (), b"")}
+    for number in range(5):
+        found.answered({"a"}, gone, 1, 10.0 + 2 * number)
+    assert found.absence(place, [1], 18.0) is not None
+    assert found.absence(place, [1], 18.0 + 2 * FORGOTTEN_AFTER) is None
+    assert found.absence(TopicPartition("other", 0), [1], 18.0) is None
+
+
+@pytest.mark.parametrize("implicit", [False, True])
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [(TWO_LEFT, "partition no longer exists"), (GONE, "topic no longer exists")],
+    ids=["fewer", "gone"],
+)
+def test_a_transaction_that_lacks_such_rows_can_only_be_aborted_and_says_why(
+    implicit: bool, left: MetadataResponse, said: str
+) -> None:
+    made = in_transaction(implicit=implicit, delivery_timeout=120)
+    unknown: list[Answer] = [UNKNOWN] * 200
+    made.script = {"add": unknown, "produce": unknown.copy()}
+    made.metadata = left
+    began = made.made.now
+    made.made.batches(b"a", partition=2)
+    commit = made.do(Call.COMMIT)
+    assert made.made.now - began < 8
+    assert isinstance(commit.error, TransactionAbortable)
+    assert said in str(commit.error)
+    assert made.state is State.ABORTABLE
+    made.metadata, made.script = None, {"add": [], "produce": [], "abort": [], "find": [], "commit": []}
+    assert made.do(Call.ABORT).error is None
+    assert made.do(Call.BEGIN).error is None
+    made.made.batches(b"a", partition=2)
+    assert made.do(Call.COMMIT).error is None
+
+
+@pytest.mark.parametrize("left", [GONE, TWO_LEFT], ids=["the topic is gone", "the partition is gone"])
+def test_rows_of_a_topic_that_is_gone_go_back_to_who_wants_them(left: MetadataResponse) -> None:
+    """Where only the partition is gone they fail: another attempt puts them into the partitions that there are."""
+    made = stage(delivery_timeout=120)
+    wanted = RefusedRows(lambda error: error.code == UNKNOWN, 1 << 20)
+    rows = rows_of([b"a", b"b"])
+    rows.columns.numbers = 7
+    made.bench.accumulator.append(TopicPartition(TOPIC, 2), rows, 0, len(rows), table=wanted)
+    made.bench.accumulator.close_open()
+    play(made, lambda _node, _seconds: left, (0, 1, 2))
+    if left is GONE:
+        (found,) = wanted.take()
+        assert list(found.rows) == [7, 8]
+        assert found.texts == ["the topic no longer exists"] * 2
+        assert made.error is None
+    else:
+        assert not wanted
+        assert isinstance(made.error, TopicNotFound)
+    assert made.bench.pool.available == made.bench.pool.total
+
+
+def test_a_single_record_is_told_of_it_in_its_future() -> None:
+    made = stage(delivery_timeout=120)
+    future = made.bench.append_one(b"a", place=TopicPartition(TOPIC, 2))
+    play(made, lambda _node, _seconds: TWO_LEFT, (2,))
+    assert isinstance(future.exception(0), TopicNotFound)
