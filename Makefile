@@ -17,14 +17,16 @@ CONSTRAIN := $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 PIP_VERSION := $(CONSTRAIN) --upgrade 'pip>=25.3'
 CONSTRAIN_BUILD := $(if $(CONSTRAINTS),--build-constraint $(CONSTRAINTS))
 .DEFAULT_GOAL := help
-.PHONY: help check-machine setup setup-dev quickstart jars bytecode test test-fast coverage campaigns crash-seeds kills model matrix nemesis lint bench experiments asan notebooks zip wheel platforms constraints docs site clean
+.PHONY: help check-python check-machine setup setup-dev quickstart jars bytecode test test-fast coverage campaigns crash-seeds kills model matrix nemesis lint bench experiments asan notebooks zip wheel platforms constraints docs site clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-check-machine:
+check-python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "Python 3.11 or newer is needed: install it and run make PYTHON=python3.11 ..."; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is needed: apt-get install python3-venv"; exit 1; }
+
+check-machine: check-python
 	@java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])' || { echo "Java 17 or newer is needed by Spark: apt-get install openjdk-17-jre-headless"; exit 1; }
 
 $(VENV)/jobs.stamp: pyproject.toml $(CONSTRAINTS) $(wildcard spark_producer/kernel/*.p[yx][xd]) | check-machine
@@ -127,7 +129,13 @@ constraints: setup-dev ## write constraints.txt anew: the newest versions that p
 docs: setup ## write docs/{options,metrics,broker_metrics,errors}.md, the drawn pictures and the profiles in conf/ from the code
 	@$(BIN)/python -m docs.update
 
-site: setup-dev ## build the documentation into build/site, to open in a browser without a server
+$(VENV)/site.stamp: pyproject.toml $(CONSTRAINTS) | check-python
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet $(PIP_VERSION)
+	@$(BIN)/python -m pip install --quiet $(CONSTRAIN) --group site
+	@touch $@
+
+site: $(VENV)/site.stamp ## build the documentation into build/site, to open in a browser without a server
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build $(ARGS)
 	@echo build/site/index.html
 

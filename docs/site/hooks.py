@@ -36,6 +36,11 @@ HTML_LINK = re.compile(r'(?<=\bhref=")(?!\w+:|#)([^"#]+)')
 HEADING = re.compile(r'<h([1-6])\b[^>]*\bid="([^"]+)"[^>]*>(.*?)<a class="anchor-link"', re.DOTALL)
 LONG_NAME = re.compile(r"(?<=<code>)[^<>\s&]{30,}(?=</code>)")
 WHERE_IT_MAY_BREAK = re.compile(r"(?<=[/_.:])(?=\w)")
+TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+HEADER_CELL = re.compile(r"<th\b[^>]*>(.*?)</th>", re.DOTALL)
+ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
+CELL = re.compile(r"<td\b")
+TAG = re.compile(r"<[^>]+>")
 SCRIPT = re.compile(r"<script\b.*?</script>", re.DOTALL)
 COPY_BUTTON = "clipboard"
 """is in those scripts of a notebook that stay. The others are of MathJax and mermaid, which would be loaded from elsewhere."""
@@ -161,14 +166,31 @@ def headings(html: str) -> list[dict[str, Any]]:
     ]
 
 
+def labelled(html: str) -> str:
+    """Name the column in each cell of the tables: on a phone the cells of a row stand below each other, without the header."""
+
+    def of_table(table: re.Match[str]) -> str:
+        names = [TAG.sub("", name).strip().replace('"', "&quot;") for name in HEADER_CELL.findall(table[0])]
+
+        def of_row(row: re.Match[str]) -> str:
+            left = iter(names)
+            return CELL.sub(lambda cell: f'{cell[0]} data-label="{next(left, "")}"', row[0])
+
+        return ROW.sub(of_row, table[0])
+
+    return TABLE.sub(of_table, html)
+
+
 def on_page_content(html: str, page: Page, files: Files, **_: object) -> str:
-    """Let long names of tests and options break between their words. Notebooks, which come as HTML: move their links as well,
+    """Let long names of tests and options break between their words, and label the cells of tables.
+
+    Notebooks, which come as HTML: move their links as well,
     list their headings, and leave out the scripts that would come from elsewhere.
     """
     here = page.file.src_uri
     html = LONG_NAME.sub(lambda name: WHERE_IT_MAY_BREAK.sub("<wbr>", name[0]), html)
     if not here.endswith(".ipynb"):
-        return html
+        return labelled(html)
 
     def moved(match: re.Match[str]) -> str:
         target = files.get_file_from_path(place_of(target_of(match[1], here)))

@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, NoReturn
 
 from spark_producer import __version__
+from spark_producer.cli.pages import HelpfulParser
 from spark_producer.cli.terminal import complain, hush, tolerant_output
 from spark_producer.errors import PyProducerError
 from spark_producer.escape import for_log
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser(asked: str) -> argparse.ArgumentParser:
     """Return the parser of all commands, with the arguments of the one that is `asked` for."""
-    parser = argparse.ArgumentParser(
+    parser = HelpfulParser(
         prog="pyproducer", description="Tools around the PySpark data source that writes DataFrames to Kafka."
     )
     parser.add_argument(

@@ -6,6 +6,7 @@ import argparse
 import shutil
 import textwrap
 
+from spark_producer.cli.pages import pages_line
 from spark_producer.config import page
 
 
@@ -24,3 +25,5 @@ def _run(chosen: argparse.Namespace) -> None:
     for name, default, doc in page.option_rows():
         print(f"{name}  ({default})")
         print(textwrap.fill(doc.replace("`", ""), width, initial_indent="    ", subsequent_indent="    "))
+    if line := pages_line():
+        print(f"\n{line}")

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urldefrag
 
 import pytest
 
-from docs.site.hooks import linked_from, links_in, place_of, target_of
+from docs.site.hooks import labelled, linked_from, links_in, place_of, target_of
 from tests.unit.test_documentation import ROOT, anchors
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]
@@ -183,6 +183,25 @@ def test_com25_the_search_needs_no_server(site: Path, pages: dict[str, Page]) ->
 def test_com25_anchors_are_those_of_github(pages: dict[str, Page]) -> None:
     for source in (ROOT / "docs").glob("*.md"):
         assert anchors(source) <= pages[f"{source.stem}.html"].anchors, source.name
+
+
+def test_com25_each_cell_of_a_table_names_its_column(site: Path) -> None:
+    """On a phone the cells stand below each other, and the header is not shown."""
+    page = (site / "options.html").read_text(encoding="utf-8")
+    cells = re.findall(r"<td[^>]*>", page)
+    assert len(cells) > 100
+    assert {"option", "default", "what it does"} <= {
+        match for cell in cells for match in re.findall('data-label="([^"]+)"', cell)
+    }
+    assert [cell for cell in cells if "data-label=" not in cell] == []
+
+
+def test_a_cell_beyond_the_header_has_an_empty_label() -> None:
+    html = '<table>\n<tr><th>a <code>b</code></th></tr><tr>\n<td style="x">1</td><td>2</td></tr></table><td>3</td>'
+    assert labelled(html) == (
+        '<table>\n<tr><th>a <code>b</code></th></tr><tr>\n<td data-label="a b" style="x">1</td><td data-label="">2</td></tr>'
+        "</table><td>3</td>"
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer import __version__
-from tests.support.distribution import ROOT, Wheel, build_wheel, run
+from tests.support.distribution import ROOT, Wheel, build_wheel, install, run
 
 PROGRAM = """
 import numpy as np, pyarrow as pa, spark_producer, spark_producer.kernel as kernel
@@ -94,6 +94,8 @@ def test_the_wheel_of_the_source_archive_has_the_compiled_kernel(wheel: Wheel, t
     _, names, unpacked = wheel
     assert compiled(names) == {"compiled", "compiled_avro", "compiled_decode", "compiled_murmur2", "compiled_single"}
     assert {"spark_producer/py.typed", "spark_producer/kernel/portable.py"} <= set(names)
+    pages = f"pyproducer-{__version__}.data/data/share/doc/pyproducer"
+    assert {f"{pages}/index.md", f"{pages}/exactly_once.md", f"{pages}/decisions/README.md"} <= set(names)
     assert not [name for name in names if name.startswith(("tests", "docs", "jobs", "benchmarks", "notebooks"))]
     metadata = (unpacked / f"pyproducer-{__version__}.dist-info" / "METADATA").read_text(encoding="utf-8")
     assert f"\nVersion: {__version__}\n" in metadata
@@ -139,6 +141,14 @@ def test_where_the_compiler_fails_the_wheel_is_made_and_says_so_when_it_is_used(
     assert run_with(unpacked, tmp_path)[1] == f"{MURMUR2_OF_21} portable kernel: no compiled module"
     shown = run(sys.executable, "-P", "-m", "spark_producer", "--version", cwd=tmp_path, PYTHONPATH=str(unpacked))
     assert "(portable kernel: no compiled module; Python" in shown
+
+
+@pytest.mark.slow
+def test_the_help_of_an_installed_wheel_says_where_the_pages_are(wheel: Wheel, tmp_path: Path) -> None:
+    installed = install(wheel, tmp_path / "installed")
+    words = (sys.executable, "-P", "-m", "spark_producer", "txn", "--help")
+    *_, line = run(*words, cwd=tmp_path, PYTHONPATH=str(installed), COLUMNS="500").splitlines()
+    assert line == f"The pages docs/… are in {installed / 'share' / 'doc' / 'pyproducer'}."
 
 
 def test_the_zip_for_py_files_is_the_package_and_works_unpacked_by_nobody(tmp_path: Path) -> None:

@@ -1,0 +1,38 @@
+"""Where the pages are that help and errors name as `docs/…`: in a checkout, or where a wheel has put them."""
+
+from __future__ import annotations
+
+import argparse
+import sysconfig
+from pathlib import Path
+
+INSTALLED = Path("share", "doc", "pyproducer")
+"""Below the prefix of an environment; a wheel's data files (pyproject.toml, tool.setuptools.data-files)."""
+
+
+def find_pages(package: Path | None = None, prefix: str | None = None) -> Path | None:
+    """Return the folder with the pages, or None if there is none, as after `--py-files`.
+
+    `package` is the folder of this package and `prefix` that of the environment; None: those of this process.
+    """
+    above = (package or Path(__file__).parents[1]).parent
+    for folder in (above / "docs", Path(prefix or sysconfig.get_path("data")) / INSTALLED, above / INSTALLED):
+        if (folder / "index.md").is_file():
+            return folder
+    return None
+
+
+def pages_line() -> str:
+    """Return a sentence about where the pages are; empty if they are nowhere."""
+    folder = find_pages()
+    return "" if folder is None else f"The pages docs/… are in {folder}."
+
+
+class HelpfulParser(argparse.ArgumentParser):
+    """A parser whose help says where the pages are, if it names any."""
+
+    def format_help(self) -> str:
+        """Return the help."""
+        text = super().format_help()
+        line = pages_line() if "docs/" in text else ""
+        return f"{text}\n{line}\n" if line else text
