@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -99,6 +100,21 @@ def test_batch_and_producer(page: Page) -> None:
         (b"4", b"Katherine"),
     }
     assert [row.headers for row in rows if row.headers] == [[("source", b"readme")]]
+
+
+def test_the_workers_run_the_compiled_kernel_after_the_commands_of_the_readme(spark: SparkSession) -> None:
+    """Its first block is `make setup`, which has made the environment of this run; the workers start in the checkout."""
+    first, *_ = blocks("console")
+    assert first.startswith("$ make setup ")
+    assert Path(sys.prefix) == ROOT / ".venv"
+
+    def where_and_what(_: int) -> tuple[str, str]:
+        from spark_producer.kernel import LOADED
+
+        return str(Path.cwd()), LOADED.describe()
+
+    found = spark.sparkContext.parallelize(range(2), 2).map(where_and_what).collect()
+    assert set(found) == {(str(ROOT), "compiled kernel")}
 
 
 def test_deliveries_are_told(page: Page) -> None:
