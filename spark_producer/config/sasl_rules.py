@@ -50,6 +50,8 @@ class Credentials:
     provider: str = ""
     """What gives tokens, if no endpoint does."""
     provider_options: tuple[tuple[str, str], ...] = ()
+    given_by: str = ""
+    """The options that hold name and password, for messages."""
 
 
 def check_sasl(config: SecurityOptions) -> None:
@@ -107,7 +109,18 @@ def credentials(config: SecurityOptions, text: Secret | None, *, references: boo
         if not value:
             raise ConfigError(f"a login with {mechanism} needs kafka.sasl.username and kafka.sasl.password, or both in "
                               f"{jaas.NAME}: {spoken(field)} is missing")  # fmt: skip
-    return Credentials(mechanism, username.reveal(), password, token_auth=_token_auth(said))
+    return Credentials(mechanism, username.reveal(), password, token_auth=_token_auth(said), given_by=_given_by(config))
+
+
+def _given_by(config: SecurityOptions) -> str:
+    """Return the options that hold name and password, so that advice names what the user has set."""
+    if config.sasl_username and config.sasl_password:
+        return "kafka.sasl.username and kafka.sasl.password"
+    if config.sasl_username:
+        return f"kafka.sasl.username, and password in {jaas.NAME}"
+    if config.sasl_password:
+        return f"username in {jaas.NAME}, and kafka.sasl.password"
+    return f"username and password in {jaas.NAME}"
 
 
 def _token_login(config: SecurityOptions, said: Mapping[str, Secret]) -> Credentials:

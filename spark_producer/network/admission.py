@@ -170,7 +170,7 @@ class Admission:
             return AuthenticationFailed(
                 f"{node} closed {ENOUGH} connections in a row in the midst of the login of user {security.sasl.username!r} with "
                 f"{security.sasl.mechanism}, as brokers before 1.0 do that refuse the credentials. What to do: check "
-                "kafka.sasl.username and kafka.sasl.password",
+                f"{security.sasl.given_by}",
                 fatal=True,
             )
         return None

@@ -104,6 +104,7 @@ def _sasl(config: ProducerConfig, login: Credentials) -> SaslSettings:
         refresh_min_period=float(config.sasl_login_refresh_min_period_seconds),
         refresh_buffer=float(config.sasl_login_refresh_buffer_seconds),
         loopback_only=_is_for_loopback(config, login),
+        given_by=login.given_by,
     )
 
 

@@ -20,6 +20,10 @@ class Login(Protocol):
     def user(self) -> str:
         """The user, for messages; empty if only a token knows."""
 
+    @property
+    def given_by(self) -> str:
+        """The options that hold name and password, for messages."""
+
     def start(self) -> Generator[bytes, bytes, None]:
         """Begin a login: yields each message for the broker, is sent each answer, and returns once the broker has proved itself.
 

@@ -112,7 +112,8 @@ class SaslDialog:
         said = f" The broker says: {for_log(message)}." if message else ""
         advice = code.advice
         if code is Code.SASL_AUTHENTICATION_FAILED:
-            advice = _CHECKS["OAUTHBEARER" if mechanism == "OAUTHBEARER" else ""]
+            given = f"check {self._login.given_by}, and that the user exists for this mechanism"
+            advice = _CHECK_TOKEN if mechanism == "OAUTHBEARER" else given
         return AuthenticationFailed(
             f"the broker refuses {who}: {code.name} ({code}).{said} What to do: {advice}.",
             fatal=Action.RETRY not in code.action,
@@ -120,8 +121,4 @@ class SaslDialog:
         )
 
 
-_CHECKS = {
-    "": "check kafka.sasl.username and kafka.sasl.password, and that the user exists for this mechanism",
-    "OAUTHBEARER": "check the token: its audience, issuer and scope, and its end against this machine's clock",
-}
-"""What to check if the broker refuses the credentials, by mechanism."""
+_CHECK_TOKEN = "check the token: its audience, issuer and scope, and its end against this machine's clock"

@@ -43,6 +43,11 @@ class Login:
         """Whom messages name; empty if only the token knows."""
         return self._settings.username
 
+    @property
+    def given_by(self) -> str:
+        """The options that hold name and password, for messages."""
+        return self._settings.given_by
+
     def start(self) -> Generator[bytes, bytes, None]:
         """Return a new run of the mechanism: `next` gives the first message, `send(challenge)` the next ones.
 

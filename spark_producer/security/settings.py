@@ -5,7 +5,7 @@ They compare by value, so that new credentials mean a new producer, and they can
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spark_producer.secret import Secret
 
@@ -89,6 +89,8 @@ class SaslSettings:
     """When to get a new token before the old one ends (Kafka's `sasl.login.refresh.*`); seconds."""
     loopback_only: bool = False
     """Whether only this machine may be told the password or token, since it would cross a network in clear."""
+    given_by: str = field(default="kafka.sasl.username and kafka.sasl.password", compare=False)
+    """The options that hold name and password, for messages: advice names those that the user has set."""
 
 
 @dataclass(frozen=True, slots=True)

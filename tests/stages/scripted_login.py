@@ -18,6 +18,7 @@ class ScriptedLogin:
     messages: tuple[bytes, ...] = (b"\0app\0app-pw",)
     mechanism: str = "PLAIN"
     user: str = "app"
+    given_by: str = "kafka.sasl.username and kafka.sasl.password"
     proof: bytes | None = None
     heard: list[bytes] = field(default_factory=list)
     started: int = 0

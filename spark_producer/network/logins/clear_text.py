@@ -13,13 +13,18 @@ from spark_producer.protocol import Login
 
 def on_this_machine(login: Login, host: str, port: int) -> Login:
     """Return `login`, or one that is refused before anything secret is sent, if the broker may be on another machine."""
-    return login if is_loopback(host) else _Refused(login.mechanism, login.user, format_address(host, port))
+    return (
+        login
+        if is_loopback(host)
+        else _Refused(login.mechanism, login.user, login.given_by, format_address(host, port))
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
     mechanism: str
     user: str
+    given_by: str
     address: str
 
     def start(self) -> Generator[bytes, bytes, None]:

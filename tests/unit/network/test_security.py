@@ -158,6 +158,31 @@ def test_sec41_references_stay_unresolved_in_options_and_in_quotes() -> None:
     assert found.tls.identity == Store("k", key_password=Secret("${env:K}"))
 
 
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"sasl.username": "u", "sasl.password": "p"}, "kafka.sasl.username and kafka.sasl.password"),
+        (
+            {"sasl.jaas.config": f'{MODULE} required username="u" password="p";'},
+            "username and password in kafka.sasl.jaas.config",
+        ),
+        (
+            {"sasl.username": "u", "sasl.jaas.config": f'{MODULE} required password="p";'},
+            "kafka.sasl.username, and password in kafka.sasl.jaas.config",
+        ),
+        (
+            {"sasl.password": "p", "sasl.jaas.config": f'{MODULE} required username="u";'},
+            "username in kafka.sasl.jaas.config, and kafka.sasl.password",
+        ),
+    ],
+)
+def test_advice_names_the_options_that_the_user_has_set(given: dict[str, str], named: str) -> None:
+    found = settings({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"} | given).security.sasl
+    assert found is not None
+    assert found.given_by == named
+    assert found == SaslSettings("PLAIN", "u", Secret("p")), "the same user, however the options say it"
+
+
 def test_sec41_a_text_of_jaas_may_be_a_reference_as_a_whole(tmp_path: Path) -> None:
     """As in the secrets that Strimzi makes, whose key `sasl.jaas.config` has the text."""
     path = tmp_path / "sasl.jaas.config"

@@ -148,9 +148,10 @@ def test_sec24_other_refusals_of_the_handshake_name_their_code(code: int) -> Non
 
 
 def test_sec25_a_refused_user_is_named_with_mechanism_and_the_brokers_text_in_safe_letters() -> None:
-    connection = greeted(ScriptedLogin())
+    connection = greeted(ScriptedLogin(given_by="username and password in kafka.sasl.jaas.config"))
     told(connection, TAKEN)
     fault = fault_of(connection, messages.SaslAuthenticateResponse(58, "no\x1b[2J " + "x" * 400))
+    assert "What to do: check username and password in kafka.sasl.jaas.config, and that" in str(fault)
     assert isinstance(fault, AuthenticationFailed)
     assert fault.fatal
     assert "user 'app' with PLAIN" in str(fault)
