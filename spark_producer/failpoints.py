@@ -1,20 +1,23 @@
-"""Places in an exactly-once write at which tests make a process die, wait or fail; without a test they do nothing.
+"""Points of an exactly-once write at which tests make a process die, wait or fail; without a test they do nothing.
 
-A place costs one look into the environment. There are some ten in a write, and none on the way of a row.
+Nothing outside the program can set them: only code that runs in the process, which those of tests do, calls `install`. There are
+some ten in a write, and none on the way of a row.
 """
 
 from __future__ import annotations
 
-import importlib
-import os
+from collections.abc import Callable
 
-VARIABLE = "PYPRODUCER_FAILPOINT"
-"""The environment variable that names the function of a test, as `module:function`. It is for tests only."""
+_installed: Callable[[str], None] | None = None
+
+
+def install(function: Callable[[str], None] | None) -> None:
+    """Call `function` with the name of each failpoint that this process reaches; None ends that. It is for tests only."""
+    global _installed
+    _installed = function
 
 
 def failpoint(name: str) -> None:
-    """Call the function of the test with the `name` of this place, if there is one. What it raises is raised here."""
-    function = os.environ.get(VARIABLE)
-    if function:
-        module, _, attribute = function.partition(":")
-        getattr(importlib.import_module(module), attribute)(name)
+    """Call the function that a test has installed, if there is one. What it raises is raised here."""
+    if _installed is not None:
+        _installed(name)

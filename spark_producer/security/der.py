@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 INTEGER: Final = 0x02
@@ -37,10 +38,10 @@ class Element(NamedTuple):
         """
         found = self
         for index in path:
-            below = list(found.children())
-            if index >= len(below):
+            below = next(islice(found.children(), index, None), None)
+            if below is None:
                 raise ValueError("an element is missing")
-            found = below[index]
+            found = below
         return found
 
 

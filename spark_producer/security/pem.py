@@ -5,12 +5,16 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from bisect import bisect_left
+from collections import defaultdict
 from typing import Final, NamedTuple
 
 CERTIFICATE_LABELS: Final = ("CERTIFICATE", "X509 CERTIFICATE")
 KEY_LABELS: Final = ("PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY", "DSA PRIVATE KEY")
 
-_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,40})-----(.*?)-----END \1-----", re.DOTALL)
+_BEGIN = re.compile(r"(?=-----BEGIN ([A-Z0-9 ]{1,40})-----)")
+_END = re.compile(r"(?=-----END ([A-Z0-9 ]{1,40})-----)")
+"""Begin and end of a block; two may share their dashes."""
 _LEGACY = re.compile(r"\s*(Proc-Type:\s*4,ENCRYPTED)\s+(DEK-Info:\s*\S+)\s+(.*)", re.DOTALL)
 """The headers of a key that OpenSSL encrypted in its own old way (RFC 1421)."""
 _LINE = 64
@@ -29,10 +33,24 @@ class Block(NamedTuple):
 def blocks(text: str) -> list[Block]:
     """Return the blocks of a text; whatever lies between them is ignored.
 
-    Line ends may be missing, blanks, or written as `\\n`: options hold such text, and OpenSSL takes none of it.
+    Line ends may be missing, blanks, or written as `\\n`: options hold such text, and OpenSSL takes none of it. The time is
+    linear in the length of the text, however many blocks begin in it and do not end.
     """
     lines = text.replace("\\r", "").replace("\\n", "\n")
-    return [Block(found[1], _normalised(found[1], found[2])) for found in _BLOCK.finditer(lines)]
+    ends: defaultdict[str, list[int]] = defaultdict(list)
+    for end in _END.finditer(lines):
+        ends[end[1]].append(end.start())
+    found = []
+    at = 0
+    for begin in _BEGIN.finditer(lines):
+        of_label = ends.get(begin[1], [])
+        start = begin.start() + len(f"-----BEGIN {begin[1]}-----")
+        index = bisect_left(of_label, start)
+        if begin.start() < at or index == len(of_label):
+            continue
+        found.append(Block(begin[1], _normalised(begin[1], lines[start : of_label[index]])))
+        at = of_label[index] + len(f"-----END {begin[1]}-----")
+    return found
 
 
 def der_of(block: Block) -> bytes:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from spark_producer.errors import TlsFailed
 from spark_producer.secret import Secret
+from spark_producer.security.iterations import iterations_problem
 
 
 class Pkcs12Store(NamedTuple):
@@ -32,6 +33,8 @@ def read_pkcs12(data: bytes, origin: str, password: Secret | None) -> Pkcs12Stor
             f"PEM: openssl pkcs12 -in {origin} -out {origin}.pem -nodes",
             fatal=True,
         ) from error
+    if problem := iterations_problem(data):
+        raise TlsFailed(f"the key store {origin} cannot be used: {problem}", fatal=True)
     try:
         found = load_pkcs12(data, password.reveal().encode() if password is not None else None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:

@@ -9,14 +9,18 @@ from typing import Final, NamedTuple
 
 from spark_producer.errors import ConfigError, TlsFailed
 from spark_producer.secret import Secret
+from spark_producer.security.iterations import iterations_problem
 from spark_producer.security.jks import MAGIC, JavaKeyStore, ProtectedKey, read_jks, unprotected
-from spark_producer.security.pem import CERTIFICATE_LABELS, KEY_LABELS, blocks, der_of
+from spark_producer.security.pem import CERTIFICATE_LABELS, KEY_LABELS, Block, blocks, der_of
 from spark_producer.security.pkcs12 import Pkcs12Store, read_pkcs12
 from spark_producer.security.references import resolve
 from spark_producer.security.settings import Store
 
 LARGEST_STORE: Final = 16 * 1024 * 1024
 """The most bytes of one file; all CAs of a system are about 200 kB."""
+
+MAX_CERTIFICATES: Final = 10_000
+"""The maximum number of certificates of one store. Systems trust about 150; OpenSSL's time grows with their square."""
 
 _JCEKS_MAGIC: Final = b"\xce\xce\xce\xce"
 
@@ -112,7 +116,7 @@ def load_identity(
         raise TlsFailed(f"there is no private key in {origin}: {way}", fatal=True)
     if not held.chain:
         raise TlsFailed(f"there is no certificate for the private key in {origin}", fatal=True)
-    return Identity(held.chain, key, key_password, origin)
+    return Identity(_some(held.chain, store), key, key_password, origin)
 
 
 def trusted_files(folder: Path) -> list[Path]:
@@ -177,8 +181,19 @@ def _pem(text: Secret, origin: str) -> Contents:
             except ValueError as error:
                 raise TlsFailed(f"certificate {len(certificates) + 1} of {origin}: {error}", fatal=True) from error
         elif block.label in KEY_LABELS and key is None:
-            key = Secret(block.text)
+            key = _openable(block, origin)
     return Contents(tuple(certificates), tuple(certificates), key)
+
+
+def _openable(block: Block, origin: str) -> Secret:
+    if block.label == "ENCRYPTED PRIVATE KEY":
+        try:
+            problem = iterations_problem(der_of(block))
+        except ValueError as error:
+            problem = str(error)
+        if problem:
+            raise TlsFailed(f"the private key of {origin} cannot be used: {problem}", fatal=True)
+    return Secret(block.text)
 
 
 def _key_of(text: Secret | None, origin: str) -> Secret:
@@ -195,6 +210,14 @@ def _some(certificates: tuple[bytes, ...], store: Store) -> tuple[bytes, ...]:
             "nothing could be trusted (ssl.truststore.location, ssl.ca.location)",
             fatal=True,
         )
+    if len(certificates) > MAX_CERTIFICATES:
+        raise TlsFailed(
+            f"{store.location or 'the PEM text'} has {len(certificates)} certificates, and at most {MAX_CERTIFICATES} can be "
+            "used: leave out those that no broker needs",
+            fatal=True,
+        )
+    if not all(certificates):
+        raise TlsFailed(f"a certificate of {store.location or 'the PEM text'} is empty", fatal=True)
     return certificates
 
 

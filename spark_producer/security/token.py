@@ -72,7 +72,7 @@ def extension_problem(extensions: tuple[tuple[str, str], ...]) -> str:
 def end_of_jwt(text: Secret) -> float:
     """Return the claim `exp` of a JWT in seconds since 1970. Nothing is verified: brokers do that.
 
-    It is `ENDLESS` where there is no such claim, or no JWT.
+    It is `ENDLESS` where there is no such claim, or no JWT. A time that no clock has any more is one that is over.
     """
     parts = text.reveal().split(".")
     if len(parts) != 3:
@@ -81,18 +81,23 @@ def end_of_jwt(text: Secret) -> float:
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except (ValueError, RecursionError):
         return ENDLESS
-    return seconds(claims.get("exp")) if isinstance(claims, Mapping) else ENDLESS
+    end = seconds(claims.get("exp")) if isinstance(claims, Mapping) else None
+    return end if end is not None and math.isfinite(end) else ENDLESS
 
 
-def seconds(value: object) -> float:
-    """Return a number of seconds that JSON holds, as a number or in digits; `ENDLESS` if it is none, or not positive."""
+def seconds(value: object) -> float | None:
+    """Return a number of seconds that JSON holds, as a number or in digits; None if it is none.
+
+    It may be negative, infinite or not a number (NaN), which Python's JSON reads: whoever asks decides what that means.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return ENDLESS
+        return None
     try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return ENDLESS
-    return number if number > 0 and math.isfinite(number) else ENDLESS
+        return float(value)
+    except ValueError:
+        return None
+    except OverflowError:
+        return -math.inf if isinstance(value, int) and value < 0 else math.inf
 
 
 def refresh_at(settings: SaslSettings, expires_at: float, now: float, chance: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from ipaddress import ip_address
+from itertools import islice
 from typing import Final
 
 from spark_producer.escape import for_log
@@ -30,6 +31,9 @@ _BMP_STRING: Final = 0x1E
 _MOST_NAMES: Final = 20
 """The most alternative names that are told, since a certificate may have thousands."""
 
+_MAX_FIELDS: Final = 20
+"""The maximum elements that are read of fields, extensions and names; a certificate has ten fields (RFC 5280, 4.1)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
@@ -52,7 +56,7 @@ def read_certificate(der: bytes) -> Certificate | None:
 
 
 def _read(der: bytes) -> Certificate:
-    fields = list(element(der, SEQUENCE).child(0).children())
+    fields = list(islice(element(der, SEQUENCE).child(0).children(), _MAX_FIELDS))
     if fields and fields[0].tag == _VERSION:
         del fields[0]
     if len(fields) < 6:
@@ -71,11 +75,10 @@ def _read(der: bytes) -> Certificate:
 
 def _attributes(name: Element) -> list[tuple[bytes, str]]:
     found = []
-    for group in name.children():
-        for attribute in group.children():
-            kind, value = attribute.child(0), attribute.child(1)
-            text = bytes(value.content).decode("utf-16-be" if value.tag == _BMP_STRING else "utf-8", "backslashreplace")
-            found.append((bytes(kind.content), text))
+    for attribute in islice((each for group in name.children() for each in group.children()), _MAX_FIELDS):
+        kind, value = attribute.child(0), attribute.child(1)
+        text = bytes(value.content).decode("utf-16-be" if value.tag == _BMP_STRING else "utf-8", "backslashreplace")
+        found.append((bytes(kind.content), text))
     return found
 
 
@@ -99,10 +102,10 @@ def _alternative_names(fields: list[Element]) -> tuple[str, ...]:
     names: list[str] = []
     extensions = (extension for field in fields if field.tag == _EXTENSIONS for extension in field.child(0).children())
     for extension in extensions:
-        parts = list(extension.children())
+        parts = list(islice(extension.children(), _MAX_FIELDS))
         if len(parts) < 2 or bytes(parts[0].content) != _ALTERNATIVE_NAMES:
             continue
-        for name in element(parts[-1].content, SEQUENCE).children():
+        for name in islice(element(parts[-1].content, SEQUENCE).children(), _MOST_NAMES):
             if name.tag == _DNS_NAME:
                 names.append(for_log(bytes(name.content)))
             elif name.tag == _IP_ADDRESS:

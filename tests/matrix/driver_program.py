@@ -40,7 +40,7 @@ def main() -> None:
     builder = SparkSession.builder.master(master).appName("matrix")
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
-    for name in ("MATRIX_FOLDER", "PYPRODUCER_FAILPOINT"):
+    for name in ("MATRIX_FOLDER", "MATRIX_FAILPOINT"):
         builder = builder.config(f"spark.executorEnv.{name}", os.environ.get(name, ""))
     spark = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={log}").getOrCreate()
     spark.range(2, numPartitions=2).mapInArrow(lambda batches: batches, "id long").collect()  # the workers are there

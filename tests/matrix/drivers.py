@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.matrix.failing import FOLDER, FUNCTION, ancestors
+from tests.matrix.failing import FOLDER, FUNCTION, SITE, VARIABLE, ancestors
 from tests.support.class_archives import spark_options
 from tests.support.processes import ChildProcess
 
@@ -50,12 +50,12 @@ class Driver:
         folder.mkdir(parents=True)
         environment = {
             FOLDER: str(folder),
-            "PYPRODUCER_FAILPOINT": FUNCTION,
+            VARIABLE: FUNCTION,
             "SPARK_SUBMIT_OPTS": spark_options(),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([SITE, str(ROOT)]),
         }
         command = [sys.executable, "-m", "tests.matrix.driver_program", str(folder), master]
         self.process = ChildProcess(command, folder / "log", environment)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import signal
 import sys
@@ -21,12 +22,11 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from spark_producer.failpoints import VARIABLE
 from tests.matrix import results
 from tests.matrix.cases import OPTIONS as PATHS
 from tests.matrix.cases import all_cases
 from tests.matrix.clusters import Cluster, cluster_of, held_back, open_transactions
-from tests.matrix.failing import FOLDER
+from tests.matrix.failing import FOLDER, SITE, VARIABLE
 from tests.matrix.odd_lives import FUNCTION, Death
 from tests.matrix.odd_ways import TWO_EXECUTORS, WAYS
 from tests.matrix.play import PARTITIONS, Result
@@ -107,7 +107,7 @@ def _life(folder: Path, arguments: Sequence[str], deadline: float) -> ChildProce
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([SITE, str(ROOT)]),
     }
     child = ChildProcess([sys.executable, "-m", "tests.matrix.odd_ways", *arguments], folder / "log", environment)
     while child.exit_code is None and time.monotonic() < deadline:

@@ -6,10 +6,14 @@ Such a peer may be anybody, and costs the broker memory and time (CVE-2022-34917
 from __future__ import annotations
 
 from collections.abc import Hashable
+from ipaddress import IPv6Address
 from typing import Final, Generic, TypeVar
 
 MOST: Final = 100
-"""The most connections at a time that have not logged in; further ones are closed at once."""
+"""The most connections at a time that have not logged in; a further one takes the place of another, or is closed at once."""
+
+SAFE_SECONDS: Final = 1.0
+"""Seconds for which a connection keeps its place against others of its host. A login takes some 0.1 s."""
 
 LOGIN_SECONDS: Final = 10.0
 """Seconds from the first moment of a connection to the end of its login, TLS handshake included."""
@@ -34,6 +38,8 @@ class Strangers(Generic[Peer]):
 
     def __init__(self) -> None:
         self._deadlines: dict[Peer, float] = {}  # in order of their deadlines, since all have the same time
+        self._hosts: dict[Peer, str] = {}
+        self._of_host: dict[str, dict[Peer, None]] = {}  # in order too
         self._said: dict[tuple[str, int], float] = {}
 
     def __len__(self) -> int:
@@ -47,13 +53,33 @@ class Strangers(Generic[Peer]):
         """Whether there may be no more of them now."""
         return len(self._deadlines) >= MOST
 
-    def add(self, peer: Peer, now: float) -> None:
-        """Note a new connection."""
+    def add(self, peer: Peer, now: float, address: str = "") -> None:
+        """Note a new connection from `address` (host:port)."""
         self._deadlines[peer] = now + LOGIN_SECONDS
+        host = self._hosts[peer] = host_of(address)
+        self._of_host.setdefault(host, {})[peer] = None
 
     def remove(self, peer: Peer) -> None:
         """Forget one that has logged in or has gone, if it is among them."""
-        self._deadlines.pop(peer, None)
+        if self._deadlines.pop(peer, None) is None:
+            return
+        host = self._hosts.pop(peer)
+        del self._of_host[host][peer]
+        if not self._of_host[host]:
+            del self._of_host[host]
+
+    def displaced_by(self, address: str, now: float) -> Peer | None:
+        """Return the connection that must go so that one from `address` may come, while `full`; None if that one must go.
+
+        It is the oldest one of the host with the most of them, so that no host can keep all places from the others: their shares
+        become equal. A host with such a share already displaces only a connection that has had `SAFE_SECONDS` for its login:
+        so silent ones cannot lock out the other programs of their machine, all of which have the loopback address.
+        """
+        of_largest = max(self._of_host.values(), key=len)
+        oldest = next(iter(of_largest))
+        if len(of_largest) > len(self._of_host.get(host_of(address), ())) + 1:
+            return oldest
+        return oldest if now - (self._deadlines[oldest] - LOGIN_SECONDS) >= SAFE_SECONDS else None
 
     def next_deadline(self) -> float:
         """Return when the first of them must have logged in; infinity if there is none."""
@@ -66,7 +92,7 @@ class Strangers(Generic[Peer]):
     def may_be_logged(self, address: str, level: int, now: float) -> bool:
         """Return whether a line of this level about `address` (host:port) may be written now; then none of its host may for a
         minute."""
-        said = address.rpartition(":")[0], level
+        said = host_of(address), level
         if now - self._said.get(said, float("-inf")) < QUIET_SECONDS:
             return False
         self._said.pop(said, None)
@@ -74,3 +100,17 @@ class Strangers(Generic[Peer]):
             del self._said[next(iter(self._said))]
         self._said[said] = now
         return True
+
+
+def host_of(address: str) -> str:
+    """Return the host of an address (host:port); for IPv6 its network of 64 bits, since one host has all addresses of that."""
+    host = address.rpartition(":")[0]
+    if ":" not in host:
+        return host
+    try:
+        known = IPv6Address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if known.ipv4_mapped is not None:
+        return str(known.ipv4_mapped)
+    return host if known.is_loopback or known.is_link_local else str(IPv6Address(int(known) >> 64 << 64))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import math
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ from spark_producer.security.references import is_reference, resolve
 from spark_producer.security.settings import OidcSettings, TlsSettings
 from spark_producer.security.tls_errors import Peer
 from spark_producer.security.tls_stream import TlsStream
-from spark_producer.security.token import ENDLESS, Token, end_of_jwt, seconds, token_problem
+from spark_producer.security.token import Token, end_of_jwt, seconds, token_problem
 
 LARGEST_ANSWER: Final = 1024 * 1024
 """The most bytes of a body; a token has a few kilobytes."""
@@ -72,7 +73,7 @@ def fetch_token(
     if token is None:
         problem, final = "its answer holds no access_token", True
     elif not problem:
-        problem = token_problem(token.text) or _wrong_type(answer[1])
+        problem = token_problem(token.text) or _wrong_type(answer[1]) or _wrong_life(answer[1])
         final = True
     if problem or token is None:
         del answer  # it may hold a token, which no traceback shall show
@@ -293,12 +294,20 @@ def _token(body: bytes, now: float) -> Token | None:
         return None
     secret = Secret(text)
     life = seconds(answer.get("expires_in"))
-    return Token(secret, now + life if life != ENDLESS else end_of_jwt(secret))
+    return Token(secret, end_of_jwt(secret) if life is None else now + life)
 
 
 def _wrong_type(body: bytes) -> str:
     kind = _object(body).get("token_type", "bearer")
     return "" if isinstance(kind, str) and kind.lower() == "bearer" else "its token is none of the type Bearer"
+
+
+def _wrong_life(body: bytes) -> str:
+    """Return what is wrong with a token of which the answer says that it has ended already, or when no clock can tell."""
+    life = seconds(_object(body).get("expires_in"))
+    if life is None or (life > 0 and math.isfinite(life)):
+        return ""
+    return f"it says that the token expires in {life:g} seconds (expires_in), which no token can be used for"
 
 
 def _object(body: bytes) -> dict[str, object]:

@@ -27,6 +27,9 @@ _AWS_HOST: Final = re.compile(r"(?:.+\.)?(?:kafka|kafka-serverless)\.([a-z0-9-]+
 _LEAST_MILLISECONDS: Final = 10**11
 """Smaller ends of a token are seconds: as milliseconds they would be before 1974."""
 
+_MAX_MILLISECONDS: Final = 1 << 63
+"""The maximum end of a token: what Kafka's own clients hold in 64 bits (OAuthBearerToken.lifetimeMs)."""
+
 
 def from_function(provider: str) -> Token:
     """Return a token of the user's function `module:function`. It is imported anew if it could not be before.
@@ -146,7 +149,11 @@ def _token(returned: object) -> Token | str:
     problem = token_problem(Secret(text))
     if problem:
         return f"returned a token that cannot be sent: {problem}"
-    if isinstance(expiry, bool) or not isinstance(expiry, int | float) or not expiry >= _LEAST_MILLISECONDS:
+    if (
+        isinstance(expiry, bool)
+        or not isinstance(expiry, int | float)
+        or not _LEAST_MILLISECONDS <= expiry <= _MAX_MILLISECONDS
+    ):
         return "returned an expiry that is no number of milliseconds since 1970"
     extensions = _extensions(rest[0] if rest else {})
     if isinstance(extensions, str):

@@ -146,7 +146,9 @@ def jwt(**claims: object) -> str:
         (token_reply(jwt(exp=NOW + 7), expires_in="soon"), NOW + 7),
         (token_reply(jwt(sub="x"), expires_in=None), ENDLESS),
         (token_reply("opaque", expires_in=None), ENDLESS),
-        (token_reply("opaque", expires_in=-1), ENDLESS),
+        (token_reply("opaque", expires_in=1e300), 1e300),
+        (token_reply("opaque", expires_in=2**62), NOW + 2**62),
+        (token_reply(jwt(exp=-5), expires_in=None), -5),
         (token_reply("a.b.c", expires_in=True), ENDLESS),
     ],
 )
@@ -154,6 +156,23 @@ def test_sec18_a_token_lives_as_long_as_the_answer_or_the_token_says(
     reply: Reply, expires_at: float, serve: Callable[..., TokenEndpoint]
 ) -> None:
     assert fetch_token(settings(serve(reply).url), (), now=NOW).expires_at == expires_at
+
+
+@pytest.mark.parametrize(
+    ("life", "told"),
+    [
+        *((number, str(number)) for number in (0, -1, -0.5)),
+        *(("-5", "-5"), ("0", "0"), ("nan", "nan"), ("-inf", "-inf")),
+        *((float("nan"), "nan"), (float("inf"), "inf"), (10**400, "inf"), ("1e999", "inf"), (-(10**4000), "-inf")),
+    ],
+    ids=lambda value: str(value)[:10],
+)
+def test_a_token_that_lives_for_no_time_or_for_no_number_of_seconds_is_refused(
+    life: object, told: str, serve: Callable[..., TokenEndpoint]
+) -> None:
+    for token in ("opaque", jwt(exp=NOW + 60)):
+        error = refusal(settings(serve(token_reply(token, expires_in=life)).url))
+        assert f"it says that the token expires in {told} seconds (expires_in)" in str(error)
 
 
 @pytest.mark.parametrize("code", [*range(400, 418), 422, 425, 429, 500, 501, 502, 503, 504, 505, 511, 299, 204])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSecurity, LocalBroker, Users
-from spark_producer.broker.security.strangers import LARGEST_FRAME, LOGIN_SECONDS, MOST, REFUSAL_SECONDS
+from spark_producer.broker.security.strangers import LARGEST_FRAME, LOGIN_SECONDS, MOST, REFUSAL_SECONDS, SAFE_SECONDS
 from spark_producer.codes import Code
 from spark_producer.protocol import (
     API_VERSIONS,
@@ -39,8 +39,8 @@ def paired(tmp_path: Path, users: Users) -> Iterator[PairedBroker]:
     made.close()
 
 
-def logged_in(broker: PairedBroker) -> PairedClient:
-    client = broker.connect()
+def logged_in(broker: PairedBroker, peer: str = "10.0.0.1:5000") -> PairedClient:
+    client = broker.connect(peer)
     client.socket.sendall(client.frame(SASL_HANDSHAKE, HANDSHAKE) + client.frame(SASL_AUTHENTICATE, RIGHT))
     broker.turns()
     client.receive(SASL_HANDSHAKE)
@@ -189,6 +189,23 @@ def test_sec35_a_hundred_strangers_at_a_time(paired: PairedBroker) -> None:
     strangers[1].socket.close()
     paired.turns()
     assert is_open(paired.connect())
+
+
+def test_one_host_cannot_keep_all_others_from_logging_in(paired: PairedBroker) -> None:
+    strangers = [paired.connect("10.0.0.1:5000") for _ in range(MOST)]
+    assert is_served(paired, logged_in(paired, "10.0.0.2:5000"))
+    assert strangers[0].is_closed_by_peer()
+    assert all(is_open(each) for each in strangers[1:])
+
+
+def test_silent_connections_do_not_keep_others_of_their_host_from_logging_in(paired: PairedBroker) -> None:
+    """All clients on the loopback address are of one host."""
+    strangers = [paired.connect("127.0.0.1:5000") for _ in range(MOST)]
+    assert paired.connect("127.0.0.1:5000").is_closed_by_peer(), "they have had no time to log in"
+    paired.now += SAFE_SECONDS
+    assert is_served(paired, logged_in(paired, "127.0.0.1:5000"))
+    assert strangers[0].is_closed_by_peer()
+    assert all(is_open(each) for each in strangers[1:])
 
 
 def test_sec35_a_refusal_comes_after_a_pause_in_which_others_are_served(paired: PairedBroker) -> None:

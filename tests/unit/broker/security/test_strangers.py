@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 
-from spark_producer.broker.security.strangers import LOGIN_SECONDS, MOST, QUIET_SECONDS, Strangers
+import pytest
+
+from spark_producer.broker.security.strangers import (
+    LOGIN_SECONDS,
+    MOST,
+    QUIET_SECONDS,
+    SAFE_SECONDS,
+    Strangers,
+    host_of,
+)
 
 
 def test_sec35_they_are_late_in_order_and_the_others_are_not_looked_at() -> None:
@@ -56,3 +66,52 @@ def test_sec35_a_million_hosts_cost_no_memory() -> None:
         assert strangers.may_be_logged(f"host {number}:1", logging.WARNING, float(number) / 1000)
     assert len(strangers._said) == 1000
     assert not strangers.may_be_logged("host 4999:1", logging.WARNING, 5.0)
+
+
+def filled(*hosts: str) -> Strangers[str]:
+    """All places taken by these hosts in turn, one every millisecond."""
+    strangers: Strangers[str] = Strangers()
+    for number, host in zip(range(MOST), itertools.cycle(hosts), strict=False):
+        strangers.add(f"{host}:{number}", number / 1000, f"{host}:{number}")
+    return strangers
+
+
+def test_a_host_that_holds_all_places_gives_its_oldest_to_another() -> None:
+    strangers = filled("10.0.0.1")
+    for number in range(MOST // 2):
+        displaced = strangers.displaced_by(f"10.0.0.2:{number}", 0.1)
+        assert displaced == f"10.0.0.1:{number}"
+        strangers.remove(displaced)
+        strangers.add(f"10.0.0.2:{number}", 0.1, f"10.0.0.2:{number}")
+    assert strangers.displaced_by("10.0.0.2:99", 0.2) is None, "each has half of them"
+    assert strangers.displaced_by("10.0.0.1:999", 0.2) is None
+    assert strangers.displaced_by("10.0.0.3:1", 0.2) is not None, "a third one gets its share"
+
+
+def test_hosts_with_equal_shares_displace_only_who_has_had_time_enough() -> None:
+    for strangers, address in (
+        (filled("127.0.0.1"), "127.0.0.1:999"),
+        (filled("10.0.0.1", "10.0.0.2"), "10.0.0.2:999"),
+        (filled(*(f"10.0.0.{number}" for number in range(MOST))), "10.0.1.1:1"),
+    ):
+        assert strangers.displaced_by(address, SAFE_SECONDS - 0.001) is None
+        first = strangers.late(LOGIN_SECONDS)[0]
+        assert strangers.displaced_by(address, SAFE_SECONDS) == first
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("10.0.0.1:5", "10.0.0.1"),
+        ("127.0.0.2:5", "127.0.0.2"),
+        ("::1:5", "::1"),
+        ("::ffff:10.0.0.1:5", "10.0.0.1"),
+        ("2001:db8:1:2:3:4:5:6:5", "2001:db8:1:2::"),
+        ("2001:db8:1:2::7:5", "2001:db8:1:2::"),
+        ("fe80::1%eth0:5", "fe80::1%eth0"),
+        ("no address:5", "no address"),
+        ("", ""),
+    ],
+)
+def test_a_host_is_known_by_its_address_or_network(address: str, host: str) -> None:
+    assert host_of(address) == host
