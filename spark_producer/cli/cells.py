@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,7 +24,7 @@ def converted(batch: pa.RecordBatch, column: str, convert: Convert, rows: int) -
         pyarrow.ArrowException: the column has another type; or a cell cannot be converted, and the message has its row; or two
         do not go together.
     """
-    cells = batch.column(column)
+    cells = _decoded(batch.column(column))
     try:
         return convert(cells)
     except pa.ArrowInvalid:
@@ -64,31 +65,61 @@ def _kind(cell: ArrowArray) -> str | None:
     if _are_digits(cell):
         return _MILLISECONDS
     try:
-        cell.cast(pa.timestamp("us"))
+        _microseconds(cell).cast(pa.timestamp("us"))
     except pa.ArrowInvalid:
         return _WITH_ZONE
     return _WITHOUT
 
 
 def moments(column: ArrowArray) -> ArrowArray:
-    """Return times with a zone, or milliseconds, also as texts of digits.
+    """Return times as milliseconds since 1970, rounded down where they are finer, before 1970, too.
 
-    Other texts are ISO 8601; a time without zone is taken for UTC, as `tail` shows it.
+    Integers are milliseconds, also as texts of digits. Other texts are ISO 8601 with any number of digits of a second; a time
+    without zone is taken for UTC, as `tail` shows it.
     """
     column = _trimmed(column)
     if pa.types.is_integer(column.type) or _are_digits(column):
         return column.cast(pa.int64())
-    if pa.types.is_timestamp(column.type) and column.type.tz:
+    if not pa.types.is_timestamp(column.type):
+        try:
+            column = _microseconds(column).cast(pa.timestamp("us", "UTC"))  # texts with a zone, and dates
+        except pa.ArrowInvalid:
+            column = _microseconds(column).cast(pa.timestamp("us"))
+    unit = cast(pa.TimestampType, column.type).unit
+    if unit in ("s", "ms"):
+        return column.cast(pa.timestamp("ms", cast(pa.TimestampType, column.type).tz)).cast(pa.int64())
+    return _floor_divided(column.cast(pa.int64()), 1_000 if unit == "us" else 1_000_000)
+
+
+def _floor_divided(column: ArrowArray, by: int) -> ArrowArray:
+    """Return integers divided and rounded down. Arrow's own division rounds towards 0, which is up before 1970."""
+    filled = pc.fill_null(cast(pa.Int64Array, column), 0)
+    floors = np.floor_divide(np.from_dlpack(cast(Any, filled)), by)
+    return pa.array(floors, pa.int64(), mask=np.from_dlpack(cast(Any, column.is_null().cast(pa.int8()))).view(np.bool_))
+
+
+def _microseconds(column: ArrowArray) -> ArrowArray:
+    """Return texts with at most six digits of a second, which is as fine as Arrow reads them; other columns as they are."""
+    if not pa.types.is_string(column.type):
         return column
-    try:
-        return column.cast(pa.timestamp("us", "UTC"))  # texts with a zone, and times without one
-    except pa.ArrowInvalid:
-        return column.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
+    finer = pc.replace_substring_regex(cast(pa.StringArray, column), r"([.]\d{6})\d+", r"\1")
+    return cast(ArrowArray, finer)
 
 
 def partitions(column: ArrowArray) -> ArrowArray:
     """Return numbers, also as texts of digits, as numbers of partitions."""
     return _trimmed(column).cast(pa.int32())
+
+
+def _decoded(column: ArrowArray) -> ArrowArray:
+    """Return a column without a dictionary and without runs, and its texts as Arrow's plain ones."""
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    if isinstance(column, pa.RunEndEncodedArray):
+        column = cast(ArrowArray, pc.run_end_decode(cast(Any, column)))
+    kind = column.type
+    is_text = pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return column.cast(pa.string()) if is_text else column
 
 
 def _are_digits(column: ArrowArray) -> bool:

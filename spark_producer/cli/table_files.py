@@ -20,6 +20,7 @@ from pyarrow import ipc, parquet
 from spark_producer.cli.cells import converted, moments, partitions
 from spark_producer.cli.csv_cells import BY_NAME, CsvForm, read_cells, refuse_utf16
 from spark_producer.cli.decoded_size import MAX_ROWS, bounded
+from spark_producer.cli.json_lines import JsonLines
 from spark_producer.errors import ConfigError, RecordError, SchemaError
 from spark_producer.escape import for_log
 from spark_producer.kernel.arrays import ArrowArray
@@ -58,7 +59,7 @@ class Source(NamedTuple):
     """A file that was opened: its columns, its rows if it says how many, and the batches.
 
     `lines` is the column of its batches that has whole lines, which are the values as they stand; None if it has none.
-    `delimiter` is between the cells of a CSV; None if it is none.
+    `delimiter` is between the cells of a CSV; None if it is none. `json` takes fields out of JSON lines, whose batches have lines.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Source(NamedTuple):
     batches: Iterator[pa.RecordBatch]
     lines: str | None = None
     delimiter: str | None = None
+    json: JsonLines | None = None
 
 
 class Mapped(NamedTuple):
@@ -77,6 +79,17 @@ class Mapped(NamedTuple):
     headers: Mapping[str, str] = {}
     timestamp: str | None = None
     partition: str | None = None
+
+    def columns(self) -> list[str]:
+        """Return the columns that are asked for, each once."""
+        asked = [
+            self.key,
+            self.timestamp,
+            self.partition,
+            *self.headers.values(),
+            None if self.value == "*" else self.value,
+        ]
+        return list(dict.fromkeys(column for column in asked if column is not None))
 
 
 def open_file(stack: ExitStack, name: str, kind: str | None, form: CsvForm = BY_NAME) -> Source:
@@ -184,63 +197,24 @@ def _text(stack: ExitStack, name: str) -> Source:
 
 
 def _json(stack: ExitStack, name: str) -> Source:
-    """Open JSON lines. The lines are the values as they stand; the columns are those of the first line."""
-    lines = (line for line in _without_mark(_lines(name, _bytes(stack, name))) if line.strip())
+    """Open JSON lines. The lines are the values as they stand; the columns are those of the first line, and what others have."""
+    lines = _filled_lines(stack, name)
     first = next(lines, None)
-    columns = [] if first is None else list(_parsed(name, 1, first))
-    whole = LINE
-    while whole in columns:
-        whole += "_"
+    again = (lambda: _filled_lines(stack, name)) if Path(name).is_file() else None
+    found = JsonLines(name, _pieces(lines, first), again)
+    if first is not None:
+        found.look_at_first(first)
+    return Source(name, found.columns, None, found.batches(LINE), lines=LINE, json=found)
 
-    def batches() -> Iterator[pa.RecordBatch]:
-        number = 1
-        for piece in _pieces(lines, first):
-            rows = [_parsed(name, number + at, line) for at, line in enumerate(piece)]
-            number += len(piece)
-            arrays: dict[str, ArrowArray] = {whole: pa.array(piece, pa.binary())}
-            arrays |= {column: _column([row.get(column) for row in rows]) for column in columns}
-            yield pa.record_batch(arrays)
 
-    return Source(name, columns, None, batches(), lines=whole)
+def _filled_lines(stack: ExitStack, name: str) -> Iterator[bytes]:
+    return (line for line in _without_mark(_lines(name, _bytes(stack, name))) if line.strip())
 
 
 def _without_mark(lines: Iterator[bytes]) -> Iterator[bytes]:
     """Take the mark of UTF-8 from the first line: editors put it there, and JSON may not begin with it (RFC 8259, 8.1)."""
     yield next(lines, b"").removeprefix(codecs.BOM_UTF8)
     yield from lines
-
-
-def _column(values: list[Any]) -> ArrowArray:
-    """Return what may differ from line to line; texts, where it is not all of one plain type.
-
-    Arrow itself would make 1.0 of a 1 beside a 2.5, and give all objects the fields of all.
-    """
-    kinds = {type(value) for value in values if value is not None}
-    if len(kinds) < 2 and kinds.isdisjoint((dict, list)):
-        try:
-            found: ArrowArray = pa.array(values)
-            return found
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            pass
-    return pa.array([None if value is None else _as_text(value) for value in values], pa.string())
-
-
-def _parsed(name: str, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(line)
-    except ValueError as error:
-        if number == 1:
-            raise pa.ArrowInvalid(f"line 1: {error}") from error
-        raise RecordError(f"{name}, line {number}: no JSON ({error})") from error
-    except RecursionError as error:
-        raise RecordError(f"{name}, line {number}: lists and objects lie too deep in each other") from error
-    if isinstance(found, dict):
-        return found
-    raise (
-        pa.ArrowInvalid(f"line {number} is no JSON object")
-        if number == 1
-        else RecordError(f"{name}, line {number} is no JSON object")
-    )
 
 
 def _lines(name: str, file: pa.NativeFile) -> Iterator[bytes]:
@@ -293,10 +267,11 @@ def check_columns(source: Source, mapped: Mapped) -> None:
     if len(set(source.columns)) != len(source.columns):
         several = next(name for name in source.columns if source.columns.count(name) > 1)
         raise SchemaError(f"{source.name} has several columns {several!r}: give each a name of its own")
-    wanted = [mapped.key, mapped.timestamp, mapped.partition, *mapped.headers.values()]
-    wanted += [] if mapped.value == "*" else [mapped.value]
+    wanted = mapped.columns()
+    if source.json is not None:
+        source.json.look_for(wanted)
     for column in wanted:
-        if column is not None and column not in source.columns:
+        if column not in source.columns:
             there = ", ".join(source.columns) or "none"
             raise SchemaError(f"{source.name} has no column {column!r}; it has {there}{_other_delimiter(source)}")
 
@@ -317,17 +292,20 @@ def as_sink_columns(source: Source, mapped: Mapped) -> Iterator[pa.RecordBatch]:
     """
     rows = 0
     for batch in source.batches:
+        cells = batch
+        if source.json is not None:
+            cells = source.json.fields(batch.column(0), mapped.columns(), rows)
         whole = mapped.value == "*"
-        value = _as_json(batch, source) if whole else _as_bytes(batch.column(mapped.value))
+        value = _as_json(batch, source) if whole else _as_bytes(cells.column(mapped.value))
         arrays: dict[str, ArrowArray] = {"value": value}
         if mapped.key is not None:
-            arrays["key"] = _as_bytes(batch.column(mapped.key))
+            arrays["key"] = _as_bytes(cells.column(mapped.key))
         if mapped.headers:
-            arrays["headers"] = _headers({name: _as_bytes(batch.column(of)) for name, of in mapped.headers.items()})
+            arrays["headers"] = _headers({name: _as_bytes(cells.column(of)) for name, of in mapped.headers.items()})
         if mapped.timestamp is not None:
-            arrays["timestamp"] = converted(batch, mapped.timestamp, moments, rows)
+            arrays["timestamp"] = converted(cells, mapped.timestamp, moments, rows)
         if mapped.partition is not None:
-            arrays["partition"] = converted(batch, mapped.partition, partitions, rows)
+            arrays["partition"] = converted(cells, mapped.partition, partitions, rows)
         yield pa.record_batch(arrays)
         rows += batch.num_rows
 

@@ -77,7 +77,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="a header; may be given several times, each with a name of its own",
     )
     write.add_argument(
-        "--timestamp", metavar="COLUMN", help="the record's time: a time, ISO 8601 or milliseconds since 1970"
+        "--timestamp",
+        metavar="COLUMN",
+        help="the record's time: a time, ISO 8601 or milliseconds since 1970; what is finer is rounded down to milliseconds",
     )
     write.add_argument("--partition", metavar="COLUMN", help="(default: by the key, or wherever it is quickest)")
     add_producer(write)
