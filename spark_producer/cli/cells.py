@@ -93,8 +93,8 @@ def moments(column: ArrowArray) -> ArrowArray:
 
 def _floor_divided(column: ArrowArray, by: int) -> ArrowArray:
     """Return integers divided and rounded down. Arrow's own division rounds towards 0, which is up before 1970."""
-    filled = pc.fill_null(cast(pa.Int64Array, column), 0)
-    floors = np.floor_divide(np.from_dlpack(cast(Any, filled)), by)
+    filled = cast(Any, column).fill_null(0)
+    floors = np.floor_divide(np.from_dlpack(filled), by)
     return pa.array(floors, pa.int64(), mask=np.from_dlpack(cast(Any, column.is_null().cast(pa.int8()))).view(np.bool_))
 
 
@@ -116,7 +116,7 @@ def _decoded(column: ArrowArray) -> ArrowArray:
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     if isinstance(column, pa.RunEndEncodedArray):
-        column = cast(ArrowArray, pc.run_end_decode(cast(Any, column)))
+        column = cast(ArrowArray, cast(Any, pc).run_end_decode(column))
     kind = column.type
     is_text = pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     return column.cast(pa.string()) if is_text else column

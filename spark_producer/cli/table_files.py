@@ -59,7 +59,7 @@ class Source(NamedTuple):
     """A file that was opened: its columns, its rows if it says how many, and the batches.
 
     `lines` is the column of its batches that has whole lines, which are the values as they stand; None if it has none.
-    `delimiter` is between the cells of a CSV; None if it is none. `json` takes fields out of JSON lines, whose batches have lines.
+    `delimiter` is between the cells of a CSV; else None. `json` takes fields out of JSON lines, whose batches are lines.
     """
 
     name: str

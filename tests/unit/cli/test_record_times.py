@@ -18,7 +18,8 @@ ZONES = (None, "UTC", "Europe/Berlin", "+05:30")
 
 
 def milliseconds(cells: Any) -> list[Any]:
-    return converted(pa.record_batch({"at": cells}), "at", moments, 0).to_pylist()
+    found: Any = converted(pa.record_batch({"at": cells}), "at", moments, 0)
+    return list(found.to_pylist())
 
 
 @pytest.mark.parametrize("zone", ZONES)
@@ -59,12 +60,15 @@ def test_com24_dates_and_coded_times() -> None:
     assert milliseconds(days) == milliseconds(days.cast(pa.date64())) == [1_356_998_400_000, -86_400_000, None]
     times = pa.array([SECOND * 10**9 + 1] * 3, pa.timestamp("ns"))
     assert milliseconds(times.dictionary_encode()) == [SECOND * 1000] * 3
-    assert milliseconds(pa.RunEndEncodedArray.from_arrays([2, 3], times.slice(1))) == [SECOND * 1000] * 3
+    assert (
+        milliseconds(pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), times.slice(1)))
+        == [SECOND * 1000] * 3
+    )
 
 
 @pytest.mark.parametrize("cells", [pa.array([0, 2**62], pa.timestamp("s")), pa.array([0, 2**63 + 1], pa.uint64())])
 def test_com24_a_time_beyond_all_milliseconds_is_named(cells: Any) -> None:
-    with pytest.raises(pa.ArrowInvalid, match="^row 2, column 'at': "):
+    with pytest.raises(pa.ArrowInvalid, match=r"^row 2, column 'at': "):
         milliseconds(cells)
 
 
