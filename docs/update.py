@@ -112,13 +112,18 @@ of JSON with the offset ranges, counts, and every metric. Spark runs the commit 
 to read it; with Spark 4.1 and newer, from the driver:
 
 ```python
-spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")  # before the write
-commits = spark.tvf.python_worker_logs().where("logger = 'pyproducer.commit'").select("msg")
+spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")  # first
+commits = (
+    spark.tvf.python_worker_logs()
+    .where("logger = 'pyproducer.commit'")
+    .select("msg")
+)
 commits.selectExpr(
     "get_json_object(msg, '$.write') as write",
     "get_json_object(msg, '$.records') as records",
     "get_json_object(msg, '$.ranges[0].last') as last_offset",
-    "get_json_object(msg, '$.metrics.pyproducer-metrics.record-latency-p99') as latency_p99",
+    "get_json_object(msg, "
+    "'$.metrics.pyproducer-metrics.record-latency-p99') as latency_p99",
 ).show()
 ```
 

@@ -75,6 +75,16 @@ def test_the_readme_is_short() -> None:
     assert README.read_text(encoding="utf-8").count("\n") <= 200
 
 
+@pytest.mark.parametrize("page", [README, *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name)
+def test_code_fits_into_80_columns(page: Path) -> None:
+    """A screen of 1280 pixels shows so many beside the navigation. A text without a space cannot be broken."""
+    for language, block in re.findall(r"^```(python|sql|diff)\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S):
+        long = [
+            line for line in block.splitlines() if len(line) > 80 and not re.fullmatch(r" *(\S+: )?\S+;?( \S+)?", line)
+        ]
+        assert long == [], language
+
+
 def test_the_headline_figures_of_the_readme_are_those_of_the_benchmarks() -> None:
     """The two that stand there, with what they are of Spark's sink; rounded as the page of the benchmarks has them."""
     readme = README.read_text(encoding="utf-8")
