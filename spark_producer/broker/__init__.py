@@ -5,7 +5,7 @@ It speaks Kafka's protocol to any client, keeps batches in segment files as they
 Owns: the broker's sockets, its event loop, the handling of its requests, and its disk. Must not know: the producer, because the
 code that writes batches must not judge them as well.
 
-The broker has no replication, compaction or access control. It has transactions, consumer groups, TLS and logins.
+The broker has no replication or access control. It has compaction, transactions, consumer groups, TLS and logins.
 """
 
 from spark_producer.broker.local import LocalBroker, serve

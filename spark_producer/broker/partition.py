@@ -6,6 +6,7 @@ The order of the checks is Kafka's (ProduceRequest.validateRecords, then Unified
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Final
 
 from spark_producer.broker.producer_state import ProducerState, ProducerStates
@@ -60,6 +61,7 @@ class Partition:
                 self._log = storage.create(topic, index, settings)
             else:
                 self._log = storage.open(topic, index, settings, self._remember)
+                self._producers.transactions.forget_before(self._log.start_offset)
         except UnreadableLog as error:
             self._damage = str(error)
             logger.error("%s", error)
@@ -102,7 +104,7 @@ class Partition:
         log = self.log
         header = checked_header(records, self._settings.max_message_bytes)
         assert records is not None
-        check_records(header, records, unpacking)
+        check_records(header, records, unpacking, needs_keys=self._settings.compacts)
         high_watermark = log.high_watermark if header.attributes & TRANSACTIONAL_BIT else 0
         repeated = self._producers.check(header, high_watermark, new_epochs=new_epochs)
         if repeated is not None:
@@ -173,6 +175,15 @@ class Partition:
         """Return the aborted transactions whose offsets, from first batch to marker, meet those from `first` to `last`."""
         return self._producers.transactions.aborted(first, last)
 
+    def forget_aborted(self, markers: Collection[int]) -> None:
+        """Forget aborted transactions with a marker at one of these offsets: compaction took it, as it took all their records."""
+        if markers:
+            self._producers.transactions.forget_ended_at(markers)
+
+    def remembered_offsets(self) -> set[int]:
+        """Return the base offsets of the batches whose headers tell what is known of producers, for compaction."""
+        return self._producers.remembered_offsets()
+
     @property
     def producer_count(self) -> int:
         """The number of producers that are remembered."""
@@ -188,9 +199,18 @@ class Partition:
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
         """
-        if self._log is not None:
+        if self._log is not None and self._settings.deletes:
             self._log.delete_old(now_ms)
             self._producers.transactions.forget_before(self._log.start_offset)
+
+    def delete_before(self, offset: int) -> None:
+        """Delete the records before `offset`, which is at most the high watermark.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR.
+        """
+        self.log.delete_before(offset)
+        self._producers.transactions.forget_before(self.log.start_offset)
 
     def close(self, *, discard: bool = False) -> None:
         """Close the log. It is made durable as the settings say, or not at all with `discard`.

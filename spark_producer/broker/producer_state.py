@@ -49,13 +49,14 @@ class ProducerState(NamedTuple):
 class _Producer:
     """The newest epoch of one producer id, the last batches of it, and the coordinator that ended its last transaction."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "timestamp")
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "marker_offset", "timestamp")
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.batches: deque[_Appended] = deque(maxlen=REMEMBERED_BATCHES)
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.timestamp = NO_TIMESTAMP
+        self.marker_offset = -1
 
     @property
     def last_sequence(self) -> int:
@@ -175,6 +176,7 @@ class ProducerStates:
         producer = self._take(header.producer_id, header.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.timestamp = header.max_timestamp
+        producer.marker_offset = header.base_offset
         self.transactions.end(header.producer_id, header.base_offset, commits=marker.commits)
         self._busy.pop(header.producer_id, None)
         self._idle[header.producer_id] = producer
@@ -195,6 +197,15 @@ class ProducerStates:
 
     def __len__(self) -> int:
         return len(self._idle) + len(self._busy)
+
+    def remembered_offsets(self) -> set[int]:
+        """Return the base offsets of the batches and markers without which a start would not know what is known now."""
+        found: set[int] = set()
+        for producers in (self._idle, self._busy):
+            for producer in producers.values():
+                found.update(batch.base_offset for batch in producer.batches)
+                found.add(producer.marker_offset)
+        return found
 
     def active(self) -> list[ProducerState]:
         """Return all producers that are remembered."""

@@ -14,23 +14,40 @@ from spark_producer.record import batch_v2
 from spark_producer.record.reading import read_records
 
 
-def first_record(log: Log, batch: TimestampOffset, timestamp: int) -> TimestampOffset:
-    """Return the first record at `timestamp` (epoch milliseconds) or later in the batch that holds the offset of `batch`.
+def first_record(log: Log, batch: TimestampOffset, timestamp: int) -> TimestampOffset | None:
+    """Return the first record at `timestamp` (epoch milliseconds) or later, from the batch on that holds the offset of `batch`.
+    Return None if there is none, since it is deleted, or compaction has taken it.
 
     A control batch, whose one record nobody sees, is found as a whole. As in Kafka (FileRecords.searchForTimestamp).
 
     Raises:
-        BrokerError: KAFKA_STORAGE_ERROR, the batch cannot be read.
+        BrokerError: KAFKA_STORAGE_ERROR, a batch cannot be read.
     """
-    found = log.read(batch.offset, 0)
-    try:
-        header = batch_v2.read_header(memoryview(found), 0)
-        for rows in read_records(memoryview(found)[: header.size]):
-            times = rows.column("timestamp").to_numpy()
-            late = np.flatnonzero(times >= timestamp)
-            if len(late):
-                row = int(late[0])
-                return TimestampOffset(int(times[row]), rows.column("offset")[row].as_py())
-    except CorruptRecord as error:
-        raise BrokerError(f"offset {batch.offset}: {error}", code=Code.KAFKA_STORAGE_ERROR) from error
-    return TimestampOffset(header.max_timestamp, header.base_offset)
+    offset, end = batch.offset, log.high_watermark
+    while offset < end:
+        found = memoryview(log.read(offset, 0))
+        try:
+            header = batch_v2.read_header(found, 0)
+            record = _first_in(found[: header.size], header, timestamp, log.start_offset)
+        except CorruptRecord as error:
+            raise BrokerError(f"offset {offset}: {error}", code=Code.KAFKA_STORAGE_ERROR) from error
+        if record is not None:
+            return record
+        offset = header.last_offset + 1
+    return None
+
+
+def _first_in(
+    batch: memoryview, header: batch_v2.BatchHeader, timestamp: int, start_offset: int
+) -> TimestampOffset | None:
+    """Return the first record of a batch at `timestamp` or later that is not deleted."""
+    if header.max_timestamp < timestamp or not header.records_count:
+        return None
+    if header.is_control:
+        return TimestampOffset(header.max_timestamp, max(header.base_offset, start_offset))
+    for rows in read_records(batch):
+        times, offsets = rows.column("timestamp").to_numpy(), rows.column("offset").to_numpy()
+        late = np.flatnonzero((times >= timestamp) & (offsets >= start_offset))
+        if len(late):
+            return TimestampOffset(int(times[late[0]]), int(offsets[late[0]]))
+    return None

@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 
 from spark_producer.broker.accepting import Acceptor
 from spark_producer.broker.clients import Clients
+from spark_producer.broker.compaction import CompactionTimer
 from spark_producer.broker.connection import ClientConnection
 from spark_producer.broker.context import Context, partition_key
 from spark_producer.broker.coordinator.timer import CoordinatorTimer
@@ -59,6 +60,9 @@ class Server:
         self._acceptor = Acceptor(listener, context.settings.max_connections)
         self.clients = Clients(context, self._selector, clock, entrance)
         self._retention = RetentionTimer(context.topics.delete_old, context.settings.retention_check_s, self._clock())
+        self._compaction = CompactionTimer(
+            context.topics.partitions, context.settings.compaction_check_s, self._clock(), clock=self._clock
+        )
         self._transactions = CoordinatorTimer(context.coordinator, context.settings.transaction_scan_s, self._clock())
         self._groups = context.coordinator.groups
         self._calls: deque[Callable[[], None]] = deque()
@@ -146,6 +150,7 @@ class Server:
         self._guarded("moving groups on", self._move_groups_on)
         self._guarded("answering", self.clients.work)
         self._guarded("deleting old records", lambda: self._retention.run_if_due(self._clock()))
+        self._guarded("compacting", lambda: self._compaction.run_if_due(self._clock()))
 
     def _end_transactions(self) -> None:
         for partition in self._transactions.run_if_due(self._clock()):
@@ -168,6 +173,7 @@ class Server:
             self.clients.next_moment(),
             self._acceptor.resume_at,
             self._retention.due,
+            self._compaction.due,
             self._transactions.due,
             self._groups.due,
         )
@@ -196,6 +202,7 @@ class Server:
             self._selector.register(self._acceptor.listener, selectors.EVENT_READ, self._accept)
 
     def _close(self) -> None:
+        self._compaction.close()
         self.clients.close()
         self._selector.close()
         self._acceptor.listener.close()

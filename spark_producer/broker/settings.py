@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from spark_producer.broker.memory_plan import DEFAULT_PLAN, MemoryPlan
 from spark_producer.broker.quoting import quoted
@@ -21,8 +21,13 @@ UNLIMITED: Final = -1
 """The value that sets no limit of time or size to what is retained."""
 
 _LARGEST_INT, _LARGEST_LONG = 2**31 - 1, 2**63 - 1
+_DECIMAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,19})?")
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 """Matches every number that 64 bits can hold. Python refuses to read numbers of thousands of digits, with an error of its own."""
+
+
+DELETE, COMPACT = "delete", "compact"
+"""What `cleanup.policy` may have."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,13 @@ class TopicSettings:
     retention_ms: a segment is deleted once its newest record is older than this; -1 for never.
     retention_bytes: the oldest segments are deleted while a partition has at least so many bytes without them; -1 for never.
 
+    cleanup_policy: "delete", "compact", or both with a comma: whether old segments are deleted, and whether records go that a
+        later one with the same key has replaced (see `broker.compaction`).
+    min_cleanable_dirty_ratio: a log is compacted once this part of it, by bytes, was not compacted yet.
+    min_compaction_lag_ms, max_compaction_lag_ms: a record stays for so long whatever comes after it, and a log is compacted
+        whatever its ratio once its oldest record that was not compacted is older than that.
+    delete_retention_ms: a compacted log keeps tombstones, and the markers of transactions without records, for so long.
+
     By default Kafka deletes records after seven days, and this broker keeps all of them: a table of events is often older than
     that, and would be gone minutes after it was written.
     """
@@ -45,6 +57,26 @@ class TopicSettings:
     segment_ms: int = _LARGEST_LONG
     retention_ms: int = UNLIMITED
     retention_bytes: int = UNLIMITED
+    cleanup_policy: str = DELETE
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = _LARGEST_LONG
+    delete_retention_ms: int = 86_400_000
+
+    @property
+    def deletes(self) -> bool:
+        """Whether old segments are deleted."""
+        return DELETE in self.cleanup_policy.split(",")
+
+    @property
+    def compacts(self) -> bool:
+        """Whether the log is compacted."""
+        return COMPACT in self.cleanup_policy.split(",")
+
+    @property
+    def roll_ms(self) -> int:
+        """`segment_ms`, or less where compaction must not wait for the end of a segment so long (LogConfig.maxSegmentMs)."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
 
 
 _RANGES: Final = {
@@ -53,12 +85,14 @@ _RANGES: Final = {
     "segment_ms": (1, _LARGEST_LONG),
     "retention_ms": (UNLIMITED, _LARGEST_LONG),
     "retention_bytes": (UNLIMITED, _LARGEST_LONG),
+    "min_compaction_lag_ms": (0, _LARGEST_LONG),
+    "max_compaction_lag_ms": (1, _LARGEST_LONG),
+    "delete_retention_ms": (0, _LARGEST_LONG),
 }
 """The smallest and largest value to which a request may set each of them (Kafka's LogConfig)."""
 
 
 _FIXED: Final = {
-    "cleanup.policy": "delete",
     "compression.type": "producer",
     "message.timestamp.type": "CreateTime",
     "min.insync.replicas": "1",
@@ -80,6 +114,7 @@ INDEX_ENGINES: Final = ("arrays", "rocks")
 
 _POSITIVE: Final = (
     "retention_check_s",
+    "compaction_check_s",
     "max_request_bytes",
     "max_buffered_bytes",
     "throttle_s",
@@ -150,6 +185,7 @@ class BrokerSettings:
         off for data that is thrown away at the end.
     retention_check_s: the seconds between two looks for segments that may be deleted (Kafka's
         `log.retention.check.interval.ms`).
+    compaction_check_s: the seconds between two looks for logs to compact (Kafka's `log.cleaner.backoff.ms`).
     max_request_bytes: the connection is dropped at a larger frame (Kafka's `socket.request.max.bytes`).
     max_buffered_bytes: the bytes of requests, answers and waiting Fetches of all connections together. Beyond it the broker
         reads and answers no more until some of them have gone. A request may take half of it. See `broker.budget`.
@@ -187,6 +223,7 @@ class BrokerSettings:
     sync_each_append: bool = False
     sync_on_close: bool = True
     retention_check_s: float = 300.0
+    compaction_check_s: float = 15.0
     max_request_bytes: int = 100 * 1024 * 1024
     max_buffered_bytes: int = 256 * 1024 * 1024
     publish_buffer_bytes: int = 64 * 1024 * 1024
@@ -273,10 +310,10 @@ def topic_settings(
         BrokerError: INVALID_CONFIG, for a setting that this broker does not apply, or a value that the setting cannot have.
     """
     numbers = {field.name.replace("_", "."): field.name for field in fields(TopicSettings)}
-    changes: dict[str, int] = {}
+    changes: dict[str, Any] = {}
     for name, value in given.items():
         if name in numbers:
-            changes[numbers[name]] = _number(name, value, None if any_number else _RANGES[numbers[name]])
+            changes[numbers[name]] = _value(name, value, None if any_number else _RANGES.get(numbers[name]))
         elif _FIXED.get(name) != value or value is None:
             known = ", ".join([*numbers, *(f"{key}={fixed}" for key, fixed in _FIXED.items())])
             raise BrokerError(
@@ -284,6 +321,32 @@ def topic_settings(
                 code=Code.INVALID_CONFIG,
             )
     return replace(defaults, **changes)
+
+
+def _value(name: str, value: str | None, bounds: tuple[int, int] | None) -> int | float | str:
+    """Return the value that the text means, for a setting under Kafka's dotted name."""
+    if name == "cleanup.policy":
+        return _policy(value)
+    return _ratio(name, value) if name == "min.cleanable.dirty.ratio" else _number(name, value, bounds)
+
+
+def _policy(value: str | None) -> str:
+    named = [each.strip() for each in (value or "").split(",")]
+    if len(set(named)) < len(named) or not set(named) <= {DELETE, COMPACT}:
+        raise BrokerError(
+            f"topic setting cleanup.policy has the bad value {quoted(value)}; it takes {DELETE}, {COMPACT}, or both with a comma",
+            code=Code.INVALID_CONFIG,
+        )
+    return ",".join(named)
+
+
+def _ratio(name: str, value: str | None) -> float:
+    if value is None or not _DECIMAL.fullmatch(value) or float(value) > 1:
+        raise BrokerError(
+            f"topic setting {name} has the bad value {quoted(value)}; it takes a number from 0 to 1",
+            code=Code.INVALID_CONFIG,
+        )
+    return float(value)
 
 
 def _number(name: str, value: str | None, bounds: tuple[int, int] | None) -> int:

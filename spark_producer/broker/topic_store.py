@@ -183,13 +183,38 @@ class TopicStore:
             raise BrokerError(
                 f"{new.partitions} partitions; 1 to {MOST_PARTITIONS} are possible", code=Code.INVALID_PARTITIONS
             )
-        if self._partitions + new.partitions > self._settings.max_partitions:
+        self._check_room(new.partitions)
+        return self.check_configs(new.configs)
+
+    def check_more(self, name: str, count: int) -> int:
+        """Check whether a topic may get more partitions, up to `count`; return how many it has.
+
+        Raises:
+            BrokerError: what `add_partitions` would raise.
+        """
+        topic = self._topics.get(name)
+        if topic is None:
+            raise BrokerError(f"there is no topic {quoted(name)}", code=Code.UNKNOWN_TOPIC_OR_PARTITION)
+        now = len(topic.partitions)
+        if count == now:
+            raise BrokerError(f"Topic already has {now} partition(s).", code=Code.INVALID_PARTITIONS)
+        if count < now:
             raise BrokerError(
-                f"{new.partitions} partitions besides the {self._partitions} that are there: the embedded broker has "
+                f"The topic {name} currently has {now} partition(s); {count} would not be an increase.",
+                code=Code.INVALID_PARTITIONS,
+            )
+        if count > MOST_PARTITIONS:
+            raise BrokerError(f"{count} partitions; 1 to {MOST_PARTITIONS} are possible", code=Code.INVALID_PARTITIONS)
+        self._check_room(count - now)
+        return now
+
+    def _check_room(self, more: int) -> None:
+        if self._partitions + more > self._settings.max_partitions:
+            raise BrokerError(
+                f"{more} partitions besides the {self._partitions} that are there: the embedded broker has "
                 f"room for {self._settings.max_partitions} (BrokerSettings.max_partitions)",
                 code=Code.POLICY_VIOLATION,
             )
-        return self.check_configs(new.configs)
 
     def check_configs(self, configs: Mapping[str, str | None]) -> TopicSettings:
         """Check settings that somebody wants for a topic, and return them, with the broker's defaults for all others.
@@ -255,10 +280,37 @@ class TopicStore:
         self._topics[name] = self._by_id[topic.topic_id] = topic
         self._by_metric_name[metric_name(name)] = name
         self._partitions += len(topic.partitions)
-        for index in range(len(topic.partitions)):
+        self._tell_cursors(name, range(len(topic.partitions)))
+        return topic
+
+    def add_partitions(self, name: str, count: int) -> Topic:
+        """Give a topic more partitions, so that it has `count` of them. Once this has returned, they survive a crash.
+
+        Raises:
+            BrokerError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, POLICY_VIOLATION, KAFKA_STORAGE_ERROR.
+        """
+        now = self.check_more(name, count)
+        topic, entry = self._topics[name], self._state.topics[name]
+        settings = topic_settings(entry.configs, self._settings.topic, any_number=True)
+        fresh: list[Partition] = []
+        try:
+            with storage_errors(self._data_dir):
+                fresh += self._opened(name, range(now, count), settings, is_new=True)
+                larger = {**self._state.topics, name: replace(entry, partitions=count)}
+                self._store(larger, self._state.next_producer_id)
+        except BrokerError:
+            _close(fresh, discard=True)  # what they left belongs to no topic
+            raise
+        topic = replace(topic, partitions=(*topic.partitions, *fresh))
+        self._topics[name] = self._by_id[topic.topic_id] = topic
+        self._partitions += count - now
+        self._tell_cursors(name, range(now, count))
+        return topic
+
+    def _tell_cursors(self, name: str, indexes: Iterable[int]) -> None:
+        for index in indexes:
             if (name, index) in self._with_cursor:
                 self._storage.cursor_changed(name, index, True)
-        return topic
 
     def _forget(self, name: str) -> Topic:
         topic = self._topics.pop(name)
@@ -339,6 +391,10 @@ class TopicStore:
             for partition in self._topics[name].partitions:
                 partition.settings = settings
 
+    def partitions(self) -> Iterator[tuple[str, Partition]]:
+        """Yield all partitions, with the names of their topics."""
+        return ((topic.name, partition) for topic in self for partition in topic.partitions)
+
     def delete_old(self, now_ms: int) -> None:
         """Delete the records that the topics' settings do not retain at the time `now_ms` (milliseconds since 1970).
 
@@ -388,14 +444,20 @@ class TopicStore:
         self._state = state
 
     def _open(self, name: str, entry: TopicEntry, settings: TopicSettings, *, is_new: bool = False) -> Topic:
+        partitions = self._opened(name, range(entry.partitions), settings, is_new=is_new)
+        return Topic(name, bytes.fromhex(entry.topic_id), tuple(partitions))
+
+    def _opened(
+        self, name: str, indexes: Iterable[int], settings: TopicSettings, *, is_new: bool = False
+    ) -> list[Partition]:
         partitions: list[Partition] = []
         try:
-            for index in range(entry.partitions):
+            for index in indexes:
                 partitions.append(Partition(self._storage, name, index, settings, is_new=is_new))
         except OSError:
             _close(partitions, discard=True)
             raise
-        return Topic(name, bytes.fromhex(entry.topic_id), tuple(partitions))
+        return partitions
 
 
 def _close(partitions: Iterable[Partition], *, discard: bool = False) -> None:

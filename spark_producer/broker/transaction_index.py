@@ -7,6 +7,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 MOST_OPEN: Final = 5_000
@@ -109,3 +110,12 @@ class TransactionIndex:
         gone = bisect_left(self._lasts, offset)
         for column in (self._producers, self._firsts, self._lasts, self._stables):
             del column[:gone]
+
+    def forget_ended_at(self, markers: Collection[int]) -> None:
+        """Forget the aborted transactions with these markers, which are gone as all of their records are: else a reader would
+        take later records of the same producer for aborted ones."""
+        gone = set(markers)
+        kept = [number for number, last in enumerate(self._lasts) if last not in gone]
+        for name in ("_producers", "_firsts", "_lasts", "_stables"):
+            column = getattr(self, name)
+            setattr(self, name, array("q", (column[number] for number in kept)))

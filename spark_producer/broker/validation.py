@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
@@ -31,6 +32,10 @@ MOST_UNPACKED: Final = 4 * LARGEST_UNPACKED
 
 ROWS_AT_ONCE: Final = 1 << 16
 """The records that are checked together; their columns take 5 MB."""
+
+
+MOST_TOLD: Final = 1000
+"""The most records of a batch of which the answer says that they are refused."""
 
 
 class Unpacking:
@@ -62,8 +67,22 @@ class Unpacking:
         return records
 
 
-def check_records(header: BatchHeader, batch: memoryview, unpacking: Unpacking | None = None) -> None:
-    """Check that `batch` holds `header.records_count` well-formed records with offset deltas 0, 1, 2 … and nothing else.
+class RecordsRefused(BrokerError):
+    """Records that have no key, which a compacted topic needs (INVALID_RECORD). `rows` are their numbers in the batch."""
+
+    def __init__(self, rows: NDArray[np.int64]) -> None:
+        self.rows = [int(row) for row in rows[:MOST_TOLD]]
+        super().__init__(
+            f"{len(rows)} records of the batch have no key, the first is number {self.rows[0]}: a compacted topic needs keys",
+            code=Code.INVALID_RECORD,
+        )
+
+
+def check_records(
+    header: BatchHeader, batch: memoryview, unpacking: Unpacking | None = None, *, needs_keys: bool = False
+) -> None:
+    """Check that `batch` holds `header.records_count` well-formed records with offset deltas 0, 1, 2 … and nothing else. With
+    `needs_keys`, which is for compacted topics, each must have a key.
 
     Raises:
         BrokerError: INVALID_RECORD, or REQUEST_TIMED_OUT as `Unpacking.unpack`.
@@ -74,12 +93,12 @@ def check_records(header: BatchHeader, batch: memoryview, unpacking: Unpacking |
             raise CorruptRecord(
                 f"{len(records)} bytes cannot hold {header.records_count} records, as the header claims"
             )
-        _walk(np.frombuffer(records, dtype=np.uint8), header.records_count)
+        _walk(np.frombuffer(records, dtype=np.uint8), header.records_count, needs_keys=needs_keys)
     except CorruptRecord as error:
         raise BrokerError(f"the record batch is refused: {error}", code=Code.INVALID_RECORD) from error
 
 
-def _walk(data: ByteArray, count: int) -> None:
+def _walk(data: ByteArray, count: int, *, needs_keys: bool) -> None:
     """Read `count` records, which must fill `data`; raise CorruptRecord if anything is wrong."""
     position, done = 0, 0
     ends = np.array([len(data)], dtype=np.int64)
@@ -91,6 +110,8 @@ def _walk(data: ByteArray, count: int) -> None:
         if not np.array_equal(found, expected):
             wrong = int((found != expected).argmax())
             raise CorruptRecord(f"record {done + wrong} has offset delta {found[wrong]}")
+        if needs_keys and (decoded.key_lengths < 0).any():
+            raise RecordsRefused(np.flatnonzero(decoded.key_lengths < 0) + done)
         done += len(found)
         position = decoded.stop if decoded.stop >= 0 else len(data)
         if len(found) < asked and not decoded.full:

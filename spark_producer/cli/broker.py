@@ -81,6 +81,12 @@ def _add_storage(broker: argparse.ArgumentParser) -> None:
         f"(default: the one that the data directory began with, {DEFAULT_ENGINE} for a new one)",
     )
     broker.add_argument(
+        "--sync",
+        action="store_true",
+        help="acknowledge a batch only when the disk has it, so that it survives a loss of power; without it, as in Kafka, it "
+        "survives the death of the process (BookKeeper: journalSyncData)",
+    )
+    broker.add_argument(
         "--index",
         choices=INDEX_ENGINES,
         default=BrokerSettings().index_engine,
@@ -223,6 +229,7 @@ def _settings(chosen: argparse.Namespace) -> BrokerSettings:
         ledger_dirs=chosen.ledger_dirs,
         default_partitions=chosen.partitions,
         transaction_version=chosen.transaction_version,
+        sync_each_append=chosen.sync,
     )
     if chosen.memory is None and not chosen.set:
         return settings

@@ -96,6 +96,9 @@ CREATE_TOPICS: Api[messages.CreateTopicsRequest, messages.CreateTopicsResponse] 
 DELETE_TOPICS: Api[messages.DeleteTopicsRequest, messages.DeleteTopicsResponse] = _api(
     20, "DeleteTopics", (1, 5), first_flexible=4
 )
+DELETE_RECORDS: Api[messages.DeleteRecordsRequest, messages.DeleteRecordsResponse] = _api(
+    21, "DeleteRecords", (0, 2), first_flexible=2
+)
 INIT_PRODUCER_ID: Api[messages.InitProducerIdRequest, messages.InitProducerIdResponse] = _api(
     22, "InitProducerId", (0, 5), first_flexible=2
 )
@@ -118,6 +121,16 @@ SASL_AUTHENTICATE: Api[messages.SaslAuthenticateRequest, messages.SaslAuthentica
 )
 DESCRIBE_CONFIGS: Api[messages.DescribeConfigsRequest, messages.DescribeConfigsResponse] = _api(
     32, "DescribeConfigs", (1, 4), first_flexible=4
+)
+ALTER_CONFIGS: Api[messages.AlterConfigsRequest, messages.AlterConfigsResponse] = _api(
+    33, "AlterConfigs", (0, 2), first_flexible=2
+)
+# DescribeLogDirs begins at 1: version 0 went with Kafka 4.0.
+DESCRIBE_LOG_DIRS: Api[messages.DescribeLogDirsRequest, messages.DescribeLogDirsResponse] = _api(
+    35, "DescribeLogDirs", (1, 4), first_flexible=2
+)
+CREATE_PARTITIONS: Api[messages.CreatePartitionsRequest, messages.CreatePartitionsResponse] = _api(
+    37, "CreatePartitions", (0, 3), first_flexible=2
 )
 INCREMENTAL_ALTER_CONFIGS: Api[messages.IncrementalAlterConfigsRequest, messages.IncrementalAlterConfigsResponse] = (
     _api(44, "IncrementalAlterConfigs", (0, 1), first_flexible=1)
@@ -145,7 +158,7 @@ APIS: dict[int, AnyApi] = {
         DELETE_TOPICS, INIT_PRODUCER_ID, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, SASL_HANDSHAKE, SASL_AUTHENTICATE,
         ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, WRITE_TXN_MARKERS, TXN_OFFSET_COMMIT, DESCRIBE_PRODUCERS,
         DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP,
-        DESCRIBE_GROUPS, DELETE_GROUPS, OFFSET_DELETE,
+        DESCRIBE_GROUPS, DELETE_GROUPS, OFFSET_DELETE, DELETE_RECORDS, ALTER_CONFIGS, DESCRIBE_LOG_DIRS, CREATE_PARTITIONS,
     )
 }  # fmt: skip
 """Every API, by its key."""

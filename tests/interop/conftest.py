@@ -32,6 +32,7 @@ IN_EVERY_RUN: Final = frozenset(
         "test_records_of_every_kind_arrive_as_written",
         "test_an_idempotent_producer_lives_through_a_restart",
         "test_a_group_goes_on_where_it_has_committed",
+        "test_foreign_consumers_read_a_compacted_log",
     }
 )
 """The tests of the kit that every run plays on the other engine too; a campaign plays all of them."""

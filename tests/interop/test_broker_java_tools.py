@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from spark_producer.broker import LocalBroker
+from tests.interop.broker_records import records_of_every_kind, write
 from tests.interop.conftest import NEWEST_FIRST
 from tests.support.kafka_node import KafkaFailed, run_tool
 
 pytestmark = [pytest.mark.kafka, pytest.mark.parametrize("version", NEWEST_FIRST)]
 
 SECONDS = 120.0
-TOPICS = "org.apache.kafka.tools.TopicCommand"
+TOOLS = "org.apache.kafka.tools"
+TOPICS = f"{TOOLS}.TopicCommand"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 
@@ -73,6 +76,29 @@ def test_kafka_configs(local: LocalBroker, tmp_path: Path, version: str) -> None
     assert "max.message.bytes" not in described
     with pytest.raises(KafkaFailed, match="nonsense"):
         run(local, tmp_path, version, CONFIGS, "--alter", *topic, "--add-config", "nonsense=1")
+
+
+def test_partitions_are_added_records_deleted_and_directories_told(
+    local: LocalBroker, tmp_path: Path, version: str
+) -> None:
+    alter = ("--alter", "--topic", "people", "--partitions")
+    run(local, tmp_path, version, TOPICS, *alter, "5")
+    assert local.topics() == {"people": 5}
+    with pytest.raises(KafkaFailed, match="would not be an increase"):
+        run(local, tmp_path, version, TOPICS, *alter, "3")
+    write("kafka-python", local.bootstrap_servers, "people", records_of_every_kind(5, writer="kafka-python"))
+    wanted = tmp_path / "wanted.json"
+    wanted.write_text('{"partitions": [{"topic": "people", "partition": 0, "offset": 1}], "version": 1}')
+    told = run(local, tmp_path, version, f"{TOOLS}.DeleteRecordsCommand", "--offset-json-file", str(wanted))
+    assert "partition: people-0\tlow_watermark: 1" in told
+    wanted.write_text('{"partitions": [{"topic": "people", "partition": 0, "offset": 999999}], "version": 1}')
+    told = run(local, tmp_path, version, f"{TOOLS}.DeleteRecordsCommand", "--offset-json-file", str(wanted))
+    assert "OffsetOutOfRange" in told
+    told = run(local, tmp_path, version, f"{TOOLS}.LogDirsCommand", "--describe", "--topic-list", "people")
+    (directory,) = json.loads(next(line for line in told.splitlines() if line.startswith("{")))["brokers"][0]["logDirs"]
+    assert directory["error"] is None
+    assert {each["partition"] for each in directory["partitions"]} == {f"people-{index}" for index in range(5)}
+    assert all(each["size"] > 0 and each["offsetLag"] == 0 for each in directory["partitions"])
 
 
 def test_kafka_consumer_groups(local: LocalBroker, tmp_path: Path, version: str) -> None:

@@ -13,7 +13,7 @@ from spark_producer.broker.storage.base import LEADER_EPOCH, Recovered, Timestam
 from spark_producer.broker.storage.engines import OpenStorage
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
-from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset
+from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset, read_header
 
 
 @dataclass
@@ -144,7 +144,7 @@ class MemoryLog:
 
     @property
     def start_offset(self) -> int:
-        return self.batches[0][0].base_offset if self.batches else self._begin
+        return max(self.batches[0][0].base_offset if self.batches else 0, self._begin)
 
     @property
     def high_watermark(self) -> int:
@@ -215,7 +215,8 @@ class MemoryLog:
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         found = (header for header, _ in self._readable if header.max_timestamp >= timestamp)
-        return next((TimestampOffset(header.max_timestamp, header.base_offset) for header in found), None)
+        start = self.start_offset
+        return next((TimestampOffset(each.max_timestamp, max(each.base_offset, start)) for each in found), None)
 
     def latest_timestamp(self) -> TimestampOffset | None:
         newest = max((header for header, _ in self._readable), key=lambda header: header.max_timestamp, default=None)
@@ -224,10 +225,8 @@ class MemoryLog:
     def delete_old(self, now_ms: int) -> None:
         """Its unit is the batch."""
         while self.confirmed and self._is_old(now_ms):
-            header, _ = self.batches.pop(0)
-            self.confirmed -= 1
-            self.written = max(self.written - 1, 0)
-            self._begin = header.last_offset + 1
+            self._begin = max(self._begin, self.batches[0][0].last_offset + 1)
+            self._drop_first()
 
     def _is_old(self, now_ms: int) -> bool:
         kept = self.settings
@@ -237,8 +236,58 @@ class MemoryLog:
             kept.retention_ms != UNLIMITED and now_ms - self.batches[0][0].max_timestamp > kept.retention_ms
         )
 
+    def delete_before(self, offset: int) -> None:
+        self._begin = max(self._begin, offset)
+        while self.confirmed and self.batches[0][0].last_offset < self._begin:
+            self._drop_first()
+
+    def _drop_first(self) -> None:
+        self.batches.pop(0)
+        self.confirmed -= 1
+        self.written = max(self.written - 1, 0)
+
+    @property
+    def settled_end(self) -> int:
+        """Its last batch stays."""
+        return self._readable[-1][0].base_offset if self._readable else self.start_offset
+
+    def rewrite(self, end: int) -> MemoryRewriting:
+        return MemoryRewriting(self, end)
+
     def close(self, *, discard: bool = False) -> None:
         """Nothing is kept."""
+
+
+class MemoryRewriting:
+    """New batches for those of a log before an offset. Each call of `add` and `commit` is refused once, as by a busy engine."""
+
+    def __init__(self, log: MemoryLog, end: int) -> None:
+        self._log, self._end = log, end
+        self._batches: list[tuple[BatchHeader, bytes]] = []
+        self._is_busy = False
+
+    def _busy(self) -> bool:
+        self._is_busy = not self._is_busy
+        return self._is_busy
+
+    def add(self, batch: bytes) -> bool:
+        if self._busy():
+            return False
+        self._batches.append((read_header(batch), batch))
+        return True
+
+    def commit(self) -> bool:
+        if self._busy():
+            return False
+        log = self._log
+        count = sum(header.last_offset < self._end for header, _ in log.batches)
+        log.batches[:count] = self._batches
+        log.confirmed += len(self._batches) - count
+        log.written = max(log.written + len(self._batches) - count, 0)
+        return True
+
+    def abort(self) -> None:
+        self._batches = []
 
 
 AN_ENGINE: OpenStorage = MemoryStorage

@@ -1,10 +1,10 @@
-"""The requests about the settings of topics: DescribeConfigs and IncrementalAlterConfigs."""
+"""The requests about the settings of topics: DescribeConfigs, AlterConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from spark_producer.broker.context import Answer, Context
 from spark_producer.broker.quoting import quoted
@@ -20,14 +20,20 @@ BROKER: Final = 4
 
 SET: Final = 0
 DELETE: Final = 1
-"""The operations on a setting (AlterConfigOp.OpType)."""
+APPEND: Final = 2
+SUBTRACT: Final = 3
+"""The operations on a setting (AlterConfigOp.OpType); the last two are for lists."""
 
-_STRING, _INT, _LONG, _LIST = 2, 3, 5, 7
+_STRING, _INT, _LONG, _DOUBLE, _LIST = 2, 3, 5, 6, 7
 """The types of settings (DescribeConfigsResponse.ConfigType)."""
 
 _TYPES: Final = {
     "cleanup.policy": _LIST,
+    "delete.retention.ms": _LONG,
+    "max.compaction.lag.ms": _LONG,
     "max.message.bytes": _INT,
+    "min.cleanable.dirty.ratio": _DOUBLE,
+    "min.compaction.lag.ms": _LONG,
     "min.insync.replicas": _INT,
     "retention.bytes": _LONG,
     "retention.ms": _LONG,
@@ -90,59 +96,116 @@ def incremental_alter_configs(
     context: Context, _version: int, request: messages.IncrementalAlterConfigsRequest
 ) -> Answer[messages.IncrementalAlterConfigsResponse]:
     """Change the settings of topics: for each topic either all changes are made or none."""
-    times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+    results = _altered(context, request.resources, _changed, validate_only=request.validate_only)
+    return Answer(messages.IncrementalAlterConfigsResponse(responses=results))
+
+
+def alter_configs(
+    context: Context, _version: int, request: messages.AlterConfigsRequest
+) -> Answer[messages.AlterConfigsResponse]:
+    """Replace the settings of topics: what is not named gets its default again, as in the first versions of this API."""
+    results = _altered(context, request.resources, _replaced, validate_only=request.validate_only)
+    return Answer(messages.AlterConfigsResponse(responses=results))
+
+
+_Resource = TypeVar("_Resource", messages.AlterConfigsResource, messages.ReplacedConfigsResource)
+
+
+def _altered(
+    context: Context,
+    resources: Sequence[_Resource],
+    new_settings: Callable[[Context, _Resource], dict[str, str | None]],
+    *,
+    validate_only: bool,
+) -> tuple[messages.AlterConfigsResourceResponse, ...]:
+    """Give each resource the settings that `new_settings` says; return the results in the order of the resources."""
+    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     changes: dict[str, dict[str, str | None]] = {}
     results = []
-    for resource in request.resources:
+    for resource in resources:
         error = None
         try:
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise BrokerError("Each resource must appear at most once.", code=Code.INVALID_REQUEST)
-            changes[resource.resource_name] = _changed(context, resource)
+            changes[resource.resource_name] = new_settings(context, resource)
         except BrokerError as refused:
             error = refused
         results.append(_result(resource, error))
-    if changes and not request.validate_only:
+    if changes and not validate_only:
         try:
             context.topics.alter_all(changes)
         except BrokerError as error:
             results = [
                 _result(resource, error) if result.error_code == Code.NONE else result
-                for resource, result in zip(request.resources, results, strict=True)
+                for resource, result in zip(resources, results, strict=True)
             ]
-    return Answer(messages.IncrementalAlterConfigsResponse(responses=tuple(results)))
+    return tuple(results)
 
 
 def _result(
-    resource: messages.AlterConfigsResource, error: BrokerError | None
+    resource: messages.AlterConfigsResource | messages.ReplacedConfigsResource, error: BrokerError | None
 ) -> messages.AlterConfigsResourceResponse:
     code, text = (Code.NONE, None) if error is None else (error.code, str(error))
     return messages.AlterConfigsResourceResponse(code, text, resource.resource_type, resource.resource_name)
 
 
-def _changed(context: Context, resource: messages.AlterConfigsResource) -> dict[str, str | None]:
-    """Return all settings that the topic would be given. The checks are those of Kafka's ConfigAdminManager."""
+def _checked_names(context: Context, resource: _Resource) -> dict[str, str | None]:
+    """Return the settings that the topic has. The checks are those of Kafka's ConfigAdminManager."""
     _check_topic(resource.resource_type)
     names = [config.name for config in resource.configs]
     if len(set(names)) < len(names):
         raise BrokerError("Error due to duplicate config keys", code=Code.INVALID_REQUEST)
-    given = dict(context.topics.settings_of(resource.resource_name)[1])
+    return dict(context.topics.settings_of(resource.resource_name)[1])
+
+
+def _replaced(context: Context, resource: messages.ReplacedConfigsResource) -> dict[str, str | None]:
+    """Return all settings that the topic would be given."""
+    given = _checked_names(context, resource)
+    wanted: dict[str, str | None] = {config.name: _not_null(config.name, config.value) for config in resource.configs}
+    # A stored setting may have a value that an older broker took: it may stay.
+    context.topics.check_configs({name: value for name, value in wanted.items() if given.get(name) != value})
+    return wanted
+
+
+def _not_null(name: str, value: str | None) -> str:
+    if value is None:
+        raise BrokerError(f"Null value not supported for : {quoted(name)}", code=Code.INVALID_REQUEST)
+    return value
+
+
+def _changed(context: Context, resource: messages.AlterConfigsResource) -> dict[str, str | None]:
+    """Return all settings that the topic would be given."""
+    given = _checked_names(context, resource)
     changed: dict[str, str | None] = {}
     for config in resource.configs:
         if config.config_operation == DELETE:
             given.pop(config.name, None)
+            continue
+        value = _not_null(config.name, config.value)
+        if config.config_operation in (APPEND, SUBTRACT):
+            now = all_settings(context.topics.settings_of(resource.resource_name)[0]).get(config.name)
+            value = _list_value(config.name, now, value, grows=config.config_operation == APPEND)
         elif config.config_operation != SET:
             raise BrokerError(
-                f"operation {config.config_operation} on {quoted(config.name)}: only set (0) and delete (1) are possible, "
-                "since no setting of the embedded broker is a list that may grow",
+                f"operation {config.config_operation} on {quoted(config.name)}: only set (0), delete (1), append (2) and "
+                "subtract (3) are possible",
                 code=Code.INVALID_REQUEST,
             )
-        elif config.value is None:
-            raise BrokerError(f"Null value not supported for : {quoted(config.name)}", code=Code.INVALID_REQUEST)
-        else:
-            changed[config.name] = config.value
+        changed[config.name] = value
     context.topics.check_configs(changed)
     return given | changed
+
+
+def _list_value(name: str, now: str | None, value: str, *, grows: bool) -> str:
+    """Return a setting that is a list with the elements of `value`, or without them (ConfigurationControlManager)."""
+    if _TYPES.get(name) != _LIST or now is None:
+        what = "append" if grows else "subtract"
+        raise BrokerError(f"Can't {what} to key {quoted(name)} because its type is not LIST.", code=Code.INVALID_CONFIG)
+    old, named = now.split(","), value.split(",")
+    found = (
+        [*old, *(each for each in named if each not in old)] if grows else [each for each in old if each not in named]
+    )
+    return ",".join(found)
 
 
 def _check_topic(resource_type: int) -> None:

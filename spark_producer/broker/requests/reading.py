@@ -220,7 +220,7 @@ def _lookup(partition: Partition, timestamp: int, end: int) -> TimestampOffset |
     if batch is None or batch.offset >= end:
         return None
     found = first_record(log, batch, batch.timestamp if timestamp == MAX_TIMESTAMP else timestamp)
-    return found if found.offset < end else None
+    return found if found is not None and found.offset < end else None
 
 
 def _partition(context: Context, topic: str, index: int, leader_epoch: int) -> Partition:

@@ -13,13 +13,16 @@ from spark_producer.broker.context import Answer, Context, partition_key
 from spark_producer.broker.pending import Pending, waiting_size
 from spark_producer.broker.requests.transactional_batches import ADDS_SINCE, check_transactions
 from spark_producer.broker.storage.base import Log
-from spark_producer.broker.validation import Unpacking
+from spark_producer.broker.validation import RecordsRefused, Unpacking
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import decoded_records, messages
 
 ALL: Final = -1
 LEGAL_ACKS: Final = (ALL, 0, 1)
+
+NO_KEY: Final = "Compacted topic cannot accept message without key in topic partition."
+"""What is said of each record that a compacted topic refuses (LogValidator.validateKey)."""
 
 
 def produce(context: Context, version: int, request: messages.ProduceRequest) -> Answer[messages.ProduceResponse]:
@@ -87,7 +90,9 @@ def _append(
 
 
 def _refused(index: int, error: BrokerError) -> messages.ProducePartitionResponse:
-    return messages.ProducePartitionResponse(index, error.code, error_message=str(error))
+    rows = error.rows if isinstance(error, RecordsRefused) else ()
+    refused = tuple(messages.BatchIndexAndErrorMessage(row, NO_KEY) for row in rows)
+    return messages.ProducePartitionResponse(index, error.code, record_errors=refused, error_message=str(error))
 
 
 class UnconfirmedProduce(Pending):

@@ -42,6 +42,29 @@ class UnreadableLog(BrokerError):
     """A partition is stored but cannot be opened without losing records (KAFKA_STORAGE_ERROR); the text says what to do."""
 
 
+class Rewriting(Protocol):
+    """Batches that shall take the place of the first ones of a log: see `Log.rewrite`. Nobody sees them before `commit`."""
+
+    def add(self, batch: bytes) -> bool:
+        """Keep the next batch, whose offsets follow those of the last one without a gap. Return False if it cannot be taken now,
+        because the engine is busy; then add it again later.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR.
+        """
+
+    def commit(self) -> bool:
+        """Put the batches in the place of the old ones, all at once: after a crash at any moment either the old or the new ones
+        are there. Return False, with nothing changed, if the engine is busy; then call it again later.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR.
+        """
+
+    def abort(self) -> None:
+        """Throw the new batches away."""
+
+
 class Log(Protocol):
     """The record batches of one partition, with offsets that have no gaps. Only the broker's thread uses it.
 
@@ -148,6 +171,31 @@ class Log(Protocol):
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR; records that could not be deleted are deleted once the log is opened again.
+        """
+
+    def delete_before(self, offset: int) -> None:
+        """Delete the records before `offset`, which is at most the high watermark, and may lie within a batch. `start_offset` is
+        `offset` then, also after a crash; one that is smaller already stays.
+
+        The engine gives the room on the disk back in units that it chooses.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR.
+        """
+
+    @property
+    def settled_end(self) -> int:
+        """The offset before which batches may be rewritten, which is the base offset of a batch or the end of the log: Kafka
+        leaves the active segment alone, and so does each engine the unit that takes the next batch."""
+
+    def rewrite(self, end: int) -> Rewriting:
+        """Begin to rewrite all batches from the one that holds `start_offset` to `end`, which is the `settled_end`.
+
+        The new batches have the same offsets: the first begins where the first old one begins, the last ends at `end`. Nobody may
+        change `start_offset` meanwhile: abort it then. There is one rewriting of a log at a time.
+
+        Raises:
+            BrokerError: KAFKA_STORAGE_ERROR.
         """
 
     def close(self, *, discard: bool = False) -> None:

@@ -43,8 +43,10 @@ from spark_producer.protocol.messages.produce import (
 if TYPE_CHECKING:
     from spark_producer.protocol.messages.configs import (
         AlterableConfig,
+        AlterConfigsRequest,
         AlterConfigsResource,
         AlterConfigsResourceResponse,
+        AlterConfigsResponse,
         DescribeConfigsRequest,
         DescribeConfigsResource,
         DescribeConfigsResourceResult,
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
         DescribeConfigsSynonym,
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
+        ReplacedConfig,
+        ReplacedConfigsResource,
     )
     from spark_producer.protocol.messages.fetch import (
         AbortedTransaction,
@@ -123,6 +127,25 @@ if TYPE_CHECKING:
         OffsetFetchResponsePartition,
         OffsetFetchResponseTopic,
     )
+    from spark_producer.protocol.messages.partitions import (
+        CreatePartitionsAssignment,
+        CreatePartitionsRequest,
+        CreatePartitionsResponse,
+        CreatePartitionsTopic,
+        CreatePartitionsTopicResult,
+        DeleteRecordsPartition,
+        DeleteRecordsPartitionResult,
+        DeleteRecordsRequest,
+        DeleteRecordsResponse,
+        DeleteRecordsTopic,
+        DeleteRecordsTopicResult,
+        DescribableLogDirTopic,
+        DescribeLogDirsPartition,
+        DescribeLogDirsRequest,
+        DescribeLogDirsResponse,
+        DescribeLogDirsResult,
+        DescribeLogDirsTopic,
+    )
     from spark_producer.protocol.messages.sasl import (
         SaslAuthenticateRequest,
         SaslAuthenticateResponse,
@@ -179,7 +202,7 @@ if TYPE_CHECKING:
         WriteTxnMarkersResponse,
     )
 
-_LATER = ("configs", "fetch", "groups", "members", "offsets", "sasl", "topics", "transactions")
+_LATER = ("configs", "fetch", "groups", "members", "offsets", "partitions", "sasl", "topics", "transactions")
 """The modules with the messages of readers and administrators, and of logins. A plain writer needs none of them, and their
 classes are a third of what all classes cost a new Python worker: 40 types, each made by generated code (`python -m
 benchmarks.imports`)."""
@@ -197,8 +220,10 @@ __all__ = [
     "AddPartitionsToTxnResponse",
     "AddPartitionsToTxnTopic",
     "AddPartitionsToTxnTopicResult",
+    "AlterConfigsRequest",
     "AlterConfigsResource",
     "AlterConfigsResourceResponse",
+    "AlterConfigsResponse",
     "AlterableConfig",
     "ApiVersion",
     "ApiVersionsRequest",
@@ -210,14 +235,26 @@ __all__ = [
     "CreatableTopicConfig",
     "CreatableTopicConfigs",
     "CreatableTopicResult",
+    "CreatePartitionsAssignment",
+    "CreatePartitionsRequest",
+    "CreatePartitionsResponse",
+    "CreatePartitionsTopic",
+    "CreatePartitionsTopicResult",
     "CreateTopicsRequest",
     "CreateTopicsResponse",
     "DeletableGroupResult",
     "DeletableTopicResult",
     "DeleteGroupsRequest",
     "DeleteGroupsResponse",
+    "DeleteRecordsPartition",
+    "DeleteRecordsPartitionResult",
+    "DeleteRecordsRequest",
+    "DeleteRecordsResponse",
+    "DeleteRecordsTopic",
+    "DeleteRecordsTopicResult",
     "DeleteTopicsRequest",
     "DeleteTopicsResponse",
+    "DescribableLogDirTopic",
     "DescribeConfigsRequest",
     "DescribeConfigsResource",
     "DescribeConfigsResourceResult",
@@ -226,6 +263,11 @@ __all__ = [
     "DescribeConfigsSynonym",
     "DescribeGroupsRequest",
     "DescribeGroupsResponse",
+    "DescribeLogDirsPartition",
+    "DescribeLogDirsRequest",
+    "DescribeLogDirsResponse",
+    "DescribeLogDirsResult",
+    "DescribeLogDirsTopic",
     "DescribeProducersPartition",
     "DescribeProducersRequest",
     "DescribeProducersResponse",
@@ -309,6 +351,8 @@ __all__ = [
     "ProduceResponse",
     "ProduceTopic",
     "ProduceTopicResponse",
+    "ReplacedConfig",
+    "ReplacedConfigsResource",
     "SaslAuthenticateRequest",
     "SaslAuthenticateResponse",
     "SaslHandshakeRequest",

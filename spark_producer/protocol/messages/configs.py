@@ -1,4 +1,4 @@
-"""The messages about settings: DescribeConfigs and IncrementalAlterConfigs."""
+"""The messages about settings: DescribeConfigs, AlterConfigs and IncrementalAlterConfigs."""
 
 # Annotations are evaluated here on purpose (no `from __future__`): they are the schema.
 from typing import Annotated, NamedTuple
@@ -62,6 +62,47 @@ class DescribeConfigsResponse(NamedTuple):
     results: tuple[DescribeConfigsResult, ...] = ()
 
 
+# AlterConfigs (33)
+
+
+class ReplacedConfig(NamedTuple):
+    """One setting that a resource shall have."""
+
+    name: String = ""
+    value: NullableString = None
+
+
+class ReplacedConfigsResource(NamedTuple):
+    """All settings that one resource shall have: those that are not named get their defaults."""
+
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: tuple[ReplacedConfig, ...] = ()
+
+
+class AlterConfigsRequest(NamedTuple):
+    """Replaces the settings of resources, or only checks whether they could be replaced."""
+
+    resources: tuple[ReplacedConfigsResource, ...] = ()
+    validate_only: Bool = False
+
+
+class AlterConfigsResourceResponse(NamedTuple):
+    """Whether the settings of one resource were changed."""
+
+    error_code: Int16 = 0
+    error_message: NullableString = None
+    resource_type: Int8 = 0
+    resource_name: String = ""
+
+
+class AlterConfigsResponse(NamedTuple):
+    """One result for each resource."""
+
+    throttle_time_ms: Int32 = 0
+    responses: tuple[AlterConfigsResourceResponse, ...] = ()
+
+
 # IncrementalAlterConfigs (44)
 
 
@@ -86,15 +127,6 @@ class IncrementalAlterConfigsRequest(NamedTuple):
 
     resources: tuple[AlterConfigsResource, ...] = ()
     validate_only: Bool = False
-
-
-class AlterConfigsResourceResponse(NamedTuple):
-    """Whether the settings of one resource were changed."""
-
-    error_code: Int16 = 0
-    error_message: NullableString = None
-    resource_type: Int8 = 0
-    resource_name: String = ""
 
 
 class IncrementalAlterConfigsResponse(NamedTuple):

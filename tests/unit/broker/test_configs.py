@@ -157,7 +157,7 @@ BAD_CHANGES: dict[str, tuple[list[tuple[str, int, str | None]], Code]] = {
     "no number": ([("segment.bytes", SET, "many")], Code.INVALID_CONFIG),
     "half of it good": ([("segment.bytes", SET, "30000000"), ("max.message.bytes", SET, "-1")], Code.INVALID_CONFIG),
     "no value": ([("segment.bytes", SET, None)], Code.INVALID_REQUEST),
-    "append": ([("cleanup.policy", APPEND, "compact")], Code.INVALID_REQUEST),
+    "append": ([("segment.bytes", APPEND, "30000000")], Code.INVALID_CONFIG),
     "twice": ([("segment.bytes", SET, "30000000")] * 2, Code.INVALID_REQUEST),
 }
 

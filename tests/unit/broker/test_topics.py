@@ -65,7 +65,7 @@ def test_what_cannot_be_created(tmp_path: Path) -> None:
     assert refused(store, "n", 0) == Code.INVALID_PARTITIONS
     assert refused(store, "n", 10**9) == Code.INVALID_PARTITIONS
     assert refused(store, "n", 1, {"retention.minutes": "5"}) == Code.INVALID_CONFIG
-    assert refused(store, "n", 1, {"cleanup.policy": "compact"}) == Code.INVALID_CONFIG
+    assert refused(store, "n", 1, {"cleanup.policy": "compress"}) == Code.INVALID_CONFIG
     assert refused(store, "n", 1, {"max.message.bytes": "many"}) == Code.INVALID_CONFIG
     assert [topic.name for topic in store] == ["a.b"]
     store.close()

@@ -24,6 +24,7 @@ from spark_producer.broker.storage.disk import PRIVATE_DIRECTORY, make_private_d
 from spark_producer.broker.storage.segments.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from spark_producer.broker.storage.segments.recovery import recover
 from spark_producer.broker.storage.segments.retention import count_expired
+from spark_producer.broker.storage.segments.rewriting import SegmentRewriting, finish_rewriting
 from spark_producer.broker.storage.segments.segment import Segment
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
@@ -67,9 +68,17 @@ class SegmentLog:
         self._failure: str | None = None
         make_private_directory(directory)
         directory.chmod(PRIVATE_DIRECTORY)  # earlier versions were less strict
+        finish_rewriting(directory, sync=self._is_kept)
         self._noted = read_checkpoint(directory)
-        self._segments = recover(directory, self._noted, visit)
+        start = self._noted.log_start_offset if self._noted else 0
+
+        def seen(header: BatchHeader, batch: bytes) -> None:
+            if header.last_offset >= start:  # the segment that holds the start may begin before it
+                visit(header, batch)
+
+        self._segments = recover(directory, self._noted, seen)
         self._bases = [segment.base_offset for segment in self._segments]
+        self._start = max(self._bases[0], self._noted.log_start_offset if self._noted else 0)
         self._forced_to = self._noted.recovery_point if self._noted else self.start_offset
         self._active.create()
         self._names_are_forced = False
@@ -85,8 +94,8 @@ class SegmentLog:
 
     @property
     def start_offset(self) -> int:
-        """The first offset that the log holds."""
-        return self._segments[0].base_offset
+        """The first offset that may be read; the segment that holds it may begin before it."""
+        return self._start
 
     @property
     def high_watermark(self) -> int:
@@ -135,7 +144,7 @@ class SegmentLog:
         if active.size + header.size > self.settings.segment_bytes:
             return True
         known = min(active.first_timestamp, header.max_timestamp) != NO_TIMESTAMP
-        return known and header.max_timestamp - active.first_timestamp > self.settings.segment_ms
+        return known and header.max_timestamp - active.first_timestamp > self.settings.roll_ms
 
     def _roll(self) -> None:
         if self._is_kept:
@@ -179,6 +188,53 @@ class SegmentLog:
             write_checkpoint(self._directory, fresh, sync=sync)
             self._noted = fresh
 
+    def delete_before(self, offset: int) -> None:
+        """Move the start of the log, and delete the segments before it. See `Log.delete_before`."""
+        if offset <= self._start:
+            return
+        self._check_writable()
+        with storage_errors(self._directory):
+            if offset == self.high_watermark and self._active.size:
+                self._roll()
+            if self._is_kept:  # else a loss of power might leave a log that ends before its start
+                self._force()
+            self._begin_at(max(bisect_right(self._bases, offset) - 1, 0), offset, must_note=True)
+
+    def _begin_at(self, count: int, start_offset: int, *, must_note: bool) -> None:
+        """Have the log begin at `start_offset`, without the first `count` segments."""
+        if must_note or self._is_kept or self._noted is not None:  # an old checkpoint would ask for what is deleted now
+            self._note_checkpoint(start_offset, sync=self._is_kept or not must_note)
+        self._start = start_offset
+        gone = self._segments[:count]
+        del self._segments[:count], self._bases[:count]
+        logger.info("%s: deleted %d segments; offsets begin at %d", self._directory.name, count, start_offset)
+        for segment in gone:
+            segment.remove()
+
+    @property
+    def settled_end(self) -> int:
+        """Where the last segment begins, which takes the next batch."""
+        return self._bases[-1] if self._failure is None else self._bases[0]
+
+    def rewrite(self, end: int) -> SegmentRewriting:
+        """See `Log.rewrite`."""
+        self._check_writable()
+        return SegmentRewriting(
+            self._directory, end, self.settings.segment_bytes, sync=self._is_kept, finished=self._rewritten
+        )
+
+    def _rewritten(self, end: int, fresh: list[Segment], failure: OSError | None) -> None:
+        """Take these segments for all before `end`. With a failure nobody knows which of them are there."""
+        if failure is not None:
+            self._failure = (
+                f"partition {self._directory.name} is read-only: its compacted segments could not be put in their places "
+                f"({failure}). Look after the disk, then restart the broker, which does the rest"
+            )
+            logger.error("%s", self._failure)
+        count = self._bases.index(end)
+        self._segments[:count] = fresh
+        self._bases[:count] = [segment.base_offset for segment in fresh]
+
     def delete_old(self, now_ms: int) -> None:
         """Delete the segments that the settings do not retain at the time `now_ms`.
 
@@ -192,14 +248,7 @@ class SegmentLog:
                 return
             if count == len(self._segments):
                 self._roll()
-            start_offset = self._bases[count]
-            if self._is_kept or self._noted is not None:  # an old checkpoint would ask for what is deleted now
-                self._note_checkpoint(start_offset, sync=True)
-            gone = self._segments[:count]
-            del self._segments[:count], self._bases[:count]
-            logger.info("%s: deleted %d segments; offsets begin at %d", self._directory.name, count, start_offset)
-            for segment in gone:
-                segment.remove()
+            self._begin_at(count, self._bases[count], must_note=False)
 
     def _segment_of(self, offset: int) -> Segment:
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
@@ -253,18 +302,37 @@ class SegmentLog:
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """Return the base offset of the first batch whose largest timestamp is `timestamp` or later."""
         with _read_errors(self._directory):
-            found = (segment.first_at_or_after(timestamp) for segment in self._segments)
+            found = (self._first_at_or_after(segment, timestamp) for segment in self._segments)
             header = next((header for header in found if header is not None), None)
-        return self._if_readable(header and TimestampOffset(header.max_timestamp, header.base_offset))
+        return self._if_readable(header and TimestampOffset(header.max_timestamp, self._readable_base(header)))
+
+    def _first_at_or_after(self, segment: Segment, timestamp: int) -> BatchHeader | None:
+        if segment.base_offset >= self._start:
+            return segment.first_at_or_after(timestamp)
+        return next((each for each in self._left_of_first() if each.max_timestamp >= timestamp), None)
+
+    def _left_of_first(self) -> Iterator[BatchHeader]:
+        """Yield the headers of the first segment from the batch on that holds the start of the log."""
+        first = self._segments[0]
+        return first.headers_from(first.locate(self._start))
+
+    def _readable_base(self, header: BatchHeader) -> int:
+        return max(header.base_offset, self._start)
 
     def latest_timestamp(self) -> TimestampOffset | None:
         """Return the largest timestamp in the log, whichever segment has it, with the last offset of its batch."""
-        newest = max(self._segments, key=lambda segment: segment.max_timestamp)
-        if newest.max_timestamp == NO_TIMESTAMP:
-            return None
         with _read_errors(self._directory):
-            header = newest.first_at_or_after(newest.max_timestamp)
+            latest = max(map(self._latest_of, self._segments))
+            if latest == NO_TIMESTAMP:
+                return None
+            found = (self._first_at_or_after(segment, latest) for segment in self._segments)
+            header = next((header for header in found if header is not None), None)
         return self._if_readable(header and TimestampOffset(header.max_timestamp, header.last_offset))
+
+    def _latest_of(self, segment: Segment) -> int:
+        if segment.base_offset >= self._start:
+            return segment.max_timestamp
+        return max((header.max_timestamp for header in self._left_of_first()), default=NO_TIMESTAMP)
 
     def _if_readable(self, found: TimestampOffset | None) -> TimestampOffset | None:
         return found if found is not None and found.offset < self.high_watermark else None

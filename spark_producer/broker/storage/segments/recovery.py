@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from bisect import bisect_right
 from pathlib import Path
 from typing import Final
 
@@ -41,7 +42,9 @@ def recover(directory: Path, checkpoint: Checkpoint | None, visit: Recovered) ->
     bases = _without_deleted(directory, checkpoint)
     recovery_point = checkpoint.recovery_point if checkpoint else 0
     segments: list[Segment] = []
-    expected = checkpoint.log_start_offset if checkpoint else min(bases, default=0)
+    expected = min(bases, default=0)
+    if checkpoint and expected > checkpoint.log_start_offset:
+        expected = checkpoint.log_start_offset
     for base in bases:
         if base != expected:
             raise _missing(directory, expected, base, later=bool(segments))
@@ -51,8 +54,9 @@ def recover(directory: Path, checkpoint: Checkpoint | None, visit: Recovered) ->
         if damage is not None:
             _cut_torn_end(segment, damage, bases, recovery_point)
         expected = segment.next_offset
-    if expected < recovery_point:
-        raise _missing(directory, expected, recovery_point, later=False)
+    there_were = max(recovery_point, checkpoint.log_start_offset if checkpoint else 0) if segments else recovery_point
+    if expected < there_were:
+        raise _missing(directory, expected, there_were, later=False)
     return segments or [Segment(directory, expected)]
 
 
@@ -60,11 +64,10 @@ def _without_deleted(directory: Path, checkpoint: Checkpoint | None) -> list[int
     """Remove the segment files that retention could not remove before a crash; return the base offsets of the others."""
     bases = Segment.base_offsets(directory)
     start = checkpoint.log_start_offset if checkpoint else 0
-    if start not in bases:
-        return bases
-    for base in bases[: bases.index(start)]:
+    first = max(bisect_right(bases, start) - 1, 0)  # the log may begin within a segment
+    for base in bases[:first]:
         Segment(directory, base).remove()
-    return bases[bases.index(start) :]
+    return bases[first:]
 
 
 def _cut_torn_end(segment: Segment, damage: str, bases: list[int], recovery_point: int) -> None:

@@ -35,7 +35,7 @@ COPY_BYTES: Final = 1024 * 1024
 _EPOCH_AND_MAGIC: Final = re.compile(rb"\x00{4}\x02")
 _EPOCH_AT: Final = 12
 """Every batch in a log of this broker has these bytes from its 12th byte on: leader epoch 0, magic 2."""
-_SUFFIX: Final = ".log"
+SUFFIX: Final = ".log"
 _RESTORE: Final = "Something else has changed the file: stop the broker, and restore the file from a backup"
 
 
@@ -47,10 +47,10 @@ class Segment:
     microseconds.
     """
 
-    def __init__(self, directory: Path, base_offset: int) -> None:
+    def __init__(self, directory: Path, base_offset: int, suffix: str = SUFFIX) -> None:
         self.base_offset = base_offset
         self.next_offset = base_offset
-        self.path = directory / f"{base_offset:020d}{_SUFFIX}"
+        self.path = directory / f"{base_offset:020d}{suffix}"
         self.size = 0
         self.max_timestamp = NO_TIMESTAMP
         self.first_timestamp = NO_TIMESTAMP
@@ -62,7 +62,7 @@ class Segment:
     @staticmethod
     def base_offsets(directory: Path) -> list[int]:
         """Return the base offsets of the segment files in `directory`, in ascending order."""
-        names = [path.stem for path in directory.glob(f"*{_SUFFIX}")]
+        names = [path.stem for path in directory.glob(f"*{SUFFIX}")]
         return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
     def create(self) -> None:
@@ -248,6 +248,17 @@ class Segment:
                 )
             yield position + start, header
             start += header.size
+
+    def headers_from(self, position: int) -> Iterator[BatchHeader]:
+        """Yield the headers of all batches from `position` on, where one begins.
+
+        Raises:
+            CorruptRecord: the file is no longer as it was written.
+        """
+        while position < self.size:
+            for begin, header in self._headers(position):
+                yield header
+                position = begin + header.size
 
     def _whole(self, data: bytes, position: int) -> bytes:
         """Return the whole batches in `data`, which are all bytes that a file which was cut still has from `position` on.

@@ -36,6 +36,7 @@ class CatalogEntry:
 
     start_offset: records before it are deleted.
     is_lost: its records belonged to no topic when a topic of its name was created. They are kept, and nobody reads them.
+    is_compacted: compaction has rewritten batches of it, so that files may have offsets of it and yet nothing that is needed.
     """
 
     log_id: int
@@ -44,6 +45,7 @@ class CatalogEntry:
     start_offset: int = 0
     ledgers: tuple[Ledger, ...] = ()
     is_lost: bool = False
+    is_compacted: bool = False
 
     @property
     def flushed_end(self) -> int:
@@ -184,6 +186,20 @@ class Catalog:
                 self._put(replace(entry, start_offset=start_offset, ledgers=kept))
                 self._changes += 1
 
+    def set_compacted(self, log_id: int, sizes: Mapping[int, tuple[int, int]]) -> None:
+        """Note that a log was compacted, with (batches, bytes) of those of its ledgers, by first offset, that have changed."""
+        with self._lock:
+            entry = self._entries.get(log_id)
+            if entry is not None:
+                ledgers = tuple(
+                    replace(ledger, entries=sizes[ledger.first_offset][0], bytes=sizes[ledger.first_offset][1])
+                    if ledger.first_offset in sizes
+                    else ledger
+                    for ledger in entry.ledgers
+                )
+                self._put(replace(entry, is_compacted=True, ledgers=ledgers))
+                self._changes += 1
+
     def set_ledgers(self, ledgers: Mapping[int, Sequence[Ledger]]) -> None:
         """Note the ledgers of logs after a flush. Logs that were deleted, and ledgers that were, are left out."""
         with self._lock:
@@ -247,4 +263,5 @@ def _fields(entry: CatalogEntry) -> dict[str, object]:
         "partition": entry.partition,
         "start_offset": entry.start_offset,
         "is_lost": entry.is_lost,
+        **({"is_compacted": True} if entry.is_compacted else {}),  # so that earlier versions can read the others
     }

@@ -68,6 +68,8 @@ class Collector:
         self._work: Generator[int, None, None] | None = None
         self._go_on_at = 0.0
         self._is_asked = self._is_thorough = False
+        self.is_paused = False
+        """Whether entries are being written that the index does not have yet: nothing may be collected then."""
         self._extents: dict[int, list[Extent]] = {}
         now = clock()
         self._begun_at = -math.inf
@@ -90,6 +92,8 @@ class Collector:
             self._is_asked, self._is_thorough = False, True
             soon = max(now + self._options.gc_after_deletion_s, self._begun_at + self._options.gc_spacing_s)
             self._next = min(self._next, soon)
+        if self.is_paused:
+            return max(0.0, self._next - now, 1.0)
         if self._work is None and now >= self._next:
             self._work, self._go_on_at = self.steps(self._threshold_of(now)), now
         if self._work is not None and now >= self._go_on_at:
@@ -131,7 +135,7 @@ class Collector:
         Raises:
             OSError: the disk refused.
         """
-        if not self._catalog.is_stored:
+        if not self._catalog.is_stored or self.is_paused:
             return
         self._end_open_file(threshold)
         known, unknown = self._closed_files()
@@ -143,7 +147,7 @@ class Collector:
 
     def _collect(self, file_ids: Sequence[int], threshold: float) -> Iterator[int]:
         """Delete or compact those of these files for which it is time."""
-        usages = {file_id: self._needed_part(self._extents[file_id]) for file_id in file_ids}
+        usages = {file_id: self._needed_part(file_id, self._extents[file_id]) for file_id in file_ids}
         indexed = self._indexed() if 0.0 in usages.values() else set()
         for file_id, usage in sorted(usages.items(), key=lambda each: each[1]):
             if usage == 0.0 and file_id in indexed:
@@ -166,8 +170,8 @@ class Collector:
 
     def _end_open_file(self, threshold: float) -> None:
         """End the file that is written to if it is to be deleted or compacted: it might not be full for a long time."""
-        extents = self._entry_log.open_extents
-        if extents and self._needed_part(extents) < max(threshold, _NOTHING):
+        extents, file_id = self._entry_log.open_extents, self._entry_log.open_id
+        if extents and file_id is not None and self._needed_part(file_id, extents) < max(threshold, _NOTHING):
             self._entry_log.end()
 
     def _closed_files(self) -> tuple[list[int], list[int]]:
@@ -191,10 +195,18 @@ class Collector:
                 yield size
         self._extents[file_id] = found
 
-    def _needed_part(self, extents: Sequence[Extent]) -> float:
-        """Return which part of a file's entries, by bytes, belongs to ledgers that there are."""
+    def _needed_part(self, file_id: int, extents: Sequence[Extent]) -> float:
+        """Return which part of a file's entries, by bytes, belongs to ledgers that there are. Of a log that was compacted the
+        index knows which batches are left."""
         total = sum(extent.bytes for extent in extents)
-        return sum(extent.bytes for extent in extents if self._is_needed(extent)) / total if total else 0.0
+        needed = sum(extent.bytes for extent in extents if self._is_needed(extent))
+        for log_id in {extent.log_id for extent in extents if self._is_compacted(extent.log_id)}:
+            needed += self._index.file_bytes(log_id).get(file_id, 0)
+        return needed / total if total else 0.0
+
+    def _is_compacted(self, log_id: int) -> bool:
+        entry = self._catalog.get(log_id)
+        return entry is not None and entry.is_compacted
 
     def _indexed(self) -> set[int]:
         """Return the files of which the index has batches. A file without a map may have more than a scan up to damage finds."""
@@ -202,7 +214,7 @@ class Collector:
 
     def _is_needed(self, extent: Extent) -> bool:
         entry = self._catalog.get(extent.log_id)
-        return entry is not None and entry.holds(extent.first_offset, extent.end_offset)
+        return entry is not None and not entry.is_compacted and entry.holds(extent.first_offset, extent.end_offset)
 
     def _delete(self, file_id: int) -> None:
         self._catalog.store()  # a log may have been deleted since it was looked what is needed

@@ -95,6 +95,17 @@ class Flusher:
                 work()
             return self._flush is None
 
+    def if_idle(self, work: Callable[[], object]) -> bool:
+        """As `between_flushes`, but return False at once, with nothing done, while this object is at work."""
+        if not self._running.acquire(blocking=False):
+            return False
+        try:
+            if self._flush is None:
+                work()
+            return self._flush is None
+        finally:
+            self._running.release()
+
     def _finish(self) -> None:
         """Flush the half that is to be flushed, if there is one."""
         waiting = self._places.halves.flushing

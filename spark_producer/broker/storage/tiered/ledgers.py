@@ -70,7 +70,7 @@ def must_roll(
     if ledger.bytes + size > settings.segment_bytes:
         return True
     timed = min(ledger.first_timestamp, max_timestamp) != NO_TIMESTAMP
-    if timed and max_timestamp - ledger.first_timestamp > settings.segment_ms:
+    if timed and max_timestamp - ledger.first_timestamp > settings.roll_ms:
         return True
     age = now_ms - ledger.begun_ms
     is_large = ledger.entries >= rules.max_entries or ledger.bytes >= rules.max_bytes

@@ -14,6 +14,7 @@ from spark_producer.broker.storage.tiered.halves import Halves
 from spark_producer.broker.storage.tiered.journal import Mark
 from spark_producer.broker.storage.tiered.location_index import Indexed, LocationIndex
 from spark_producer.broker.storage.tiered.log_state import LogState
+from spark_producer.broker.storage.tiered.operations import LogOperations, LogRewriting
 from spark_producer.broker.storage.tiered.read_path import ReadPath
 from spark_producer.broker.storage.tiered.retention import count_expired
 from spark_producer.broker.storage.tiered.sources import EntryMissing
@@ -43,8 +44,10 @@ class TieredLog:
         index: LocationIndex,
         catalog: Catalog,
         closed: Callable[[bool], None],
+        operations: LogOperations,
     ) -> None:
         self._state = state
+        self._operations = operations
         self._write_path, self._read_path = write_path, read_path
         self.settings = settings
         self._halves, self._index, self._catalog = halves, index, catalog
@@ -149,7 +152,9 @@ class TieredLog:
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """See `Log.offset_for_timestamp`."""
         found = self._first_at_or_after(timestamp)
-        return None if found is None else TimestampOffset(found.max_timestamp, found.base_offset)
+        if found is None:
+            return None
+        return TimestampOffset(found.max_timestamp, max(found.base_offset, self._state.start_offset))
 
     def _first_at_or_after(self, timestamp: int) -> Placed | Indexed | None:
         state = self._state
@@ -190,6 +195,19 @@ class TieredLog:
             self._catalog.store()
         state.is_noted = True
         logger.info("%s: deleted %d ledgers; offsets begin at %d", state.name, count, start)
+
+    def delete_before(self, offset: int) -> None:
+        """See `Log.delete_before`."""
+        self._operations.delete_before(self._state, offset)
+
+    @property
+    def settled_end(self) -> int:
+        """See `Log.settled_end`."""
+        return self._operations.settled_end(self._state)
+
+    def rewrite(self, end: int) -> LogRewriting:
+        """See `Log.rewrite`."""
+        return self._operations.rewrite(self._state, end)
 
     def close(self, *, discard: bool = False) -> None:
         """See `Log.close`."""

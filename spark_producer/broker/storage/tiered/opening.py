@@ -34,7 +34,10 @@ def visit(state: LogState, engine: Engine, recovered: Recovered) -> None:
         header = read_header(row.header)
         if header.last_offset < expected:
             continue
-        if header.base_offset != expected:
+        begins_before = (
+            expected == state.start_offset and header.base_offset < expected
+        )  # its first records are deleted
+        if header.base_offset != expected and not begins_before:
             raise CorruptRecord(f"its records from offset {expected} up to {header.base_offset} are missing")
         recovered(header, _stored(row, engine) if header.is_control else b"")
         expected = header.last_offset + 1

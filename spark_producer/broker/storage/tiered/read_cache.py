@@ -140,6 +140,11 @@ class _Segment:
             row, expected = 0, kept.end_offset
         return Run(entries, expected, b"".join(views))
 
+    def forget(self, log_id: int) -> None:
+        for kept in self._logs.pop(log_id, _Log()).stretches:
+            self.entries -= len(kept.bases)
+            self.bytes -= kept.ends[-1] - kept.start
+
     def clear(self) -> None:
         self._used = self.entries = self.bytes = 0
         self._logs.clear()
@@ -204,6 +209,14 @@ class ReadCache:
             if found is not None:
                 return found
         return None
+
+    def forget(self, log_id: int) -> None:
+        """Drop the entries of a log, whose batches were rewritten."""
+        for segment in self._segments:
+            entries, size = segment.entries, segment.bytes
+            segment.forget(log_id)
+            self._counters.entries -= entries - segment.entries
+            self._counters.bytes -= size - segment.bytes
 
     def close(self) -> None:
         """Give the memory back."""

@@ -113,6 +113,11 @@ class ReadPath:
         self._tail.invalidate(log_id)
         self._cursors.forget(log_id)
 
+    def rewritten(self, log_id: int) -> None:
+        """Drop what is cached of a log, whose batches have been rewritten."""
+        self._tail.invalidate(log_id)
+        self._read_cache.forget(log_id)
+
     def read(self, log_id: int, offset: int, end: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
         """Return whole batches, in order, from the one that holds `offset` on, before the one that begins at `end`.
 

@@ -20,6 +20,7 @@ from spark_producer.broker.storage.tiered.engine import Engine
 from spark_producer.broker.storage.tiered.log import TieredLog
 from spark_producer.broker.storage.tiered.log_state import LogState
 from spark_producer.broker.storage.tiered.opening import visit
+from spark_producer.broker.storage.tiered.operations import LogOperations
 from spark_producer.broker.storage.tiered.options import TieredOptions, options_for
 from spark_producer.broker.storage.tiered.places import check_beginning
 from spark_producer.codes import Code
@@ -156,6 +157,7 @@ class TieredStorage:
             index=engine.ledgers.of(state.log_id).index,
             catalog=engine.catalog,
             closed=self._log_closed,
+            operations=LogOperations(engine),
         )
 
     def _log_closed(self, discard: bool) -> None:

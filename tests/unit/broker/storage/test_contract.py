@@ -103,7 +103,7 @@ class Stage:
 
 
 @contextmanager
-def opened(name: str, path: Path, **settings: int) -> Iterator[Stage]:
+def opened(name: str, path: Path, **settings: Any) -> Iterator[Stage]:
     stage = Stage(name, path, TopicSettings(**settings))
     yield stage
     stage.log.close()
@@ -343,7 +343,7 @@ def test_nothing_is_deleted_unless_it_is_asked_for(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("setting", [{"retention_ms": 1000}, {"retention_bytes": 0}])
-def test_what_the_settings_do_not_retain_goes_and_offsets_go_on(stage: Stage, setting: dict[str, int]) -> None:
+def test_what_the_settings_do_not_retain_goes_and_offsets_go_on(stage: Stage, setting: dict[str, Any]) -> None:
     for _ in range(3):
         stage.append(make_batch(2, timestamp=100))
     stage.log.settings = TopicSettings(**setting)

@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ from tests.unit.broker.storage.test_segment_log import append, files, read_all
 SEGMENT = 200
 
 
-def filled(path: Path, *timestamps: int, **settings: int) -> SegmentLog:
+def filled(path: Path, *timestamps: int, **settings: Any) -> SegmentLog:
     """Two batches of 90 bytes, with two records each, to a segment."""
     log = SegmentLog(path, TopicSettings(segment_bytes=SEGMENT, **settings))
     for timestamp in timestamps:

@@ -15,6 +15,7 @@ from spark_producer.broker.storage.tiered.location_index.index_file import (
     ADDED_ROW,
     MOVED,
     MOVED_ROW,
+    REPLACED,
     Block,
     IndexFile,
 )
@@ -54,9 +55,11 @@ class ArrayIndex:
             raise
 
     def _take(self, block: Block) -> None:
-        self._stored_rows += len(block.rows) // (ADDED_ROW.size if block.kind == ADDED else MOVED_ROW.size)
+        self._stored_rows += len(block.rows) // (MOVED_ROW.size if block.kind == MOVED else ADDED_ROW.size)
         if block.kind == ADDED:
             self._logs.setdefault(block.log_id, Columns()).extend(block.rows, block.place)
+        elif block.kind == REPLACED:
+            self._logs.setdefault(block.log_id, Columns()).replace(block.rows, block.place)
         elif block.log_id in self._logs:
             for base_offset, file_id, place in MOVED_ROW.iter_unpack(block.rows):
                 self._logs[block.log_id].move(base_offset, file_id, place)
@@ -90,6 +93,16 @@ class ArrayIndex:
                 self._stored_rows += len(some)
                 for each in some if log_id in self._logs else ():
                     self._logs[log_id].move(each.base_offset, each.file_id, each.position)
+
+    def replace(self, log_id: int, rows: Sequence[IndexRow]) -> None:
+        """See `LocationIndex.replace`."""
+        data = b"".join(ADDED_ROW.pack(*row) for row in rows)
+        self._name()
+        places = self._file.append(REPLACED, {log_id: data})
+        with self._lock:
+            self._stored_rows += len(rows)
+            if log_id in self._logs:
+                self._logs[log_id].replace(data, places[log_id])
 
     def find(self, log_id: int, offset: int) -> Location | None:
         """See `LocationIndex.find`."""
@@ -137,11 +150,19 @@ class ArrayIndex:
         with self._lock:
             columns = self._logs.get(log_id)
             blocks, file = (list(columns.blocks) if columns else []), self._file
-        for place, size in blocks:
-            for header, position, _, _ in ADDED_ROW.iter_unpack(file.read(place, size)):
-                location = self.find(log_id, int.from_bytes(header[:8], "big"))
-                if location is not None:
-                    yield IndexRow(header, position, location.file_id, location.position)
+            replaced, floor = (columns.replaced, columns.replaced_end) if columns else (None, 0)
+        if replaced is not None:
+            yield from self._stored(log_id, file, replaced, 0)
+        for block in blocks:
+            yield from self._stored(log_id, file, block, floor)
+
+    def _stored(self, log_id: int, file: IndexFile, block: tuple[int, int], floor: int) -> Iterator[IndexRow]:
+        """Yield the rows of a block from the offset `floor` on, with the places where their batches lie now."""
+        for header, position, _, _ in ADDED_ROW.iter_unpack(file.read(*block)):
+            base_offset = int.from_bytes(header[:8], "big")
+            location = self.find(log_id, base_offset) if base_offset >= floor else None
+            if location is not None and location.base_offset == base_offset:
+                yield IndexRow(header, position, location.file_id, location.position)
 
     def log_ids(self) -> list[int]:
         """See `LocationIndex.log_ids`."""
@@ -153,6 +174,12 @@ class ArrayIndex:
         with self._lock:
             columns = self._logs.get(log_id)
             return columns.file_ids() if columns else set()
+
+    def file_bytes(self, log_id: int) -> dict[int, int]:
+        """See `LocationIndex.file_bytes`."""
+        with self._lock:
+            columns = self._logs.get(log_id)
+            return columns.file_bytes() if columns else {}
 
     def file_ends(self) -> dict[int, int]:
         """See `LocationIndex.file_ends`."""
@@ -234,6 +261,7 @@ class ArrayIndex:
                 self._stored_rows += len(data) // ADDED_ROW.size
                 if log_id in self._logs:
                     self._logs[log_id].blocks = [(places[log_id], len(data))]
+                    self._logs[log_id].replaced, self._logs[log_id].replaced_end = None, 0
         if older is not None:
             older.close()
         self._is_named = False

@@ -17,7 +17,7 @@ class IndexRow(NamedTuple):
     """What is stored of a batch.
 
     header: its 61 bytes, with the base offset that it has in the log.
-    position: the bytes of the log's batches before it. Only differences of positions mean anything.
+    position: the bytes of the log's batches before it. Only differences of positions mean anything; it may be negative.
     file_id, place: the entry log that has it, and the byte at which its entry begins.
     """
 
@@ -53,6 +53,17 @@ class LocationIndex(Protocol):
 
     def move(self, locations: Mapping[int, Sequence[Location]]) -> None:
         """Note that batches now lie elsewhere, as `add` does. Those that the index no longer has are passed over."""
+
+    def replace(self, log_id: int, rows: Sequence[IndexRow]) -> None:
+        """Put rows in the place of all batches of a log that end where the last of them does, or before. It is on the disk when
+        this returns: after a crash either all of the old or all of the new rows are there.
+
+        Raises:
+            OSError: the disk refused; nothing has changed, as far as one can tell.
+        """
+
+    def file_bytes(self, log_id: int) -> dict[int, int]:
+        """Return how many bytes of each entry log the batches of a log take, with the headers of their entries."""
 
     @property
     def trusted(self) -> int:

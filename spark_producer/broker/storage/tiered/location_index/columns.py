@@ -17,7 +17,7 @@ from spark_producer.broker.storage.tiered.sources import Location
 _ROW: Final = np.dtype(
     {
         "names": ["base", "length", "delta", "timestamp", "position", "file", "place"],
-        "formats": [">i8", ">i4", ">i4", ">i8", ">u8", ">u4", ">u4"],
+        "formats": [">i8", ">i4", ">i4", ">i8", ">i8", ">u4", ">u4"],
         "offsets": [0, 8, 23, 35, 61, 69, 73],
         "itemsize": ADDED_ROW.size,
     }
@@ -42,6 +42,25 @@ class Columns:
         self.places = array("q")
         self.blocks: list[tuple[int, int]] = []
         """Where the rows lie in the file: (first byte, bytes) of each block."""
+        self.replaced: tuple[int, int] | None = None
+        """The block that took the place of all rows before `replaced_end`: those of the other blocks do not count before it."""
+        self.replaced_end = 0
+
+    def replace(self, rows: bytes | memoryview, place: int) -> None:
+        """Take the rows of a block for all batches that end where its last one does, or before.
+
+        Raises:
+            IndexDamaged: the rows leave something out, or end within a batch.
+        """
+        fresh = Columns()
+        fresh.extend(rows, place)
+        end = fresh.ends[-1]
+        count = bisect_right(self.ends, end)
+        if count < len(self.bases) and self.bases[count] != end:
+            raise IndexDamaged(f"the index has rows that end at offset {end}, within a batch")
+        for name in ("bases", "ends", "sizes", "timestamps", "positions", "places"):
+            getattr(self, name)[:count] = getattr(fresh, name)
+        self.replaced, self.replaced_end = (place, len(rows)), end
 
     def extend(self, rows: bytes | memoryview, place: int) -> None:
         """Take the rows of a block, which begins at byte `place` of the file.
@@ -106,6 +125,12 @@ class Columns:
         for file_id in self.file_ids():
             last = int(behind[places >> _PLACE_BITS == file_id].max())
             ends[file_id] = max(ends.get(file_id, 0), last)
+
+    def file_bytes(self) -> dict[int, int]:
+        """Return the bytes of the batches in each file."""
+        files, which = np.unique(np.frombuffer(self.places, np.int64) >> _PLACE_BITS, return_inverse=True)
+        sizes = np.bincount(which, weights=np.frombuffer(self.sizes, np.int32) + ENTRY_HEADER.size)
+        return {int(file_id): int(size) for file_id, size in zip(files, sizes, strict=True)}
 
     def location(self, row: int) -> Location:
         """Return where the batch of a row lies."""

@@ -22,7 +22,8 @@ from spark_producer.record.checksum import crc32c
 
 ADDED: Final = 0
 MOVED: Final = 1
-ADDED_ROW: Final = Struct(">61sQII")
+REPLACED: Final = 2
+ADDED_ROW: Final = Struct(">61sqII")
 MOVED_ROW: Final = Struct(">QII")
 _BLOCK: Final = Struct(">IIQI")
 _COVERED: Final = Struct(">QIQI")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
@@ -130,19 +131,43 @@ def scanned_rows(
 ) -> dict[int, Sequence[IndexRow]]:
     """Return the rows of all batches in the entry logs that lie between the start of their log and its flushed end.
 
-    A batch that is there more than once is taken from the newest file: the older copy was compacted, or was written by a flush
-    that a crash has cut short, before other batches got its offsets. What lies behind the flushed end is in the journal.
+    Of batches with the same offsets the one that was written last is taken: the older ones were moved, were rewritten by the
+    compaction of their log, or were written by a flush that a crash has cut short, before other batches got their offsets. What
+    lies behind the flushed end is in the journal.
     """
-    found: dict[int, dict[int, IndexRow]] = {log_id: {} for log_id in ends}
+    found: dict[int, list[tuple[int, int, IndexRow]]] = {log_id: [] for log_id in ends}
     for file_id in entry_logs.ids():
         place = HEADER_SIZE
         for entry in _readable(entry_logs, file_id):
             header = read_header(entry.batch)
             known = found.get(entry.log_id)
-            if known is not None and starts[entry.log_id] <= header.base_offset < ends[entry.log_id]:
-                known[header.base_offset] = IndexRow(bytes(entry.batch[:BATCH_HEADER_SIZE]), 0, file_id, place)
+            if (
+                known is not None
+                and starts[entry.log_id] <= header.last_offset
+                and header.base_offset < ends[entry.log_id]
+            ):
+                row = IndexRow(bytes(entry.batch[:BATCH_HEADER_SIZE]), 0, file_id, place)
+                known.append((header.base_offset, header.last_offset + 1, row))
             place = entry.next_position
-    return {log_id: _in_order(rows, starts[log_id]) for log_id, rows in found.items() if rows}
+    return {log_id: _in_order(_newest(rows), starts[log_id]) for log_id, rows in found.items() if rows}
+
+
+def _newest(rows: Sequence[tuple[int, int, IndexRow]]) -> dict[int, IndexRow]:
+    """Return the rows, by base offset, without those whose offsets a later one has too. They come in the order of writing."""
+    bases: list[int] = []
+    ends: list[int] = []
+    kept: dict[int, IndexRow] = {}
+    for base, end, row in rows:
+        if bases and base < ends[-1]:
+            first, behind = bisect_right(ends, base), bisect_left(bases, end)
+            for gone in bases[first:behind]:
+                del kept[gone]
+            bases[first:behind], ends[first:behind] = [base], [end]
+        else:
+            bases.append(base)
+            ends.append(end)
+        kept[base] = row
+    return kept
 
 
 def _readable(entry_logs: ScannedLogs, file_id: int) -> Iterator[StoredEntry]:
@@ -154,10 +179,11 @@ def _readable(entry_logs: ScannedLogs, file_id: int) -> Iterator[StoredEntry]:
 
 def _in_order(rows: Mapping[int, IndexRow], start: int) -> list[IndexRow]:
     """Return the rows that follow each other without a gap, with their positions in the log."""
-    ordered, expected, position = [], start, 0
+    ordered: list[IndexRow] = []
+    expected, position = start, 0
     for base_offset in sorted(rows):
         header = read_header(rows[base_offset].header)
-        if base_offset == expected:
+        if base_offset == expected or (not ordered and base_offset < start):
             ordered.append(rows[base_offset]._replace(position=position))
             expected, position = header.last_offset + 1, position + header.size
     return ordered

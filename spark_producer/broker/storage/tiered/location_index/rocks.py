@@ -122,6 +122,24 @@ class RocksIndex:
         self._write(batch)
         self._has_failed = False
 
+    def replace(self, log_id: int, rows: Sequence[IndexRow]) -> None:
+        """See `LocationIndex.replace`."""
+        from rocksdict import WriteBatch
+
+        if self._has_failed:
+            self._open_again()
+        end = read_header(rows[-1].header).last_offset + 1
+        gone = sum(1 for row in self.rows(log_id) if read_header(row.header).base_offset < end)
+        batch = WriteBatch(raw_mode=True)
+        batch.delete_range(_KEY.pack(log_id, 0), _KEY.pack(log_id, end))
+        for row in rows:
+            batch.put(_KEY.pack(log_id, read_header(row.header).base_offset), ADDED_ROW.pack(*row))
+        self._has_failed = True
+        self._write(batch)
+        self._has_failed = False
+        with self._lock:
+            self._counts[log_id] = self._counts.get(log_id, 0) - gone + len(rows)
+
     def _write(self, batch: WriteBatch) -> None:
         """Write a batch, all of it or nothing, and force the write-ahead log."""
         from rocksdict import WriteOptions
@@ -243,6 +261,13 @@ class RocksIndex:
     def file_ids(self, log_id: int) -> set[int]:
         """See `LocationIndex.file_ids`. All rows of the log are read."""
         return {row.file_id for row in self.rows(log_id)}
+
+    def file_bytes(self, log_id: int) -> dict[int, int]:
+        """See `LocationIndex.file_bytes`. All rows of the log are read."""
+        found: dict[int, int] = {}
+        for row in self.rows(log_id):
+            found[row.file_id] = found.get(row.file_id, 0) + read_header(row.header).size + ENTRY_HEADER.size
+        return found
 
     def file_ends(self) -> dict[int, int]:
         """See `LocationIndex.file_ends`. All rows are read."""

@@ -138,6 +138,9 @@ def step(rng: random.Random, segments: Side, tiers: Side, where: str) -> None:
         same(sides, lambda log: (log.offset_for_timestamp(wanted), log.latest_timestamp()), index, where)
     elif choice < 0.96:
         same(sides, lambda log: log.is_confirmed(offset), index, where)
+    elif choice < 0.962 and log.start_offset <= offset <= log.high_watermark:
+        same(sides, lambda log: log.delete_before(offset), index, where)
+        same(sides, lambda log: (log.start_offset, log.high_watermark), index, where)
     elif choice < 0.985:
         delete_old(rng, sides, index, where)
     elif choice < 0.99 and isinstance(tiers.storage, PromptTiers):
@@ -164,7 +167,9 @@ def a_batch(rng: random.Random) -> memoryview:
 
 
 def delete_old(rng: random.Random, sides: list[Side], index: int, where: str) -> None:
-    kept = rng.choice([{"retention_bytes": rng.choice([0, 30_000])}, {"retention_ms": rng.choice([50, TIMES])}])
+    kept: dict[str, Any] = rng.choice(
+        [{"retention_bytes": rng.choice([0, 30_000])}, {"retention_ms": rng.choice([50, TIMES])}]
+    )
     for side in sides:
         log = side.logs[index]
         before = log.settings

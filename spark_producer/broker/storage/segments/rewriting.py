@@ -1,0 +1,143 @@
+"""The rewriting of the first segments of a log: new files beside them, which then take their places all at once.
+
+The new files are `<base offset>.cleaned`. Once all are there, the file `rewritten` names them: from then on they count, and the
+old ones do not. A start finds the file if a crash came between, and does the rest; without it the new files are thrown away.
+(Kafka renames them to `.swap` for that, one by one.)
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from spark_producer.broker.storage.disk import storage_errors, sync_directory, write_private
+from spark_producer.broker.storage.segments.segment import SUFFIX, Segment
+from spark_producer.record.batch_v2 import read_header
+from spark_producer.record.checksum import crc32c
+
+CLEANED: Final = ".cleaned"
+NAME: Final = "rewritten"
+
+logger = logging.getLogger(__name__)
+
+
+class SegmentRewriting:
+    """A `Rewriting` of the segments in `directory` before the offset `end`. `finished` is called with the new segments."""
+
+    def __init__(
+        self,
+        directory: Path,
+        end: int,
+        segment_bytes: int,
+        *,
+        sync: bool,
+        finished: Callable[[int, list[Segment], OSError | None], None],
+    ) -> None:
+        self._directory, self._end, self._segment_bytes = directory, end, segment_bytes
+        self._sync, self._finished = sync, finished
+        self._segments: list[Segment] = []
+
+    def add(self, batch: bytes) -> bool:
+        """See `Rewriting.add`; it is always taken."""
+        header = read_header(batch)
+        with storage_errors(self._directory):
+            if not self._segments or self._segments[-1].size + header.size > self._segment_bytes:
+                self._begin(header.base_offset)
+            self._segments[-1].append([memoryview(batch)], header)
+        return True
+
+    def _begin(self, base_offset: int) -> None:
+        segment = Segment(self._directory, base_offset, CLEANED)
+        segment.remove()
+        self._segments.append(segment)
+        segment.create()
+
+    def commit(self) -> bool:
+        """See `Rewriting.commit`; the engine is never busy."""
+        with storage_errors(self._directory):
+            if self._sync:
+                for segment in self._segments:
+                    segment.sync()
+                sync_directory(self._directory)
+            write_private(
+                self._directory / NAME,
+                _content([segment.base_offset for segment in self._segments], self._end),
+                sync=self._sync,
+            )
+            failure = None
+            try:
+                finish_rewriting(self._directory, sync=self._sync)
+            except OSError as error:
+                failure = error
+            for segment in self._segments:
+                segment.path = segment.path.with_suffix(SUFFIX)
+            self._finished(self._end, self._segments, failure)
+            if failure is not None:
+                raise failure
+        return True
+
+    def abort(self) -> None:
+        """See `Rewriting.abort`. Files that cannot be removed now are removed by the next start."""
+        for segment in self._segments:
+            try:
+                segment.remove()
+            except OSError as error:
+                logger.warning("%s is not needed, and could not be removed: %s", segment.path, error)
+        self._segments = []
+
+
+def finish_rewriting(directory: Path, *, sync: bool) -> None:
+    """Put new segments in the places of the old ones if they count, else remove them.
+
+    Raises:
+        OSError: the disk refused. The next call goes on.
+    """
+    named = _named(directory)
+    for cleaned in directory.glob(f"*{CLEANED}"):
+        if named is None:
+            cleaned.unlink()
+    if named is None:
+        return
+    bases, end = named
+    for base in Segment.base_offsets(directory):
+        if base < end and base not in bases:
+            Segment(directory, base).remove()
+    for base in bases:
+        cleaned = Segment(directory, base, CLEANED).path
+        if cleaned.exists():
+            cleaned.replace(Segment(directory, base).path)
+    if sync:
+        sync_directory(directory)
+    (directory / NAME).unlink()
+
+
+def _content(bases: list[int], end: int) -> str:
+    return json.dumps({"bases": bases, "end": end, "crc32c": _crc(bases, end)})
+
+
+def _crc(bases: list[int], end: int) -> int:
+    checksum: int = crc32c(" ".join(map(str, [*bases, end])).encode())
+    return checksum
+
+
+def _named(directory: Path) -> tuple[list[int], int] | None:
+    """Return the base offsets of the new segments and the offset at which they end, None if none count.
+
+    Raises:
+        OSError: the file cannot be read, so nobody knows.
+    """
+    try:
+        stored = json.loads((directory / NAME).read_text())
+        bases, end = stored["bases"], stored["end"]
+        if stored["crc32c"] != _crc(bases, end):
+            raise ValueError("its checksum does not fit")
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise OSError(
+            f"{directory / NAME} is damaged ({error}), so nobody knows which segments count. Restore the directory from a backup"
+        ) from error
+    return bases, end

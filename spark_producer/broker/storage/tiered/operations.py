@@ -1,0 +1,154 @@
+"""What administrators and compaction do to a log of the tiered engine: its start is moved, its settled batches are rewritten.
+
+Rewritten batches go to the entry log as flushed ones do, and count once the index has them in the place of the old ones, which is
+one write of it. The old ones are garbage then. Meanwhile no garbage is collected, to which the new ones would look alike.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from spark_producer.broker.storage.disk import storage_errors
+from spark_producer.broker.storage.tiered.entry_log import CHUNK, NewEntry, Written
+from spark_producer.broker.storage.tiered.location_index import IndexRow
+from spark_producer.broker.storage.tiered.log_state import LogState
+from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, read_header
+
+if TYPE_CHECKING:
+    from spark_producer.broker.storage.tiered.engine import Engine
+
+logger = logging.getLogger(__name__)
+
+
+class LogOperations:
+    """The operations on the logs of an engine. Only the broker's thread uses them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def delete_before(self, state: LogState, offset: int) -> None:
+        """See `Log.delete_before`. If the log is to begin within a batch, that is flushed first: what is found in the journal
+        alone begins where the log does."""
+        if offset <= state.start_offset:
+            return
+        engine = self._engine
+        engine.write_path.check_writable()
+        with storage_errors(engine.directory):
+            placed = engine.halves.placed(state.log_id, offset)
+            if placed is not None and placed.base_offset < offset:
+                engine.flusher.flush_now()
+            engine.catalog.set_start(state.log_id, offset)
+            state.ledgers[:] = [ledger for ledger in state.ledgers if ledger.end_offset > offset]
+            state.start_offset = offset
+            engine.ledgers.of(state.log_id).index.delete_before(state.log_id, offset)
+            engine.catalog.store()
+        state.is_noted = True
+        engine.ledgers.of(state.log_id).collector.ask()
+        logger.info("%s: offsets begin at %d", state.name, offset)
+
+    def settled_end(self, state: LogState) -> int:
+        """See `Log.settled_end`: of what was flushed, all before the last ledger."""
+        last = self._engine.ledgers.of(state.log_id).index.last(state.log_id)
+        if last is None or not state.ledgers or self._engine.write_path.failure is not None:
+            return state.start_offset
+        begin = state.ledgers[-1].first_offset
+        if last.end_offset <= begin:
+            return max(last.end_offset, state.start_offset)
+        found = self._engine.ledgers.of(state.log_id).index.indexed(state.log_id, begin)
+        return state.start_offset if found is None else max(found.base_offset, state.start_offset)
+
+    def rewrite(self, state: LogState, end: int) -> LogRewriting:
+        """See `Log.rewrite`."""
+        self._engine.write_path.check_writable()
+        return LogRewriting(self._engine, state, end)
+
+
+class LogRewriting:
+    """A `Rewriting` of the batches of a log before the offset `end`."""
+
+    def __init__(self, engine: Engine, state: LogState, end: int) -> None:
+        self._engine, self._state, self._end = engine, state, end
+        self._directory = engine.ledgers.of(state.log_id)
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self._headers: list[bytes] = []
+        self._written: list[Written] = []
+        self._directory.collector.is_paused = True
+
+    def add(self, batch: bytes) -> bool:
+        """See `Rewriting.add`. Batches are written some at a time, between two flushes."""
+        if self._waiting_bytes >= CHUNK and not self._write():
+            return False
+        self._waiting.append(batch)
+        self._waiting_bytes += len(batch)
+        return True
+
+    def _write(self) -> bool:
+        """Write what waits; return False if a flush is under way."""
+        with storage_errors(self._directory.path):
+            return self._engine.flusher.if_idle(self._write_waiting)
+
+    def _write_waiting(self) -> None:
+        headers = [read_header(batch) for batch in self._waiting]
+        self._written += self._directory.entry_log.write(
+            NewEntry(self._state.log_id, header.base_offset, header.last_offset + 1, batch)
+            for header, batch in zip(headers, self._waiting, strict=True)
+        )
+        self._headers += [batch[:HEADER_SIZE] for batch in self._waiting]
+        self._waiting, self._waiting_bytes = [], 0
+
+    def commit(self) -> bool:
+        """See `Rewriting.commit`."""
+        with storage_errors(self._directory.path):
+            return self._engine.flusher.if_idle(self._commit)
+
+    def _commit(self) -> None:
+        if self._waiting:
+            self._write_waiting()
+        engine, state = self._engine, self._state
+        headers = [read_header(header) for header in self._headers]
+        sizes = self._ledger_sizes(headers)
+        engine.catalog.set_compacted(state.log_id, {})  # before the index, whose old rows were else counted as needed
+        engine.catalog.store()
+        self._directory.index.replace(state.log_id, self._rows(headers))
+        for ledger in state.ledgers:
+            if ledger.first_offset in sizes:
+                ledger.entries, ledger.bytes = sizes[ledger.first_offset]
+        engine.catalog.set_compacted(state.log_id, sizes)
+        engine.catalog.note_index(self._directory.number, self._directory.index.trusted)
+        engine.read_path.rewritten(state.log_id)
+        self._go_on_collecting()
+        self._directory.collector.ask()
+        engine.catalog.store()
+
+    def _rows(self, headers: list[BatchHeader]) -> list[IndexRow]:
+        """Return the rows of the new batches. Their positions end where those of the old ones do."""
+        last = self._directory.index.indexed(self._state.log_id, self._end - 1)
+        assert last is not None
+        position = last.position + last.size - sum(header.size for header in headers)
+        rows = []
+        for raw, header, (file_id, place) in zip(self._headers, headers, self._written, strict=True):
+            rows.append(IndexRow(raw, position, file_id, place))
+            position += header.size
+        return rows
+
+    def _ledger_sizes(self, headers: list[BatchHeader]) -> dict[int, tuple[int, int]]:
+        """Return (batches, bytes) of the ledgers before the end, by first offset."""
+        ledgers = [ledger for ledger in self._state.ledgers if ledger.end_offset <= self._end]
+        counts, sizes = [0] * len(ledgers), [0] * len(ledgers)
+        firsts = [ledger.first_offset for ledger in ledgers]
+        for header in headers if ledgers else ():
+            number = max(bisect_right(firsts, header.base_offset) - 1, 0)
+            counts[number] += 1
+            sizes[number] += header.size
+        return {first: (counts[number], sizes[number]) for number, first in enumerate(firsts)}
+
+    def abort(self) -> None:
+        """See `Rewriting.abort`. What was written is garbage, which the index does not have."""
+        self._waiting = []
+        self._go_on_collecting()
+
+    def _go_on_collecting(self) -> None:
+        self._directory.collector.is_paused = False
