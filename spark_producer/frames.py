@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from spark_producer.errors import ConfigError, SchemaError
@@ -26,6 +26,14 @@ SPEC_VERSION = "1.0"
 
 _NAME = re.compile(r"[^\W\d]\w*")
 _RFC_3339 = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
+_JSON_TIMES = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX", "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+}  # fmt: skip
+"""All six digits that Spark has, where its own format writes three; and the seconds of an offset that has some, as Berlin's
+before 1893, since without them it would be another moment."""
+
+_WITHOUT_NAMES = ("BinaryType", "StructType", "ArrayType", "CalendarIntervalType")
+"""What keys of maps may be in Spark and not in JSON."""
 
 
 def as_records(
@@ -45,18 +53,20 @@ def as_records(
     """Return `df` with the columns that the sink writes: `value`, and those of the others that are asked for.
 
     Each part is a column's name, SQL, or a `Column`; a column's name wins over SQL, and upper and lower case are the same.
+    JSON is that of Spark's `to_json`, but with microseconds in its timestamps; `pyproducer write` makes the same bytes of a file.
 
     * `key`: one is cast to string, unless it is binary; several, or a struct, array or map, become JSON.
     * `value`: `"*"` is all columns. Several columns, a struct, array or map become JSON; one other column is cast to string,
       unless it is binary. With `value_format="struct"` several columns stay a struct, for another function to encode.
-    * `headers`: name → expression, each cast to string unless it is binary; or a column that has all headers already.
+    * `headers`: name → expression, each as a key of one column would be; or a column that has all headers already.
     * `topic` and `partition` are cast to string and int. `timestamp` is a timestamp, or milliseconds since 1970.
     * `value_without_key`: leave out of `"*"` the columns that `key` names, as Flink's `value.fields-include=EXCEPT_KEY` does.
     * `keep_nulls`: write null fields into the JSON; Spark leaves them out.
     * `tombstone`: a condition; where it is true the value is null.
 
     Raises:
-        SchemaError: a name is no column; the message has the nearest one.
+        SchemaError: a name is no column, and the message has the nearest one; or several columns, or fields, have it; or JSON
+            cannot have the keys of a map.
         ConfigError: the arguments contradict each other.
         pyspark.errors.AnalysisException: SQL that Spark does not understand (in Spark Connect when the frame is used).
     """
@@ -72,7 +82,8 @@ def as_records(
             parts[name] = _column(df, given)
     raw = df.select(*(column.alias(name) for name, column in parts.items()))
     as_struct = value_format == "struct" and not one_value
-    return _converted(raw, named_headers=isinstance(headers, Mapping), as_struct=as_struct, keep_nulls=keep_nulls)
+    names = list(headers) if isinstance(headers, Mapping) else None
+    return _converted(raw, header_names=names, as_struct=as_struct, keep_nulls=keep_nulls)
 
 
 def as_cloud_events(
@@ -181,12 +192,13 @@ def _one_or_struct(df: DataFrame, given: Expression | Sequence[Expression]) -> C
 
 
 def _headers(df: DataFrame, headers: Mapping[str, Expression] | Expression) -> Column:
-    """Return one struct with a field for each header; or the column that has them already."""
+    """Return one struct with a field for each header, by number; or the column that has them already."""
     from pyspark.sql import functions
 
     if not isinstance(headers, Mapping):
         return _column(df, headers)
-    return functions.struct(*(_column(df, given).alias(name) for name, given in headers.items()))
+    # By name Spark would find `Trace` and `trace` the same.
+    return functions.struct(*(_column(df, given).alias(f"_{at}") for at, given in enumerate(headers.values())))
 
 
 def _column(df: DataFrame, given: Expression) -> Column:
@@ -201,6 +213,8 @@ def _column(df: DataFrame, given: Expression) -> Column:
         return given
     known = _known(df, given)
     if known is not None:
+        if df.columns.count(known) > 1:
+            raise SchemaError(f"the DataFrame has several columns {known!r}: give each a name of its own")
         return _quoted(known)
     if _NAME.fullmatch(given):
         near = difflib.get_close_matches(given.lower(), [name.lower() for name in df.columns], n=1, cutoff=0.6)
@@ -225,20 +239,24 @@ def _quoted(name: str) -> Column:
     return functions.col(f"`{escaped}`")
 
 
-def _converted(raw: DataFrame, *, named_headers: bool, as_struct: bool, keep_nulls: bool) -> DataFrame:
+def _converted(raw: DataFrame, *, header_names: list[str] | None, as_struct: bool, keep_nulls: bool) -> DataFrame:
     """Return the parts in the types of the sink. Spark makes one projection of this and of the one before."""
     from pyspark.sql import functions
 
     schema = raw.schema
     types = {field.name: field.dataType for field in schema.fields}
-    value = functions.col("value") if as_struct else _as_bytes("value", types["value"], keep_nulls)
+    _refuse_doubled("the value", types["value"])
+    value = functions.col("value") if as_struct else _as_bytes(functions.col("value"), types["value"], keep_nulls)
     if "tombstone" in types:
         value = functions.when(functions.col("tombstone"), functions.lit(None)).otherwise(value)
     found = {"value": value}
     if "key" in types:
-        found["key"] = _as_bytes("key", types["key"], keep_nulls)
+        found["key"] = _as_bytes(functions.col("key"), types["key"], keep_nulls)
     if "headers" in types:
-        found["headers"] = _header_array(types["headers"]) if named_headers else functions.col("headers")
+        headers = functions.col("headers")
+        found["headers"] = (
+            headers if header_names is None else _header_array(header_names, types["headers"], keep_nulls)
+        )
     casts = {"topic": "string", "partition": "int"}
     found |= {name: functions.col(name).cast(kind) for name, kind in casts.items() if name in types}
     if "timestamp" in types:
@@ -247,17 +265,51 @@ def _converted(raw: DataFrame, *, named_headers: bool, as_struct: bool, keep_nul
     return raw.select(*(found[name].alias(name) for name in order if name in found))
 
 
-def _as_bytes(name: str, kind: DataType, keep_nulls: bool) -> Column:
-    """Return a key, or a value, as string or binary."""
+def _as_bytes(column: Column, kind: DataType, keep_nulls: bool) -> Column:
+    """Return a key, a value or a header as string or binary."""
     from pyspark.sql import functions
     from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType, VariantType
 
     if isinstance(kind, StructType | ArrayType | MapType | VariantType):
-        return functions.to_json(name, {"ignoreNullFields": str(not keep_nulls).lower()})
-    return functions.col(name) if isinstance(kind, BinaryType | StringType) else functions.col(name).cast("string")
+        _refuse_doubled("one JSON object", kind)
+        _refuse_keys(kind)
+        return functions.to_json(column, {"ignoreNullFields": str(not keep_nulls).lower(), **_JSON_TIMES})
+    return column if isinstance(kind, BinaryType | StringType) else column.cast("string")
 
 
-def _header_array(kind: DataType) -> Column:
+def _refuse_doubled(what: str, kind: DataType) -> None:
+    """Raise SchemaError where two fields of a struct have one name, as two columns of a join do: readers keep one of them."""
+    from pyspark.sql.types import StructType
+
+    for part in _parts(kind):
+        names = part.names if isinstance(part, StructType) else []
+        doubled = next((name for name in names if names.count(name) > 1), None)
+        if doubled is not None:
+            raise SchemaError(f"there are several columns {doubled!r} for {what}: give each a name of its own")
+
+
+def _refuse_keys(kind: DataType) -> None:
+    """Raise SchemaError where maps have keys of which Spark writes an address in memory, another one in each process."""
+    from pyspark.sql.types import MapType
+
+    for part in _parts(kind):
+        if isinstance(part, MapType) and type(part.keyType).__name__ in _WITHOUT_NAMES:
+            raise SchemaError(f"a map whose keys are {part.keyType.simpleString()} has no JSON: make its keys strings")
+
+
+def _parts(kind: DataType) -> Iterator[DataType]:
+    """Yield a type and all types within it."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    yield kind
+    inner: list[DataType] = [field.dataType for field in kind.fields] if isinstance(kind, StructType) else []
+    inner += [kind.keyType, kind.valueType] if isinstance(kind, MapType) else []
+    inner += [kind.elementType] if isinstance(kind, ArrayType) else []
+    for part in inner:
+        yield from _parts(part)
+
+
+def _header_array(names: list[str], kind: DataType, keep_nulls: bool) -> Column:
     """Return an array of headers from a struct of them. Its values have one type: binary, if one of them has."""
     from pyspark.sql import functions
     from pyspark.sql.types import BinaryType
@@ -265,10 +317,8 @@ def _header_array(kind: DataType) -> Column:
     struct: StructType = kind  # type: ignore[assignment]  # made by `_headers`
     binary = any(isinstance(field.dataType, BinaryType) for field in struct.fields)
     entries = []
-    for field in struct.fields:
-        value = functions.col("headers").getField(field.name)
-        if not isinstance(field.dataType, BinaryType):
-            value = value.cast("string")
+    for name, field in zip(names, struct.fields, strict=True):
+        value = _as_bytes(functions.col("headers").getField(field.name), field.dataType, keep_nulls)
         value = value.cast("binary") if binary else value
-        entries.append(functions.struct(functions.lit(field.name).alias("key"), value.alias("value")))
+        entries.append(functions.struct(functions.lit(name).alias("key"), value.alias("value")))
     return functions.array(*entries)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import codecs
 import errno
 import io
-import json
-import math
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,10 +19,10 @@ from spark_producer.cli.cells import converted, moments, partitions
 from spark_producer.cli.csv_cells import BY_NAME, CsvForm, read_cells, refuse_utf16
 from spark_producer.cli.decoded_size import MAX_ROWS, bounded
 from spark_producer.cli.json_lines import JsonLines
+from spark_producer.cli.row_values import RowValues
 from spark_producer.errors import ConfigError, RecordError, SchemaError
 from spark_producer.escape import for_log
 from spark_producer.kernel.arrays import ArrowArray
-from spark_producer.record.byte_columns import is_bytes
 
 STDIN = "-"
 BYTES = 16 << 20
@@ -72,13 +70,14 @@ class Source(NamedTuple):
 
 
 class Mapped(NamedTuple):
-    """Which columns of a file become which part of a record."""
+    """Which columns of a file become which part of a record, and whether JSON has fields that are null."""
 
     key: str | None = None
     value: str = "*"
     headers: Mapping[str, str] = {}
     timestamp: str | None = None
     partition: str | None = None
+    keep_nulls: bool = False
 
     def columns(self) -> list[str]:
         """Return the columns that are asked for, each once."""
@@ -296,77 +295,19 @@ def as_sink_columns(source: Source, mapped: Mapped) -> Iterator[pa.RecordBatch]:
         if source.json is not None:
             cells = source.json.fields(batch.column(0), mapped.columns(), rows)
         whole = mapped.value == "*"
-        value = _as_json(batch, source) if whole else _as_bytes(cells.column(mapped.value))
+        values = RowValues(cells, rows, mapped.keep_nulls)
+        if whole:
+            value = values.objects() if source.lines is None else batch.column(source.lines)
+        else:
+            value = values.text(mapped.value)
         arrays: dict[str, ArrowArray] = {"value": value}
         if mapped.key is not None:
-            arrays["key"] = _as_bytes(cells.column(mapped.key))
+            arrays["key"] = values.text(mapped.key)
         if mapped.headers:
-            arrays["headers"] = _headers({name: _as_bytes(cells.column(of)) for name, of in mapped.headers.items()})
+            arrays["headers"] = values.headers(mapped.headers)
         if mapped.timestamp is not None:
             arrays["timestamp"] = converted(cells, mapped.timestamp, moments, rows)
         if mapped.partition is not None:
             arrays["partition"] = converted(cells, mapped.partition, partitions, rows)
         yield pa.record_batch(arrays)
         rows += batch.num_rows
-
-
-def _as_json(batch: pa.RecordBatch, source: Source) -> ArrowArray:
-    if source.lines is not None:
-        return batch.column(source.lines)
-    return pa.array([_object(row) for row in batch.to_pylist()], pa.string())
-
-
-def _object(row: Any) -> str:
-    """Return a row, or a value of one, as JSON, which has no number for NaN and the infinite: they are texts, as in Spark's."""
-    try:
-        return json.dumps(row, default=_as_text, ensure_ascii=False, allow_nan=False)
-    except ValueError:
-        return json.dumps(_finite(row), default=_as_text, ensure_ascii=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_finite(one) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
-
-
-def _as_text(value: Any) -> str:
-    """Return what JSON has no type for, and anything that is to be text: bytes as UTF-8 or hexadecimal, times in ISO 8601."""
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return value.hex()
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict | list | bool | int | float):
-        return _object(value)
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-
-def _as_bytes(column: ArrowArray) -> ArrowArray:
-    """Return a column as string or binary: numbers as their digits, structs and lists as JSON."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if is_bytes(kind):
-        return column
-    if pa.types.is_fixed_size_binary(kind) or pa.types.is_binary_view(kind):
-        return (column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column).cast(
-            pa.large_binary()
-        )
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
-        return column.cast(pa.string())
-    values: list[Any] = cast(Any, column).to_pylist()
-    return pa.array([None if value is None else _as_text(value) for value in values], pa.string())
-
-
-def _headers(columns: Mapping[str, ArrowArray]) -> ArrowArray:
-    rows = zip(*(cast(Any, column.cast(pa.binary())).to_pylist() for column in columns.values()), strict=True)
-    entry = pa.struct([("key", pa.string()), ("value", pa.binary())])
-    return pa.array(
-        [[{"key": name, "value": value} for name, value in zip(columns, row, strict=True)] for row in rows],
-        pa.list_(entry),
-    )

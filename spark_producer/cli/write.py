@@ -67,6 +67,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         action="store_true",
         help="guess the types of a CSV's columns from its first rows, so that 007 is 7 (default: cells are texts)",
     )
+    _add_columns(write)
+    add_producer(write)
+    write.set_defaults(run=_run, unfinished=WARNING)
+
+
+def _add_columns(write: argparse.ArgumentParser) -> None:
+    """Add the arguments that say which columns become which part of a record."""
     write.add_argument("--key", metavar="COLUMN", help="(default: no key)")
     write.add_argument("--value", metavar="COLUMN", default="*", help="(default: *, all columns as one JSON object)")
     write.add_argument(
@@ -81,15 +88,18 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="COLUMN",
         help="the record's time: a time, ISO 8601 or milliseconds since 1970; what is finer is rounded down to milliseconds",
     )
+    write.add_argument(
+        "--keep-nulls",
+        action="store_true",
+        help="write null columns and fields into the JSON of a row (default: leave them out)",
+    )
     write.add_argument("--partition", metavar="COLUMN", help="(default: by the key, or wherever it is quickest)")
-    add_producer(write)
-    write.set_defaults(run=_run, unfinished=WARNING)
 
 
 def _run(chosen: argparse.Namespace) -> None:
     config, _ = parse_options(producer_options(chosen, CLIENT_ID))
     headers = named_values(chosen.header, "--header")
-    mapped = Mapped(chosen.key, chosen.value, headers, chosen.timestamp, chosen.partition)
+    mapped = Mapped(chosen.key, chosen.value, headers, chosen.timestamp, chosen.partition, chosen.keep_nulls)
     form = _csv_form(chosen)
     with ExitStack() as stack:
         sources = [open_file(stack, name, chosen.format, form) for name in chosen.files]

@@ -35,6 +35,8 @@ ROWS = [
     (None, None, -1.5, None, MORNING, b"", ("MIA", None), 3),
 ]
 JSON_WITH_NULLS = {"ignoreNullFields": "false"}
+MICROSECONDS = "map('timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\")"
+"""As SQL, in which a timestamp has all of its digits; `to_json` itself writes three."""
 
 Make = Callable[[DataFrame], DataFrame]
 
@@ -45,7 +47,7 @@ def flights(spark: SparkSession) -> DataFrame:
 
 
 CASES: dict[str, tuple[Make, Make]] = {
-    "all columns": (as_records, lambda df: df.select(F.to_json(F.struct("*")).alias("value"))),
+    "all columns": (as_records, lambda df: df.selectExpr(f"to_json(struct(*), {MICROSECONDS}) as value")),
     "everything": (
         lambda df: as_records(
             df,
@@ -57,7 +59,7 @@ CASES: dict[str, tuple[Make, Make]] = {
         ),
         lambda df: df.selectExpr(
             "carrier as key",
-            "to_json(struct(*)) as value",
+            f"to_json(struct(*), {MICROSECONDS}) as value",
             "array(struct('source' as key, 'flights' as value), struct('number' as key, string(flight) as value)) as headers",
             "op as topic",
             "int(`a b` % 2) as partition",
@@ -71,7 +73,8 @@ CASES: dict[str, tuple[Make, Make]] = {
     "two keys, which are not in the value": (
         lambda df: as_records(df, key=["carrier", "flight"], value_without_key=True),
         lambda df: df.selectExpr(
-            "to_json(struct(carrier, flight)) as key", "to_json(struct(delay, op, at, raw, way, `a b`)) as value"
+            "to_json(struct(carrier, flight)) as key",
+            f"to_json(struct(delay, op, at, raw, way, `a b`), {MICROSECONDS}) as value",
         ),
     ),
     "some columns, with their nulls": (
@@ -104,6 +107,42 @@ CASES: dict[str, tuple[Make, Make]] = {
         lambda df: df.selectExpr("op as value", "map('a', raw) as headers"),
     ),
 }
+
+
+def test_microseconds_are_in_the_value_as_they_are_in_the_key(spark: SparkSession) -> None:
+    moments = "timestamp'2013-01-01 05:17:00.123456' at, timestamp_ntz'2013-01-01 05:17:00.000001' ntz"
+    records = as_records(spark.sql(f"select {moments}, array(struct(timestamp'1500-01-01 00:00:00.1' a)) x"), key="at")
+    assert tuple(records.first() or ()) == (
+        "2013-01-01 05:17:00.123456",
+        '{"at":"2013-01-01T05:17:00.123456Z","ntz":"2013-01-01T05:17:00.000001","x":[{"a":"1500-01-01T00:00:00.100000Z"}]}',
+    )
+
+
+def test_a_moment_in_json_is_the_same_in_every_zone(spark: SparkSession) -> None:
+    berlin = spark.newSession()
+    berlin.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    given = berlin.sql("select timestamp_micros(id) at from values (0), (-14831769600000001) t(id)")
+    moments = [row.value for row in as_records(given).collect()]
+    assert moments == ['{"at":"1970-01-01T01:00:00.000000+01:00"}', '{"at":"1500-01-01T00:53:27.999999+00:53:28"}']
+    last = datetime.fromisoformat(json.loads(moments[1])["at"])
+    assert last == datetime(1499, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), "without the seconds it would be 28 s later"
+
+
+def test_headers_whose_names_differ_in_case_alone_are_two(spark: SparkSession) -> None:
+    frame = spark.sql("select 1 id, X'ff' raw")
+    for given, values in (
+        ({"Trace": "'a'", "trace": "id"}, ["a", "1"]),
+        ({"Trace": "raw", "trace": "id"}, [b"\xff", b"1"]),
+    ):
+        (row,) = as_records(frame, headers=given).collect()
+        assert [(header.key, header.value) for header in row.headers] == list(
+            zip(("Trace", "trace"), values, strict=True)
+        )
+
+
+def test_a_header_that_is_no_single_value_is_json_as_a_key_is(spark: SparkSession) -> None:
+    (row,) = as_records(spark.sql("select 1 id"), headers={"h": "struct(id, array(1.5D) x)", "b": "X'00'"}).collect()
+    assert [bytes(header.value) for header in row.headers] == [b'{"id":1,"x":[1.5]}', b"\x00"]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -190,6 +229,30 @@ BAD: list[tuple[dict[str, Any], str]] = [
 def test_bad_arguments_are_told_at_once(flights: DataFrame, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises((SchemaError, ConfigError), match=message):
         as_records(flights, **arguments)
+
+
+TWICE: dict[str, dict[str, Any]] = {
+    "all columns": {},
+    "all columns as a struct": {"value_format": "struct"},
+    "a list": {"value": ["id", "id"]},
+    "a key of several": {"key": ["x", "id", "x"], "value": "id"},
+    "the column of two": {"key": "a", "value": "id"},
+    "a struct within": {"value": "struct(id, array(struct(1 a, 2 a)))"},
+    "a header": {"value": "id", "headers": {"h": "struct(id, id)"}},
+}
+
+
+@pytest.mark.parametrize("case", TWICE)
+def test_two_columns_of_one_name_are_refused(spark: SparkSession, case: str) -> None:
+    frame = spark.sql("select 1 id, 2 a, 3 a, 4 x")
+    with pytest.raises(SchemaError, match=r"several columns '(a|id|x)'.*: give each a name of its own"):
+        as_records(frame, **TWICE[case])
+    assert as_records(frame, key="x", value="id").collect() == [("4", "1")], "of no harm where they are not written"
+
+
+def test_columns_whose_names_differ_in_case_alone_are_two_fields(spark: SparkSession) -> None:
+    (row,) = as_records(spark.sql("select 1 id, 2 ID")).collect()
+    assert row.value == '{"id":1,"ID":2}'
 
 
 def test_a_key_of_all_columns_leaves_nothing_for_the_value(flights: DataFrame) -> None:

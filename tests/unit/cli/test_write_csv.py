@@ -32,7 +32,7 @@ def rows_of(content: bytes, path: Path, form: CsvForm = csv_cells.BY_NAME, **map
         source = table_files.open_file(stack, str(path), "csv", form)
         found = [
             row
-            for batch in table_files.as_sink_columns(source, table_files.Mapped(**mapped))
+            for batch in table_files.as_sink_columns(source, table_files.Mapped(keep_nulls=True, **mapped))
             for row in batch.to_pylist()
         ]
     return found if mapped else [json.loads(row["value"]) for row in found]
@@ -106,7 +106,7 @@ def test_com24_arguments_for_the_form(
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
         words = ["write", "-", topic, "--format", "csv", "--delimiter", delimiter, "--infer-types"]
         assert main([*words, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 0
-    assert [row.value for row in read_topic(embedded_broker.bootstrap_servers, topic)] == [b'{"a": 1, "b": "x"}'] * 2
+    assert [row.value for row in read_topic(embedded_broker.bootstrap_servers, topic)] == [b'{"a":1,"b":"x"}'] * 2
 
 
 def test_com24_the_form_of_a_csv_without_one_and_delimiters_that_are_none(

@@ -64,8 +64,22 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
     "utf8.arrow": (texts_that_are_not_utf8, "UTF8"),
     "twice.arrow": (twice_the_same_name, "has several columns 'a'"),
     "twice.csv": (of(b"a,a\n1,2\n"), "has several columns 'a'"),
-    "far.arrow": (lambda path: arrow(path, pa.table({"a": pa.array([2**62], pa.timestamp("us"))})), "out of range"),
-    "long.arrow": (lambda path: arrow(path, pa.table({"a": pa.array([2**62], pa.duration("s"))})), "too large"),
+    "far.arrow": (lambda path: arrow(path, pa.table({"a": pa.array([2**62], pa.timestamp("s"))})), "out of bounds"),
+    "late.parquet": (
+        lambda path: parquet.write_table(pa.table({"a": pa.array([0, 86_400_000_000]).cast(pa.time64("us"))}), path),
+        "row 2, column 'a': a time of day is before 0:00 or not before 24:00",
+    ),
+    "keys.parquet": (
+        lambda path: parquet.write_table(
+            pa.table({"a": pa.array([[(b"k", 1)]], pa.map_(pa.binary(), pa.int8()))}), path
+        ),
+        "column 'a': a map whose keys are binary has no JSON: make its keys strings",
+    ),
+    "utf8.parquet": (
+        lambda path: parquet.write_table(pa.table({"a": pa.array([b"a", b"\xff"]).view(pa.string())}), path),
+        "row 2, column 'a': a text is not UTF-8; cast the column to binary",
+    ),
+    "long.arrow": (lambda path: arrow(path, pa.table({"a": pa.array([2**62], pa.duration("s"))})), "out of bounds"),
     "deep.json": (of(b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"), "line 1: lists and objects lie too deep"),
     "deeper.json": (of(b'{"a": 1}\n' + b"[" * 100_000), "line 2: lists and objects lie too deep"),
     "half.json": (of(b'{"a": "\\ud800"}'), "surrogates not allowed"),

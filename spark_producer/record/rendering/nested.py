@@ -1,0 +1,166 @@
+"""Columns of any type as JSON, and as text: lists, maps and structs around the types that hold no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from spark_producer.kernel.arrays import from_numbers, numbers
+from spark_producer.record.byte_columns import is_bytes, value_type
+from spark_producer.record.rendering.leaves import leaf_of, plain
+from spark_producer.record.rendering.strings import TEXT, constant, escaped, joined, quoted, unlike_nulls
+from spark_producer.record.rendering.untyped import Column, Kind, pa, pc
+
+types = pa.types
+
+
+def as_json(column: Column, keep_nulls: bool = False) -> Column:
+    """Return a column as JSON, as a large string; null stays null. Fields that are null are left out unless `keep_nulls`.
+
+    Raises:
+        pyarrow.ArrowTypeError: a type that has no JSON. pyarrow.ArrowException: a value that has none.
+    """
+    column = plain(column)
+    if isinstance(column, pa.DictionaryArray):
+        return as_json(column.dictionary, keep_nulls).take(column.indices)
+    leaf = leaf_of(column.type)
+    if leaf is not None:
+        return leaf.json(column)
+    for matches, render in _NESTED:
+        if matches(column.type):
+            return render(column, keep_nulls)
+    raise pa.ArrowTypeError(f"the type {column.type} has no JSON; cast it, or leave the column out")
+
+
+def as_text(column: Column, keep_nulls: bool = False) -> Column:
+    """Return a column as a key, value or header: bytes and texts as they are, what holds others as JSON, all else as text.
+
+    Raises: as `as_json`.
+    """
+    if is_bytes(value_type(column)):
+        return column
+    column = plain(column)
+    if isinstance(column, pa.DictionaryArray):
+        return as_text(column.dictionary, keep_nulls).take(column.indices)
+    leaf = leaf_of(column.type)
+    return as_json(column, keep_nulls) if leaf is None else leaf.text(column)
+
+
+def objects(names: Sequence[str], values: Sequence[Column], rows: int, keep_nulls: bool = False) -> Column:
+    """Return one JSON object a row, of fields whose values are JSON already.
+
+    A field that has no null anywhere needs no look at its commas: those before it have theirs behind, the others in front.
+
+    Raises:
+        pyarrow.ArrowTypeError: two fields have one name.
+    """
+    if len(set(names)) != len(names):
+        doubled = next(name for name in names if names.count(name) > 1)
+        raise pa.ArrowTypeError(f"two fields have the name {doubled!r}: give each a name of its own")
+    if not names:
+        return constant("{}", rows)
+    if keep_nulls:
+        values = [pc.fill_null(value, pa.scalar("null", TEXT)) for value in values]
+    keys = [f"{name}:" for name in quoted(pa.array(names, TEXT)).to_pylist()]
+    full = next((at for at, value in enumerate(values) if value.null_count == 0), None)
+    if full is None:
+        fields = joined(*(joined(f",{key}", value) for key, value in zip(keys, values, strict=True)), nulls="")
+        return joined("{", pc.ascii_ltrim(fields, characters=","), "}")
+    parts: list[Column | str] = ["{"]
+    for at, (key, value) in enumerate(zip(keys, values, strict=True)):
+        before, after = ("," if at > full else "", "," if at < full else "")
+        if value.null_count:
+            parts.append(joined(before + key, value, after))
+        else:
+            parts += [before + key, value, after] if after else [before + key, value]
+    return joined(*parts, "}", nulls="")
+
+
+def _struct(column: Column, keep_nulls: bool) -> Column:
+    fields: list[Column] = column.flatten()  # each null where the struct is
+    names = [field.name for field in column.type]
+    text = objects(names, [as_json(field, keep_nulls) for field in fields], len(column), keep_nulls)
+    return unlike_nulls(text, column)
+
+
+def _list(column: Column, keep_nulls: bool) -> Column:
+    return unlike_nulls(joined("[", _joined_lists(column, _items(column, keep_nulls)), "]"), column)
+
+
+def _items(column: Column, keep_nulls: bool) -> Column:
+    return _or_null(as_json(pc.list_flatten(column), keep_nulls))
+
+
+def _or_null(values: Column) -> Column:
+    return pc.fill_null(values, pa.scalar("null", TEXT)) if values.null_count else values
+
+
+def _joined_lists(column: Column, items: Column) -> Column:
+    """Return the texts of each list with commas between them; of a null as of an empty one."""
+    lengths = numbers(pc.list_value_length(column).cast(pa.int64()), 0)
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return pc.binary_join(pa.LargeListArray.from_arrays(from_numbers(ends), items), pa.scalar(",", TEXT))
+
+
+def _map(column: Column, keep_nulls: bool) -> Column:
+    """Return maps as objects, as Spark does: the key's name, and null values in any case."""
+    lists = _as_lists(column)
+    keys, values = pc.list_flatten(lists).flatten()
+    entries = joined('"', _names(keys), '":', _or_null(as_json(values, keep_nulls)))
+    return unlike_nulls(joined("{", _joined_lists(lists, entries), "}"), column)
+
+
+def _as_lists(column: Column) -> Column:
+    """Return maps as the lists of structs that they are in memory, for which there are kernels."""
+    entries = column.values
+    validity, offsets = column.buffers()[:2]
+    return pa.Array.from_buffers(
+        pa.list_(entries.type), len(column), [validity, offsets], offset=column.offset, children=[entries]
+    )
+
+
+def _names(keys: Column) -> Column:
+    """Return the keys of maps as names of fields.
+
+    Raises:
+        pyarrow.ArrowTypeError: of a type of which Spark writes an address in memory. ArrowInvalid: a key is null.
+    """
+    keys = plain(keys)
+    if isinstance(keys, pa.DictionaryArray):
+        return _names(keys.dictionary).take(keys.indices)
+    leaf = leaf_of(keys.type)
+    if leaf is None or leaf.name is None:
+        raise pa.ArrowTypeError(f"a map whose keys are {keys.type} has no JSON: make its keys strings")
+    if keys.null_count:
+        raise pa.ArrowInvalid("a map has a null key")
+    return escaped(leaf.name(keys))
+
+
+def _union(column: Column, keep_nulls: bool) -> Column:
+    """Return the value of the branch that each row says."""
+    kind = column.type
+    branches = [as_json(column.field(at), keep_nulls) for at in range(kind.num_fields)]
+    starts = np.cumsum([0, *(len(branch) for branch in branches)])
+    at_code = np.zeros(128, np.int64)
+    at_code[kind.type_codes] = starts[:-1]
+    buffers = column.buffers()
+    rows: Any = np.arange(len(column))
+    if kind.mode == "dense":
+        rows = np.frombuffer(buffers[2], np.int32, len(column), column.offset * 4)
+    at = at_code[np.frombuffer(buffers[1], np.int8, len(column), column.offset)]
+    return pa.concat_arrays(branches).take(pa.array(at + rows))
+
+
+def _is_list(kind: Kind) -> bool:
+    views = types.is_list_view(kind) or types.is_large_list_view(kind)
+    return bool(views or types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+_NESTED: list[tuple[Callable[[Kind], bool], Callable[[Column, bool], Column]]] = [
+    (types.is_struct, _struct),
+    (types.is_map, _map),
+    (_is_list, _list),
+    (types.is_union, _union),
+]
