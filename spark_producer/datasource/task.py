@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark import TaskContext
+from pyspark import SparkFiles, TaskContext
 
 from spark_producer import kernel
 from spark_producer.config import ProducerConfig
@@ -23,6 +23,9 @@ from spark_producer.datasource.rows import task_rows
 from spark_producer.datasource.slicing import gather, pieces
 from spark_producer.datasource.writers import TaskSettings as TaskSettings
 from spark_producer.producer import Producer, parts_of
+
+WARNED = ".pyproducer-warned-of-kernel"
+"""A file of this name says that a worker of the executor has warned of the portable kernel."""
 
 _producers = ProducerCache()
 """The producers of this Python worker, which runs one task at a time."""
@@ -55,10 +58,22 @@ def write_task(
 
 
 def _warn_of_kernel() -> None:
-    """Let the first task of a write say if the portable kernel is in use: one line, and not one for each worker."""
-    context = TaskContext.get()
-    if context is None or context.partitionId() == 0:
+    """Say if the portable kernel is in use: once for an application on each executor, and not once for each of its workers."""
+    if kernel.LOADED.problem and _is_first_of_executor():
         kernel.warn_once()
+
+
+def _is_first_of_executor() -> bool:
+    """Return whether no other worker of this executor was here before, by a file in the application's folder there."""
+    from pathlib import Path  # only here: a worker with the compiled kernel does without it
+
+    try:
+        Path(SparkFiles.getRootDirectory(), WARNED).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    except (OSError, AssertionError, TypeError):  # a disk that takes no file, or no Spark here
+        return True
+    return True
 
 
 def _write_at_least_once(
