@@ -183,6 +183,9 @@ class BrokerSettings:
         acknowledged batch then survives the death of the process at any moment, but not a loss of power.
     sync_on_close: whether a segment is put on the disk when the next one is begun, and everything before `close` returns. It is
         off for data that is thrown away at the end.
+    skip_damage: whether to start although stored records are missing or damaged: what is damaged is kept aside, what is skipped
+        is counted in the log, and partitions go on with what is left. It is meant for one start, after the log of a start that
+        was refused was read.
     retention_check_s: the seconds between two looks for segments that may be deleted (Kafka's
         `log.retention.check.interval.ms`).
     compaction_check_s: the seconds between two looks for logs to compact (Kafka's `log.cleaner.backoff.ms`).
@@ -222,6 +225,7 @@ class BrokerSettings:
     auto_create_topics: bool = True
     sync_each_append: bool = False
     sync_on_close: bool = True
+    skip_damage: bool = False
     retention_check_s: float = 300.0
     compaction_check_s: float = 15.0
     max_request_bytes: int = 100 * 1024 * 1024

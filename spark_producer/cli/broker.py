@@ -109,6 +109,14 @@ def _add_storage(broker: argparse.ArgumentParser) -> None:
     )
 
 
+    broker.add_argument(
+        "--skip-damage",
+        action="store_true",
+        help="start although stored records are missing or damaged: what is damaged is kept aside, the log counts what is skipped, "
+        "and partitions go on with what is left; for one start, after the log of the start that was refused was read",
+    )
+
+
 def _add_memory(broker: argparse.ArgumentParser) -> None:
     memory = broker.add_argument_group("memory", "Sizes are such as 256M, 1G, or a number of bytes.")
     memory.add_argument(
@@ -227,6 +235,7 @@ def _settings(chosen: argparse.Namespace) -> BrokerSettings:
         index_engine=chosen.index,
         journal_dir=chosen.journal_dir,
         ledger_dirs=chosen.ledger_dirs,
+        skip_damage=chosen.skip_damage,
         default_partitions=chosen.partitions,
         transaction_version=chosen.transaction_version,
         sync_each_append=chosen.sync,

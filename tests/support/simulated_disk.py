@@ -121,6 +121,7 @@ class SimulatedDisk:
     def __init__(self, *, capacity: int | None = None) -> None:
         self.script = DiskScript()
         self.capacity = capacity
+        self.boot = 1
         self.devices: dict[Path, int] = {}
         self._lock = threading.RLock()
         self._directories: dict[Path, Directory] = {}
@@ -134,6 +135,7 @@ class SimulatedDisk:
         """
         rng = random.Random(seed)
         after = SimulatedDisk(capacity=self.capacity)
+        after.boot = self.boot + 1
         with self._lock:
             for path, directory in sorted(self._directories.items()):
                 names = dict(directory.durable)
@@ -306,6 +308,23 @@ class SimulatedDisk:
         if sync:
             self.sync_directory(path.parent)
 
+    def free_bytes(self, file: int) -> int | None:
+        """What is left of the capacity."""
+        if self.capacity is None:
+            return None
+        with self._lock:
+            return self.capacity - self._used()
+
+    def is_at(self, file: int, path: Path) -> bool:
+        """Whether the file is still at `path`."""
+        with self._lock:
+            directory = self._directories.get(path.parent)
+            return directory is not None and directory.names.get(path.name) is self._file(file).inode
+
+    def boot_id(self) -> bytes:
+        """The number of losses of power before this."""
+        return self.boot.to_bytes(16, "big")
+
     def _called(self, name: str, path: Path, position: int = 0, size: int = 0) -> None:
         self.script.meet(Call(name, path, position, size))
 
@@ -325,10 +344,12 @@ class SimulatedDisk:
             raise OSError(errno.ENOENT, "no such file", str(path))
         return directory.names[path.name]
 
+    def _used(self) -> int:
+        inodes = {id(found): found for each in self._directories.values() for found in each.names.values()}
+        return sum(len(found.current) for found in inodes.values())
+
     def _check_capacity(self, inode: Inode, size: int) -> None:
         if self.capacity is None:
             return
-        inodes = {id(found): found for each in self._directories.values() for found in each.names.values()}
-        used = sum(len(found.current) for found in inodes.values())
-        if used + max(0, size - len(inode.current)) > self.capacity:
+        if self._used() + max(0, size - len(inode.current)) > self.capacity:
             raise OSError(errno.ENOSPC, "the simulated disk is full")

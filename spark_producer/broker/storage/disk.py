@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,35 @@ def storage_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise BrokerError(f"storage of {path} failed: {error}", code=Code.KAFKA_STORAGE_ERROR) from error
+
+
+def without_space(error: OSError, needed: int, free: int | None) -> str:
+    """Return what is said of a disk without space: what it says itself, how much is needed, how much there is, what to do."""
+    there = "" if free is None else f", and {free:,} are free"
+    return (
+        f"{error.strerror or error}: {needed:,} bytes are needed{there}. Free some space on that disk; nothing that was "
+        "acknowledged is lost, and the broker goes on by itself"
+    )
+
+
+def is_at(file: int, path: Path | str) -> bool:
+    """Return whether an open file is still the one that is found at `path`: neither it nor a directory above was moved."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return False
+    opened = os.fstat(file)
+    return (found.st_ino, found.st_dev) == (opened.st_ino, opened.st_dev)
+
+
+def moved(path: Path) -> OSError:
+    """Return the error that a file which is open is no longer at `path`."""
+    return OSError(
+        errno.ENOENT,
+        "it is not there any more: it, or a directory above it, was renamed or removed while the broker ran. Stop the broker, put "
+        "the directory back, and start it again",
+        str(path),
+    )
 
 
 def sync_directory(path: Path) -> None:

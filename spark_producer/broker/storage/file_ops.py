@@ -9,15 +9,19 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from spark_producer.broker.storage.disk import (
     PRIVATE_FILE,
+    is_at,
     make_private_directory,
     sync_data,
     sync_directory,
+    without_space,
 )
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -29,6 +33,9 @@ MOST_PROBED: Final = 64 * 1024
 """How many bytes `is_cached` reads at most."""
 UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 """The errors of file systems that cannot do what only helps (reserve space, drop pages)."""
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""The errors of a disk without space, or of a user who may have no more of it: the same call succeeds once there is space."""
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class FileOps(Protocol):
@@ -105,6 +112,18 @@ class FileOps(Protocol):
         With `sync` that holds after a loss of power too, and the new file is on the disk when this returns.
         """
 
+    def free_bytes(self, file: int) -> int | None:
+        """Return how many bytes the file system of a file has left for this user, None where that cannot be told."""
+
+    def is_at(self, file: int, path: Path) -> bool:
+        """Return whether an open file is still the one that is found at `path`, and not removed or moved."""
+
+    def boot_id(self) -> bytes:
+        """Return 16 bytes that stay the same until the machine starts again; none where they are not known (macOS).
+
+        While they are the same, the page cache has everything that was written, also by processes that were killed.
+        """
+
 
 class SystemFiles:
     """The files of the operating system (a `FileOps`)."""
@@ -127,11 +146,22 @@ class SystemFiles:
         for first in range(0, len(buffers), MOST_BUFFERS):
             some = buffers[first : first + MOST_BUFFERS]
             size = sum(map(len, some))
-            written = os.pwritev(file, some, position)
-            if written < size:  # the disk is nearly full, or the call was more than the system takes at once
-                rest = memoryview(b"".join(some))[written:]
-                self._write_rest(file, rest, position + written)
+            with self._telling_of_space(file, size):
+                written = os.pwritev(file, some, position)
+                if written < size:  # the disk is nearly full, or the call was more than the system takes at once
+                    rest = memoryview(b"".join(some))[written:]
+                    self._write_rest(file, rest, position + written)
             position += size
+
+    @contextmanager
+    def _telling_of_space(self, file: int, size: int) -> Iterator[None]:
+        """Have an error inside the `with` block that the disk is full say how much was wanted, and how much there is."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            raise OSError(error.errno, without_space(error, size, self.free_bytes(file))) from error
 
     @staticmethod
     def _write_rest(file: int, rest: memoryview, position: int) -> None:
@@ -167,7 +197,8 @@ class SystemFiles:
         """See `FileOps.reserve`. macOS has no call for it."""
         if hasattr(os, "posix_fallocate"):
             try:
-                os.posix_fallocate(file, position, size)
+                with self._telling_of_space(file, size):
+                    os.posix_fallocate(file, position, size)
             except OSError as error:
                 if error.errno not in UNSUPPORTED:
                     raise
@@ -248,6 +279,22 @@ class SystemFiles:
         fresh.replace(path)
         if sync:
             self.sync_directory(path.parent)
+
+    def free_bytes(self, file: int) -> int | None:
+        """See `FileOps.free_bytes`."""
+        found = os.fstatvfs(file)
+        return found.f_bavail * found.f_frsize
+
+    def is_at(self, file: int, path: Path) -> bool:
+        """See `FileOps.is_at`."""
+        return is_at(file, path)
+
+    def boot_id(self) -> bytes:
+        """See `FileOps.boot_id`."""
+        try:
+            return uuid.UUID(_BOOT_ID.read_text().strip()).bytes
+        except (OSError, ValueError):
+            return b""
 
 
 class UnforcedFiles(SystemFiles):

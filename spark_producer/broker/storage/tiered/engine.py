@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import threading
 import time
@@ -12,14 +13,21 @@ from pathlib import Path
 from typing import Final
 
 from spark_producer.broker.counting import Reading
-from spark_producer.broker.storage.file_ops import FileOps
+from spark_producer.broker.storage.file_ops import FULL, FileOps
 from spark_producer.broker.storage.tiered.catalog import Catalog
 from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.broker.storage.tiered.cursors import Cursors
 from spark_producer.broker.storage.tiered.flush import Flush, FlushPlaces
 from spark_producer.broker.storage.tiered.flusher import Flusher
 from spark_producer.broker.storage.tiered.halves import Halves
-from spark_producer.broker.storage.tiered.journal import SMALLEST_ALIGNMENT, Journal, LastMark, Mark, replay
+from spark_producer.broker.storage.tiered.journal import (
+    SMALLEST_ALIGNMENT,
+    Journal,
+    LastMark,
+    Mark,
+    force_again,
+    replay,
+)
 from spark_producer.broker.storage.tiered.ledger_directories import open_ledgers
 from spark_producer.broker.storage.tiered.log_state import LogState
 from spark_producer.broker.storage.tiered.options import TieredOptions
@@ -74,7 +82,11 @@ class Engine:
             admitted=self.read_path.admitted,
         )
         recovery.read_index()
-        records = replay(self.places.journal, files, self.last_mark.latest)
+        records = replay(
+            *(self.places.journal, files, self.last_mark.latest),
+            newest=self.last_mark.newest,
+            skip_damage=options.skip_damage,
+        )
         recovery.replay(records, self.halves, self._flush_replayed)
         self.journal = self.write_path.journal = self._open_journal()
         self.flusher = self._make_flusher()
@@ -115,6 +127,7 @@ class Engine:
             written=self.write_path.written,
             forced=self.write_path.forced,
             failed=self.write_path.failed,
+            begun=self.last_mark.note_file,
             counters=self.counters.journal,
         )
 
@@ -159,13 +172,28 @@ class Engine:
             self.catalog.store()
             for state in self.write_path.states.values():
                 state.is_noted = True  # so that their first batches need not wait for the catalog's disk
-            self.last_mark.advance(self.journal.mark())
-            self.journal.drop_before(self.journal.mark())
+            mark = self.journal.mark()
+            if mark is not None:
+                self.last_mark.advance(mark)
+                self.journal.drop_before(mark)
         except OSError as error:
             if self.sync and not self.halves.is_empty:
-                self.close(flush=False)
-                raise
+                try:
+                    self._keep_replayed(error)
+                except OSError:
+                    self.close(flush=False)
+                    raise
             logger.warning("%s: what the journal had could not be flushed: %s", self.directory, error)
+
+    def _keep_replayed(self, error: OSError) -> None:
+        """Have what was replayed on the disk for certain where it is, in the journal, if the disk is full: that takes no space.
+
+        Raises:
+            OSError: the disk refused, or `error` is not that it is full.
+        """
+        if error.errno not in FULL:
+            raise error
+        force_again(self.places.journal, self._files, self.last_mark.latest)
 
     def find(self, topic: str, partition: int) -> LogState | None:
         """Return the state of a partition's log, None if it has none."""
@@ -216,6 +244,8 @@ class Engine:
             OSError: the disk has not answered in time.
             BrokerError: the journal has failed.
         """
+        if self.journal.full:
+            raise OSError(errno.ENOSPC, self.journal.full, str(self.places.journal))
         ticket = self.journal.counters.added
         timeout = 0.0 if self._is_stuck else STUCK_S  # else logs that are closed one after another would each wait
         end = time.monotonic() + timeout

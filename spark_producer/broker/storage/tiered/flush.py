@@ -10,6 +10,7 @@ a log's batches stay in one, so that one place knows all of them.
 
 from __future__ import annotations
 
+import errno
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -44,6 +45,10 @@ class FlushedJournal(Protocol):
     @property
     def forced_ticket(self) -> int:
         """See `Journal.forced_ticket`."""
+
+    @property
+    def full(self) -> str:
+        """See `Journal.full`."""
 
     def force_now(self, timeout: float) -> bool:
         """See `Journal.force_now`."""
@@ -111,6 +116,8 @@ class Flush:
             return
         deadline = self._places.clock() + self._places.journal_timeout_s
         while not journal.wait_written(ticket, WAIT_S):
+            if journal.full:
+                raise OSError(errno.ENOSPC, journal.full)
             self._check(deadline, "written")
         while self._places.sync and journal.forced_ticket < ticket:
             if not journal.force_now(WAIT_S):

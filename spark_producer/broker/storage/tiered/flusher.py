@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from spark_producer.broker.storage.file_ops import FULL
 from spark_producer.broker.storage.tiered.counters import FlushCounters
 from spark_producer.broker.storage.tiered.flush import Flush, FlushPlaces
 from spark_producer.broker.storage.tiered.options import TieredOptions
@@ -16,6 +17,8 @@ from spark_producer.errors import BrokerError
 
 CLOSE_TIMEOUT_S: Final = 60.0
 EXPIRE_S: Final = 1.0
+WHAT: Final = 24
+"""So many characters of what the system says of an error tell it from others; numbers that change come behind them."""
 
 logger = logging.getLogger(__name__)
 
@@ -127,6 +130,9 @@ class Flusher:
         self._cleared()
 
     def _failed(self, error: OSError) -> None:
+        if error.errno in FULL:
+            self._found_no_space(error)
+            return
         self._failures += 1
         self._retry_at = self._clock() + self._options.flush_retry_s
         self.counters.failed += 1
@@ -138,6 +144,15 @@ class Flusher:
                 "Look after the disk, then restart the broker; no record is lost, all are in the journal"
             )
 
+    def _found_no_space(self, error: OSError) -> None:
+        """Try again later, for as long as it takes: a full disk is no broken one."""
+        self._retry_at = self._clock() + self._options.flush_retry_s
+        self.counters.failed += 1
+        what = error.strerror or str(error)
+        if self._said != what[:WHAT]:
+            self._said = what[:WHAT]
+            logger.error("the write cache is not flushed, and the same is tried again until there is space: %s", error)
+
     def _run(self) -> None:
         while not self._closing:
             self._wake.wait(self._seconds_to_wait())
@@ -146,7 +161,8 @@ class Flusher:
                 self._expire()
                 with self._running:
                     self._round()
-                self._said = ""
+                if self._flush is None:
+                    self._said = ""
             except OSError as error:
                 self._refused(error)
             except BrokerError as error:  # the journal has failed: everything is left as it is for a recovery

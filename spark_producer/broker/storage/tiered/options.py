@@ -58,6 +58,7 @@ class TieredOptions:
         not slowed down by flushes.
     ledger_dirs: where entry logs and their indexes are (`ledgerDirectories`), none for inside. The batches of a log are all in
         one of them.
+    skip_damage: whether the engine starts although records of the journal are missing or damaged, and goes on without them.
     """
 
     write_cache_bytes: int = 16 * MIB
@@ -84,6 +85,7 @@ class TieredOptions:
     journal: JournalSettings = field(default_factory=JournalSettings)
     journal_dir: Path | None = None
     ledger_dirs: tuple[Path, ...] = ()
+    skip_damage: bool = False
 
     def __post_init__(self) -> None:
         for name in _POSITIVE:
@@ -117,6 +119,7 @@ def options_for(settings: BrokerSettings) -> TieredOptions:
     return replace(
         options_of(settings.memory),
         index_engine=settings.index_engine,
+        skip_damage=settings.skip_damage,
         journal_dir=None if settings.journal_dir is None else Path(settings.journal_dir).absolute(),
         ledger_dirs=tuple(Path(path).absolute() for path in settings.ledger_dirs),
     )

@@ -119,6 +119,8 @@ class WritePath:
             raise BrokerError(self.refusal, code=Code.KAFKA_STORAGE_ERROR)
         self.limit.check(topic, size)
         assert self.journal is not None, "nothing is admitted before the recovery has ended"
+        if self.journal.full:
+            raise self._no_room(self.journal.full)
         if not self.journal.has_room(size):
             raise self._no_room("the journal waits for the disk")
         return self.journal

@@ -10,10 +10,10 @@ from spark_producer.broker.storage.tiered.journal.group_commit import Trigger
 from spark_producer.broker.storage.tiered.journal.journal import Journal
 from spark_producer.broker.storage.tiered.journal.mark import LastMark
 from spark_producer.broker.storage.tiered.journal.records import JournalDamaged, JournalMissing, Mark, Record
-from spark_producer.broker.storage.tiered.journal.replay import replay
+from spark_producer.broker.storage.tiered.journal.replay import force_again, replay
 from spark_producer.broker.storage.tiered.journal.settings import SMALLEST_ALIGNMENT, JournalSettings
 
 __all__ = [
     "SMALLEST_ALIGNMENT", "Journal", "JournalCounters", "JournalDamaged", "JournalMissing", "JournalSettings", "LastMark",
-    "Mark", "Record", "Trigger", "replay",
+    "Mark", "Record", "Trigger", "force_again", "replay",
 ]  # fmt: skip

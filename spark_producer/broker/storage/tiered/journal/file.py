@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spark_producer.broker.storage.file_ops import Buffer, FileOps
+from spark_producer.broker.storage.disk import moved
+from spark_producer.broker.storage.file_ops import FULL, Buffer, FileOps
 from spark_producer.broker.storage.tiered.journal.listing import name_of
 from spark_producer.broker.storage.tiered.journal.records import (
     HEADER_SIZE,
+    Acknowledged,
+    Origin,
     Record,
     file_end,
     file_header,
@@ -22,6 +27,8 @@ KEPT_CACHED: Final = 8 * 1024 * 1024
 """So many of the last bytes stay in the page cache, because the file is continued there (BookKeeper's CACHE_DROP_LAG)."""
 PAGE: Final = 4096
 """The unit in which pages are dropped. Of a page in part the system drops nothing."""
+RESERVED_PART: Final = 8
+"""At most one part in so many of the free space is reserved ahead, since flushes need space on the same disk."""
 
 
 class GroupWritten(NamedTuple):
@@ -33,26 +40,49 @@ class GroupWritten(NamedTuple):
 
 
 class JournalFile:
-    """A new file with its header, which is on the disk, name and all, when the constructor returns.
+    """A new file with its header, which is on the disk, name and all, when `begin` has returned.
 
-    The journal's thread writes, and the force thread forces; nothing is shared but `forced`, which only the latter changes.
+    The journal's thread writes, and the force thread forces. `forced` is changed by the latter alone, and a lock keeps its
+    note behind the last group away from the next group.
     """
 
-    def __init__(self, directory: Path, file_id: int, files: FileOps, settings: JournalSettings) -> None:
+    def __init__(
+        self, directory: Path, file_id: int, files: FileOps, settings: JournalSettings, *, sync: bool = True
+    ) -> None:
+        """Nothing is made yet. `sync`: records will be acknowledged when they are forced, else when they are written."""
         self.file_id = file_id
         self.position = settings.alignment
         self.forced = settings.alignment
+        self.is_begun = False
+        self._path = directory / name_of(file_id)
         self._files, self._settings = files, settings
+        self._acknowledged = Acknowledged.FORCED if sync else Acknowledged.WRITTEN
         self._reserved = self._dropped = 0
-        self._file = files.open(directory / name_of(file_id), create=True)
+        self._file = -1
+        self._writing = threading.Lock()
+
+    def begin(self) -> None:
+        """Make the file.
+
+        Raises:
+            OSError: the disk refused. If it is full, nothing is left of the file, and this may be called again.
+        """
+        files = self._files
+        file = files.open(self._path, create=True)
         try:
-            self._reserve(settings.alignment)
-            files.write(self._file, [file_header(file_id, settings.alignment)], 0)
-            files.force(self._file)
-            files.sync_directory(directory)
-        except BaseException:
-            files.close(self._file)
+            self._file = file
+            self._reserve(self._settings.alignment)
+            origin = Origin(self._acknowledged, files.boot_id())
+            files.write(file, [file_header(self.file_id, self._settings.alignment, origin)], 0)
+            files.force(file)
+            files.sync_directory(self._path.parent)
+        except BaseException as error:
+            self._reserved, self._file = 0, -1
+            files.close(file)
+            if isinstance(error, OSError) and error.errno in FULL:
+                files.unlink(self._path)
             raise
+        self.is_begun = True
 
     @property
     def is_full(self) -> bool:
@@ -61,7 +91,7 @@ class JournalFile:
 
     def has_space(self, size: int) -> bool:
         """Return whether a group of one batch of `size` bytes goes into this file without asking the disk for space."""
-        if self.is_full:
+        if self.is_full or not self.is_begun:
             return False
         most = HEADER_SIZE + size + 2 * self._settings.alignment  # the end of a group takes two blocks at most
         return not self._settings.preallocated or self.position + most <= self._reserved
@@ -70,7 +100,8 @@ class JournalFile:
         """Write the records as one group; they are not forced. `position` moves as the last of all, if nothing has failed.
 
         Raises:
-            OSError: the disk refused; nothing may be written to the file any more.
+            OSError: the disk refused. If it is full, the same records may be written again; else nothing may be written to the
+                file any more. ENOENT: the file is no longer where it was made.
         """
         buffers: list[Buffer] = []
         position = self.position
@@ -83,8 +114,11 @@ class JournalFile:
         end = position + len(padding)
         done = GroupWritten(end, end - self.position, len(padding))
         self._reserve(end)
-        self._files.write(self._file, buffers, self.position)
-        self.position = end
+        with self._writing:
+            if not self._files.is_at(self._file, self._path):
+                raise moved(self._path)
+            self._files.write(self._file, buffers, self.position)
+            self.position = end
         return done
 
     def force(self, end: int) -> None:
@@ -93,8 +127,23 @@ class JournalFile:
         Raises:
             OSError: the disk refused; nothing that was written since the last `force` may be relied on.
         """
+        if not self._files.is_at(self._file, self._path):
+            raise moved(self._path)
         self._files.force(self._file)
         self.forced = end
+
+    def note_forced(self) -> None:
+        """Say behind the last group that it was forced, where the next group will stand.
+
+        Damage of that group is then no torn end, which a crash leaves. The note itself is not forced, since it is for those who
+        find the file after the death of the process alone; and it is left out where it has no space.
+        """
+        with self._writing:
+            note = group_end(self.file_id, self.position, self._settings.alignment, self.forced)
+            has_space = not self._settings.preallocated or self.position + len(note) <= self._reserved
+            if self.position == self.forced and has_space:
+                with contextlib.suppress(OSError):  # whatever it is, the next group meets it too
+                    self._files.write(self._file, [note], self.position)
 
     def drop_pages(self) -> int:
         """Let what was forced leave the page cache, except for the last 8 MiB; return how many bytes that were.
@@ -113,11 +162,18 @@ class JournalFile:
         """Say that nothing follows the last group, which has been forced; give back the space that was reserved, and close.
 
         Raises:
-            OSError: the disk refused; the file is closed all the same.
+            OSError: the disk refused; the file is closed all the same, unless it is full: then this may be called again.
         """
+        if self._file < 0:
+            return
+        marker = file_end(self.file_id, self.position)
         try:
-            marker = file_end(self.file_id, self.position)
             self._files.write(self._file, [marker], self.position)
+        except OSError as error:
+            if error.errno not in FULL:
+                self.close()
+            raise
+        try:
             self._files.truncate(self._file, self.position + len(marker))
             self._files.force(self._file)
             if self._settings.drop_page_cache:
@@ -126,13 +182,28 @@ class JournalFile:
             self.close()
 
     def close(self) -> None:
-        """Close the file as it is."""
-        self._files.close(self._file)
+        """Close the file as it is. To call it again is harmless."""
+        if self._file >= 0:
+            file, self._file = self._file, -1
+            self._files.close(file)
 
     def _reserve(self, end: int) -> None:
-        """Have space for all bytes before `end`, and for more."""
+        """Have space for all bytes before `end`, and for more where the disk has plenty.
+
+        Raises:
+            OSError: the disk refused. If it is full, nothing has changed.
+        """
         step = self._settings.preallocated
-        if step and end > self._reserved:
-            size = -(-(end - self._reserved) // step) * step
-            self._files.reserve(self._file, self._reserved, size)
-            self._reserved += size
+        if not step or end <= self._reserved:
+            return
+        wanted = -(-(end - self._reserved) // step) * step
+        free = self._files.free_bytes(self._file)
+        if free is not None and wanted * RESERVED_PART > free:
+            wanted = max(end - self._reserved, free // RESERVED_PART // PAGE * PAGE)
+        try:
+            self._files.reserve(self._file, self._reserved, wanted)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._files.truncate(self._file, self._reserved)  # some systems leave a part of it
+            raise
+        self._reserved += wanted

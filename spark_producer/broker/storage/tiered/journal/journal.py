@@ -11,10 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spark_producer.broker.storage.file_ops import FileOps
+from spark_producer.broker.storage.file_ops import FULL, FileOps
 from spark_producer.broker.storage.tiered.journal.counters import JournalCounters
 from spark_producer.broker.storage.tiered.journal.file import JournalFile
 from spark_producer.broker.storage.tiered.journal.group_commit import Trigger
@@ -24,6 +25,7 @@ from spark_producer.broker.storage.tiered.journal.reader import next_id
 from spark_producer.broker.storage.tiered.journal.records import Mark, Record
 from spark_producer.broker.storage.tiered.journal.regrouping import Regrouping
 from spark_producer.broker.storage.tiered.journal.settings import JournalSettings
+from spark_producer.broker.storage.tiered.journal.space import Space
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
 
@@ -52,7 +54,10 @@ class Journal:
     and `forced` is never called.
 
     Any error of the disk is fatal, because nobody knows what a force that failed has written (see `FileOps.force`). The next life
-    finds out by `replay` which records were kept.
+    finds out by `replay` which records were kept. But a disk that has no space for a group is asked again, until it has
+    (`full` says why records wait): so `open` succeeds too, and the file is begun as soon as there is space.
+
+    `begun` is called with the id of each file that was begun, before any record is written to it.
 
     Raises:
         ValueError: `replay` has not read the last file to its end.
@@ -69,13 +74,15 @@ class Journal:
         written: Callable[[Sequence[Record], bool], None],
         forced: Callable[[Sequence[Record]], None],
         failed: Callable[[BaseException], None],
+        begun: Callable[[int], None] = lambda _: None,
         counters: JournalCounters | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counters = counters if counters is not None else JournalCounters()
         self._directory, self._files, self._settings, self._sync, self._clock = directory, files, settings, sync, clock
-        self._call_written, self._call_forced, self._call_failed = written, forced, failed
-        self._file = JournalFile(directory, next_id(directory, files), files, settings)
+        self._call_written, self._call_forced, self._call_failed, self._call_begun = written, forced, failed, begun
+        self._is_closing = False
+        self._file = JournalFile(directory, next_id(directory, files), files, settings, sync=sync)
         self._mark = Mark(self._file.file_id, self._file.position)
         # Without `sync` nobody shares a force, so a record that is in the queue waits for no others.
         self._queue = RecordQueue(settings if sync else replace(settings, flush_when_queue_empty=True), clock)
@@ -86,10 +93,17 @@ class Journal:
         lock = threading.Lock()
         self._changed = threading.Condition(lock)
         self._due = threading.Condition(lock)  # for the force thread alone, which need not wake for each group
+        self._space = Space(directory, lambda: self._is_closing or self._failure is not None, self._wait_for_space)
         self._to_force: list[_Written] = []
         self._written = self._forced = self._force_asked = 0
         self._all_written = self._is_forcing = self._is_late = False
         self._failure: BaseException | None = None
+        try:
+            self._file.begin()
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self._space.note(error)
         work = [(self._force_all, "journal-force"), (self._write_all, "journal")]
         self._threads = [threading.Thread(target=self._run, args=[each], name=name, daemon=True) for each, name in work]
         for thread in self._threads:
@@ -99,6 +113,11 @@ class Journal:
     def failure(self) -> BaseException | None:
         """The error with which the journal ended, None if it works."""
         return self._failure
+
+    @property
+    def full(self) -> str:
+        """Why records wait for space on the disk, and how much of it is missing; empty while they do not."""
+        return self._space.full
 
     @property
     def written_ticket(self) -> int:
@@ -180,6 +199,9 @@ class Journal:
         except BaseException as error:
             if isinstance(error, MemoryError) and self._file.position == begin:
                 raise  # what may have been written does not count: the next record is written over it
+            if isinstance(error, OSError) and error.errno in FULL and self._file.position == begin:
+                self._hand_over(record, len(record.batch))  # to the thread that waits for space
+                return
             self._fail(error)
         self._check()
 
@@ -224,9 +246,12 @@ class Journal:
         self._check()
         return self._forced >= ticket
 
-    def mark(self) -> Mark:
-        """Return the place before which all records are on the disk. Without `sync`, call `force_now` before."""
-        return self._mark
+    def mark(self) -> Mark | None:
+        """Return the place before which all records are on the disk. Without `sync`, call `force_now` before.
+
+        It is None while there is no space for the first file of this life.
+        """
+        return self._mark if self._file.is_begun else None
 
     def drop_before(self, mark: Mark) -> None:
         """Remove the files that end before `mark`, except for the newest `backups` of them. It is for one thread at a time, and
@@ -250,12 +275,18 @@ class Journal:
         """
         had_failed = self._failure is not None
         self._queue.close()
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
         for thread in self._threads:
             thread.join(timeout)
         if any(thread.is_alive() for thread in self._threads):
             raise TimeoutError(f"the disk of {self._directory} has not answered for {timeout} s")
         if self._failure is None:
-            self._file.end()
+            try:
+                self._file.end()
+            finally:
+                self._file.close()
         else:
             self._file.close()
             if not had_failed and isinstance(self._failure, OSError):
@@ -288,13 +319,24 @@ class Journal:
     def _write_all(self) -> None:
         """The journal's thread."""
         while (group := self._queue.take()) is not None and self._failure is None:
-            if self._file.is_full:
-                self._roll()
+            self._space.until_there_is(self._begin_file)
             if self._failure is None:
-                self._write(group, is_here=False)
+                self._space.until_there_is(partial(self._write, group, is_here=False))
         with self._changed:
             self._all_written = True
             self._due.notify()
+
+    def _wait_for_space(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closing or self._failure is not None, seconds)
+
+    def _begin_file(self) -> None:
+        """Have a file that takes the next group."""
+        if self._file.is_begun and self._file.is_full:
+            self._roll()
+        if self._failure is None and not self._file.is_begun:
+            self._file.begin()
+            self._call_begun(self._file.file_id)
 
     def _write(self, group: Group, *, is_here: bool) -> None:
         """Write a group. `is_here`: in the thread of the one who appends it, else in the journal's."""
@@ -326,7 +368,8 @@ class Journal:
             if self._failure is not None:
                 return
         self._file.end()
-        self._file = JournalFile(self._directory, self._file.file_id + 1, self._files, self._settings)
+        following = self._file.file_id + 1
+        self._file = JournalFile(self._directory, following, self._files, self._settings, sync=self._sync)
         self._mark = Mark(self._file.file_id, self._file.position)
         self.counters.rolls += 1
 
@@ -337,6 +380,7 @@ class Journal:
             self._file.force(groups[-1].end)
             seconds = self._clock() - began
             self.counters.dropped_bytes += self._file.drop_pages()  # before a roll may end the file
+            self._file.note_forced()  # before anybody is told
             self._is_forcing = False
             self._forced_now(groups, seconds)
 

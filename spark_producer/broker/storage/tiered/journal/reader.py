@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,12 +18,15 @@ from spark_producer.broker.storage.tiered.journal.records import (
     file_end,
     file_header,
     header_size,
+    origin,
 )
 from spark_producer.broker.storage.tiered.journal.settings import SMALLEST_ALIGNMENT
 
 WINDOW: Final = 1024 * 1024
 """How many bytes are read at a time."""
 _NO_HEADER: Final = bytes(HEADER_SIZE)
+_GROUP_END_HEADER: Final = re.compile(rb"(?=\x00[\x00-\xff]{7}\xff{8})")
+"""Where the marker at the end of a group may begin: a short record with the id GROUP_END."""
 
 
 class FoundRecord(NamedTuple):
@@ -31,6 +35,15 @@ class FoundRecord(NamedTuple):
     log_id: int
     batch: bytes
     end: int
+
+
+class Behind(NamedTuple):
+    """What can still be read behind damage: how far the file had been forced as it says, where the first group begins that is
+    whole (None if there is none), and how many records all such groups have."""
+
+    forced: int
+    next_group: int | None
+    records: int
 
 
 class JournalReader:
@@ -45,6 +58,7 @@ class JournalReader:
             self.size = files.size(self._file)
             self._window, self._start = b"", 0
             self.first = header_size(self._bytes(0, SMALLEST_ALIGNMENT), file_id)
+            self.origin = origin(self._bytes(0, SMALLEST_ALIGNMENT))
         except BaseException:
             files.close(self._file)
             raise
@@ -61,22 +75,76 @@ class JournalReader:
         batch = self._bytes(start, length)
         if len(batch) < length or checksum(self.file_id, position, log_id, batch) != crc:
             return None
+        if log_id == GROUP_END and length < FORCED.size:
+            return None
         return FoundRecord(log_id, batch, start + length)
 
-    def forced_behind(self, position: int) -> int:
-        """Return up to where the file had been forced, as the groups behind `position` say; 0 if there are none."""
-        forced = 0
+    def behind(self, position: int) -> Behind:
+        """Return what the groups behind the damage at `position` say."""
+        forced, records, first = 0, 0, None
         at = -(-position // SMALLEST_ALIGNMENT) * SMALLEST_ALIGNMENT
         while at < self.size:
-            found = self.record(at)
-            while found is not None and found.log_id != GROUP_END:
-                found = self.record(found.end)
-            if found is not None:
+            found, count = self.record(at), 0
+            while found is not None and found.log_id < FILE_END:
+                found, count = self.record(found.end), count + 1
+            if found is not None and found.log_id == GROUP_END:
                 forced = max(forced, *FORCED.unpack_from(found.batch))
-                at = found.end
+                first = at if first is None and count else first
+                at, records = found.end, records + count
             else:
                 at += SMALLEST_ALIGNMENT
-        return forced
+        return Behind(forced, first, records)
+
+    def following(self, position: int) -> int | None:
+        """Return where the record begins behind the damaged one at `position`, whose length is perhaps right; else None."""
+        header = self._bytes(position, HEADER_SIZE)
+        if len(header) < HEADER_SIZE:
+            return None
+        end: int = position + HEADER_SIZE + RECORD_HEADER.unpack(header)[0]
+        return end if end > position and self.record(end) is not None else None
+
+    def has_group_end(self, position: int) -> bool:
+        """Return whether the marker at the end of a group stands at `position` or anywhere behind it.
+
+        A process that was killed while it wrote leaves the beginning of a group, and not its end.
+        """
+        for at in range(position, self.size, WINDOW):
+            chunk = self._files.read(self._file, WINDOW + HEADER_SIZE, at)
+            for place in _GROUP_END_HEADER.finditer(chunk):
+                found = self.record(at + place.start())
+                if found is not None and found.log_id == GROUP_END:
+                    return True
+        return False
+
+    def used(self) -> int:
+        """Return where the zeros begin with which the file ends: space that was reserved."""
+        end = self.size
+        while end > 0:
+            begin = max(0, end - WINDOW)
+            found = self._files.read(self._file, end - begin, begin).rstrip(b"\0")
+            if found:
+                return begin + len(found)
+            end = begin
+        return 0
+
+    def copy_to(self, path: Path, size: int) -> None:
+        """Copy the first `size` bytes to another file, whatever was there, and put it on the disk."""
+        if path.name in self._files.names(path.parent):
+            self._files.unlink(path)
+        copy = self._files.open(path, create=True)
+        try:
+            for at in range(0, size, WINDOW):
+                self._files.write(copy, [self._files.read(self._file, min(WINDOW, size - at), at)], at)
+            self._files.force(copy)
+        finally:
+            self._files.close(copy)
+        self._files.sync_directory(path.parent)
+
+    def write_again(self) -> None:
+        """Write all bytes over themselves and force them, so that they are on the disk for certain. It takes no space."""
+        for at in range(0, self.size, WINDOW):
+            self._files.write(self._file, [self._files.read(self._file, min(WINDOW, self.size - at), at)], at)
+        self._files.force(self._file)
 
     @property
     def is_ended(self) -> bool:

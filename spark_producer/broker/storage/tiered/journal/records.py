@@ -3,8 +3,9 @@
 Everything is big-endian. A file begins with a header, which takes one block of the alignment:
 
     8 magic | u32 size of the header | u64 id of the file | u32 CRC-32C of all before
+    u8 when records were acknowledged | 16 boot id of the machine | u32 CRC-32C of these two
 
-A record is
+of which earlier versions have the first line alone. A record is
 
     u32 length of the batch | u32 CRC-32C | u64 id of the log | batch
 
@@ -16,6 +17,7 @@ the group was written, then zeros up to the next block; the end of a file has no
 
 from __future__ import annotations
 
+from enum import Enum
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -36,7 +38,23 @@ RECORD_HEADER: Final = Struct(">IIQ")
 _COVERED: Final = Struct(">QQIQ")
 FORCED: Final = Struct(">Q")
 HEADER_SIZE: Final = RECORD_HEADER.size
+_ORIGIN: Final = Struct(">B16s")
 SMALLEST_GROUP_END: Final = HEADER_SIZE + FORCED.size
+
+
+class Acknowledged(Enum):
+    """When the records of a file were acknowledged; UNKNOWN in files of earlier versions."""
+
+    UNKNOWN = 0
+    FORCED = 1
+    WRITTEN = 2
+
+
+class Origin(NamedTuple):
+    """How a file was written: when its records were acknowledged, and the boot id of the machine (`FileOps.boot_id`)."""
+
+    acknowledged: Acknowledged = Acknowledged.UNKNOWN
+    boot_id: bytes = b""
 
 
 class Record(NamedTuple):
@@ -67,8 +85,9 @@ class JournalDamaged(BrokerError):
 
 
 _HINT: Final = (
-    "Put back the files of the journal, or restore a backup of all of the broker's data. To go on without the records that were "
-    "only in the journal, move all of its files (.txn) away, and every file lastMark in the ledger directories"
+    "Put back the files of the journal, or restore a backup of all of the broker's data. To go on without the records that cannot "
+    "be read, start once with skip_damage (pyproducer broker --skip-damage): it keeps what is damaged aside, and says what is "
+    "skipped"
 )
 
 
@@ -106,10 +125,21 @@ def file_end(file_id: int, position: int) -> bytes:
     return record_header(file_id, position, FILE_END, b"")
 
 
-def file_header(file_id: int, alignment: int) -> bytes:
+def file_header(file_id: int, alignment: int, origin: Origin = Origin()) -> bytes:  # noqa: B008
     """Return the first block of a file."""
     fields = FILE_HEADER.pack(MAGIC, alignment, file_id)
-    return (fields + CRC.pack(crc32c(fields))).ljust(alignment, b"\0")
+    how = _ORIGIN.pack(origin.acknowledged.value, origin.boot_id)
+    return (fields + CRC.pack(crc32c(fields)) + how + CRC.pack(crc32c(how))).ljust(alignment, b"\0")
+
+
+def origin(start: bytes) -> Origin:
+    """Return how the file was written that begins with these bytes; `Origin()` if they do not say it."""
+    begin = FILE_HEADER.size + CRC.size
+    how = start[begin : begin + _ORIGIN.size]
+    if len(start) < begin + _ORIGIN.size + CRC.size or CRC.unpack_from(start, begin + _ORIGIN.size) != (crc32c(how),):
+        return Origin()
+    when, boot_id = _ORIGIN.unpack(how)
+    return Origin(Acknowledged(when), boot_id if any(boot_id) else b"")
 
 
 def header_size(start: bytes, file_id: int) -> int | None:

@@ -20,7 +20,8 @@ class JournalSettings:
     flush_when_queue_empty: … or when no more are waiting (journalFlushWhenQueueEmpty).
     alignment: groups begin at multiples of it (journalAlignmentSize).
     preallocated: the disk is asked for this much space at a time (journalPreAllocSizeMB).
-    max_file_bytes: from this size on a file is ended, and the next one begun (journalMaxSizeMB).
+    max_file_bytes: from this size on a file is ended, and the next one begun (journalMaxSizeMB, there 2,048). A file goes when
+        all of it was flushed, so everything lies on the disk twice up to this size.
     backups: how many files that are not needed any more are kept (journalMaxBackups, there 5).
     max_memory_bytes: records of this size may wait until they are confirmed (journalMaxMemorySizeMb).
     unsynced_force_ms: how often a journal is forced that confirms records before (journalPageCacheFlushIntervalMSec).
@@ -33,7 +34,7 @@ class JournalSettings:
     flush_when_queue_empty: bool = False
     alignment: int = 4096
     preallocated: int = 16 * 1024 * 1024
-    max_file_bytes: int = 2048 * 1024 * 1024
+    max_file_bytes: int = 64 * 1024 * 1024
     backups: int = 0
     max_memory_bytes: int = 3 * 1024 * 1024
     unsynced_force_ms: float = 1000

@@ -27,6 +27,7 @@ MORTAL_CALLS = ("write", "force", "sync_directory", "rename", "unlink", "truncat
 def killed(disk: SimulatedDisk) -> SimulatedDisk:
     """The disk as the next process finds it after a `kill -9`: what was written is there, and still not forced."""
     after = SimulatedDisk()
+    after.boot = disk.boot
     with disk._lock:
         after._directories = copy.deepcopy(disk._directories)
     return after

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from spark_producer.broker.storage.tiered.journal import Journal, LastMark
+from spark_producer.broker.storage.tiered.journal import Journal, LastMark, Mark
 from tests.unit.broker.storage.tiered.journal.opened import (
     DEADLINE,
     ON_DEMAND,
@@ -80,7 +81,7 @@ class DataDirectory:
         """Sometimes move the mark behind all that was written, because it is safe elsewhere."""
         if self.rng.random() < 0.7:
             return False
-        mark = journal.mark()
+        mark = cast(Mark, journal.mark())
         LastMark([LEDGERS], self.disk).advance(mark)
         if self.rng.random() < 0.5:
             journal.drop_before(mark)

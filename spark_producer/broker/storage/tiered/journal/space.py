@@ -1,0 +1,54 @@
+"""Waiting for space on a full disk: what found none is done again, until there is some."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from spark_producer.broker.storage.file_ops import FULL
+
+RETRY_S: Final = 1.0
+"""After so many seconds a full disk is asked for space again."""
+
+logger = logging.getLogger(__name__)
+
+
+class Space:
+    """Whether the disk has space for the journal in `directory`. The journal's thread uses it; any thread may read `full`.
+
+    `is_over` says that nobody waits any longer, and `wait` waits for so many seconds, or until that is so.
+    """
+
+    def __init__(self, directory: Path, is_over: Callable[[], bool], wait: Callable[[float], None]) -> None:
+        self.full = ""
+        """Why records wait: what is missing. Empty while there is space."""
+        self._directory, self._is_over, self._wait = directory, is_over, wait
+
+    def until_there_is(self, work: Callable[[], None]) -> None:
+        """Do something that changes nothing if the disk is full; then do it again after a while.
+
+        Raises:
+            OSError: the disk refused for another reason; or it is still full, and the wait is over.
+        """
+        while True:
+            try:
+                work()
+            except OSError as error:
+                if error.errno not in FULL or self._is_over():
+                    raise
+                self.note(error)
+                self._wait(RETRY_S)
+            else:
+                break
+        if self.full:
+            self.full = ""
+            logger.warning("%s: there is space again, and batches are taken", self._directory)
+
+    def note(self, error: OSError) -> None:
+        """Note, and say once, that there is no space."""
+        text = error.strerror or str(error)
+        if not self.full:
+            logger.error("%s: no batches are taken: %s", self._directory, text)
+        self.full = text
