@@ -25,6 +25,9 @@ from spark_producer.errors import BrokerError, CorruptRecord
 
 logger = logging.getLogger(__name__)
 
+COORDINATOR_LOG: Final = "coordinator.log"
+"""The name of the coordinator's file in the data directory."""
+
 _PRODUCER_ID_BLOCK: Final = 1000
 """Producer ids are reserved on the disk in blocks of this size, as in Kafka; a crash skips the rest of a block."""
 
@@ -91,14 +94,31 @@ class TopicStore:
         is_new = not self._file.exists()
         state = self._file.load()
         if is_new:
-            unowned = self._storage.unowned({})
-            if unowned:
+            found = self._storage.unowned({})
+            traces = [f"records ({first_few(found)})"] if found else []
+            traces += [f"partitions ({first_few(found)})"] if (found := self._storage.partitions()) else []
+            traces += [COORDINATOR_LOG] if (self._data_dir / COORDINATOR_LOG).exists() else []
+            if traces:
                 raise CorruptRecord(
-                    f"{self._data_dir} has records ({first_few(unowned)}), but its broker.json is gone, without which nobody "
-                    "knows their topics. Restore that file from a backup, or use another data directory"
+                    f"{self._data_dir} has {traces[0]}, but its broker.json is gone, without which nobody knows topics and "
+                    "producer ids. Restore that file from a backup, or use another data directory"
                 )
             self._file.store(state)  # a file that exists is not written again: a full disk can still be read
         return state
+
+    @property
+    def coordinator_bytes(self) -> int:
+        """How many bytes the coordinator's log had at least, 0 if there was none."""
+        return self._state.coordinator_bytes
+
+    def note_coordinator(self, size: int) -> None:
+        """Note on the disk that the coordinator's log has so many bytes at least.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        if size != self._state.coordinator_bytes:
+            self._replace(replace(self._state, coordinator_bytes=size))
 
     def watch(self, confirmed: Callable[[str, int], None], room: Callable[[], None]) -> None:
         """Have the two functions called, from any thread, as `Storage.watch` says."""
@@ -439,7 +459,9 @@ class TopicStore:
             self._lock.close()
 
     def _store(self, topics: dict[str, TopicEntry], next_producer_id: int) -> None:
-        state = BrokerState(self._state.cluster_id, next_producer_id, topics)
+        self._replace(replace(self._state, topics=topics, next_producer_id=next_producer_id))
+
+    def _replace(self, state: BrokerState) -> None:
         self._file.store(state)
         self._state = state
 

@@ -108,12 +108,11 @@ def _add_storage(broker: argparse.ArgumentParser) -> None:
         "ledgerDirectories); a data directory stays with those that it began with, in their order",
     )
 
-
     broker.add_argument(
         "--skip-damage",
         action="store_true",
-        help="start although stored records are missing or damaged: what is damaged is kept aside, the log counts what is skipped, "
-        "and partitions go on with what is left; for one start, after the log of the start that was refused was read",
+        help="start although stored records are missing or damaged: what is damaged is kept aside, the log counts what is "
+        "skipped, and partitions go on with what is left; for one start, after the log of the start that was refused was read",
     )
 
 

@@ -71,6 +71,9 @@ class MemoryStorage:
         self.room = room
         self._room_made()
 
+    def partitions(self) -> list[str]:
+        return []
+
     def unowned(self, topics: Mapping[str, int]) -> list[str]:
         return [f"{topic}-{index}" for topic, index in self.logs if index >= topics.get(topic, 0)]
 

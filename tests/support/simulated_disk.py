@@ -313,7 +313,7 @@ class SimulatedDisk:
         if self.capacity is None:
             return None
         with self._lock:
-            return self.capacity - self._used()
+            return max(0, self.capacity - self._used())
 
     def is_at(self, file: int, path: Path) -> bool:
         """Whether the file is still at `path`."""
@@ -351,5 +351,6 @@ class SimulatedDisk:
     def _check_capacity(self, inode: Inode, size: int) -> None:
         if self.capacity is None:
             return
-        if self._used() + max(0, size - len(inode.current)) > self.capacity:
+        growth = size - len(inode.current)
+        if growth > 0 and self._used() + growth > self.capacity:
             raise OSError(errno.ENOSPC, "the simulated disk is full")

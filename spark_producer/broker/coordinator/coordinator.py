@@ -93,15 +93,16 @@ class Coordinator:
         """Those of them that the disk has refused: they wait for the next scan."""
         self._unconfirmed: dict[str, list[tuple[TopicPartition, Partition, int]]] = {}
         """Where decided transactions have markers, and at which offset, that are written and not confirmed yet."""
-        self._log = CoordinatorLog(topics.data_dir, sync=settings.sync_each_append)
+        self._log = CoordinatorLog(
+            topics.data_dir,
+            sync=settings.sync_each_append,
+            known_bytes=topics.coordinator_bytes,
+            note=topics.note_coordinator,
+            skip_damage=settings.skip_damage,
+        )
         entries = self._log.read()
-        try:
-            for entry in together(entries):
-                self._ledger.apply(entry)
-        except ValueError as error:
-            self._log.close()
-            raise CorruptRecord(f"the coordinator's log in {topics.data_dir} contradicts itself: {error}") from error
-        if len(entries) > 1 + 2 * len(self._ledger.transactions):
+        self._apply(entries)
+        if self._log.was_damaged or len(entries) > 1 + 2 * len(self._ledger.transactions):
             self._rewrite()
         self._forget_missing_topics()
         for transactional_id, transaction in self._ledger.transactions.items():
@@ -109,6 +110,22 @@ class Coordinator:
                 self._unmarked[transactional_id] = sorted(transaction.partitions)
         for transactional_id in list(self._unmarked):
             self._finish(transactional_id, most=len(self._unmarked[transactional_id]))
+
+    def _apply(self, entries: Iterable[Entry]) -> None:
+        """Take what the log says; of a damaged one, what can be taken.
+
+        Raises:
+            CorruptRecord: it contradicts itself.
+        """
+        for entry in together(entries):
+            try:
+                self._ledger.apply(entry)
+            except ValueError as error:
+                text = f"the coordinator's log in {self._topics.data_dir} contradicts itself: {error}"
+                if not self._log.was_damaged:
+                    self._log.close()
+                    raise CorruptRecord(text) from error
+                logger.error("%s; this entry is skipped", text)
 
     def _forget_missing_topics(self) -> None:
         """Do what a crash between the end of a topic and the end of its offsets has left undone."""

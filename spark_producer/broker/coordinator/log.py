@@ -1,7 +1,10 @@
-"""The file in which the coordinator keeps its state: a line of text for each entry, with a CRC, appended and sometimes rewritten.
+"""The file in which the coordinator keeps its state: a line of text for each entry, with a CRC, appended and sometimes
+rewritten.
 
-A line is whole or it does not count: the death of the process leaves at most one torn line, at the end, which is cut off when the
-file is opened again. A bad line with a whole one behind it is damage, and then the broker does not start.
+A line is whole or it does not count: the death of the process leaves at most one torn line, without its end, which is cut off
+when the file is opened again. A line with its end that is bad is damage, and so is a file that is missing or shorter than it
+was: then the broker does not start, unless it is told to skip damage. `broker.json` says how long the file was when it was made,
+and when the broker was last stopped.
 """
 
 from __future__ import annotations
@@ -10,17 +13,27 @@ import contextlib
 import logging
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 from spark_producer.broker.coordinator.entries import Begin, Entry, from_text, to_text
-from spark_producer.broker.storage.disk import PRIVATE_FILE, storage_errors, sync_data, write_private
+from spark_producer.broker.storage.disk import (
+    PRIVATE_FILE,
+    is_at,
+    moved,
+    storage_errors,
+    sync_data,
+    sync_directory,
+    write_private,
+)
+from spark_producer.broker.topic_store import COORDINATOR_LOG
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
 
-NAME: Final = "coordinator.log"
-"""The name of the file in the data directory."""
+NAME: Final = COORDINATOR_LOG
+DAMAGED: Final = f"{NAME}.damaged"
+"""The name of the copy that is kept of a file of which something does not count."""
 
 SMALLEST_REWRITE: Final = 4 * 1024 * 1024
 """A file up to this size, in bytes, is not rewritten while the broker runs."""
@@ -31,53 +44,113 @@ logger = logging.getLogger(__name__)
 class CoordinatorLog:
     """The file in a data directory that is locked. It is made with the first entry; one thread at a time may use it."""
 
-    def __init__(self, data_dir: Path, *, sync: bool) -> None:
-        """With `sync` every entry is on the disk when `append` returns; else it survives the death of the process only."""
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        sync: bool,
+        known_bytes: int = 0,
+        note: Callable[[int], None] = lambda _: None,
+        skip_damage: bool = False,
+    ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            data_dir: where it is.
+            sync: every entry is on the disk when `append` returns; else it survives the death of the process only.
+            known_bytes: how long the file was at least, 0 if there was none.
+            note: puts on the disk how long it is at least; may raise OSError.
+            skip_damage: whether what is damaged is left out, and the broker starts.
+        """
         self._path = data_dir / NAME
+        self._known_bytes, self._note, self._skip_damage = known_bytes, note, skip_damage
         self._sync = sync
         self._file: int | None = None
         self._size = 0
         self._size_when_rewritten = 0
         self._broken = ""
+        self.was_damaged = False
+        """Whether `read` has left out what is damaged, so that what is left must be written with `rewrite`."""
 
     def read(self) -> list[Entry]:
-        """Return all entries, and open the file for more. What is torn at its end is cut off.
+        """Return all entries, and open the file for more. What is torn at its end is cut off, and a copy kept.
 
         Raises:
-            CorruptRecord: the file is damaged, or of another version.
+            CorruptRecord: the file is damaged, missing though it was there, or of another version.
             OSError: the disk refused.
         """
         if not self._path.exists():
+            if self._known_bytes:
+                self._refuse(f"it is missing, and had {self._known_bytes} bytes at least")
             return []
         data = self._path.read_bytes()
-        *lines, _torn = data.split(b"\n")
-        whole = [_text_of(line) for line in lines]
-        if None in whole:
-            first = whole.index(None)
-            if any(text is not None for text in whole[first:]):
-                raise CorruptRecord(self._advice(f"line {first + 1} is damaged"))
-            del whole[first:]
-        size = sum(len(line) + 1 for line in lines[: len(whole)])
-        if size < len(data):
-            logger.warning(
-                "%s: %d bytes at its end were torn by a crash, and are cut off", self._path, len(data) - size
+        *lines, torn = data.split(b"\n")
+        whole = [text for line in lines if (text := _text_of(line)) is not None]
+        damage = self._damage(lines, len(data) - len(torn))
+        if damage:
+            self._refuse(damage)
+            self.was_damaged = True
+            self._path.replace(self._path.with_name(DAMAGED))
+            logger.error(
+                "%s: %d lines of it are skipped; it is kept as %s", self._path, len(lines) - len(whole), DAMAGED
             )
         try:
-            entries = [from_text(text) for text in whole if text is not None]
+            entries = [from_text(text) for text in whole]
         except ValueError as error:
             raise CorruptRecord(self._advice(str(error))) from error
+        if damage:
+            return [entry for entry in entries if not isinstance(entry, Begin)]
         if entries and not isinstance(entries[0], Begin):
             raise CorruptRecord(self._advice("it has no beginning"))
+        self._cut(data, len(data) - len(torn))
+        return entries[1:]
+
+    def _damage(self, lines: list[bytes], size: int) -> str:
+        """Return what is wrong with the whole lines, which have so many bytes; nothing if a crash explains it."""
+        bad = next((number for number, line in enumerate(lines, 1) if _text_of(line) is None), None)
+        if bad is not None:
+            return f"line {bad} is damaged"
+        if size < self._known_bytes:
+            return f"its whole lines have {size} bytes, and had {self._known_bytes} at least"
+        return ""
+
+    def _refuse(self, why: str) -> None:
+        """Raise CorruptRecord, unless damage is to be skipped."""
+        if not self._skip_damage:
+            raise CorruptRecord(self._advice(why))
+        logger.error("%s: %s; transactions and offsets that were only there are skipped", self._path, why)
+
+    def _cut(self, data: bytes, size: int) -> None:
+        """Open the file, and cut off what is torn behind so many bytes."""
+        if size < len(data):
+            kept = f"a copy of it as it was is {DAMAGED}"
+            try:
+                self._path.with_name(DAMAGED).write_bytes(data)
+                self._path.with_name(DAMAGED).chmod(PRIVATE_FILE)
+            except OSError as error:
+                kept = f"no copy of it could be kept ({error.strerror})"
+            torn = len(data) - size
+            logger.warning("%s: %d bytes at its end were torn by a crash, and are cut off; %s", self._path, torn, kept)
         self._open(size)
         os.ftruncate(self._opened, size)
         self._size_when_rewritten = size
-        return entries[1:]
+        if size and not self._known_bytes:  # a file of an earlier version
+            self._try_to_note(len(_line(Begin())))
 
     def _advice(self, why: str) -> str:
         return (
-            f"{self._path} is not a coordinator's log ({why}). Restore it; or move it away, and every transactional id "
-            "begins anew, committed offsets are lost, and open transactions hold their readers back"
+            f"{self._path} is not the coordinator's log that it was ({why}). Restore it; or start once with skip_damage "
+            "(pyproducer broker --skip-damage): then, as far as it is lost, every transactional id begins anew, "
+            "committed offsets are gone, and open transactions hold their readers back"
         )
+
+    def _try_to_note(self, size: int) -> None:
+        """Note how long the file is, which a full disk may refuse: then one that is missing would not be missed."""
+        try:
+            self._note(size)
+            self._known_bytes = size
+        except OSError as error:
+            logger.warning("%s: it could not be noted that it is there: %s", self._path, error)
 
     def append(self, entries: Iterable[Entry]) -> None:
         """Add entries, all of them or none.
@@ -87,13 +160,30 @@ class CoordinatorLog:
         """
         if self._broken:
             raise BrokerError(self._broken, code=Code.KAFKA_STORAGE_ERROR)
-        first = [Begin()] if self._size == 0 else []
-        data = b"".join(_line(entry) for entry in [*first, *entries])
+        data = b"".join(map(_line, entries))
         with storage_errors(self._path):
-            if self._file is None:
-                self._open(self._size)
+            if self._size == 0:
+                self._begin()
+            elif not is_at(self._opened, self._path):
+                raise moved(self._path)
             self._write(data)
         self._size += len(data)
+
+    def _begin(self) -> None:
+        """Make the file, with its first line, and have it noted that it is there."""
+        first = _line(Begin())
+        if self._file is None:
+            self._open(0)
+        self._write(first)
+        try:
+            if not self._sync:
+                sync_data(self._opened)
+            sync_directory(self._path.parent)
+            self._note(len(first))
+        except OSError:
+            os.ftruncate(self._opened, 0)
+            raise
+        self._known_bytes = self._size = len(first)
 
     def _write(self, data: bytes) -> None:
         try:
@@ -127,10 +217,12 @@ class CoordinatorLog:
         text = b"".join(_line(entry) for entry in [Begin(), *entries]).decode()
         self._size_when_rewritten = self._size  # if it fails, it is not tried again with every entry
         with storage_errors(self._path):
-            write_private(self._path, text, sync=self._sync)
-            self._size = self._size_when_rewritten = len(text)
-            self.close()
-            self._open(self._size)
+            self._note(len(_line(Begin())))  # what will be shorter than it was
+            write_private(self._path, text, sync=True)
+            size = len(text.encode())
+            self._close()
+            self._open(size)
+            self._size_when_rewritten = size
 
     @property
     def _opened(self) -> int:
@@ -143,7 +235,14 @@ class CoordinatorLog:
         self._size = size
 
     def close(self) -> None:
-        """Close the file. To call it again is harmless."""
+        """Close the file, and note how long it is. To call it again is harmless."""
+        if self._file is not None and self._size and not self._broken and is_at(self._file, self._path):
+            with contextlib.suppress(OSError):
+                sync_data(self._file)
+                self._try_to_note(self._size)
+        self._close()
+
+    def _close(self) -> None:
         if self._file is not None:
             file, self._file = self._file, None
             with contextlib.suppress(OSError):

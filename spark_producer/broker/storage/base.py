@@ -260,6 +260,13 @@ class Storage(Protocol):
             OSError: the disk refused.
         """
 
+    def partitions(self) -> list[str]:
+        """Return the names of all partitions that are kept, with records or without, except for those that were set aside.
+
+        Raises:
+            OSError: the disk refused.
+        """
+
     def recover(self, topics: Mapping[str, int]) -> None:
         """Finish what the broker's last life left undone, such as deletions that were cut short, and warn of what is `unowned`.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ from spark_producer.errors import BrokerError
 PRIVATE_FILE: Final = 0o600
 PRIVATE_DIRECTORY: Final = 0o700
 """The modes of all files and directories that the broker makes: only its user may read them, whatever the umask allows."""
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""The errors of a disk without space, or of a user who may have no more of it: the same call succeeds once there is space."""
 
 
 @contextmanager
@@ -23,7 +26,20 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise BrokerError(f"storage of {path} failed: {error}", code=Code.KAFKA_STORAGE_ERROR) from error
+        raise BrokerError(
+            f"storage of {path} failed: {error}{_space_left(path, error)}", code=Code.KAFKA_STORAGE_ERROR
+        ) from error
+
+
+def _space_left(path: Path, error: OSError) -> str:
+    """Return what is free where `path` is, if the error is that there is no space."""
+    if error.errno not in FULL:
+        return ""
+    try:
+        free = shutil.disk_usage(path if path.exists() else path.parent).free
+    except OSError:
+        return ""
+    return f"; {free:,} bytes are free. Free some space on that disk, and send it again"
 
 
 def without_space(error: OSError, needed: int, free: int | None) -> str:
@@ -35,10 +51,10 @@ def without_space(error: OSError, needed: int, free: int | None) -> str:
     )
 
 
-def is_at(file: int, path: Path | str) -> bool:
+def is_at(file: int, path: Path) -> bool:
     """Return whether an open file is still the one that is found at `path`: neither it nor a directory above was moved."""
     try:
-        found = os.stat(path)
+        found = path.stat()
     except OSError:
         return False
     opened = os.fstat(file)
@@ -49,8 +65,8 @@ def moved(path: Path) -> OSError:
     """Return the error that a file which is open is no longer at `path`."""
     return OSError(
         errno.ENOENT,
-        "it is not there any more: it, or a directory above it, was renamed or removed while the broker ran. Stop the broker, put "
-        "the directory back, and start it again",
+        "it is not there any more: it, or a directory above it, was renamed or removed while the broker ran. Stop the broker, "
+        "put the directory back, and start it again",
         str(path),
     )
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from spark_producer.broker.storage.disk import (
+    FULL,
     PRIVATE_FILE,
     is_at,
     make_private_directory,
@@ -33,8 +34,6 @@ MOST_PROBED: Final = 64 * 1024
 """How many bytes `is_cached` reads at most."""
 UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 """The errors of file systems that cannot do what only helps (reserve space, drop pages)."""
-FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""The errors of a disk without space, or of a user who may have no more of it: the same call succeeds once there is space."""
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 

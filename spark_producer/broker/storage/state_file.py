@@ -11,6 +11,7 @@ from typing import Final
 
 from spark_producer.broker.storage.disk import write_private
 from spark_producer.errors import CorruptRecord
+from spark_producer.record.checksum import crc32c
 
 _FORMAT: Final = 1
 _NAME: Final = "broker.json"
@@ -27,10 +28,15 @@ class TopicEntry:
 
 @dataclass
 class BrokerState:
-    """The whole content of the file. Producer ids below `next_producer_id` may have been given out."""
+    """The whole content of the file.
+
+    Producer ids below `next_producer_id` may have been given out. The coordinator's log had `coordinator_bytes` at least, when it
+    was last noted; 0 if there has been none.
+    """
 
     cluster_id: str
     next_producer_id: int = 0
+    coordinator_bytes: int = 0
     topics: dict[str, TopicEntry] = field(default_factory=dict)
 
 
@@ -52,6 +58,9 @@ class StateFile:
         """
         try:
             stored = json.loads(self._path.read_text())
+            crc = stored.pop("crc32c", None)  # earlier versions wrote none
+            if crc is not None and crc != _crc(stored):
+                raise ValueError("its checksum does not fit; who has changed it on purpose takes crc32c out")
             if stored.pop("format") != _FORMAT:
                 raise ValueError("unknown format")
             topics = {name: TopicEntry(**entry) for name, entry in stored.pop("topics").items()}
@@ -63,12 +72,23 @@ class StateFile:
 
     def store(self, state: BrokerState) -> None:
         """Replace the file as a whole: after a crash at any moment, either the old or the new one is there."""
-        write_private(self._path, json.dumps({"format": _FORMAT, **asdict(state)}, indent=1), sync=True)
+        content = {"format": _FORMAT, **asdict(state)}
+        write_private(self._path, json.dumps({**content, "crc32c": _crc(content)}, indent=1), sync=True)
+
+
+def _crc(content: object) -> int:
+    """Return the checksum of the content. One flipped digit could name another topic, whose partitions would be made anew."""
+    checksum: int = crc32c(json.dumps(content, sort_keys=True).encode())
+    return checksum
 
 
 def _checked(state: BrokerState) -> BrokerState:
     """Return the state if all of its values have the right types; else raise a ValueError that names the first wrong one."""
-    values = {"cluster_id": (state.cluster_id, str), "next_producer_id": (state.next_producer_id, int)}
+    values = {
+        "cluster_id": (state.cluster_id, str),
+        "next_producer_id": (state.next_producer_id, int),
+        "coordinator_bytes": (state.coordinator_bytes, int),
+    }
     for name, entry in state.topics.items():
         values[f"topic_id of {name!r}"] = (entry.topic_id, str)
         values[f"partitions of {name!r}"] = (entry.partitions, int)

@@ -17,14 +17,18 @@ _FORMAT: Final = 1
 
 
 class Checkpoint(NamedTuple):
-    """The two offsets that Kafka keeps in two checkpoint files.
+    """The two offsets that Kafka keeps in two checkpoint files, and what proves that the newest segment was there.
 
     recovery_point: all records before it were forced to the disk, so a crash cannot have torn them.
     log_start_offset: all records before it are deleted, though a segment with some of them may still exist.
+    written_segment: the base offset of a segment to which records were written; -1 where none is noted.
+    boot_id: in which run of the machine that was, in hexadecimal; empty where it is not known.
     """
 
     recovery_point: int
     log_start_offset: int
+    written_segment: int = -1
+    boot_id: str = ""
 
 
 def read_checkpoint(directory: Path) -> Checkpoint | None:
@@ -32,10 +36,14 @@ def read_checkpoint(directory: Path) -> Checkpoint | None:
     path = directory / NAME
     try:
         stored = json.loads(path.read_text())
-        checkpoint = Checkpoint(stored["recovery_point"], stored["log_start_offset"])
+        checkpoint = Checkpoint(
+            *(stored["recovery_point"], stored["log_start_offset"]),
+            written_segment=stored.get("written_segment", -1),
+            boot_id=stored.get("boot_id", ""),
+        )
         if stored.get("crc32c", _crc(checkpoint)) != _crc(checkpoint):  # earlier versions wrote none
             raise ValueError(f"its checksum does not fit {stored}")
-        if stored["format"] != _FORMAT or any(type(offset) is not int or offset < 0 for offset in checkpoint):
+        if stored["format"] != _FORMAT or not _is_legal(checkpoint):
             raise ValueError(f"it has {stored}")
     except FileNotFoundError:
         return None
@@ -53,7 +61,12 @@ def write_checkpoint(directory: Path, checkpoint: Checkpoint, *, sync: bool) -> 
     write_private(directory / NAME, json.dumps(_content(checkpoint)), sync=sync)
 
 
-def _content(checkpoint: Checkpoint) -> dict[str, int]:
+def _is_legal(checkpoint: Checkpoint) -> bool:
+    offsets = checkpoint[:3]
+    return all(type(offset) is int for offset in offsets) and min(offsets[:2]) >= 0 and isinstance(checkpoint[3], str)
+
+
+def _content(checkpoint: Checkpoint) -> dict[str, int | str]:
     return {"format": _FORMAT, **checkpoint._asdict(), "crc32c": _crc(checkpoint)}
 
 
@@ -62,5 +75,6 @@ def _crc(checkpoint: Checkpoint) -> int:
 
     Without it, one flipped digit of `log_start_offset` could name a later segment, and all before that would be deleted.
     """
-    checksum: int = crc32c(" ".join(map(str, checkpoint)).encode())
+    said = checkpoint[:2] if checkpoint.written_segment < 0 else checkpoint  # earlier versions wrote the offsets alone
+    checksum: int = crc32c(" ".join(map(str, said)).encode())
     return checksum

@@ -21,6 +21,7 @@ from typing import Final
 from spark_producer.broker.settings import TopicSettings
 from spark_producer.broker.storage.base import LEADER_EPOCH, Recovered, TimestampOffset
 from spark_producer.broker.storage.disk import PRIVATE_DIRECTORY, make_private_directory, storage_errors, sync_directory
+from spark_producer.broker.storage.file_ops import SystemFiles
 from spark_producer.broker.storage.segments.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from spark_producer.broker.storage.segments.recovery import recover
 from spark_producer.broker.storage.segments.retention import count_expired
@@ -54,8 +55,10 @@ class SegmentLog:
         sync_each_append: bool = False,
         sync_on_close: bool = True,
         visit: Recovered = ignore,
+        skip_damage: bool = False,
     ) -> None:
-        """Open the log, which is created or recovered, and call `visit` for each batch found, in order.
+        """Open the log, which is created or recovered, and call `visit` for each batch found, in order. With `skip_damage` what
+        follows damage is set aside.
 
         Raises:
             DamagedLog: the log cannot be opened without losing records.
@@ -71,12 +74,16 @@ class SegmentLog:
         finish_rewriting(directory, sync=self._is_kept)
         self._noted = read_checkpoint(directory)
         start = self._noted.log_start_offset if self._noted else 0
+        self._boot_id = SystemFiles().boot_id().hex()
+        self._written_segment = -1
 
         def seen(header: BatchHeader, batch: bytes) -> None:
             if header.last_offset >= start:  # the segment that holds the start may begin before it
                 visit(header, batch)
 
-        self._segments = recover(directory, self._noted, seen)
+        self._segments = recover(directory, self._noted, seen, boot_id=self._boot_id, skip_damage=skip_damage)
+        if skip_damage:
+            self._noted = read_checkpoint(directory)
         self._bases = [segment.base_offset for segment in self._segments]
         self._start = max(self._bases[0], self._noted.log_start_offset if self._noted else 0)
         self._forced_to = self._noted.recovery_point if self._noted else self.start_offset
@@ -118,7 +125,21 @@ class SegmentLog:
             self._active.append((head, batch[_ASSIGNED_BYTES:]), header._replace(base_offset=base_offset))
             if self._sync_each_append:
                 self._force()
+            if self._is_kept and self._written_segment != self._active.base_offset:
+                self._note_written()
         return base_offset
+
+    def _note_written(self) -> None:
+        """Note that the active segment has records, so that a file that is missing or empty is missed.
+
+        A full disk may refuse that, and then it is tried again: the batch is in the log all the same.
+        """
+        self._written_segment = self._active.base_offset
+        try:
+            self._note_checkpoint(self.start_offset)
+        except OSError as error:
+            self._written_segment = -1
+            logger.warning("%s: it could not be noted that it has records: %s", self._active.path, error)
 
     def is_written(self, offset: int) -> bool:
         """Return the same as `is_confirmed`."""
@@ -183,10 +204,16 @@ class SegmentLog:
         self._forced_to = self.high_watermark
 
     def _note_checkpoint(self, start_offset: int, *, sync: bool = False) -> None:
-        fresh = Checkpoint(self._forced_to, start_offset)
+        fresh = Checkpoint(self._forced_to, start_offset, *self._written())
         if fresh != self._noted:
             write_checkpoint(self._directory, fresh, sync=sync)
             self._noted = fresh
+
+    def _written(self) -> tuple[int, str]:
+        """Return the newest segment that was written to, as far as is known, and in which run of the machine."""
+        if self._written_segment >= 0:
+            return self._written_segment, self._boot_id
+        return (-1, "") if self._noted is None else (self._noted.written_segment, self._noted.boot_id)
 
     def delete_before(self, offset: int) -> None:
         """Move the start of the log, and delete the segments before it. See `Log.delete_before`."""

@@ -24,6 +24,7 @@ from spark_producer.record.batch_v2 import (
     check_crc,
     read_header,
 )
+from spark_producer.record.checksum import crc32c
 
 INDEX_INTERVAL: Final = 4096
 """A batch is indexed if it begins this many bytes or more after the last indexed one (Kafka's `index.interval.bytes`).
@@ -35,6 +36,11 @@ COPY_BYTES: Final = 1024 * 1024
 _EPOCH_AND_MAGIC: Final = re.compile(rb"\x00{4}\x02")
 _EPOCH_AT: Final = 12
 """Every batch in a log of this broker has these bytes from its 12th byte on: leader epoch 0, magic 2."""
+_LENGTH_AT: Final = 8
+_LENGTH_END: Final = 12
+_CRC_AT: Final = 17
+_CRC_END: Final = 21
+"""Where the length of a batch stands, and its CRC, which covers all behind it (Kafka's DefaultRecordBatch)."""
 SUFFIX: Final = ".log"
 _RESTORE: Final = "Something else has changed the file: stop the broker, and restore the file from a backup"
 
@@ -54,6 +60,7 @@ class Segment:
         self.size = 0
         self.max_timestamp = NO_TIMESTAMP
         self.first_timestamp = NO_TIMESTAMP
+        self._unchecked = 0  # up to there CRCs were not compared when the file was opened
         self._offsets = array("q")
         self._positions = array("q")
         # These are the largest timestamps of all batches before each entry: they never fall, so they can be bisected.
@@ -98,6 +105,8 @@ class Segment:
                     if header.last_offset >= recovery_point:
                         with view[self.size : self.size + header.size] as batch:
                             check_crc(header, batch)
+                    else:
+                        self._unchecked = self.size + header.size
                     end = self.size + header.size
                     visit(header, bytes(view[self.size : end]) if header.attributes & CONTROL_BIT else b"")
                     self._take(header)
@@ -115,6 +124,20 @@ class Segment:
                 self._is_later_batch(view, place.start() - _EPOCH_AT)
                 for place in _EPOCH_AND_MAGIC.finditer(view, self.size + 1 + _EPOCH_AT)
             )
+
+    def has_whole_batch(self) -> bool:
+        """Return whether the damage behind the good part is no batch that was cut short: all of its bytes are there, and its
+        header or its CRC is wrong.
+
+        A process that was killed while it wrote leaves the first bytes of a batch, and the file ends there.
+        """
+        with self._mapped() as view, view[self.size :] as rest:
+            if len(rest) < HEADER_SIZE:
+                return False
+            declared = _LENGTH_END + int.from_bytes(rest[_LENGTH_AT:_LENGTH_END], "big", signed=True)
+            if HEADER_SIZE <= declared <= len(rest):
+                return True
+            return int.from_bytes(rest[_CRC_AT:_CRC_END], "big") == crc32c(rest[_CRC_END:])
 
     def _is_later_batch(self, view: memoryview, position: int) -> bool:
         try:
@@ -210,7 +233,22 @@ class Segment:
             _, first = next(self._headers(position))
             end = position + first.size
         data = self._read_bytes(position, end - position)
+        if position < self._unchecked:
+            self._check(data, position)
         return data if len(data) == end - position else self._whole(data, position)
+
+    def _check(self, data: bytes, position: int) -> None:
+        """Compare the CRCs of batches that were there when the file was opened.
+
+        Raises:
+            CorruptRecord: one does not fit. Many clients do not look themselves.
+        """
+        for header, batch in batches(data):
+            try:
+                check_crc(header, batch)
+            except CorruptRecord as error:
+                raise CorruptRecord(f"{self.path} is damaged at byte {position}: {error}. {_RESTORE}") from error
+            position += header.size
 
     def _last_boundary(self, start: int, limit: int) -> int:
         """Return the last position up to `limit` where a batch ends, given that one begins at `start`."""

@@ -13,6 +13,7 @@ from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import Recovered, UnreadableLog
 from spark_producer.broker.storage.segments.graves import Graves
 from spark_producer.broker.storage.segments.log import SegmentLog, ignore
+from spark_producer.broker.storage.segments.segment import Segment
 from spark_producer.broker.storage.segments.unowned import NAME as LOST
 from spark_producer.broker.storage.segments.unowned import find_unowned, set_aside
 from spark_producer.codes import Code
@@ -38,6 +39,8 @@ class SegmentStorage:
         self._data_dir = data_dir
         self._sync_each_append = settings.sync_each_append
         self._sync_on_close = settings.sync_on_close
+        self._skip_damage = settings.skip_damage
+        self._made: set[str] = set()
         self._graves = Graves(data_dir)
 
     def watch(self, confirmed: Callable[[str, int], None], room: Callable[[], None]) -> None:
@@ -63,7 +66,8 @@ class SegmentStorage:
         return find_unowned(self._data_dir, owned)
 
     def recover(self, topics: Mapping[str, int]) -> None:
-        """Remove what a crash has left of deleted topics."""
+        """Remove what a crash has left of deleted topics. From then on `open` expects the directories of `topics` to be there."""
+        self._made = {f"{topic}-{partition}" for topic, count in topics.items() for partition in range(count)}
         unowned = self.unowned(topics)
         if unowned:
             logger.warning(
@@ -74,9 +78,10 @@ class SegmentStorage:
         self._graves.clear()
 
     def open(self, topic: str, partition: int, settings: TopicSettings, recovered: Recovered) -> SegmentLog:
-        """Open the log of a partition, whose directory is made if it is missing."""
+        """Open the log of a partition. Its directory and first segment were made with the topic, so they must be there."""
         directory = self._directory(topic, partition)
         try:
+            self._check_made(directory)
             return self._log(directory, settings, recovered)
         except OSError as error:
             raise UnreadableLog(
@@ -84,6 +89,24 @@ class SegmentStorage:
                 f"in {directory}, then restart the broker",
                 code=Code.KAFKA_STORAGE_ERROR,
             ) from error
+
+    def _check_made(self, directory: Path) -> None:
+        is_foreign = directory.exists() and not directory.is_dir()  # which the system refuses
+        if directory.name not in self._made or is_foreign or Segment.base_offsets(directory):
+            return
+        what = "all segments (.log) are missing from" if directory.is_dir() else "there is no directory"
+        text = f"partition {directory.name} is not opened: {what} {directory}, which were made with the topic"
+        if not self._skip_damage:
+            raise UnreadableLog(
+                f"{text}. Restore it from a backup; or delete the topic; or start once with skip_damage (pyproducer broker "
+                "--skip-damage), and the partition begins anew, without records",
+                code=Code.KAFKA_STORAGE_ERROR,
+            )
+        logger.error("%s; it begins anew, without records", text)
+
+    def partitions(self) -> list[str]:
+        """Return the names of the directories that have segments."""
+        return sorted(path.name for path in self._data_dir.iterdir() if Segment.base_offsets(path))
 
     def create(self, topic: str, partition: int, settings: TopicSettings) -> SegmentLog:
         """Make a log in a new directory."""
@@ -110,6 +133,7 @@ class SegmentStorage:
             settings,
             sync_each_append=self._sync_each_append,
             sync_on_close=self._sync_on_close,
+            skip_damage=self._skip_damage,
             visit=recovered,
         )
 

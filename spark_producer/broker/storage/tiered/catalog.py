@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from spark_producer.broker.storage.file_ops import FileOps
-from spark_producer.broker.storage.tiered.catalog_file import CatalogFile
+from spark_producer.broker.storage.tiered.catalog_file import CatalogFile, missing_catalog
 from spark_producer.broker.storage.tiered.ledgers import Ledger
 from spark_producer.errors import CorruptRecord
 
@@ -76,6 +76,8 @@ class Catalog:
         self._entries: dict[int, CatalogEntry] = {}
         self._ids: dict[tuple[str, int], int] = {}
         self._index_bytes: dict[int, int] = {}
+        self.is_new = True
+        """Whether there was none on the disk."""
         self.identity = uuid.uuid4().hex
         """What tells this data directory from all others."""
         self.outside: Outside | None = None
@@ -92,6 +94,7 @@ class Catalog:
         try:
             for stored in self._file.load():
                 self._take(stored)
+                self.is_new = False
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptRecord(
                 f"{self.path} is not a broker's catalog ({error}); restore it from a backup of the whole data directory"
@@ -126,6 +129,30 @@ class Catalog:
         if entry is not None and self._ids.get((entry.topic, entry.partition)) == log_id:
             del self._ids[entry.topic, entry.partition]
         self._changed.add(log_id)
+
+    def check_new(self, traces: Iterable[str]) -> None:
+        """Check that there are no `traces` of a life with a catalog, if there is none.
+
+        Raises:
+            CorruptRecord: there are.
+        """
+        trace = next(iter(traces), None) if self.is_new else None
+        if trace is not None:
+            raise CorruptRecord(missing_catalog(self.path, trace))
+
+    @property
+    def next_log_id(self) -> int:
+        """No log of this id or a larger one was ever noted."""
+        return self._next_log_id
+
+    def adopt(self, log_id: int) -> CatalogEntry:
+        """Note a log of which there are batches, and whose name nobody knows: its records are kept, and nobody reads them."""
+        with self._lock:
+            entry = CatalogEntry(log_id, f"unknown-{log_id}", 0, is_lost=True)
+            self._next_log_id = max(self._next_log_id, log_id + 1)
+            self._put(entry)
+            self._changes += 1
+            return entry
 
     def index_bytes(self, directory: int) -> int:
         """Return the bytes of the index in a ledger directory, by its number, that were on the disk for certain when the catalog

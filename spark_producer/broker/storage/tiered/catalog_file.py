@@ -2,6 +2,7 @@
 
 With thousands of partitions the whole catalog takes longer to write than a flush may take, and a flush changes few of them. So
 changes are appended, a line each, until they are as large as the file; then that is written anew, with the next generation.
+The file for changes is made, empty, before `catalog.json` names its generation, so one that is missing was lost.
 
 `catalog.json` is its CRC-32C in hexadecimal, a newline, and JSON. A line of changes is a CRC, a space, and JSON without a
 newline.
@@ -38,6 +39,7 @@ class CatalogFile:
         self.must_replace = True
         """Whether `replace` comes next, and not `append`."""
         self._generation = 0
+        self._torn = ""
         self._size = self._most = 0
         """The bytes of changes, and how many there may be."""
 
@@ -46,10 +48,12 @@ class CatalogFile:
 
         Raises:
             ValueError, KeyError, TypeError: a file is not what a broker of this version wrote.
+            CorruptRecord: a file is damaged, or missing although it was there.
             OSError: the disk refused.
         """
         names = self._files.names(self._directory)
         if NAME not in names:
+            self._check_new(names)
             return
         crc, _, text = self._files.read_file(self.path).partition(b"\n")
         if int(crc, 16) != crc32c(text):
@@ -57,8 +61,25 @@ class CatalogFile:
         stored = json.loads(text)
         self._generation = int(stored.get("generation", 0))
         yield stored
-        if self._changes(self._generation).name in names:
+        changes = self._changes(self._generation)
+        if changes.name in names:
             yield from self._read_changes()
+        elif stored.get("has_changes", False):
+            raise CorruptRecord(
+                f"{changes} is missing, and {self.path} says that it was there: records that it told of would be lost. "
+                "Put it back, or restore a backup of the whole data directory"
+            )
+
+    def _check_new(self, names: list[str]) -> None:
+        """Check that there was no catalog before. The first start makes the file for changes first."""
+        for name in names:
+            number = name.removeprefix(_CHANGES)
+            if (
+                name != number
+                and number.isdecimal()
+                and (number != "1" or self._files.read_file(self._directory / name))
+            ):
+                raise CorruptRecord(missing_catalog(self.path, str(self._directory / name)))
 
     def _read_changes(self) -> Iterator[dict[str, Any]]:
         path = self._changes(self._generation)
@@ -72,6 +93,13 @@ class CatalogFile:
         for text in whole[:torn]:
             if text is not None:
                 yield json.loads(text)
+        if any(lines[torn:]):
+            self._torn = path.name
+            logger.warning(
+                "%s: line %d, its last one, is no whole change, as a crash leaves it, and does not count. The file is kept as "
+                "%s.damaged",
+                *(path, torn + 1, path.name),
+            )
 
     def _text(self, line: bytes) -> bytes | None:
         """Return what a line says, None if a crash has torn it."""
@@ -95,7 +123,12 @@ class CatalogFile:
         """
         self.must_replace = True
         self._generation += 1
-        text = json.dumps({**content, "generation": self._generation}).encode()
+        text = json.dumps({**content, "generation": self._generation, "has_changes": True}).encode()
+        changes = self._changes(self._generation)
+        if changes.name in self._files.names(self._directory):
+            self._files.unlink(changes)
+        self._files.close(self._files.open(changes, create=True))
+        self._files.sync_directory(self._directory)
         self._files.replace_file(self.path, b"%08x\n" % crc32c(text) + text, sync=True)
         self._size, self._most = 0, max(len(text), _FEWEST_BYTES)
         self.must_replace = False
@@ -105,9 +138,12 @@ class CatalogFile:
         """Remove the changes of older generations. Those that stay are never read."""
         for name in self._files.names(self._directory):
             number = name.removeprefix(_CHANGES)
-            if name != number and number.isdecimal():
+            if name != number and number.isdecimal() and int(number) != self._generation:
                 try:
-                    self._files.unlink(self._directory / name)
+                    if name == self._torn:
+                        self._files.rename(self._directory / name, self._directory / f"{name}.damaged")
+                    else:
+                        self._files.unlink(self._directory / name)
                 except OSError as error:
                     logger.warning("%s could not be removed: %s", self._directory / name, error)
 
@@ -120,14 +156,19 @@ class CatalogFile:
         self.must_replace = True  # until it has succeeded: nobody knows what a force that failed has written
         text = json.dumps(change).encode()
         line = b"%08x " % self._checksum(text) + text + b"\n"
-        path, is_new = self._changes(self._generation), not self._size
-        file = self._files.open(path, create=is_new)
+        file = self._files.open(self._changes(self._generation))
         try:
             self._files.write(file, [line], self._size)
             self._files.force(file)
         finally:
             self._files.close(file)
-        if is_new:
-            self._files.sync_directory(self._directory)
         self._size += len(line)
         self.must_replace = self._size >= self._most
+
+
+def missing_catalog(path: Path, trace: str) -> str:
+    """Return the sentence that a catalog is missing, by what proves that it was there."""
+    return (
+        f"{path} is missing, without which nobody knows whose records are there, and there is {trace}, so it was there once. Put "
+        "it back, or restore a backup of the whole data directory"
+    )

@@ -153,6 +153,11 @@ class Collector:
             if usage == 0.0 and file_id in indexed:
                 path = self._entry_log_files.path(file_id)
                 logger.error("entry log %s is not deleted: it is damaged, and the index has batches behind that", path)
+            elif usage == 0.0 and (unknown := self._unknown(file_id)) is not None:
+                path = self._entry_log_files.path(file_id)
+                logger.error(
+                    "entry log %s is not deleted: it has batches of log %d, which the catalog lost", path, unknown
+                )
             elif usage == 0.0:
                 self._delete(file_id)
             elif usage < threshold:
@@ -215,6 +220,11 @@ class Collector:
     def _is_needed(self, extent: Extent) -> bool:
         entry = self._catalog.get(extent.log_id)
         return entry is not None and not entry.is_compacted and entry.holds(extent.first_offset, extent.end_offset)
+
+    def _unknown(self, file_id: int) -> int | None:
+        """Return the id of a log in a file of which the catalog never knew, None if it knew all of them."""
+        ids = {extent.log_id for extent in self._extents[file_id]}
+        return next((log_id for log_id in sorted(ids) if log_id >= self._catalog.next_log_id), None)
 
     def _delete(self, file_id: int) -> None:
         self._catalog.store()  # a log may have been deleted since it was looked what is needed

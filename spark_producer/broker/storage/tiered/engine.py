@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from spark_producer.broker.counting import Reading
-from spark_producer.broker.storage.file_ops import FULL, FileOps
+from spark_producer.broker.storage.disk import FULL
+from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.catalog import Catalog
 from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.broker.storage.tiered.cursors import Cursors
@@ -31,14 +32,15 @@ from spark_producer.broker.storage.tiered.journal import (
 from spark_producer.broker.storage.tiered.ledger_directories import open_ledgers
 from spark_producer.broker.storage.tiered.log_state import LogState
 from spark_producer.broker.storage.tiered.options import TieredOptions
-from spark_producer.broker.storage.tiered.places import check_beginning, prepare, tell_of_shared_devices
+from spark_producer.broker.storage.tiered.places import check_beginning, places_of, prepare, tell_of_shared_devices
 from spark_producer.broker.storage.tiered.read_ahead import ReadAheadLimits
 from spark_producer.broker.storage.tiered.read_cache import ReadCache
 from spark_producer.broker.storage.tiered.read_path import ReadPath
 from spark_producer.broker.storage.tiered.recovery import Recovery
 from spark_producer.broker.storage.tiered.tail_cache import TailCache
+from spark_producer.broker.storage.tiered.traces import traces
 from spark_producer.broker.storage.tiered.write_path import WritePath
-from spark_producer.errors import BrokerError
+from spark_producer.errors import BrokerError, CorruptRecord
 
 STUCK_S: Final = 30.0
 """For how many seconds the end of an engine waits for a disk that does not answer: once for the journal when the logs are closed,
@@ -65,13 +67,14 @@ class Engine:
         check_beginning(files, directory, options)
         files.make_directory(directory)
         self.catalog = Catalog(files, directory)
+        self._check_traces()
         self.places = prepare(files, directory, options, self.catalog)
         if sync:
             tell_of_shared_devices(files, directory, self.places, are_chosen=options.chooses_directories)
         self.ledgers = open_ledgers(files, self.places.ledgers, self.catalog, options)
-        self.last_mark = LastMark(self.places.ledgers, files)
+        self.last_mark = LastMark(self.places.ledgers, files, skip_damage=options.skip_damage)
         self.read_path = self._make_read_path()
-        recovery = Recovery(self.catalog, self.ledgers, options.roll, clock_ms)
+        recovery = Recovery(self.catalog, self.ledgers, options.roll, clock_ms, skip_damage=options.skip_damage)
         self.write_path = WritePath(
             halves=self.halves,
             catalog=self.catalog,
@@ -89,9 +92,24 @@ class Engine:
         )
         recovery.replay(records, self.halves, self._flush_replayed)
         self.journal = self.write_path.journal = self._open_journal()
+        if recovery.held_back:
+            kept = self.journal.keep_files()
+            for name, count in recovery.held_back.items():
+                logger.error(
+                    "partition %s is damaged, and %d batches of it are kept in the journal: %s", name, count, kept
+                )
         self.flusher = self._make_flusher()
         self._settle()
         self.flusher.start()
+
+    def _check_traces(self) -> None:
+        """Check that a catalog that is missing was never there."""
+        try:
+            self.catalog.check_new(traces(self._files, *places_of(self.directory, self._options)))
+        except CorruptRecord as error:
+            if not self._options.skip_damage:
+                raise
+            logger.error("%s. All records are kept, and their topics begin anew", error)
 
     def _mark(self) -> Mark | None:
         journal = self.write_path.journal

@@ -81,13 +81,17 @@ class EntryLogWriter:
         self._files = files
         self._directory = directory
         self._max_bytes = max_bytes
-        last = max(ids_in(directory, files), default=0)
-        self._next_id = last + 1 + (number - last - 1) % directories
-        self._step = directories
+        self._number, self._step = number, directories
+        self._next_id = 0
+        self.begin_behind(max(ids_in(directory, files), default=0))
         self._log: _OpenLog | None = None
         self._begun: list[int] = []
         self.readable_ends: dict[int, int] = {}
         """Up to where each file may be read: what was forced, and in files of earlier lives what the index has."""
+
+    def begin_behind(self, last: int) -> None:
+        """Give no file an id up to `last`: there was one of that id, though it may be missing now."""
+        self._next_id = max(self._next_id, last + 1 + (self._number - last - 1) % self._step)
 
     @property
     def open_id(self) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -53,6 +53,30 @@ class EntryLogFiles:
             OSError: the disk refused.
         """
         return ids_in(self._directory, self._files)
+
+    def lost(self, ends: Mapping[int, int]) -> dict[int, str]:
+        """Return the files that are missing, or shorter than they were, with a sentence on each.
+
+        Args:
+            ends: up to where each file was written, for certain.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        found: dict[int, str] = {}
+        for file_id, end in ends.items():
+            try:
+                file = self._open(file_id)
+            except EntryMissing:
+                found[file_id] = f"the entry log {self.path(file_id)} is missing"
+                continue
+            try:
+                size = self._files.size(file)
+            finally:
+                self._files.close(file)
+            if size < end:
+                found[file_id] = f"the entry log {self.path(file_id)} has {size} bytes, and had {end} at least"
+        return found
 
     def entries(self, file_id: int, position: int = HEADER_SIZE) -> Iterator[StoredEntry]:
         """Yield the entries of a file from the one at `position` on, to the last one that was flushed. A batch may be a view of

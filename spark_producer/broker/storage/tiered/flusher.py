@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from spark_producer.broker.storage.file_ops import FULL
+from spark_producer.broker.storage.disk import FULL
 from spark_producer.broker.storage.tiered.counters import FlushCounters
 from spark_producer.broker.storage.tiered.flush import Flush, FlushPlaces
 from spark_producer.broker.storage.tiered.options import TieredOptions

@@ -7,7 +7,7 @@ of a data directory.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,10 @@ from spark_producer.broker.storage.tiered.sources import Location, StoredEntry, 
 
 @dataclass(frozen=True)
 class LedgerDirectory:
-    """One directory, with its number from 0 on, and what is in it."""
+    """One directory, with its number from 0 on, and what is in it.
+
+    lost_files: the entry logs of which the index has batches that are gone, with what is said of each.
+    """
 
     number: int
     path: Path
@@ -32,6 +35,7 @@ class LedgerDirectory:
     entry_log_files: EntryLogFiles
     index: LocationIndex
     collector: Collector
+    lost_files: Mapping[int, str]
 
     def close(self) -> None:
         """Close all files of it."""
@@ -128,6 +132,8 @@ def _opened(
         engine=options.index_engine,
         cache_bytes=options.index_cache_bytes // directories,
     )
-    writer.readable_ends.update(index.file_ends())
+    ends = index.file_ends()
+    writer.readable_ends.update(ends)
+    writer.begin_behind(max(ends, default=0))
     collector = Collector(files, writer, reader, index, catalog, options, number=number)
-    return LedgerDirectory(number, path, writer, reader, index, collector)
+    return LedgerDirectory(number, path, writer, reader, index, collector, reader.lost(ends))

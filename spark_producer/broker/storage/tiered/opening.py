@@ -26,9 +26,9 @@ def visit(state: LogState, engine: Engine, recovered: Recovered) -> None:
         OSError: the disk refused.
     """
     ledger = engine.ledgers.of(state.log_id)
-    missing = ledger.index.file_ids(state.log_id) - set(ledger.entry_log_files.ids())
-    if missing:
-        raise EntryMissing(f"the entry log {ledger.entry_log_files.path(min(missing))} is missing")
+    lost = ledger.index.file_ids(state.log_id) & ledger.lost_files.keys() if ledger.lost_files else ()
+    if lost:
+        raise EntryMissing(ledger.lost_files[min(lost)])
     expected = state.start_offset
     for row in ledger.index.rows(state.log_id):
         header = read_header(row.header)

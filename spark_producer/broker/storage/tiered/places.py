@@ -97,10 +97,15 @@ def prepare(files: FileOps, directory: Path, options: TieredOptions, catalog: Ca
         )
     else:
         _check(files, owners, directory)
-    places = Places(options.journal_dir or directory / JOURNAL, options.ledger_dirs or (directory / LEDGERS,))
+    places = places_of(directory, options)
     for path in (places.journal, *places.ledgers):
         files.make_directory(path)
     return places
+
+
+def places_of(directory: Path, options: TieredOptions) -> Places:
+    """Return the directories of the engine in the folder `directory`, whether they are there or not."""
+    return Places(options.journal_dir or directory / JOURNAL, options.ledger_dirs or (directory / LEDGERS,))
 
 
 def tell_of_shared_devices(files: FileOps, directory: Path, places: Places, are_chosen: bool) -> None:

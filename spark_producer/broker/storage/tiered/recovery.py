@@ -14,6 +14,7 @@ from spark_producer.broker.storage.tiered.ledger_directories import LedgerDirect
 from spark_producer.broker.storage.tiered.ledgers import RollRules
 from spark_producer.broker.storage.tiered.log_state import LogState
 from spark_producer.broker.storage.tiered.write_cache import NOTHING, Placed
+from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import BatchHeader, read_header
 
 logger = logging.getLogger(__name__)
@@ -26,19 +27,50 @@ class Recovery:
     """
 
     def __init__(
-        self, catalog: Catalog, ledgers: LedgerDirectories, roll: RollRules, clock_ms: Callable[[], int]
+        self,
+        catalog: Catalog,
+        ledgers: LedgerDirectories,
+        roll: RollRules,
+        clock_ms: Callable[[], int],
+        *,
+        skip_damage: bool = False,
     ) -> None:
+        """`skip_damage`: go on without what is missing, and count it in the log."""
         self._catalog, self._ledgers, self._roll, self._clock_ms = catalog, ledgers, roll, clock_ms
+        self._skip_damage = skip_damage
+        self._skipped: dict[str, int] = {}
+        self.held_back: dict[str, int] = {}
+        """By damaged partition: how many of its batches are in the journal alone."""
         self.states: dict[int, LogState] = {}
 
     def read_index(self) -> None:
-        """Find the logs and what was flushed of them. Rows of logs that were deleted are dropped."""
+        """Find the logs and what was flushed of them. Rows of logs that were deleted are dropped.
+
+        Raises:
+            CorruptRecord: there is a log of which the catalog never knew.
+        """
+        for ledger in self._ledgers:
+            for log_id in ledger.index.log_ids():
+                if log_id >= self._catalog.next_log_id:
+                    self._adopt(log_id, f"the index in {ledger.path}")
         for entry in self._catalog.entries():
             self.states[entry.log_id] = self._flushed(entry)
         for ledger in self._ledgers:
             for log_id in ledger.index.log_ids():
                 if log_id not in self.states:
                     ledger.index.delete_log(log_id)
+
+    def _adopt(self, log_id: int, where: str) -> CatalogEntry:
+        """Keep a log of which the catalog never knew, if damage is skipped.
+
+        Raises:
+            CorruptRecord: it is not.
+        """
+        what = f"{where} has batches of log {log_id}, and the catalog {self._catalog.path} has lost that log"
+        if not self._skip_damage:
+            raise CorruptRecord(f"{what}. Restore a backup of the whole data directory")
+        logger.error("%s: its records are kept, and nobody can read them, since nobody knows its topic", what)
+        return self._catalog.adopt(log_id)
 
     def _flushed(self, entry: CatalogEntry) -> LogState:
         index = self._ledgers.of(entry.log_id).index
@@ -84,15 +116,28 @@ class Recovery:
         for log_id, batch in records:
             state = self.states.get(log_id)
             header = read_header(batch)
-            if state is None or state.damage is not None or header.last_offset < state.end_offset:
+            if state is None and log_id >= self._catalog.next_log_id:
+                entry = replace(self._adopt(log_id, "the journal"), start_offset=header.base_offset)
+                self._catalog.set_start(log_id, header.base_offset)
+                state = self.states[log_id] = LogState.of(entry, header.base_offset, 0)
+            if state is None or header.last_offset < state.end_offset:
                 continue  # the log was deleted, or the batch was flushed
+            if state.damage is not None:
+                self.held_back[state.name] = self.held_back.get(state.name, 0) + 1
+                continue
+            if header.base_offset != state.end_offset and self._skip_damage:
+                self._skipped[state.name] = self._skipped.get(state.name, 0) + header.records_count
+                continue
             if header.base_offset != state.end_offset:
                 state.damage = f"its records from offset {state.end_offset} up to {header.base_offset} are missing"
+                self.held_back[state.name] = 1
                 continue
             self._put(state, header, batch, halves, make_room)
             count += 1
         for state in self.states.values():
             state.confirm_all()
+        for name, skipped in self._skipped.items():
+            logger.error("%s: %d records are skipped, which followed damage of the journal", name, skipped)
         return count
 
     def _put(

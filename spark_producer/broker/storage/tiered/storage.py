@@ -104,6 +104,11 @@ class TieredStorage:
             if entry_state.partition >= topics.get(entry_state.topic, 0)
         )
 
+    def partitions(self) -> list[str]:
+        """Return the names of the partitions in the catalog."""
+        known = (each for each in self.engine.catalog.entries() if not each.is_lost)
+        return sorted(f"{each.topic}-{each.partition}" for each in known)
+
     def recover(self, topics: Mapping[str, int]) -> None:
         """Warn of records that belong to no topic. What a crash has left undone was done when the engine was started."""
         unowned = self.unowned(topics)

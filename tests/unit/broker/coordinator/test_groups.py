@@ -1,11 +1,13 @@
 """The offsets of consumer groups in transactions, and who coordinates what."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from spark_producer.broker.context import Context
 from spark_producer.broker.coordinator.log import NAME
+from spark_producer.broker.storage.state_file import StateFile
 from spark_producer.codes import Code
 from spark_producer.protocol import (
     ADD_OFFSETS_TO_TXN,
@@ -118,6 +120,7 @@ def test_a_crash_between_the_lines_of_an_end_loses_no_offset(broker: Broker) -> 
     log = broker.data_dir / NAME
     *lines, _ = log.read_bytes().splitlines(keepends=True)
     log.write_bytes(b"".join(lines))
+    StateFile(broker.data_dir).store(replace(StateFile(broker.data_dir).load(), coordinator_bytes=1))
     context = broker.open()
     assert offsets(context, stable=True)["t", 0] == (5, Code.NONE)
     assert state(context).transaction_state == "CompleteCommit"

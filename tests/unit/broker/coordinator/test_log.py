@@ -90,7 +90,7 @@ def test_damage_before_a_whole_entry_is_no_torn_end(tmp_path: Path, line: int) -
     lines = written(tmp_path, *ENTRIES).splitlines(keepends=True)
     lines[line] = lines[line][:-3] + b"x" + lines[line][-2:]
     (tmp_path / NAME).write_bytes(b"".join(lines))
-    with pytest.raises(CorruptRecord, match=f"line {line + 1} is damaged.*begins anew"):
+    with pytest.raises(CorruptRecord, match=f"line {line + 1} is damaged.*--skip-damage.*begins anew"):
         opened(tmp_path)
     assert (tmp_path / NAME).read_bytes() == b"".join(lines)
 
@@ -152,7 +152,7 @@ def test_entries_are_on_the_disk_as_the_settings_say(tmp_path: Path, disk: Disk,
     log, _ = opened(tmp_path, sync=sync)
     log.append(ENTRIES[:2])
     log.append([ENTRIES[2]])
-    assert disk.synced == [(tmp_path / NAME).stat().st_ino] * (2 if sync else 0)
+    assert disk.synced.count((tmp_path / NAME).stat().st_ino) == (3 if sync else 1), "its beginning in any case"
     log.close()
 
 

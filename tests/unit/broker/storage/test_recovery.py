@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spark_producer.broker.storage.file_ops import SystemFiles
 from spark_producer.broker.storage.segments.log import SegmentLog
 from spark_producer.broker.storage.segments.recovery import DamagedLog
 from spark_producer.broker.storage.segments.segment import Segment
@@ -67,14 +68,56 @@ def test_a_tail_cut_at_any_byte_loses_only_the_torn_batch(tmp_path: Path, caplog
 
 
 @pytest.mark.parametrize("position", [0, 7, 10, 16, 17, 22, 25, 60, 89])
-def test_a_last_batch_that_a_crash_tore_is_cut_off(
-    tmp_path: Path, position: int, caplog: pytest.LogCaptureFixture
+def test_a_last_batch_that_a_loss_of_power_tore_is_cut_off_and_copied(
+    tmp_path: Path, position: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(tmp_path, 2, cleanly=False)
-    flip(tmp_path / FIRST, 90 + position)
+    damaged = flip(tmp_path / FIRST, 90 + position)
+    monkeypatch.setattr(SystemFiles, "boot_id", lambda _: b"another boot")
     log = open_log(tmp_path)
+    (copy,) = (tmp_path / "damaged").iterdir()
+    assert copy.read_bytes() == damaged
+    assert f"{tmp_path / FIRST}: cut off 90 bytes at byte 90, after offset 1" in caplog.text
+    assert str(copy) in caplog.text
     assert log.high_watermark == 2
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    log.close()
+
+
+@pytest.mark.parametrize("position", [0, 7, 10, 16, 17, 22, 25, 60, 89])
+def test_a_last_batch_that_is_there_as_a_whole_is_not_torn_by_the_death_of_the_process(
+    tmp_path: Path, position: int
+) -> None:
+    written(tmp_path, 2, cleanly=False)
+    damaged = flip(tmp_path / FIRST, 90 + position)
+    if not SystemFiles().boot_id():
+        pytest.skip("this system does not tell when the machine was started")
+    assert "is damaged at byte 90, offset 2" in refused(tmp_path)
+    assert (tmp_path / FIRST).read_bytes() == damaged
+
+
+@pytest.mark.parametrize("content", [None, b""])
+def test_a_segment_that_was_written_to_is_missed_after_a_kill(tmp_path: Path, content: bytes | None) -> None:
+    written(tmp_path, 3, cleanly=False, segment_bytes=200)
+    (last,) = files(tmp_path)[1:]
+    if content is None:
+        (tmp_path / last).unlink()
+    else:
+        (tmp_path / last).write_bytes(content)
+    assert f"{tmp_path / last} is {'missing' if content is None else 'empty'}, and records were written" in refused(
+        tmp_path
+    )
+
+
+def test_bytes_that_change_before_the_recovery_point_are_not_given_to_readers(tmp_path: Path) -> None:
+    written(tmp_path, 3, cleanly=True)
+    flip(tmp_path / FIRST, 90 + 70)
+    log = open_log(tmp_path)
+    assert log.read(0, 90)
+    with pytest.raises(BrokerError, match=f"{FIRST} is damaged at byte 90.*restore the file from a backup"):
+        log.read(2, 1000)
+    assert append(log, make_batch(2, size=90)) == 6
+    assert log.read(6, 1000)
     log.close()
 
 
@@ -94,7 +137,7 @@ def test_damage_with_whole_batches_behind_it_cuts_nothing(tmp_path: Path, positi
     written(tmp_path, 3, cleanly=False)
     damaged = flip(tmp_path / FIRST, 90 + position)
     said = refused(tmp_path)
-    for expected in (tmp_path.name, str(tmp_path / FIRST), "byte 90, offset 2", "A copy of it is", "truncate -s 90"):
+    for expected in (tmp_path.name, str(tmp_path / FIRST), "byte 90, offset 2", "A copy of it is", "--skip-damage"):
         assert expected in said
     assert (tmp_path / FIRST).read_bytes() == damaged
     (copy,) = (tmp_path / "damaged").iterdir()
@@ -115,21 +158,32 @@ def test_one_flipped_byte_in_the_first_segment_costs_no_later_one(tmp_path: Path
     before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
     assert len(before) == 3
     before[FIRST] = flip(tmp_path / FIRST, 90 + 16)
-    assert "remove the 2 segments with larger numbers and the file checkpoint" in refused(tmp_path)
+    assert "give up all records from offset 2 on and the 2 segments behind it: start once" in refused(tmp_path)
     assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
 
 
-def test_what_the_message_says_to_do_opens_the_log(tmp_path: Path) -> None:
+def test_what_the_message_says_to_do_opens_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     written(tmp_path, 5, cleanly=True, segment_bytes=200)
-    flip(tmp_path / FIRST, 90 + 16)
+    before = [(tmp_path / name).read_bytes() for name in files(tmp_path)[1:]]
+    damaged = flip(tmp_path / FIRST, 90 + 16)
     refused(tmp_path)
-    os.truncate(tmp_path / FIRST, 90)
-    for name in files(tmp_path)[1:]:
-        (tmp_path / name).unlink()
-    assert "offset 2 up to 10 were there and are missing" in refused(tmp_path)
-    (tmp_path / "checkpoint").unlink()
-    log = open_log(tmp_path)
+    log = open_log(tmp_path, skip_damage=True)
+    assert "goes on without its records from offset 2 on: 2 segments were moved to" in caplog.text
     assert append(log, make_batch(5)) == 2
+    log.close()
+    kept = {path.name[:24]: path.read_bytes() for path in (tmp_path / "damaged").iterdir()}
+    assert kept.pop("checkpoint")
+    assert list(dict(sorted(kept.items())).values()) == [damaged, *before]
+    assert open_log(tmp_path).high_watermark == 7
+
+
+@pytest.mark.parametrize(("gone", "left"), [(0, 3), (1, 2), (2, 4)])
+def test_behind_a_missing_segment_the_log_goes_on_if_that_is_asked_for(tmp_path: Path, gone: int, left: int) -> None:
+    """Without its first segment it has all others, else those before the gap; what is behind that is kept aside."""
+    written(tmp_path, 5, cleanly=True, segment_bytes=200)
+    (tmp_path / files(tmp_path)[gone]).unlink()
+    log = open_log(tmp_path, skip_damage=True)
+    assert len(read_all(log)) == left
     log.close()
 
 
@@ -219,7 +273,7 @@ def test_after_a_failed_sync_the_log_is_read_only_up_to_what_was_forced(
     assert log.offset_for_timestamp(0) is not None
     log.close()
     assert not disk.synced, "a sync that failed is never tried again"
-    assert not (tmp_path / "checkpoint").exists()
+    assert json.loads((tmp_path / "checkpoint").read_text())["recovery_point"] == 2
 
 
 def test_a_restart_writes_what_was_not_forced_once_more(tmp_path: Path, disk: Disk) -> None:
@@ -239,7 +293,7 @@ def test_a_restart_writes_what_was_not_forced_once_more(tmp_path: Path, disk: Di
     disk.replace("pwritev", note)
     log = open_log(tmp_path, sync_each_append=True)
     assert (log.high_watermark, len(read_all(log))) == (4, 2)
-    assert rewritten == [(0, 180)]
+    assert rewritten == [(90, 90)], "the checkpoint says that the first batch was forced"
     log.close()
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spark_producer.broker.storage.disk import moved
-from spark_producer.broker.storage.file_ops import FULL, Buffer, FileOps
+from spark_producer.broker.storage.disk import FULL, moved
+from spark_producer.broker.storage.file_ops import Buffer, FileOps
 from spark_producer.broker.storage.tiered.journal.listing import name_of
 from spark_producer.broker.storage.tiered.journal.records import (
     HEADER_SIZE,
@@ -47,9 +46,22 @@ class JournalFile:
     """
 
     def __init__(
-        self, directory: Path, file_id: int, files: FileOps, settings: JournalSettings, *, sync: bool = True
+        self,
+        directory: Path,
+        file_id: int,
+        files: FileOps,
+        settings: JournalSettings,
+        *,
+        sync: bool,
+        lock: contextlib.AbstractContextManager[object],
     ) -> None:
-        """Nothing is made yet. `sync`: records will be acknowledged when they are forced, else when they are written."""
+        """Nothing is made yet.
+
+        Args:
+            directory, file_id, files, settings: of the file.
+            sync: records will be acknowledged when they are forced, else when they are written.
+            lock: of the file's own, which keeps a write away from a note.
+        """
         self.file_id = file_id
         self.position = settings.alignment
         self.forced = settings.alignment
@@ -59,7 +71,7 @@ class JournalFile:
         self._acknowledged = Acknowledged.FORCED if sync else Acknowledged.WRITTEN
         self._reserved = self._dropped = 0
         self._file = -1
-        self._writing = threading.Lock()
+        self._writing = lock
 
     def begin(self) -> None:
         """Make the file.
@@ -72,7 +84,7 @@ class JournalFile:
         try:
             self._file = file
             self._reserve(self._settings.alignment)
-            origin = Origin(self._acknowledged, files.boot_id())
+            origin = Origin(self._acknowledged, files.boot_id(), files.size(file))
             files.write(file, [file_header(self.file_id, self._settings.alignment, origin)], 0)
             files.force(file)
             files.sync_directory(self._path.parent)

@@ -7,6 +7,7 @@ comes while a file is forced, or ended and the next one begun, waits in the queu
 from __future__ import annotations
 
 import contextlib
+import errno
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spark_producer.broker.storage.file_ops import FULL, FileOps
+from spark_producer.broker.storage.disk import FULL
+from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.journal.counters import JournalCounters
 from spark_producer.broker.storage.tiered.journal.file import JournalFile
 from spark_producer.broker.storage.tiered.journal.group_commit import Trigger
@@ -32,6 +34,8 @@ from spark_producer.errors import BrokerError
 A_MOMENT_S: Final = 0.01
 """For how long a record that another thread writes is waited for without `sync`, so that it is usually written when `append`
 returns: less than people notice, more than a write to the page cache takes."""
+KEPT: Final = ".kept"
+"""What is behind the name of a file that is kept although the journal does not need it."""
 
 
 class _Written(NamedTuple):
@@ -82,7 +86,8 @@ class Journal:
         self._directory, self._files, self._settings, self._sync, self._clock = directory, files, settings, sync, clock
         self._call_written, self._call_forced, self._call_failed, self._call_begun = written, forced, failed, begun
         self._is_closing = False
-        self._file = JournalFile(directory, next_id(directory, files), files, settings, sync=sync)
+        self._kept: set[int] = set()
+        self._file = self._new_file(next_id(directory, files))
         self._mark = Mark(self._file.file_id, self._file.position)
         # Without `sync` nobody shares a force, so a record that is in the queue waits for no others.
         self._queue = RecordQueue(settings if sync else replace(settings, flush_when_queue_empty=True), clock)
@@ -262,7 +267,16 @@ class Journal:
         """
         old = [file_id for file_id in ids_in(self._directory, self._files) if file_id < mark.file_id]
         for file_id in old[: len(old) - self._settings.backups] if self._settings.backups else old:
-            self._files.unlink(self._directory / name_of(file_id))
+            path = self._directory / name_of(file_id)
+            if file_id in self._kept:
+                self._files.rename(path, path.with_name(path.name + KEPT))
+            else:
+                self._files.unlink(path)
+
+    def keep_files(self) -> str:
+        """Have the files of earlier lives renamed once they are not needed, and not removed; return their later names."""
+        self._kept = {file_id for file_id in ids_in(self._directory, self._files) if file_id < self._file.file_id}
+        return ", ".join(str(self._directory / name_of(file_id)) + KEPT for file_id in sorted(self._kept))
 
     def close(self, timeout: float = 60) -> None:
         """Write and force what was appended, and end the file. After a failure, only close it.
@@ -318,10 +332,11 @@ class Journal:
 
     def _write_all(self) -> None:
         """The journal's thread."""
+        self._space.until_there_is(self._begin_file)
         while (group := self._queue.take()) is not None and self._failure is None:
-            self._space.until_there_is(self._begin_file)
-            if self._failure is None:
-                self._space.until_there_is(partial(self._write, group, is_here=False))
+            for work in (self._begin_file, partial(self._write, group, is_here=False)):
+                if not self._space.until_there_is(work):
+                    raise OSError(errno.ENOSPC, self._space.full)
         with self._changed:
             self._all_written = True
             self._due.notify()
@@ -330,9 +345,14 @@ class Journal:
         with self._changed:
             self._changed.wait_for(lambda: self._is_closing or self._failure is not None, seconds)
 
+    def _new_file(self, file_id: int) -> JournalFile:
+        return JournalFile(
+            self._directory, file_id, self._files, self._settings, sync=self._sync, lock=threading.Lock()
+        )
+
     def _begin_file(self) -> None:
         """Have a file that takes the next group."""
-        if self._file.is_begun and self._file.is_full:
+        if self._failure is None and self._file.is_begun and self._file.is_full:
             self._roll()
         if self._failure is None and not self._file.is_begun:
             self._file.begin()
@@ -340,6 +360,8 @@ class Journal:
 
     def _write(self, group: Group, *, is_here: bool) -> None:
         """Write a group. `is_here`: in the thread of the one who appends it, else in the journal's."""
+        if self._failure is not None:
+            return
         done = self._file.write(group.records)
         counters = self.counters
         counters.count_group(group.trigger)
@@ -368,8 +390,7 @@ class Journal:
             if self._failure is not None:
                 return
         self._file.end()
-        following = self._file.file_id + 1
-        self._file = JournalFile(self._directory, following, self._files, self._settings, sync=self._sync)
+        self._file = self._new_file(self._file.file_id + 1)
         self._mark = Mark(self._file.file_id, self._file.position)
         self.counters.rolls += 1
 

@@ -5,6 +5,7 @@ Its file also says which file of the journal is the newest one, since nothing el
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from spark_producer.record.checksum import crc32c
 
 NAME: Final = "lastMark"
 """The name of the file in every ledger directory (BookKeeper's LastLogMark)."""
+logger = logging.getLogger(__name__)
+
 _MARK: Final = Struct(">QQ")
 _FILE: Final = Struct(">16sI")
 _NEWEST: Final = Struct(">Q")
@@ -26,19 +29,25 @@ _FILE_WITH_NEWEST: Final = Struct(">24sI")
 class LastMark:
     """The mark in every one of the ledger directories, the largest of which counts. Any thread may use it.
 
+    With `skip_damage`, marks that cannot be read are renamed, and count as missing.
+
     Raises:
         JournalDamaged: no directory has a mark that can be read, but one has a file of that name.
         OSError: the disk refused.
     """
 
-    def __init__(self, directories: Sequence[Path], files: FileOps) -> None:
+    def __init__(self, directories: Sequence[Path], files: FileOps, *, skip_damage: bool = False) -> None:
         self._paths = [directory / NAME for directory in directories]
         self._files = files
         self._lock = threading.Lock()
         there = [path for path in self._paths if NAME in files.names(path.parent)]
         found = [each for path in there if (each := _decoded(files.read_file(path))) is not None]
         if there and not found:
-            raise damaged(f"{there[0]} does not say where the journal begins")
+            if not skip_damage:
+                raise damaged(f"{there[0]} does not say where the journal begins")
+            for path in there:
+                files.rename(path, path.with_name(f"{NAME}.damaged"))
+                logger.error("%s cannot be read, and is kept as %s.damaged: the journal is read as a whole", path, NAME)
         self._latest = max((mark for mark, _ in found), default=None)
         self._newest = max((newest for _, newest in found), default=0)
 

@@ -3,7 +3,7 @@
 Everything is big-endian. A file begins with a header, which takes one block of the alignment:
 
     8 magic | u32 size of the header | u64 id of the file | u32 CRC-32C of all before
-    u8 when records were acknowledged | 16 boot id of the machine | u32 CRC-32C of these two
+    u8 when records were acknowledged | 16 boot id of the machine | u64 first size of the file | u32 CRC-32C of these three
 
 of which earlier versions have the first line alone. A record is
 
@@ -38,7 +38,7 @@ RECORD_HEADER: Final = Struct(">IIQ")
 _COVERED: Final = Struct(">QQIQ")
 FORCED: Final = Struct(">Q")
 HEADER_SIZE: Final = RECORD_HEADER.size
-_ORIGIN: Final = Struct(">B16s")
+_ORIGIN: Final = Struct(">B16sQ")
 SMALLEST_GROUP_END: Final = HEADER_SIZE + FORCED.size
 
 
@@ -51,10 +51,12 @@ class Acknowledged(Enum):
 
 
 class Origin(NamedTuple):
-    """How a file was written: when its records were acknowledged, and the boot id of the machine (`FileOps.boot_id`)."""
+    """How a file was written: when its records were acknowledged, the boot id of the machine (`FileOps.boot_id`), and the size
+    below which the file was never before it was ended: that of the space that was reserved first."""
 
     acknowledged: Acknowledged = Acknowledged.UNKNOWN
     boot_id: bytes = b""
+    size: int = 0
 
 
 class Record(NamedTuple):
@@ -85,9 +87,9 @@ class JournalDamaged(BrokerError):
 
 
 _HINT: Final = (
-    "Put back the files of the journal, or restore a backup of all of the broker's data. To go on without the records that cannot "
-    "be read, start once with skip_damage (pyproducer broker --skip-damage): it keeps what is damaged aside, and says what is "
-    "skipped"
+    "Put back the files of the journal, or restore a backup of all of the broker's data. To go on without the records that "
+    "cannot be read, start once with skip_damage (pyproducer broker --skip-damage): it keeps what is damaged aside, and says "
+    "what is skipped"
 )
 
 
@@ -128,7 +130,7 @@ def file_end(file_id: int, position: int) -> bytes:
 def file_header(file_id: int, alignment: int, origin: Origin = Origin()) -> bytes:  # noqa: B008
     """Return the first block of a file."""
     fields = FILE_HEADER.pack(MAGIC, alignment, file_id)
-    how = _ORIGIN.pack(origin.acknowledged.value, origin.boot_id)
+    how = _ORIGIN.pack(origin.acknowledged.value, origin.boot_id, origin.size)
     return (fields + CRC.pack(crc32c(fields)) + how + CRC.pack(crc32c(how))).ljust(alignment, b"\0")
 
 
@@ -138,8 +140,8 @@ def origin(start: bytes) -> Origin:
     how = start[begin : begin + _ORIGIN.size]
     if len(start) < begin + _ORIGIN.size + CRC.size or CRC.unpack_from(start, begin + _ORIGIN.size) != (crc32c(how),):
         return Origin()
-    when, boot_id = _ORIGIN.unpack(how)
-    return Origin(Acknowledged(when), boot_id if any(boot_id) else b"")
+    when, boot_id, size = _ORIGIN.unpack(how)
+    return Origin(Acknowledged(when), boot_id if any(boot_id) else b"", size)
 
 
 def header_size(start: bytes, file_id: int) -> int | None:

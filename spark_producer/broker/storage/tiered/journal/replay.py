@@ -13,7 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker.storage.file_ops import FULL, FileOps
+from spark_producer.broker.storage.disk import FULL
+from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.journal.listing import FIRST_ID, ids_in, name_of
 from spark_producer.broker.storage.tiered.journal.reader import FoundRecord, JournalReader
 from spark_producer.broker.storage.tiered.journal.records import (
@@ -59,7 +60,7 @@ def replay(
     for file_id in ids:
         with closing(JournalReader(directory, file_id, files)) as reader:
             marked = mark.position if mark is not None and mark.file_id == file_id else None
-            each = _File(reader, marked, files.boot_id(), is_last=file_id == ids[-1])
+            each = _File(reader, marked, files.boot_id(), is_last=file_id == ids[-1], was_begun=file_id <= newest)
             yield from each.records_behind_damage() if skip_damage else each.records()
 
 
@@ -95,10 +96,13 @@ def _needed(ids: list[int], directory: Path, mark: Mark | None, newest: int, *, 
 
 
 class _File:
-    """One file that is read. `marked` is the mark's position if that is in this file."""
+    """One file that is read. `marked` is the mark's position if that is in this file; `was_begun`: it had its header."""
 
-    def __init__(self, reader: JournalReader, marked: int | None, boot_id: bytes, *, is_last: bool) -> None:
-        self._reader, self._marked, self._boot_id, self._is_last = reader, marked, boot_id, is_last
+    def __init__(
+        self, reader: JournalReader, marked: int | None, boot_id: bytes, *, is_last: bool, was_begun: bool
+    ) -> None:
+        self._reader, self._marked, self._boot_id = reader, marked, boot_id
+        self._is_last, self._was_begun = is_last, was_begun
 
     def records(self) -> Iterator[tuple[int, bytes]]:
         """Yield the records, from the mark on if it is in this file; end the last file where its records end.
@@ -109,7 +113,7 @@ class _File:
         reader, marked = self._reader, self._marked
         if marked is not None and marked > reader.size:
             raise damaged(f"{reader.path} has {reader.size} bytes, and had {marked} that were forced")
-        if marked is not None and reader.first is None:
+        if (marked is not None or self._was_begun) and reader.first is None:
             raise damaged(f"{reader.path} does not begin as a file of the journal")
         position, found = yield from self._from((reader.first or 0) if marked is None else marked)
         if found is not None:
@@ -126,7 +130,7 @@ class _File:
     def _from(
         self, position: int, *, whatever_header: bool = False
     ) -> Generator[tuple[int, bytes], None, tuple[int, FoundRecord | None]]:
-        """Yield the records from a position on; return where they end, and the marker that ends the file, None if there is none."""
+        """Yield the records from a position on; return where they end, and the marker that ends the file, None without one."""
         found: FoundRecord | None = None
         if self._reader.first is not None or whatever_header:
             while (found := self._reader.record(position)) is not None and found.log_id != FILE_END:
@@ -145,14 +149,16 @@ class _File:
         where = f"{reader.path} cannot be read at byte {position}"
         if not self._is_last:
             raise damaged(f"{where}, and is not the last file ({behind.records} whole records follow in it)")
+        if self._was_whole() and reader.size < reader.origin.size:  # else the end of the file may have been begun
+            raise damaged(f"{reader.path} has {reader.size} bytes, and had {reader.origin.size} at least")
         if behind.forced > position:
             raise damaged(
                 f"{where}, up to which it had been forced to the disk ({behind.records} whole records follow in it)"
             )
         if self._was_whole() and reader.has_group_end(position):
             raise damaged(
-                f"{where}, and no crash of the process leaves that: the end of a group follows, and {behind.records} whole records "
-                "behind it"
+                f"{where}, and no crash of the process leaves that: the end of a group follows, and {behind.records} whole "
+                "records behind it"
             )
 
     def _was_whole(self) -> bool:
@@ -160,7 +166,7 @@ class _File:
 
         After another start of the machine it need not: then what was never forced may be there in part.
         """
-        when, boot_id = self._reader.origin
+        when, boot_id, _ = self._reader.origin
         if boot_id and self._boot_id:
             return boot_id == self._boot_id
         return when is Acknowledged.WRITTEN
@@ -170,7 +176,7 @@ class _File:
         used = self._reader.used()
         if used > position and self._reader.first is not None:  # else it died while it was made, before any record
             logger.warning(
-                "%s: its last %d bytes, from byte %d on, are no whole group of records, as a crash leaves it, and are cut off. %s",
+                "%s: its last %d bytes, from byte %d on, are no whole group of records, as a crash leaves them, and are cut. %s",
                 *(self._reader.path, used - position, position, self._kept_aside(used)),
             )
         self._reader.end_at(position)
@@ -201,7 +207,7 @@ class _File:
             skipped, places, position = skipped + following - position, places + 1, following
         used = reader.used()
         lost = max(0, used - position) if found is None else 0
-        short = max(0, (marked or 0) - reader.size)
+        short = max(0, (marked or 0) - reader.size, reader.origin.size - reader.size if found is None else 0)
         if skipped or lost or short:
             logger.error(
                 "%s: %d bytes in %d places cannot be read, and are skipped with all records in them. %s",

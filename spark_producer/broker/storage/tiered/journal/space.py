@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker.storage.file_ops import FULL
+from spark_producer.broker.storage.disk import FULL
 
 RETRY_S: Final = 1.0
 """After so many seconds a full disk is asked for space again."""
@@ -26,25 +26,29 @@ class Space:
         """Why records wait: what is missing. Empty while there is space."""
         self._directory, self._is_over, self._wait = directory, is_over, wait
 
-    def until_there_is(self, work: Callable[[], None]) -> None:
-        """Do something that changes nothing if the disk is full; then do it again after a while.
+    def until_there_is(self, work: Callable[[], None]) -> bool:
+        """Do something that changes nothing if the disk is full; then do it again after a while. Return whether it was done: it
+        was not if the wait is over.
 
         Raises:
-            OSError: the disk refused for another reason; or it is still full, and the wait is over.
+            OSError: the disk refused for another reason.
         """
         while True:
             try:
                 work()
             except OSError as error:
-                if error.errno not in FULL or self._is_over():
+                if error.errno not in FULL:
                     raise
                 self.note(error)
+                if self._is_over():
+                    return False
                 self._wait(RETRY_S)
             else:
                 break
         if self.full:
             self.full = ""
             logger.warning("%s: there is space again, and batches are taken", self._directory)
+        return True
 
     def note(self, error: OSError) -> None:
         """Note, and say once, that there is no space."""
