@@ -8,15 +8,19 @@ from __future__ import annotations
 from spark_producer.codes import Code
 from spark_producer.escape import for_log
 
+MAX_MESSAGE = 20_000
+"""The maximum characters of the message of an error: names of a peer, of which it holds some, have 32,767 at most."""
+
 
 class PyProducerError(Exception):
     """The root of all errors of this package.
 
-    `message` is the whole text; `details` become attributes and survive pickling (BaseException keeps `__dict__`).
+    `message` is the whole text; `details` become attributes and survive pickling (BaseException keeps `__dict__`). Whatever names
+    and texts of peers and files it holds, characters that could control a terminal or a log are escaped in it, and it is cut.
     """
 
     def __init__(self, message: str, **details: object) -> None:
-        super().__init__(message)
+        super().__init__(for_log(message, limit=None)[:MAX_MESSAGE])
         self.__dict__.update(details)
 
 

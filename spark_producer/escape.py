@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from spark_producer.redaction import MAX_TEXT, hide
 
 MAX_LENGTH: Final = 300
 """The maximum characters that a message shows of one text of a peer or a file."""
+
+MAX_LINE: Final = 20_000
+"""The maximum characters of a line of the log."""
 
 _MAX_BYTES_OF_CHARACTER: Final = 4
 """The maximum bytes of a character in UTF-8 (RFC 3629)."""
@@ -29,6 +33,37 @@ def for_log(text: str | bytes, limit: int | None = MAX_LENGTH) -> str:
     if len(head) <= limit and len(escaped := _escaped(head)) <= limit:
         return escaped
     return _cut(head, limit - 1) + "…"
+
+
+HAS_LINES: Final = {"has_lines": True}
+"""To be passed as `extra` for a message of several lines, whose names and texts of others are escaped already."""
+
+
+class _Escaping(logging.Filter):
+    """Escapes what is logged, so that no name or text of a peer or a file controls the log or the terminal that shows it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError):  # of a wrong number of arguments, which `logging` reports itself
+            return True
+        if not message.isprintable() or len(message) > MAX_LINE:
+            lines = message.split("\n") if getattr(record, "has_lines", False) else [message]
+            record.msg, record.args = "\n".join(for_log(line, limit=None)[:MAX_LINE] for line in lines), None
+        return True
+
+
+_ESCAPING: Final = _Escaping()
+
+
+def escaping_logger(name: str) -> logging.Logger:
+    """Return the logger of this name, which escapes and cuts each message, whatever its arguments hold.
+
+    Ends of lines are escaped too, unless `extra=HAS_LINES` says that they are our own.
+    """
+    logger = logging.getLogger(name)
+    logger.addFilter(_ESCAPING)
+    return logger
 
 
 def _decoded(text: str | bytes) -> str:

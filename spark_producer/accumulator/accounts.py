@@ -13,13 +13,14 @@ Memory is bounded: only the first and the last failure of each thread are kept.
 
 from __future__ import annotations
 
-import logging
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-_log = logging.getLogger(__name__)
+from spark_producer.escape import escaping_logger
+
+_log = escaping_logger(__name__)
 
 NOTHING_OWN: Mapping[Account, Exception] = MappingProxyType({})
 """What `record` takes if a failure is the same for all owners."""

@@ -6,7 +6,6 @@ here: a thread that compresses holds a buffer already, and two threads that hold
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
@@ -15,12 +14,13 @@ import numpy as np
 from spark_producer.accumulator.batch import Lease, ProducerBatch
 from spark_producer.accumulator.pool import LEAST_BUFFER, BufferPool
 from spark_producer.errors import ProducerClosed
+from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.codecs import Codec, Compressor, decompress
 from spark_producer.record.compression_ratio import SAFETY, CompressionRatios
 from spark_producer.record.splitting import cut_in_half
 
-_log = logging.getLogger(__name__)
+_log = escaping_logger(__name__)
 
 KEPT_BUFFER_SHARE = 0.75
 """From this share of the pool's buffer size on, a buffer of that size is taken: the pool keeps those, so their pages are warm."""

@@ -7,7 +7,6 @@ more than it takes to encode a record of 100 bytes (measured). Here a future tha
 
 from __future__ import annotations
 
-import logging
 import threading
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -15,8 +14,9 @@ from concurrent.futures import Future, InvalidStateError
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
 from spark_producer.errors import RecordsRefused
+from spark_producer.escape import escaping_logger
 
-_log = logging.getLogger(__name__)
+_log = escaping_logger(__name__)
 
 
 class RecordMetadata(NamedTuple):

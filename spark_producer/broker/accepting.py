@@ -6,12 +6,13 @@ It keeps to the limit of connections, keeps a reserve of file descriptors free, 
 from __future__ import annotations
 
 import contextlib
-import logging
 import resource
 import socket
 from typing import Final
 
-logger = logging.getLogger(__name__)
+from spark_producer.escape import escaping_logger
+
+logger = escaping_logger(__name__)
 
 RESERVED_DESCRIPTORS: Final = 32
 """File descriptors kept free for the logs, which open a file for each use: clients must not be able to stop all writing."""

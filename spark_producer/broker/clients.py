@@ -24,8 +24,9 @@ from spark_producer.broker.quoting import quoted
 from spark_producer.broker.security.entrance import ANONYMOUS, Entrance
 from spark_producer.broker.security.strangers import LOGIN_SECONDS, Strangers
 from spark_producer.errors import LocalProtocolError, ProtocolError, SecurityError
+from spark_producer.escape import escaping_logger
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 CROWDED_CHECK_INTERVAL: Final = 1.0
 """Seconds between two looks for slow clients while others wait for memory."""

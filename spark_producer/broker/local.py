@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import errno
-import logging
 import os
 import resource
 import shutil
@@ -30,8 +29,9 @@ from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.storage.engines import OpenStorage, open_storage
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.errors import ConfigError, ConnectionFailed, KafkaTimeout
+from spark_producer.escape import escaping_logger
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 CALL_TIMEOUT: Final = 30.0
 """Seconds that another thread waits for the broker's thread, which is far more than any call takes."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from spark_producer.broker.counting import Reading
+from spark_producer.escape import for_log
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -32,6 +33,8 @@ def metrics_page(readings: Iterable[Reading]) -> str:
 
 
 def _escaped(text: str, *, quotes: bool = False) -> str:
+    """Return a text as the format writes it. What could control a terminal is escaped first: people read the page too."""
+    text = "\n".join(for_log(line) for line in text.split("\n"))
     escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
     return escaped.replace('"', '\\"') if quotes else escaped
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import io
-import logging
 import socket
 import sys
 import threading
@@ -21,8 +20,9 @@ from typing import Any, Final
 
 from spark_producer.broker.metrics_page import CONTENT_TYPE
 from spark_producer.errors import ConnectionFailed
+from spark_producer.escape import escaping_logger
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 HOST: Final = "127.0.0.1"
 PATH: Final = "/metrics"

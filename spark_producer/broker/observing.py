@@ -6,7 +6,6 @@ answer soon, the last sums are shown.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Final
@@ -18,8 +17,9 @@ from spark_producer.broker.machine import machine_memory
 from spark_producer.broker.memory_plan import SHARES, MemoryPlan
 from spark_producer.broker.server import Server
 from spark_producer.errors import ConnectionFailed
+from spark_producer.escape import escaping_logger
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 SUMS_S: Final = 0.5
 """Seconds to wait for the broker's thread."""

@@ -5,7 +5,6 @@ The order of the checks is Kafka's (ProduceRequest.validateRecords, then Unified
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 from typing import Final
 
@@ -16,6 +15,7 @@ from spark_producer.broker.transaction_index import AbortedTransaction
 from spark_producer.broker.validation import Unpacking, check_records
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
+from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import (
     CONTROL_BIT,
     HEADER_SIZE,
@@ -33,7 +33,7 @@ from spark_producer.record.control import EndMarker, end_marker_batch, read_end_
 _MAGIC_POSITION: Final = 16
 _LARGEST_CODEC: Final = max(Codec)
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 class Partition:

@@ -7,7 +7,6 @@ here.
 from __future__ import annotations
 
 import contextlib
-import logging
 import selectors
 import socket
 import time
@@ -26,8 +25,9 @@ from spark_producer.broker.coordinator.timer import CoordinatorTimer
 from spark_producer.broker.retention_timer import RetentionTimer
 from spark_producer.broker.security.entrance import Entrance
 from spark_producer.errors import ConnectionFailed
+from spark_producer.escape import escaping_logger
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 Result = TypeVar("Result")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -22,8 +21,9 @@ from spark_producer.broker.storage.state_file import BrokerState, StateFile, Top
 from spark_producer.broker.topic_names import LONGEST_NAME, check_name, metric_name
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
+from spark_producer.escape import escaping_logger
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 COORDINATOR_LOG: Final = "coordinator.log"
 """The name of the coordinator's file in the data directory."""

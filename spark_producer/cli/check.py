@@ -44,5 +44,5 @@ def _run(chosen: argparse.Namespace) -> int:
 
 def line(finding: Finding) -> str:
     """Return a finding as text; its advice is a line of its own."""
-    told = f"{finding.state:<8} {finding.name}: {for_log(finding.text, limit=None)}"
+    told = f"{finding.state:<8} {for_log(finding.name)}: {for_log(finding.text, limit=None)}"
     return f"{told}\n         what to do: {for_log(finding.advice, limit=None)}" if finding.advice else told

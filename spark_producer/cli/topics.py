@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
 from spark_producer.cli.nosuch import check_there
 from spark_producer.cli.numbers import positive
-from spark_producer.cli.terminal import asks_somebody, complain
+from spark_producer.cli.terminal import asks_somebody, complain, say
 from spark_producer.cli.waiting import Bar, Wait
 from spark_producer.errors import ConfigError
 from spark_producer.escape import for_log
@@ -87,9 +87,7 @@ def _list(chosen: argparse.Namespace) -> None:
             print(json.dumps(row._asdict()))
         else:
             lost = f", {row.without_leader} without a leader" if row.without_leader else ""
-            print(
-                f"{for_log(row.name, limit=None)}  {_count(row.partitions, 'partition')}, {_count(row.replicas, 'replica')}{lost}"
-            )
+            say(f"{for_log(row.name)}  {_count(row.partitions, 'partition')}, {_count(row.replicas, 'replica')}{lost}")
 
 
 def _describe(chosen: argparse.Namespace) -> None:
@@ -99,19 +97,26 @@ def _describe(chosen: argparse.Namespace) -> None:
         rows = [row._asdict() for row in page.rows]
         print(json.dumps({"name": page.name, "partitions": rows, "config": page.config}))
     else:
-        print(_shown(page))
+        for line in _lines(page):
+            say(line)
 
 
-def _shown(page: TopicPage) -> str:
-    settings = "may not be seen" if page.config is None else ", ".join(f"{n}={v}" for n, v in page.config.items())
-    name, settings = for_log(page.name, limit=None), for_log(settings, limit=None) or "nothing"
+def _lines(page: TopicPage) -> list[str]:
+    config = page.config
+    settings = "may not be seen" if config is None else ", ".join(_set(*entry) for entry in config.items()) or "nothing"
+    name = for_log(page.name)
     lines = [f"{name}: {_count(len(page.rows), 'partition')}; set for it: {settings}"]
     for row in page.rows:
         leader = "no leader" if row.leader < 0 else f"leader {row.leader}"
         offsets = "" if row.first is None or row.end is None else f"  offsets {row.first} to {row.end}"
         replicas, in_sync = (",".join(map(str, nodes)) for nodes in (row.replicas, row.in_sync))
         lines.append(f"  {row.partition}: {leader}  replicas {replicas}  in sync {in_sync}{offsets}")
-    return "\n".join(lines)
+    return lines
+
+
+def _set(name: str, value: str) -> str:
+    """Return a setting of a topic as the broker tells it."""
+    return f"{for_log(name)}={for_log(value)}"
 
 
 def _create(chosen: argparse.Namespace) -> int:
@@ -128,11 +133,11 @@ def _create(chosen: argparse.Namespace) -> int:
             finally:
                 bar.end()
             if made:
-                print(f"{topic} is created")
+                say(f"{topic} is created")
                 continue
             others = _differences(client, topic, chosen, config)
             differ += bool(others)
-            print(f"{topic} was there before, and is as it was" + (f": it has {'; '.join(others)}" if others else ""))
+            say(f"{topic} was there before, and is as it was" + (f": it has {'; '.join(others)}" if others else ""))
     return 1 if differ else 0
 
 
@@ -150,7 +155,9 @@ def _differences(
         if asked is not None and asked != has
     ]
     there = topic_config(client, topic, list(config)) or {} if config else {}
-    return found + [f"{name}={value}, not {config[name]}" for name, value in there.items() if config[name] != value]
+    return found + [
+        f"{_set(name, value)}, not {config[name]}" for name, value in there.items() if config[name] != value
+    ]
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -169,7 +176,7 @@ def _delete(chosen: argparse.Namespace) -> None:
     with _connected(chosen) as client:
         for topic in chosen.topics:
             delete_topic(client, topic)
-            print(f"{topic} is deleted")
+            say(f"{topic} is deleted")
 
 
 def _agreed(topics: list[str]) -> bool:
@@ -180,7 +187,8 @@ def _agreed(topics: list[str]) -> bool:
     """
     if not asks_somebody():
         raise ConfigError("there is no terminal to ask at: give --yes to delete topics and all their records")
-    print(f"delete {', '.join(topics)} with all their records? [y/N] ", end="", flush=True)
+    names = for_log(", ".join(topics), limit=None)
+    print(f"delete {names} with all their records? [y/N] ", end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

@@ -13,6 +13,7 @@ from spark_producer.cli.numbers import positive
 from spark_producer.cli.terminal import asks_somebody, complain, say
 from spark_producer.cli.waiting import Wait
 from spark_producer.errors import ConfigError, PyProducerError
+from spark_producer.escape import for_log
 from spark_producer.exactly_once.brokers import Brokers, spoken
 from spark_producer.exactly_once.cluster import SinkCluster
 from spark_producer.exactly_once.control_record import NO_BATCH, UNFINISHED, ControlRecord, Status, TopicPartition
@@ -227,7 +228,7 @@ def _confirm(chosen: argparse.Namespace, question: str) -> None:
         return
     if not asks_somebody():
         raise ConfigError("nothing was changed: there is no terminal to ask on. To do it without a question give --yes")
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # stdout may go into a file
+    print(f"{for_log(question, limit=None)} [y/N] ", end="", file=sys.stderr, flush=True)  # stdout may go into a file
     try:
         answer = input()
     except EOFError:
@@ -280,7 +281,7 @@ def _show(chosen: argparse.Namespace, found: Survey, now_ms: int) -> None:
                     if one.transactional_id in still_open
                     else ": was left open, ended since"
                 )
-            say(f"    {one.transactional_id}  producer {one.producer_id}, epoch {one.epoch}{fate}")
+            say(f"    {for_log(one.transactional_id)}  producer {one.producer_id}, epoch {one.epoch}{fate}")
             for span in one.spans:
                 rows = f"{span.records} rows at offsets {span.first_offset} to {span.last_offset}"
                 say(f"        {span.topic}-{span.partition}: {rows}")
@@ -334,11 +335,14 @@ def _of_others(sink: str, partitions: Sequence[HeldBack]) -> Iterator[str]:
         yield f"readers wait for the sink {other}: pyproducer txn describe {other}"
     for name in sorted(each for each in found if sink_of(each) is None)[:MOST_IDS]:
         age = _age(found[name].timeout_ms)
-        yield f"{name} is not an id of pyproducer's: ask who writes with it to end that transaction; brokers abort it after {age}"
+        yield (
+            f"{for_log(name)} is not an id of pyproducer's: ask who writes with it to end that transaction; brokers abort it "
+            f"after {age}"
+        )
 
 
 def _how_long(one: OpenTransaction) -> str:
-    return f"{one.transactional_id}  {one.state} for {_age(one.open_ms)} of {_age(one.timeout_ms)}"
+    return f"{for_log(one.transactional_id)}  {for_log(one.state)} for {_age(one.open_ms)} of {_age(one.timeout_ms)}"
 
 
 def _no_batch(chosen: argparse.Namespace) -> str:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from spark_producer.cli.terminal import complain
+from spark_producer.escape import for_log
 
 STILL_TRYING = 2.0
 """Seconds without an answer after which a command says what it waits for."""
@@ -40,7 +41,7 @@ class Bar:
     """A bar on stderr, where that is a terminal; elsewhere nothing. `total` None is for what has no known end."""
 
     def __init__(self, what: str, total: int | None, unit: str = "") -> None:
-        self._what, self._total, self._unit = what, total, unit
+        self._what, self._total, self._unit = for_log(what), total, unit
         self._shown = sys.stderr is not None and sys.stderr.isatty()
         self._last = ""
         encoding = (getattr(sys.stderr, "encoding", None) or "").lower()

@@ -11,7 +11,7 @@ from spark_producer.cli.file_rows import FileRows
 from spark_producer.cli.sending import WARNING, send_all, wait_for_topic
 from spark_producer.cli.setting import add_producer, named_values, producer_options
 from spark_producer.cli.table_files import FORMATS, Mapped, check_columns, kind_of, open_file
-from spark_producer.cli.terminal import complain
+from spark_producer.cli.terminal import complain, say
 from spark_producer.cli.waiting import Bar
 from spark_producer.config import parse_options
 from spark_producer.errors import ConfigError, PyProducerError
@@ -127,7 +127,7 @@ def _run(chosen: argparse.Namespace) -> None:
             raise told from error
         finally:
             bar.end()
-    print(f"{chosen.topic}: {sent.line()}")
+    say(f"{chosen.topic}: {sent.line()}")
 
 
 def _delimiter(text: str) -> str:

@@ -14,12 +14,13 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_producer.datasource.summary import describe, to_json
 from spark_producer.errors import CommitError
+from spark_producer.escape import HAS_LINES, escaping_logger
 from spark_producer.metrics import Snapshot, WriteReport, merge, merge_snapshots
 
 if TYPE_CHECKING:
     from spark_producer.exactly_once.messages import TaskOutcome
 
-logger = logging.getLogger("pyproducer")
+logger = escaping_logger("pyproducer")
 logger.setLevel(logging.INFO)  # so that Spark's worker logging sees it; without a handler nothing is printed
 for_programs = logging.getLogger("pyproducer.commit")
 """This log gets one line of JSON for each committed write, since the program on the driver cannot see into the process in which
@@ -63,7 +64,7 @@ def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> Told:
     """
     check_complete(messages, what)
     total, metrics = all_together(messages)
-    logger.info("%s: %s", what, describe(total, metrics))
+    logger.info("%s: %s", what, describe(total, metrics), extra=HAS_LINES)
     for_programs.info("%s", to_json(what, total, metrics))
     return Told(total, metrics)
 
@@ -91,6 +92,7 @@ def abort(messages: Sequence[WriterCommitMessage | None], what: str) -> Told:
         "%s failed; the rows of its finished tasks stay in Kafka, perhaps with some rows of the failed ones: %s",
         what,
         describe(total, metrics),
+        extra=HAS_LINES,
     )
     return Told(total, metrics, status="aborted")
 

@@ -7,7 +7,6 @@ here may fail the write.
 from __future__ import annotations
 
 import json
-import logging
 import time
 import uuid
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_producer.datasource.commit import TaskReport, Told
 from spark_producer.datasource.summary import page
+from spark_producer.escape import escaping_logger
 from spark_producer.network.addresses import format_address, parse_bootstrap_servers
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from spark_producer.datasource.writers import TaskSettings
 
-logger = logging.getLogger("pyproducer")
+logger = escaping_logger("pyproducer")
 
 
 def publish(

@@ -8,7 +8,6 @@ stream remembers for a while that its brokers answered; a batch write asks each 
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
 from typing import NamedTuple
@@ -24,6 +23,7 @@ from spark_producer.datasource.schema import check_schema, has_formats
 from spark_producer.datasource.surface import told_in_short
 from spark_producer.datasource.writers import BatchWriter, StreamWriter, TaskSettings
 from spark_producer.errors import ConfigError, TopicNotFound, broker_error
+from spark_producer.escape import escaping_logger
 from spark_producer.network import ConnectionSettings
 from spark_producer.tools import BlockingClient
 from spark_producer.tools.nearest import nearest_named, nearest_topic
@@ -38,7 +38,7 @@ STILL_WAITING = 2.0
 DEAD_LETTER_TOPIC = "dead-letter topic"
 """How messages call the topic of the option `deadLetterTopic`."""
 
-logger = logging.getLogger("pyproducer")
+logger = escaping_logger("pyproducer")
 
 
 class _Checked(NamedTuple):

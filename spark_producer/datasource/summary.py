@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from spark_producer.escape import for_log
 from spark_producer.metrics import OffsetRange, Snapshot, WriteReport
 from spark_producer.metrics.names import CLIENT, NODE, OWN
 
@@ -29,7 +30,7 @@ def describe(report: WriteReport, metrics: Snapshot | None = None) -> str:
     ]
     if len(report.ranges) > MOST_PARTITIONS:
         lines.append(f"  … and {len(report.ranges) - MOST_PARTITIONS:,} more partitions")
-    return "\n".join(lines)
+    return "\n".join(for_log(line, limit=None) for line in lines)
 
 
 def to_json(

@@ -7,16 +7,16 @@ made in it. The message says what to do.
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable
 from pickle import PickleError
 from typing import ParamSpec, TypeVar
 
 from spark_producer.errors import PartitionerError, PyProducerError
+from spark_producer.escape import escaping_logger
 
 P = ParamSpec("P")
 R = TypeVar("R")
-logger = logging.getLogger("pyproducer")
+logger = escaping_logger("pyproducer")
 
 
 def told_in_short(method: Callable[P, R]) -> Callable[P, R]:

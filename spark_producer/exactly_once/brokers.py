@@ -7,6 +7,7 @@ from typing import Any
 
 from spark_producer.codes import Action, Code
 from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError, broker_error
+from spark_producer.escape import for_log
 from spark_producer.exactly_once.control_record import TopicPartition
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.protocol import FIND_COORDINATOR, AnyApi
@@ -308,7 +309,7 @@ def code_of(answer: Any) -> int:
 
 def spoken(partitions: Iterable[TopicPartition]) -> str:
     """Return names of partitions, for messages: all up to ten."""
-    names = [f"{topic}-{partition}" for topic, partition in sorted(set(partitions))]
+    names = [f"{for_log(topic)}-{partition}" for topic, partition in sorted(set(partitions))]
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from spark_producer.errors import BrokerError, ConnectionFailed, KafkaTimeout, SecurityError
+from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once.abandoned import abandoned, still_abandoned
 from spark_producer.exactly_once.brokers import Brokers, spoken
 from spark_producer.exactly_once.control_record import TopicPartition
@@ -15,7 +15,7 @@ from spark_producer.exactly_once.partition_state import LOOKS, Producers, Stretc
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.protocol.messages import DescribedTransaction
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 LOST_AFTER_S = 3.0
 """For so long a partition must not show a marker that its coordinator says is written, before that counts as lost. After the

@@ -6,7 +6,6 @@ are taken or dropped by the markers of the producers that wrote them, in the ord
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_right
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 
 from spark_producer.codes import Code
 from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
+from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once import record_json
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.control_record import ControlRecord
@@ -28,7 +28,7 @@ from spark_producer.record.control import ControlType
 from spark_producer.record.isolation import marker_type
 from spark_producer.record.reading import read_records
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 FETCH_BYTES = 8 << 20
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from spark_producer.codes import Code
 from spark_producer.errors import ExactlyOnceError, broker_error
+from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.rights import Right, lacking
@@ -26,7 +27,7 @@ from spark_producer.protocol.messages import (
     MetadataResponseTopic,
 )
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 PARTITION = 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,6 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from spark_producer.cluster import Span
 from spark_producer.errors import ExactlyOnceError, IllegalState, PyProducerError
+from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once import abort as aborting
 from spark_producer.exactly_once import begin as beginning
 from spark_producer.exactly_once import commit as committing
@@ -33,7 +33,7 @@ from spark_producer.exactly_once.steps import run
 from spark_producer.network import ConnectionSettings
 from spark_producer.tools.parallel import ParallelClient
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 Result = TypeVar("Result")
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping
 
 from spark_producer.errors import PyProducerError
+from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.protocol import DESCRIBE_CONFIGS
 from spark_producer.protocol.messages import DescribeConfigsRequest, DescribeConfigsResource, MetadataResponse
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 _TOPIC = 2
 _SECONDS = 5.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from spark_producer.cluster import Span, Style
 from spark_producer.codes import Action, Code
 from spark_producer.errors import PyProducerError, broker_error
+from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once.asks import Fate, Fates
 from spark_producer.exactly_once.brokers import GONE_AFTER, Brokers, spoken
 from spark_producer.exactly_once.closure import wait_for_ends
@@ -22,7 +22,7 @@ from spark_producer.record.control import ControlType
 from spark_producer.record.isolation import marker_type
 from spark_producer.tools.parallel import Call
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 AT_ONCE = 64
 """So many transactions and partitions are read at once: each brings a batch, of up to some megabytes."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Collection, Sequence
 
 from spark_producer.errors import PyProducerError
+from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once.brokers import Brokers, code_of, spoken
 from spark_producer.exactly_once.control_record import TaskTransaction
 from spark_producer.exactly_once.coordinator_state import ONGOING, describe
@@ -17,7 +17,7 @@ from spark_producer.protocol import LIST_TRANSACTIONS
 from spark_producer.protocol.messages import DescribedTransaction, ListTransactionsRequest
 from spark_producer.tools.parallel import Call
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 LEAST_TIME_LEFT = 1 / 3
 """The part of its timeout that a transaction must have left."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import sys
 from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_producer.errors import ConfigError
+from spark_producer.escape import escaping_logger
 from spark_producer.kernel import avro, decode, murmur2, portable, single
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _BUILD = (
     "install the package with a C compiler at hand; in a checkout, `pip install --verbose .` shows why a build failed"
 )
 _UNBUILT = "no compiled module"
-_log = logging.getLogger(__name__)
+_log = escaping_logger(__name__)
 
 
 class LoadedKernel(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spark_producer.errors import ConfigError
+from spark_producer.escape import for_log
 
 LAST_PORT = 65_535
 
@@ -22,6 +23,7 @@ def parse_bootstrap_servers(servers: str) -> list[tuple[str, int]]:
 
 def format_address(host: str, port: int) -> str:
     """Return `host:port`, with brackets around an IPv6 host."""
+    host = for_log(host, limit=None)  # brokers may tell any text as theirs
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

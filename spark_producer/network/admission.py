@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-
 from spark_producer.errors import AuthenticationFailed, ConnectionFailed, PyProducerError, TlsFailed
+from spark_producer.escape import escaping_logger
 from spark_producer.metrics import ProducerMetrics, unread_metrics
 from spark_producer.network.logins import Logins
 from spark_producer.network.node import NodeConnection, NodeState, SentRequest
@@ -15,7 +14,7 @@ from spark_producer.network.settings import UNSECURED, ConnectionSettings
 from spark_producer.protocol import API_VERSIONS, Connection, Login
 from spark_producer.protocol.login import BARE
 
-logger = logging.getLogger("pyproducer")
+logger = escaping_logger("pyproducer")
 
 RECHECK = 0.1
 """Seconds between two looks for what a login needs (a token), while there is none."""

@@ -20,6 +20,7 @@ from spark_producer.errors import (
     RemoteProtocolError,
     TlsFailed,
 )
+from spark_producer.escape import for_log
 from spark_producer.network.addresses import format_address
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.transport import ResolvedAddress, TcpTransport, Transport
@@ -93,7 +94,7 @@ class NodeConnection:
 
     def __str__(self) -> str:
         name = "bootstrap server" if self.id < 0 else f"broker {self.id} at"
-        return f"{name} {format_address(self.host, self.port)}"
+        return f"{name} {format_address(self.host if self.id < 0 else for_log(self.host), self.port)}"
 
     @property
     def proven(self) -> bool:

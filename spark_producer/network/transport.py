@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from spark_producer.errors import ConnectionFailed
+from spark_producer.escape import for_log
 from spark_producer.network.addresses import LAST_PORT, format_address
 from spark_producer.network.settings import KERNEL_DEFAULT, ConnectionSettings
 from spark_producer.protocol import Buffer
@@ -90,7 +91,7 @@ def resolve(host: str, port: int) -> list[ResolvedAddress]:
         raise ConnectionFailed(
             f"cannot connect to {format_address(host, port)}: a port is a number from 1 to {LAST_PORT}"
         )
-    with _mapped(f"cannot resolve {host!r}"):
+    with _mapped(f"cannot resolve {for_log(host)!r}"):
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     return list(dict.fromkeys(ResolvedAddress(host, port, row[0], row[4]) for row in found))
 

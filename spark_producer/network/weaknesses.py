@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 
 from spark_producer.config.token_rules import is_loopback
+from spark_producer.escape import escaping_logger
 from spark_producer.network.addresses import format_address
 from spark_producer.network.settings import ConnectionSettings
 
-logger = logging.getLogger("pyproducer")
+logger = escaping_logger("pyproducer")
 
 
 def warn_of_weaknesses(settings: ConnectionSettings) -> None:

@@ -6,7 +6,6 @@ each further round asks only for those that are not settled.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
@@ -23,6 +22,7 @@ from spark_producer.errors import (
     RecordError,
     TopicNotFound,
 )
+from spark_producer.escape import escaping_logger
 from spark_producer.partitioner import TopicPartitions
 from spark_producer.protocol import LONGEST_STRING
 from spark_producer.record.columns import Columns
@@ -40,7 +40,7 @@ make a thousand topics, in which nothing else is heard of the write."""
 MOST_ABSENT = 1000
 """The names of topics that are remembered as missing: a column of topics may hold anything."""
 
-logger = logging.getLogger("pyproducer")
+logger = escaping_logger("pyproducer")
 
 
 class Waited:

@@ -6,7 +6,6 @@ for goes on, and then only the same call is allowed, which gets the result (as w
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,11 +15,12 @@ from typing import NamedTuple, cast
 from spark_producer.accumulator import RecordAccumulator
 from spark_producer.cluster import Span, Style, TopicPartition
 from spark_producer.errors import IllegalState, PyProducerError, RecordError, TransactionTimeout
+from spark_producer.escape import escaping_logger
 from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset, GroupOffsets, Prepared
 from spark_producer.sender.transaction_states import REPEATED, Call, Operation, State
 from spark_producer.sender.transactions import TransactionManager
 
-_log = logging.getLogger(__name__)
+_log = escaping_logger(__name__)
 
 _SHORT_NAMES = {
     Call.INIT: "init",

@@ -12,6 +12,7 @@ from spark_producer.accumulator import PartitionQueue, ProducerBatch, RecordAccu
 from spark_producer.cluster import NO_LEADER, Node, TopicPartition
 from spark_producer.codes import Action, Code
 from spark_producer.errors import BrokerError, PyProducerError, RecordsRefused, broker_error
+from spark_producer.escape import for_log
 from spark_producer.metrics import ProducerMetrics
 from spark_producer.protocol.messages import ProducePartitionResponse, ProduceResponse
 from spark_producer.sender.delivery_counts import DeliveryCounts
@@ -284,8 +285,9 @@ class ProduceAnswers:
 
 
 def _refusal(answer: ProducePartitionResponse) -> Refusal:
-    records = {row.batch_index: row.batch_index_error_message or "refused" for row in answer.record_errors}
-    return Refusal(Code(answer.error_code), answer.error_message, records, answer.log_start_offset)
+    records = {row.batch_index: for_log(row.batch_index_error_message or "refused") for row in answer.record_errors}
+    said = None if answer.error_message is None else for_log(answer.error_message)
+    return Refusal(Code(answer.error_code), said, records, answer.log_start_offset)
 
 
 def _texts_by_record(batch: ProducerBatch, refusal: Refusal) -> dict[int, str]:

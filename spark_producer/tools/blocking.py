@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from spark_producer.cluster import NO_LEADER
 from spark_producer.codes import Code
 from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError, TopicNotFound
+from spark_producer.escape import for_log
 from spark_producer.network.addresses import format_address
 from spark_producer.network.client import Client
 from spark_producer.network.completion import Completion
@@ -299,7 +300,11 @@ class BlockingClient:
             self._on_wait(self.timeout - (deadline - self._clock()), subject)
 
     def _addresses(self, nodes: list[int]) -> str:
-        return ", ".join(format_address(*self._nodes[node]) for node in nodes if node in self._nodes)
+        return ", ".join(self._address(node) for node in nodes if node in self._nodes)
+
+    def _address(self, node: int) -> str:
+        host, port = self._nodes[node]
+        return format_address(host if node < 0 else for_log(host), port)
 
     def _pause(self, seconds: float) -> None:
         until = self._clock() + seconds
@@ -320,7 +325,7 @@ class BlockingClient:
     def _why_not(self, node: int) -> str:
         if node not in self._nodes:
             return f"broker {node}: it is not among the brokers of the cluster"
-        return f"{format_address(*self._nodes[node])}: {self._client.last_error(node) or 'still connecting'}"
+        return f"{self._address(node)}: {self._client.last_error(node) or 'still connecting'}"
 
 
 def _no_partition(called: str, topic: str, partition: int | None, count: int) -> TopicNotFound:

@@ -106,7 +106,7 @@ def check_cluster(
 
 def _told(error: PyProducerError) -> tuple[str, str]:
     """Return an error's text, and the advice that is in it."""
-    text, _, advice = str(error).partition(" What to do: ")
+    text, _, advice = str(error).partition(" What to do: ")  # an error has escaped what brokers say
     return text.rstrip("."), advice.rstrip(".")
 
 
@@ -123,7 +123,7 @@ def _not_connected(settings: ConnectionSettings, error: PyProducerError) -> Iter
 
 
 def _connected(settings: ConnectionSettings, answer: MetadataResponse) -> Iterator[Finding]:
-    nodes = ", ".join(format_address(row.host, row.port) for row in answer.brokers)
+    nodes = ", ".join(format_address(for_log(row.host), row.port) for row in answer.brokers)
     count = f"{len(answer.brokers)} broker" + ("s" if len(answer.brokers) != 1 else "")
     yield Finding("connection", State.OK, f"{_bootstrap(settings)} answers: {count} ({nodes})")
     security = settings.security

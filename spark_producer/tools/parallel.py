@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError
+from spark_producer.escape import for_log
 from spark_producer.network.addresses import format_address
 from spark_producer.network.client import Client
 from spark_producer.network.principal import principal
@@ -161,8 +162,11 @@ class ParallelClient:
         """Return the address of a node, for messages."""
         known: Mapping[int, tuple[str, int]] = {**self._bootstrap, **self.brokers}
         if node is None:
-            return ", ".join(format_address(*address) for address in known.values())
-        return format_address(*known[node]) if node in known else f"broker {node}"
+            return ", ".join(self.name_of(each) for each in known)
+        if node not in known:
+            return f"broker {node}"
+        host, port = known[node]
+        return format_address(host if node in self._bootstrap else for_log(host), port)
 
     def _send(
         self, node: int | None, numbers: deque[int], calls: Sequence[Call], tags: dict[object, int], deadline: float

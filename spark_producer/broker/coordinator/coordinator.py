@@ -7,7 +7,6 @@ CONCURRENT_TRANSACTIONS.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
@@ -43,8 +42,9 @@ from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
+from spark_producer.escape import escaping_logger
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 COORDINATOR_EPOCH: Final = 0
 """The coordinator's epoch in every marker; it stays the same because the one coordinator never changes."""

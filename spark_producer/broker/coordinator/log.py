@@ -10,7 +10,6 @@ and when the broker was last stopped.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import zlib
 from collections.abc import Callable, Iterable
@@ -30,6 +29,7 @@ from spark_producer.broker.storage.disk import (
 from spark_producer.broker.topic_store import COORDINATOR_LOG
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
+from spark_producer.escape import escaping_logger
 
 NAME: Final = COORDINATOR_LOG
 DAMAGED: Final = f"{NAME}.damaged"
@@ -38,7 +38,7 @@ DAMAGED: Final = f"{NAME}.damaged"
 SMALLEST_REWRITE: Final = 4 * 1024 * 1024
 """A file up to this size, in bytes, is not rewritten while the broker runs."""
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 class CoordinatorLog:

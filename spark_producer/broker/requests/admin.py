@@ -3,7 +3,6 @@ where there is nothing to log in to."""
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Hashable
 from typing import Final
@@ -15,9 +14,10 @@ from spark_producer.broker.topic_names import is_legal_name
 from spark_producer.broker.topic_store import NewTopic, Topic
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
+from spark_producer.escape import escaping_logger
 from spark_producer.protocol import API_VERSIONS, APIS, END_TXN, PRODUCE, TXN_OFFSET_COMMIT, AnyApi, messages
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 TOPIC_CONFIG: Final = 1
 DEFAULT_CONFIG: Final = 5

@@ -6,7 +6,6 @@ that hold readers back and that no coordinator knows any more.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Final
 
@@ -15,9 +14,10 @@ from spark_producer.broker.pending import Pending
 from spark_producer.broker.producer_state import ProducerState
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
+from spark_producer.escape import escaping_logger
 from spark_producer.protocol import messages
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 MOST_DESCRIBED: Final = 50_000
 """So many producers may be in one answer. When there are more, partitions are refused: a few bytes ask for each of them."""

@@ -8,7 +8,6 @@ transactions were aborted: the consumer leaves their records out. Control batche
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from typing import Final
 
@@ -19,9 +18,10 @@ from spark_producer.broker.record_times import first_record
 from spark_producer.broker.storage.base import LEADER_EPOCH, TimestampOffset
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
+from spark_producer.escape import escaping_logger
 from spark_producer.protocol import messages
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 LARGEST_FETCH: Final = 55 * 1024 * 1024
 """The most bytes of records in one response, whatever the client asks for (Kafka's `fetch.max.bytes` of a broker)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 import time
 from collections.abc import Callable
@@ -13,11 +12,12 @@ from spark_producer.broker.security.mechanisms import start
 from spark_producer.broker.security.settings import TOKEN_MECHANISM, BrokerSecurity
 from spark_producer.broker.wire import TlsWire
 from spark_producer.errors import ConfigError
+from spark_producer.escape import escaping_logger
 
 if TYPE_CHECKING:
     from spark_producer.security.rotation import KeptContext
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 ANONYMOUS = "ANONYMOUS"
 """The user of a connection that has no login and no certificate, as Kafka names it."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import logging
 import secrets
 import stat
 from collections.abc import Mapping
@@ -18,9 +17,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from spark_producer.errors import ConfigError
+from spark_producer.escape import escaping_logger
 from spark_producer.secret import Secret
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 ITERATIONS: Final = 4096
 """The least that clients take (RFC 7677), and what Kafka's brokers use by default. It is the same for all users."""

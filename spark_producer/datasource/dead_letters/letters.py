@@ -5,7 +5,6 @@ So they are in the same transaction, if there is one. An error of the dead-lette
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +28,7 @@ from spark_producer.datasource.dead_letters.records import (
 )
 from spark_producer.datasource.unfit import UnfitPiece
 from spark_producer.errors import IllegalState
+from spark_producer.escape import escaping_logger
 from spark_producer.kernel.arrays import Int64Array
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import Producer, parts_of
@@ -36,7 +36,7 @@ from spark_producer.producer.producer import send_sifted
 from spark_producer.producer.sifting import OF_CODES, BadRows, new_sieve
 from spark_producer.record.columns import take_rows
 
-logger = logging.getLogger("pyproducer")
+logger = escaping_logger("pyproducer")
 
 AT_ONCE = 1000
 """Dead records that are made and sent together: they are Python objects for a moment."""

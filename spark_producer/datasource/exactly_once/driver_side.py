@@ -19,6 +19,7 @@ from spark_producer.datasource.commit import TaskReport, Told, all_together, che
 from spark_producer.datasource.exactly_once.longest import check_time, longest_transaction
 from spark_producer.datasource.summary import describe, to_json
 from spark_producer.datasource.writers import TaskSettings
+from spark_producer.escape import HAS_LINES
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.control_record import NO_BATCH
 from spark_producer.exactly_once.messages import Inline, Prepared, Skipped, TaskOutcome
@@ -87,7 +88,9 @@ def commit_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage 
         ways = f"{told['inline']} tasks by the driver, {told['transactions']} with a transaction of their own; "
         ways += f"{took_ms:g} ms for the commit"
         said = describe(total, metrics)
-        logger.info("%s of exactlyOnceId %s: committed exactly once (%s): %s", what, told["id"], ways, said)
+        logger.info(
+            "%s of exactlyOnceId %s: committed exactly once (%s): %s", what, told["id"], ways, said, extra=HAS_LINES
+        )
     for_programs.info("%s", to_json(what, total, metrics, exactly_once=told))
     return Told(total, metrics, told)
 

@@ -7,7 +7,6 @@ Rows are queued and encoded as always, but the producer holds them back. If all 
 from __future__ import annotations
 
 import dataclasses
-import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from spark_producer.datasource.exactly_once.duty import Duty, Whereabouts, duty_
 from spark_producer.datasource.exactly_once.filling import Filling, inline_limit
 from spark_producer.datasource.exactly_once.slots import Sink, Slot, Slots
 from spark_producer.datasource.writers import TaskSettings
+from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once.control_record import TaskTransaction
 from spark_producer.exactly_once.messages import Inline, Prepared, Skipped, Ticket
 from spark_producer.failpoints import failpoint
@@ -32,7 +32,7 @@ from spark_producer.producer import parts_of
 _slots = Slots()
 """The transactional ids of this Python worker, which runs one task at a time."""
 
-logger = logging.getLogger("pyproducer")
+logger = escaping_logger("pyproducer")
 
 
 def write_exactly_once(

@@ -6,7 +6,6 @@ thread that have theirs must not wait for it.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -15,11 +14,12 @@ from random import Random
 
 from spark_producer.backoff import exponential
 from spark_producer.errors import AuthenticationFailed, PyProducerError
+from spark_producer.escape import escaping_logger
 from spark_producer.secret import Secret
 from spark_producer.security.settings import OidcSettings, SaslSettings
 from spark_producer.security.token import ENDLESS, Token, refresh_at
 
-logger = logging.getLogger("pyproducer")
+logger = escaping_logger("pyproducer")
 
 SLOW = 10.0
 """The seconds after which a fetch that has not ended is told as the reason why there is no token."""

@@ -1,0 +1,153 @@
+"""What brokers, registries and files say reaches terminals, errors and logs escaped and cut, wherever it is shown."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from spark_producer.broker.counting import Kind, Meaning, Reading
+from spark_producer.broker.metrics_page import metrics_page
+from spark_producer.cli import topics, txn, waiting
+from spark_producer.cli.check import line
+from spark_producer.datasource.summary import describe
+from spark_producer.errors import MAX_MESSAGE, BrokerError, SchemaError, broker_error
+from spark_producer.escape import HAS_LINES, MAX_LENGTH, MAX_LINE, escaping_logger
+from spark_producer.exactly_once.brokers import spoken
+from spark_producer.metrics.write_report import OffsetRange, WriteReport
+from spark_producer.network import format_address
+from spark_producer.network.transport import resolve
+from spark_producer.record.reading import Record
+from spark_producer.tools.checks import Finding, State
+from spark_producer.tools.record_text import format_record, record_json
+from spark_producer.tools.topics import PartitionRow, TopicPage, TopicRow
+
+HOSTILE = "a\x1b]0;title\x07\x1b[2J\r\n\u202eb\u2028c\x9bd\u200be\ud800"
+LONG = "x" * 5_000_000
+MAX_SHOWN = 4 * MAX_LENGTH + 500
+"""The characters of a few texts of others with our own words around."""
+
+
+def of_error(word: str) -> str:
+    return str(broker_error(42, "topic 't'", word))
+
+
+def of_bar(word: str) -> str:
+    return waiting.Bar(word, 3)._what
+
+
+def of_topic(word: str) -> str:
+    return "".join(topics._lines(TopicPage(word, (PartitionRow(0, 1, (1,), (1,), 0, 9),), {word: word})))
+
+
+def of_label(word: str) -> str:
+    meaning = Meaning("text", Kind.GAUGE)
+    page = metrics_page([Reading("name", 1, meaning, (("topic", word),))])
+    assert len(page.splitlines()) == 3
+    return page.replace("\n", "")
+
+
+def of_resolver(word: str) -> str:
+    with pytest.raises(Exception, match="cannot resolve") as refused:
+        resolve(word, 9092)
+    return str(refused.value)
+
+
+SHOWN: dict[str, Callable[[str], str]] = {
+    "an error of the broker": of_error,
+    "a bar": of_bar,
+    "topics describe": of_topic,
+    "a label of the metrics": of_label,
+    "a finding": lambda word: line(Finding("brokers", State.FAILED, of_error(word), "look")).replace("\n", ""),
+    "partitions": lambda word: spoken([(word, 0)]),
+}
+
+
+@pytest.mark.parametrize("shown", SHOWN.values(), ids=SHOWN)
+def test_a_text_of_somebody_else_is_escaped_and_cut(shown: Callable[[str], str]) -> None:
+    assert shown(HOSTILE).isprintable()
+    assert r"\x1b" in shown(HOSTILE)
+    assert len(shown(LONG)) <= MAX_SHOWN
+    assert "…" in shown(LONG)
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda word: format_address(word, 9092),
+        lambda word: str(BrokerError(f"topic {word} of {word}", code=3)),
+        lambda word: describe(WriteReport(ranges={(word, 0): OffsetRange(0, 1, 2)})).replace("\n", ""),
+        lambda word: format_record(0, Record(0, 0, word.encode("utf-8", "replace"), b"v", ((word, None),))),
+        lambda word: record_json(0, Record(0, 0, word.encode("utf-8", "replace"), b"v", ((word, None),))),
+    ],
+    ids=["address", "error", "report", "tail", "tail --json"],
+)
+def test_a_name_of_somebody_else_is_escaped(shown: Callable[[str], str]) -> None:
+    assert shown(HOSTILE).isprintable()
+
+
+def test_a_host_that_a_broker_tells_is_escaped_where_it_is_no_name() -> None:
+    assert of_resolver("a\x1b[2J b").isprintable()
+    assert len(of_resolver("x" * 30_000)) < MAX_SHOWN
+
+
+def test_an_error_is_escaped_once_and_bounded() -> None:
+    error = SchemaError(f"field {HOSTILE!s}")
+    assert str(error).isprintable()
+    assert str(SchemaError(str(error))) == str(error)
+    assert len(str(SchemaError(LONG))) == MAX_MESSAGE
+
+
+def test_commands_print_no_word_of_a_broker_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(topics, "list_topics", lambda *_, **__: [TopicRow(HOSTILE, 1, 1, 0), TopicRow(LONG, 1, 1, 0)])
+    for arguments in (["--json"], []):
+        parser = argparse.ArgumentParser()
+        topics.add(parser.add_subparsers())
+        chosen = parser.parse_args(["topics", "list", "--bootstrap-servers", "127.0.0.1:1", *arguments])
+        topics._list(chosen)
+    rows = capsys.readouterr().out.splitlines()
+    assert len(rows) == 4
+    assert all(row.isprintable() for row in rows)
+    assert len(rows[3]) < MAX_SHOWN
+
+
+def test_a_question_shows_no_word_of_a_broker_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(txn, "asks_somebody", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda: "yes")
+    txn._confirm(argparse.Namespace(yes=False), f"Write markers into {HOSTILE}?")
+    asked = capsys.readouterr().err
+    assert asked.isprintable()
+    assert r"\x1b[2J" in asked
+
+
+def test_a_log_shows_no_word_of_somebody_else_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    logger = escaping_logger("pyproducer.test")
+    caplog.set_level(logging.INFO, "pyproducer.test")
+    logger.info("topic %s: %s", HOSTILE, ValueError(HOSTILE))
+    logger.info("%s", LONG)
+    logger.info("first\nsecond %s", "\x1b", extra=HAS_LINES)
+    first, second, third = (record.getMessage() for record in caplog.records)
+    assert first.isprintable()
+    assert len(second) == MAX_LINE
+    assert third == "first\nsecond \\x1b"
+    assert escaping_logger("pyproducer.test").filters == logger.filters
+    assert len(logger.filters) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["pyproducer", "spark_producer.exactly_once.control_topic", "spark_producer.broker.clients"]
+)
+def test_the_loggers_of_the_package_escape(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    import spark_producer.broker.clients
+    import spark_producer.datasource.source
+    import spark_producer.exactly_once.control_topic  # noqa: F401
+
+    caplog.set_level(logging.INFO, name)
+    logging.getLogger(name).warning("made %s", HOSTILE)
+    assert caplog.messages[-1].isprintable()
