@@ -18,7 +18,15 @@ from spark_producer.exactly_once.brokers import Brokers, spoken
 from spark_producer.exactly_once.cluster import SinkCluster
 from spark_producer.exactly_once.control_record import NO_BATCH, UNFINISHED, ControlRecord, Status, TopicPartition
 from spark_producer.exactly_once.driver import CONTROL_TOPIC
-from spark_producer.exactly_once.mending import accept_difference, accept_partial, carry_on, decided, write_markers
+from spark_producer.exactly_once.lost import Lost
+from spark_producer.exactly_once.mending import (
+    accept_difference,
+    accept_no_record,
+    accept_partial,
+    carry_on,
+    decided,
+    write_markers,
+)
 from spark_producer.exactly_once.names import sink_of
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.exactly_once.survey import (
@@ -85,6 +93,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
                 "--accept-difference",
                 action="store_true",
                 help="take the last batch as it was committed for the whole of it, whatever rows it has when it is run again",
+            )
+            action.add_argument(
+                "--accept-no-record",
+                action="store_true",
+                help="take the sink for one that has written nothing yet, since the record of what it has committed is lost; "
+                "look first what readers see",
             )
         if name == "repair":
             action.add_argument(
@@ -153,6 +167,13 @@ def _resolve(chosen: argparse.Namespace) -> None:
     chosen.unfinished = NOT_CHANGED
     with _connected(chosen) as client:
         cluster = SinkCluster(client, chosen.sink, chosen.control_topic)
+        if chosen.accept_no_record:
+            _confirm(chosen, f"Take {chosen.sink!r} for a sink that has written nothing? Rows that are there stay.")
+            accept_no_record(cluster)
+            say(
+                f"accepted: {chosen.control_topic} has no record of {chosen.sink}, and its next batch is written in any case"
+            )
+            return
         found = _surveyed(chosen, cluster.brokers)
         _show(chosen, found, client.now_ms())
         record = found.seen.record
@@ -184,12 +205,24 @@ def _repair(chosen: argparse.Namespace) -> None:
             say(f"nothing to repair: no end of a transaction is lost in the partitions of its last batch{looked}")
             return
         take_for = _UNKNOWN.get(chosen.unknown)
+        for line in _by_your_word(lost, take_for):
+            say(line)
         known = decided(lost, take_for)
         if known:
             _confirm(chosen, f"Write {len(known)} markers into {spoken(each.where for each in known)}?")
         chosen.unfinished = "some markers may be written, and others not: run the command again"
         write_markers(cluster, lost, more, take_for=take_for)
         say(f"repaired; finish with: pyproducer txn resolve {chosen.sink}")
+
+
+def _by_your_word(lost: Sequence[Lost], take_for: bool | None) -> Iterator[str]:
+    """Each transaction that `--unknown` decides."""
+    for each in lost:
+        if each.commit is None and take_for is not None:
+            yield (
+                f"--unknown {'committed' if take_for else 'aborted'}: {spoken([each.where])}, rows from offset "
+                f"{each.first_offset} on of producer {each.producer_id}, epoch {each.epoch}"
+            )
 
 
 def _surveyed(chosen: argparse.Namespace, brokers: Brokers, more: Collection[TopicPartition] = ()) -> Survey:

@@ -24,6 +24,7 @@ from spark_producer.exactly_once.asks import (
     Holder,
     Hung,
     LookAtHolder,
+    Missing,
     ReadControl,
     TasksEnded,
 )  # fmt: skip
@@ -87,12 +88,16 @@ class Reading:
         return ReadControl()
 
     def after(self, answer: Answer) -> Next:
+        if isinstance(answer, Missing):
+            return LeftAlone(f"whether it was decided is not known, since the record is not in {answer.topic!r}")
         if not isinstance(answer, Found | Hung):
             unexpected(self, answer)
         record = answer.record
         hanging = answer.partitions if isinstance(answer, Hung) else ()
         if hanging and record is None:
             return LeftAlone("the control record cannot be read yet: the next write of this sink goes on from it")
+        if record is None and self.remains.ticket.last is not None:
+            return LeftAlone("whether it was decided is not known, since the sink's record is gone")
         if record is None or record.token != self.remains.ticket.token or record.status not in DECIDED:
             return Ending(self.remains.transactions)
         if self.fencing is not None:

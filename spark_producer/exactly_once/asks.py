@@ -38,7 +38,7 @@ class ReadControl(NamedTuple):
     """Read the sink's last committed control record; asked when all earlier transactions of the control id are ended by a fence.
 
     It is checked that the log shows their end: in the control partition, and in the record's `inline` partitions (R8).
-    Answer: `Found`, `Hung`.
+    Answer: `Found`, `Missing`, `Hung`.
     """
 
 
@@ -100,21 +100,36 @@ Ask: TypeAlias = Fence | LookAtHolder | ReadControl | ListOpen | WriteControl | 
 
 
 class Fenced(NamedTuple):
-    """The epoch is taken."""
+    """The epoch is taken. `before` is the one that the coordinator knew until then; -1: it did not know the id.
+
+    `noted` is what it remembers of the sink's last commit (`last_commit`); None if that is nothing.
+    """
 
     fencing: Fencing
+    noted: int | None = None
+    before: int = -1
 
 
 class Holder(NamedTuple):
-    """The newest producer id and epoch of the control id; None if the coordinator does not know the id (any more)."""
+    """The newest producer id and epoch of the control id; None if the coordinator does not know the id (any more).
+
+    `noted`: as of `Fenced`.
+    """
 
     fencing: Fencing | None
+    noted: int | None = None
 
 
 class Found(NamedTuple):
     """The last control record; None if the sink is new."""
 
     record: ControlRecord | None
+
+
+class Missing(NamedTuple):
+    """The coordinator has committed a record of the sink that this control topic does not have."""
+
+    topic: str
 
 
 class Opened(NamedTuple):
@@ -205,4 +220,4 @@ class Fates(NamedTuple):
 
 
 WriteAnswer: TypeAlias = Written | Hung | FencedOff | Unsure | Glued
-Answer: TypeAlias = Fenced | Holder | Found | Opened | WriteAnswer | Voted | TasksEnded | Fates
+Answer: TypeAlias = Fenced | Holder | Found | Missing | Opened | WriteAnswer | Voted | TasksEnded | Fates

@@ -23,6 +23,7 @@ from spark_producer.exactly_once.asks import (
     Glued,
     Hung,
     ListOpen,
+    Missing,
     Opened,
     ReadControl,
     TasksEnded,
@@ -31,7 +32,7 @@ from spark_producer.exactly_once.asks import (
     Written,
 )  # fmt: skip
 from spark_producer.exactly_once.control_record import NO_BATCH, UNFINISHED, ControlRecord, Status, TaskTransaction
-from spark_producer.exactly_once.outcomes import Begun, Failed, Redriven, fenced_off, hung, unsure
+from spark_producer.exactly_once.outcomes import Begun, Failed, Redriven, fenced_off, hung, no_record, unsure
 from spark_producer.exactly_once.steps import MOST_TRIES, unexpected, write_answer
 from spark_producer.exactly_once.verdict import incomplete
 
@@ -78,6 +79,8 @@ class Reading:
                 drive = redrive.Drive(answer.record, self.fencing, answer.partitions)
                 return Redriving(self.beginning, redrive.Ending(drive))
             return hung(self.beginning.sink, answer.partitions)
+        if isinstance(answer, Missing):
+            return no_record(self.beginning.sink, answer.topic)
         if not isinstance(answer, Found):
             unexpected(self, answer)
         record = answer.record

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from spark_producer.cluster import TRANSACTIONS, Span, Style, style_at
-from spark_producer.errors import ExactlyOnceError, IllegalState
-from spark_producer.exactly_once import coordinator_state, ending, fencing, record_json, verdicts, voting
+from spark_producer.errors import ExactlyOnceError, IllegalState, PyProducerError
+from spark_producer.exactly_once import coordinator_state, ending, fencing, last_commit, record_json, verdicts, voting
 from spark_producer.exactly_once.asks import (
     Answer,
     Ask,
     Ended,
     EndTasks,
     Fence,
+    Fenced,
+    Fencing,
     Found,
     Hung,
     ListOpen,
     LookAtHolder,
     LookAtLogs,
+    Missing,
     Opened,
     ReadControl,
     TasksEnded,
@@ -29,15 +32,24 @@ from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.closure import LOST_AFTER_S, wait_for_ends
 from spark_producer.exactly_once.control_log import ControlLog, Seen
 from spark_producer.exactly_once.control_record import UNFINISHED, ControlRecord, TaskTransaction, TopicPartition
-from spark_producer.exactly_once.control_topic import PARTITION, SMALLEST_PART, ControlTopic, ensure
+from spark_producer.exactly_once.control_topic import (
+    PARTITION,
+    SMALLEST_PART,
+    ControlTopic,
+    checked,
+    ensure,
+    is_gone,
+    settings_question,
+)
 from spark_producer.exactly_once.control_write import ControlWrite
 from spark_producer.exactly_once.coordinator_state import ENDING, ONGOING, describe
 from spark_producer.exactly_once.messages import EncodedBatch
 from spark_producer.exactly_once.names import control_id
+from spark_producer.exactly_once.outcomes import no_record
 from spark_producer.exactly_once.partition_state import Stretch, still_open
-from spark_producer.protocol import API_VERSIONS, INIT_PRODUCER_ID
+from spark_producer.protocol import API_VERSIONS, INIT_PRODUCER_ID, AnyApi
 from spark_producer.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-from spark_producer.tools.parallel import ParallelClient
+from spark_producer.tools.parallel import Call, ParallelClient
 
 LAST_OFFSET = (1 << 63) - 1
 
@@ -67,19 +79,38 @@ class SinkCluster:
         self._inline: Mapping[TopicPartition, Sequence[EncodedBatch]] = {}
         self._just_fenced = False
         """Whether nothing but a look at the log came since the last fence, with which the coordinator tells of all brokers."""
+        self.fenced: Fenced | None = None
+        """What the last fence has learned."""
+        self._noted: tuple[int | None, Fencing] = None, Fencing(-1, -1)
+        """What the coordinator remembers of the sink's last commit, and an epoch that is newer than all of those before."""
         self.written: tuple[Span, ...] = ()
         """Where the rows lie that `WriteControl` has written last."""
 
-    def prepare(self) -> None:
-        """Learn the style of transactions, and make or check the control topic, the first time.
+    def prepare(self, *, make: bool = False) -> None:
+        """Learn the style of transactions, and make or check the control topic: each time, since both may change meanwhile.
+        With `make` it is made also if the sink has committed writes elsewhere.
 
         Raises:
-            ExactlyOnceError: the brokers have no transactions, or the topic would lose control records.
+            ExactlyOnceError: the brokers have no transactions; the topic would lose control records; or it is not there, though
+            the sink has committed writes.
         """
         deadline = self.client.deadline()
+        if self._known is not None:
+            calls = [Call(None, *versions_question()), Call(None, *settings_question(self.topic))]
+            versions, settings = self.client.ask_all(calls, deadline)
+            if not isinstance(versions, PyProducerError) and not isinstance(settings, PyProducerError):
+                self.style = style_of(versions)
+                if not is_gone(settings):
+                    self._known = checked(self.topic, settings)
+                    return
         self.style = learn_style(self.client, deadline)
-        if self._known is None:
-            self._known = ensure(self.brokers, self.topic, deadline)
+        self._known = ensure(self.brokers, self.topic, deadline, (lambda: None) if make else self._refuse_to_forget)
+
+    def _refuse_to_forget(self) -> None:
+        own = control_id(self.sink)
+        if last_commit.noted_commit(describe(self.brokers, [own], self.client.deadline())[own]) is not None:
+            failed = no_record(self.sink, self.topic)
+            raise ExactlyOnceError(failed.text, kind=failed.kind.name)
 
     def take_inline(self, batches: Iterable[EncodedBatch]) -> None:
         """Take the rows that the next `WriteControl` with `inline` writes. Those of one partition keep their order."""
@@ -108,11 +139,17 @@ class SinkCluster:
         self._just_fenced = isinstance(ask, Fence) or (fenced and isinstance(ask, ReadControl))
         match ask:
             case Fence():
-                return fencing.fence(self.brokers, self.topic, deadline)
+                self.fenced = fencing.fence(self.brokers, self.topic, deadline)
+                self._noted = self.fenced.noted, self.fenced.fencing
+                return self.fenced
             case LookAtHolder():
-                return fencing.holder(self.brokers, self.topic, deadline)
+                holder = fencing.holder(self.brokers, self.topic, deadline)
+                if holder.fencing is not None:
+                    self._noted = holder.noted, holder.fencing._replace(epoch=holder.fencing.epoch + 1)
+                return holder
             case ReadControl():
-                return self._read(deadline)
+                answer = self._read(deadline)
+                return Missing(self.topic) if isinstance(answer, Found) and self._is_missing(answer) else answer
             case ListOpen(besides):
                 ids = {each.transactional_id for each in besides}
                 return Opened(coordinator_state.open_tasks(self.brokers, self.style, deadline, ids, nodes_known=fenced))
@@ -180,6 +217,12 @@ class SinkCluster:
                 self._log.forget()
         raise AssertionError
 
+    def _is_missing(self, found: Found) -> bool:
+        """Whether the coordinator remembers a commit, by the last fence or look, that the topic does not have."""
+        noted, newest = self._noted
+        last = None if found.record is None else self._log.last_writer
+        return last_commit.is_missing(noted, newest, last)
+
     def _lacks_marker(self, seen: Seen, deadline: float) -> bool:
         """Whether the leader itself has no marker: one that its replicas have not yet is shown to nobody, and will be."""
         stretches = [
@@ -202,7 +245,19 @@ def learn_style(client: ParallelClient, deadline: float) -> Style:
     Raises:
         ExactlyOnceError: the brokers have no transactions.
     """
-    answer: ApiVersionsResponse = client.ask(None, API_VERSIONS, ApiVersionsRequest("pyproducer", "1"), deadline)
+    return style_of(client.ask(None, *versions_question(), deadline))
+
+
+def versions_question() -> tuple[AnyApi, ApiVersionsRequest]:
+    """Return the request for what a broker knows, and the cluster has agreed on."""
+    return API_VERSIONS, ApiVersionsRequest("pyproducer", "1")
+
+
+def style_of(answer: ApiVersionsResponse) -> Style:
+    """Return how a cluster speaks transactions, by a broker's answer.
+
+    Raises: as `learn_style`.
+    """
     offered = {row.api_key: row for row in answer.api_keys}
     needed = {
         INIT_PRODUCER_ID.key: "InitProducerId",

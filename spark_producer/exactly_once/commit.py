@@ -27,6 +27,7 @@ from spark_producer.exactly_once.asks import (
     Glued,
     Hung,
     ListOpen,
+    Missing,
     Opened,
     ReadControl,
     TasksEnded,
@@ -38,7 +39,16 @@ from spark_producer.exactly_once.asks import (
 )  # fmt: skip
 from spark_producer.exactly_once.control_record import DECIDED, NO_BATCH, ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.messages import Inline, Prepared, Skipped, TaskOutcome, Ticket
-from spark_producer.exactly_once.outcomes import AlreadyDone, Committed, Failed, Failure, Redriven, fenced_off, hung
+from spark_producer.exactly_once.outcomes import (
+    AlreadyDone,
+    Committed,
+    Failed,
+    Failure,
+    Redriven,
+    fenced_off,
+    hung,
+    no_record,
+)
 from spark_producer.exactly_once.repetition import repeated
 from spark_producer.exactly_once.steps import unexpected, write_answer
 from spark_producer.exactly_once.verdict import done, void
@@ -168,6 +178,8 @@ class Looking:
         return ReadControl()
 
     def after(self, answer: Answer) -> Next:
+        if isinstance(answer, Missing):
+            return no_record(self.record.sink, answer.topic)
         if not isinstance(answer, Found | Hung):
             unexpected(self, answer)
         found = answer.record

@@ -16,6 +16,7 @@ from spark_producer.codes import Code
 from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
 from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once import record_json
+from spark_producer.exactly_once.asks import Fencing
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.control_record import ControlRecord
 from spark_producer.exactly_once.control_topic import PARTITION
@@ -208,6 +209,11 @@ class ControlLog:
     def written_ms(self, sink: str) -> int:
         """Return when the last record of a sink was written, in milliseconds since 1970."""
         return self._times.get(record_json.key_of(sink), -1)
+
+    @property
+    def last_writer(self) -> Fencing:
+        """The producer and the epoch that have written the last committed record."""
+        return Fencing(self._producer_id, self._epoch)
 
     def pending(self, producer_id: int) -> ControlRecord | None:
         """Return the record that a producer has written, and no marker has decided yet; None if it has not got to its end.

@@ -7,7 +7,7 @@ would forget what it has written.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from spark_producer.codes import Code
@@ -16,7 +16,7 @@ from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.rights import Right, lacking
-from spark_producer.protocol import CREATE_TOPICS, DESCRIBE_CONFIGS
+from spark_producer.protocol import CREATE_TOPICS, DESCRIBE_CONFIGS, AnyApi
 from spark_producer.protocol.messages import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -24,6 +24,7 @@ from spark_producer.protocol.messages import (
     CreateTopicsRequest,
     DescribeConfigsRequest,
     DescribeConfigsResource,
+    DescribeConfigsResponse,
     MetadataResponseTopic,
 )
 
@@ -66,20 +67,24 @@ class ControlTopic(NamedTuple):
         return max(SMALLEST_PART, min(900_000, self.largest_batch - _ROOM))
 
 
-def ensure(brokers: Brokers, topic: str, deadline: float) -> ControlTopic:
-    """Make the topic if it is not there, and check that it keeps the last record of each sink.
+def ensure(
+    brokers: Brokers, topic: str, deadline: float, before_making: Callable[[], None] = lambda: None
+) -> ControlTopic:
+    """Make the topic if it is not there, and check that it keeps the last record of each sink. `before_making` may refuse that.
 
     Raises:
         ExactlyOnceError: it would lose control records. BrokerError: a right is missing, or the brokers refuse to make it.
     """
     known = _look(brokers, topic, deadline)
     if known is None:
+        before_making()
         _make(brokers, topic, deadline)
         brokers.leaders([(topic, PARTITION)], deadline)
         known = _look(brokers, topic, deadline)
     if known is None or not known.partitions:
         raise broker_error(Code.UNKNOWN_TOPIC_OR_PARTITION, f"the control topic {topic!r}")
-    return _checked(brokers, topic, deadline)
+    api, body = settings_question(topic)
+    return checked(topic, brokers.any(api, body, deadline))
 
 
 def _look(brokers: Brokers, topic: str, deadline: float) -> MetadataResponseTopic | None:
@@ -136,10 +141,24 @@ def _create(
     return next(iter(answer.topics), CreatableTopicResult(topic, error_code=Code.UNKNOWN_SERVER_ERROR))
 
 
-def _checked(brokers: Brokers, topic: str, deadline: float) -> ControlTopic:
+def settings_question(topic: str) -> tuple[AnyApi, DescribeConfigsRequest]:
+    """Return the request for the topic's settings, which any broker answers."""
     names = (*KEPT_FOR_EVER, "max.message.bytes")
-    body = DescribeConfigsRequest((DescribeConfigsResource(_TOPIC, topic, names),))
-    [result] = brokers.any(DESCRIBE_CONFIGS, body, deadline).results
+    return DESCRIBE_CONFIGS, DescribeConfigsRequest((DescribeConfigsResource(_TOPIC, topic, names),))
+
+
+def is_gone(answer: DescribeConfigsResponse) -> bool:
+    """Whether the answer about the topic's settings says that there is no such topic."""
+    return any(row.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION for row in answer.results)
+
+
+def checked(topic: str, answer: DescribeConfigsResponse) -> ControlTopic:
+    """Return what the answer about its settings says of the topic.
+
+    Raises:
+        ExactlyOnceError: it would lose control records.
+    """
+    [result] = answer.results
     if result.error_code:
         level = logging.DEBUG if topic in _unchecked else logging.WARNING
         _unchecked.add(topic)

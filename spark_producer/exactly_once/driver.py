@@ -138,6 +138,14 @@ def _begin(cluster: SinkCluster, topics: Sequence[str]) -> Ticket:
     outcome = _told(run(beginning.begin(cluster.sink, token), cluster.perform))
     if not isinstance(outcome, Begun):
         raise IllegalState(f"BEGIN ended with {type(outcome).__name__}: a defect of pyproducer")
+    if outcome.last is None and cluster.fenced is not None and cluster.fenced.before > 0:
+        logger.warning(
+            "exactlyOnceId %s: its transactional id was used before, and the control topic %s has no record of it, so it is "
+            "taken for a new sink whose first writes failed. If it has written with another exactlyOnceTopic, or that topic was "
+            "deleted, stop it: rows could be written twice",
+            cluster.sink,
+            cluster.topic,
+        )
     return Ticket(cluster.sink, token, outcome.fencing, cluster.style, outcome.last)
 
 

@@ -10,16 +10,15 @@ from spark_producer.exactly_once.asks import Fenced, Fencing, Holder
 from spark_producer.exactly_once.brokers import Brokers, code_of, refused
 from spark_producer.exactly_once.coordinator_state import ENDING, describe, partitions_of
 from spark_producer.exactly_once.ending import held_up, require_leaders
+from spark_producer.exactly_once.last_commit import CONTROL_TIMEOUT_MS, noted_commit, timeout_ms
 from spark_producer.exactly_once.names import control_id
 from spark_producer.protocol import INIT_PRODUCER_ID
 from spark_producer.protocol.messages import InitProducerIdRequest
 
-CONTROL_TIMEOUT_MS = 60_000
-"""The transaction timeout of the control id: its transactions take milliseconds."""
-
 
 def fence(brokers: Brokers, topic: str, deadline: float) -> Fenced:
-    """Take the next epoch of the sink's control id, and learn who leads the control topic.
+    """Take the next epoch of the sink's control id, and learn who leads the control topic, and what the coordinator remembers of
+    the last commit.
 
     That is asked of the coordinator itself. It has written the end of the sink's last transaction into the control topic, so it
     knows the leader that took it, or a newer one. Any other broker may be cut off, and name a leader that was deposed since: that
@@ -40,8 +39,10 @@ def fence(brokers: Brokers, topic: str, deadline: float) -> Fenced:
 
 
 def _take(brokers: Brokers, own: str, deadline: float) -> Fenced:
-    require_leaders(brokers, set(partitions_of(describe(brokers, [own], deadline)[own])), deadline)
-    body = InitProducerIdRequest(own, CONTROL_TIMEOUT_MS)
+    row = describe(brokers, [own], deadline)[own]
+    require_leaders(brokers, set(partitions_of(row)), deadline)
+    noted = noted_commit(row)
+    body = InitProducerIdRequest(own, timeout_ms(noted, CONTROL_TIMEOUT_MS))
     answer = brokers.settle(INIT_PRODUCER_ID, {own: body}, deadline, resend=True)[own]
     if isinstance(answer, PyProducerError):
         raise answer
@@ -53,7 +54,7 @@ def _take(brokers: Brokers, own: str, deadline: float) -> Fenced:
     if code:
         raise refused(
             code,
-            f"taking over {own!r} (transaction timeout {CONTROL_TIMEOUT_MS} ms)",
+            f"taking over {own!r} (transaction timeout {body.transaction_timeout_ms} ms)",
             brokers.sink,
             brokers.client.user,
         )
@@ -61,7 +62,8 @@ def _take(brokers: Brokers, own: str, deadline: float) -> Fenced:
         raise broker_error(
             Code.UNKNOWN_SERVER_ERROR, f"taking over {own!r}: its coordinator gave no producer id or epoch"
         )
-    return Fenced(Fencing(answer.producer_id, answer.producer_epoch))
+    fencing = Fencing(answer.producer_id, answer.producer_epoch)
+    return Fenced(fencing, noted, -1 if row is None else row.producer_epoch)
 
 
 def holder(brokers: Brokers, topic: str, deadline: float) -> Holder:
@@ -78,7 +80,9 @@ def holder(brokers: Brokers, topic: str, deadline: float) -> Holder:
         if row is not None and row.transaction_state in ENDING:
             continue
         if brokers.learn_from_coordinator(own, [topic], deadline):
-            return Holder(None) if row is None else Holder(Fencing(row.producer_id, row.producer_epoch))
+            if row is None:
+                return Holder(None)
+            return Holder(Fencing(row.producer_id, row.producer_epoch), noted_commit(row))
     raise AssertionError
 
 

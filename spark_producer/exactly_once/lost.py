@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from spark_producer.cluster import Span, Style
 from spark_producer.exactly_once.abandoned import Abandoned, abandoned, still_abandoned
-from spark_producer.exactly_once.asks import Fate
+from spark_producer.exactly_once.asks import Fate, Fencing
 from spark_producer.exactly_once.brokers import Brokers
 from spark_producer.exactly_once.cluster import learn_style
 from spark_producer.exactly_once.control_log import ControlLog, Seen
@@ -24,6 +24,7 @@ from spark_producer.exactly_once.coordinator_state import (
     how_ended,
 )
 from spark_producer.exactly_once.fetching import read_at
+from spark_producer.exactly_once.last_commit import is_missing, noted_commit
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.partition_state import (
     UNCOMMITTED,
@@ -121,6 +122,7 @@ def lost_ends(
     own = control_id(brokers.sink)
     dead = abandoned(brokers, known, named, deadline)
     style = learn_style(brokers.client, deadline) if dead else Style.EXPLICIT
+    has_all = bool(dead) and _has_last_record(brokers, log, seen, own, deadline)
     found = [
         Lost(
             each.where,
@@ -128,7 +130,7 @@ def lost_ends(
             each.row.producer_epoch,
             each.row.coordinator_epoch,
             each.row.current_txn_start_offset,
-            False if _was_aborted(log, each, style, own) else None,
+            False if has_all and _was_aborted(log, each, style, own) else None,
         )
         for each in still_abandoned(brokers, dead, deadline, 0)
     ]
@@ -144,6 +146,19 @@ def lost_ends(
         begins = max(each.first_offset, row.current_txn_start_offset)
         found.append(Lost(each.where, each.producer_id, row.producer_epoch, row.coordinator_epoch, begins, commit))
     return LostEnds(tuple(found), unseen)
+
+
+def _has_last_record(brokers: Brokers, log: ControlLog, seen: Seen, own: str, deadline: float) -> bool:
+    """Whether the control topic has the sink's last record, as far as the coordinator of its control id remembers.
+
+    A topic without a record of the sink may be the wrong one: then nobody knows which transactions were decided.
+    """
+    if seen.record is None:
+        return False
+    row = describe(brokers, [own], deadline)[own]
+    return row is None or not is_missing(
+        noted_commit(row), Fencing(row.producer_id, row.producer_epoch + 1), log.last_writer
+    )
 
 
 def _was_aborted(log: ControlLog, each: Abandoned, style: Style, own: str) -> bool:

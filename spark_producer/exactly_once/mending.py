@@ -9,14 +9,24 @@ from spark_producer.cluster import Style
 from spark_producer.codes import Code
 from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
 from spark_producer.exactly_once import begin as beginning
-from spark_producer.exactly_once.asks import Fence, Fenced, Fencing, Found, Hung, ReadControl, WriteControl, Written
+from spark_producer.exactly_once.asks import (
+    Fence,
+    Fenced,
+    Fencing,
+    Found,
+    Hung,
+    Missing,
+    ReadControl,
+    WriteControl,
+    Written,
+)
 from spark_producer.exactly_once.brokers import spoken
 from spark_producer.exactly_once.cluster import SinkCluster
 from spark_producer.exactly_once.control_log import ControlLog
-from spark_producer.exactly_once.control_record import ControlRecord, Status, TopicPartition
+from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status, TopicPartition
 from spark_producer.exactly_once.control_topic import PARTITION
 from spark_producer.exactly_once.lost import LAST_EPOCH, Lost, lost_ends
-from spark_producer.exactly_once.outcomes import Begun, Failed, Failure, hung
+from spark_producer.exactly_once.outcomes import Begun, Failed, Failure, hung, no_record
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.exactly_once.steps import run
 from spark_producer.exactly_once.verdict import word
@@ -58,10 +68,30 @@ def accept_partial(cluster: SinkCluster) -> ControlRecord:
     fenced, found = cluster.perform(Fence()), cluster.perform(ReadControl())
     if isinstance(found, Hung):
         raise ExactlyOnceError(hung(cluster.sink, found.partitions).text, kind=Failure.HUNG.name)
+    if isinstance(found, Missing):
+        raise ExactlyOnceError(no_record(cluster.sink, found.topic).text, kind=Failure.NO_RECORD.name)
     record = found.record if isinstance(found, Found) else None
     if record is None or record.status is not Status.PARTIAL or not isinstance(fenced, Fenced):
         raise ExactlyOnceError(f"sink {cluster.sink!r}: there is no partial batch to accept")
     return _written(cluster, fenced.fencing, word(record, Status.DONE))
+
+
+def accept_no_record(cluster: SinkCluster) -> ControlRecord:
+    """Take the sink for one that has written nothing yet, since its record is lost, and return the record that says so.
+
+    Raises:
+        ExactlyOnceError: the control topic has a record of the sink; or somebody else took the sink over.
+    """
+    cluster.prepare(make=True)
+    fenced, found = cluster.perform(Fence()), cluster.perform(ReadControl())
+    if isinstance(found, Hung):
+        raise ExactlyOnceError(hung(cluster.sink, found.partitions).text, kind=Failure.HUNG.name)
+    if not isinstance(found, Missing) or not isinstance(fenced, Fenced):
+        raise ExactlyOnceError(
+            f"sink {cluster.sink!r}: nothing to accept: the control topic {cluster.topic!r} has all that it has committed"
+        )
+    record = ControlRecord(cluster.sink, None, Status.INTENT, NO_BATCH, NO_BATCH, secrets.token_hex(16))
+    return _written(cluster, fenced.fencing, record)
 
 
 def _begun(cluster: SinkCluster) -> Begun | None:

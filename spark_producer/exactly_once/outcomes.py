@@ -54,6 +54,7 @@ class Failure(enum.Enum):
     UNSURE = "writes of the control record are not answered, again and again"
     VOID = "the write was decided, but all its transactions had timed out"
     PARTIAL = "the write was decided, but only a part of its transactions could be committed"
+    NO_RECORD = "the control topic does not have the record that was committed last"
     HUNG = "partitions have lost the marker that ends a transaction"
 
 
@@ -89,6 +90,18 @@ def fenced_off(sink: str, what: str) -> Failed:
         f"sink {sink!r}: a newer driver has begun a write of this sink, or this one took more than a minute for its control "
         f"record and the rows with it, so {what}. If two jobs or queries are running, give each an exactlyOnceId of its own; if "
         "not, the brokers were too slow. It can be run again, which a restarted query does by itself",
+    )
+
+
+def no_record(sink: str, topic: str) -> Failed:
+    """The coordinator has committed a record of the sink which the control topic does not have."""
+    return Failed(
+        Failure.NO_RECORD,
+        f"sink {sink!r}: it has committed writes, and the control topic {topic!r} has no record of the last one: "
+        "exactlyOnceTopic was changed, or that topic was deleted, or has lost records (retention). Nothing is written, since "
+        "rows could be doubled. Give exactlyOnceTopic its former value. If that record is lost, look which rows readers of "
+        "committed records see, and go on with a new exactlyOnceId, or with this one after `pyproducer txn resolve "
+        f"{sink} --control-topic {topic} --accept-no-record`",
     )
 
 

@@ -22,6 +22,7 @@ from spark_producer.exactly_once.asks import (
     Glued,
     Hung,
     LookAtLogs,
+    Missing,
     ReadControl,
     Refused,
     TasksEnded,
@@ -30,7 +31,7 @@ from spark_producer.exactly_once.asks import (
     Written,
 )  # fmt: skip
 from spark_producer.exactly_once.control_record import DECIDED, UNFINISHED, ControlRecord, Status, TopicPartition
-from spark_producer.exactly_once.outcomes import Failed, Redriven, fenced_off, hung, unsure
+from spark_producer.exactly_once.outcomes import Failed, Redriven, fenced_off, hung, no_record, unsure
 from spark_producer.exactly_once.steps import MOST_TRIES, unexpected, write_answer
 from spark_producer.exactly_once.verdict import incomplete, judge, missing, word
 
@@ -145,6 +146,8 @@ class Rereading:
         return ReadControl()
 
     def after(self, answer: Answer) -> Next:
+        if isinstance(answer, Missing):
+            return no_record(self.drive.record.sink, answer.topic)
         if not isinstance(answer, Found | Hung):
             unexpected(self, answer)
         record = answer.record

@@ -28,6 +28,7 @@ from spark_producer.exactly_once.asks import (
     ListOpen,
     LookAtHolder,
     LookAtLogs,
+    Missing,
     Opened,
     ReadControl,
     Refused,
@@ -44,6 +45,7 @@ from spark_producer.exactly_once.control_record import (
     TaskTransaction,
     TopicPartition,
 )
+from spark_producer.exactly_once.last_commit import is_missing
 from tests.model.wiring import Wiring
 from tests.model.world import (
     CONTROL,
@@ -77,7 +79,8 @@ class Cluster:
         match ask:
             case Fence():
                 for after in self.fenced(world):
-                    yield after, Fenced(Fencing(0, after.control.epoch)), ()
+                    noted = after.noted if after.noted >= 0 else None
+                    yield after, Fenced(Fencing(0, after.control.epoch), noted), ()
             case LookAtHolder():
                 yield world, Holder(Fencing(0, world.control.epoch)), ()
             case ReadControl():
@@ -107,6 +110,9 @@ class Cluster:
     # --- the control id -------------------------------------------------------------------------------------------------
 
     def fenced(self, world: World) -> list[World]:
+        """A fence looks at the id, and notes what it finds there."""
+        noted = world.control.epoch if world.control.state == "C" else world.noted
+        world = world._replace(noted=noted if self.wiring.notes else -1)
         after = decide(world, CONTROL, commit=False) if world.control.state == "O" else [world]
         return [one._replace(control=one.control._replace(epoch=one.control.epoch + 1, state="E")) for one in after]
 
@@ -120,14 +126,19 @@ class Cluster:
             hung = (CONTROL_PARTITION,)
         elif self.wiring.r8 and self.wiring.looks_at_inline and record is not None and record.inline:
             hung = (DATA_PARTITION,) if self.hanging(world, CONTROL, control=False) else ()
-        return Hung(hung, None if CONTROL_PARTITION in hung else record) if hung else Found(record)
+        if hung:
+            return Hung(hung, None if CONTROL_PARTITION in hung else record)
+        noted, last = (None if world.noted < 0 else world.noted), Fencing(0, world.writer)
+        newest = Fencing(0, world.control.epoch + 1)
+        missing = is_missing(noted, newest, None if record is None else last)
+        return Missing(CONTROL_PARTITION[0]) if missing else Found(record)
 
     def write(self, world: World, ask: WriteControl, aux: tuple[object, ...], rows: tuple[Row, ...]) -> Iterator[Reply]:
         control, number = world.control, self.records.of(ask.record)
         if not self.wiring.fenced_done and ask.record.status is Status.DONE and not ask.inline:
-            yield world._replace(record=number), Written(ask.fencing), ()
+            yield world._replace(record=number, writer=ask.fencing.epoch), Written(ask.fencing), ()
         elif aux == ("rows alone",):
-            yield world._replace(record=number), Written(Fencing(0, control.epoch)), ()
+            yield world._replace(record=number, writer=ask.fencing.epoch), Written(Fencing(0, control.epoch)), ()
         elif aux == ("put off",):
             yield world, self.said_later(world, ask), ()
         elif aux:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from spark_producer.exactly_once.admission import Skip, admit
 from spark_producer.exactly_once.asks import Answer, WriteControl
-from spark_producer.exactly_once.control_record import NO_BATCH, TaskTransaction
+from spark_producer.exactly_once.control_record import NO_BATCH, UNFINISHED, TaskTransaction
 from spark_producer.exactly_once.messages import EncodedBatch, Inline, Prepared, Skipped, TaskOutcome, Ticket
 from spark_producer.exactly_once.outcomes import (
     RUNS_AGAIN,
@@ -37,10 +37,11 @@ from tests.model.world import (
     with_attempt,
     with_driver,
     with_identity,
+    without_topic,
 )  # fmt: skip
 
 QUERY, SINK = "q", "s"
-LOUD = frozenset({Failure.PARTIAL, Failure.HUNG, Failure.REFUSED, Failure.MIXED, Failure.UNKNOWN})
+LOUD = frozenset({Failure.NO_RECORD, Failure.PARTIAL, Failure.HUNG, Failure.REFUSED, Failure.MIXED, Failure.UNKNOWN})
 """What a person must see: the incarnation stands there with it."""
 
 Move = tuple[tuple[object, ...], World]
@@ -71,6 +72,8 @@ class Moves:
             yield ("a late EndTxn of the control id arrives",), after
         if world.budget.repairs and any(driver.pc == Failure.HUNG.name for driver in world.drivers):
             yield ("somebody repairs what hangs",), repaired(world)
+        if world.budget.topics and world.record and self.is_noted(world):
+            yield ("the control topic is lost or changed",), without_topic(world)
         for index, driver in enumerate(world.drivers):
             yield from self.of_driver(world, index, driver)
         for attempt in world.attempts:
@@ -85,6 +88,11 @@ class Moves:
         if world.control.state == "O":
             for after in self.cluster.fenced(world._replace(budget=budget)):
                 yield ("the control transaction times out",), after
+
+    def is_noted(self, world: World) -> bool:
+        """In the very first write of a sink no fence has noted its decision yet: until it is done, the id may show neither."""
+        record = self.cluster.records.values[world.record]
+        return not self.wiring.notes or world.noted >= 0 or record is None or record.status not in UNFINISHED
 
     # --- drivers --------------------------------------------------------------------------------------------------------
 

@@ -45,6 +45,8 @@ def wrong(world: World, moves: Moves) -> str | None:
         return "false VOID"
     if Failure.HUNG.name in states and world.budget.drops == wiring.budget.drops:
         return "false HUNG"
+    if Failure.NO_RECORD.name in states and world.budget.topics == wiring.budget.topics:
+        return "false NO_RECORD"
     if Failure.UNKNOWN.name in states and wiring.numbered:
         return "false UNKNOWN"
     if states & {Failure.REFUSED.name, Failure.MIXED.name}:

@@ -33,6 +33,8 @@ TWICE, LOST, FALSE_PARTIAL, FALSE_VOID = "DUPLICATE", "LOSS", "false PARTIAL", "
 ALARM = (FALSE_PARTIAL, FALSE_VOID)
 V2 = Style.IMPLICIT
 TIME, LOSE, DROP, MEND = Budget(timeouts=1), Budget(losses=1), Budget(drops=1), Budget(drops=1, repairs=1)
+LOSE_TOPIC = Budget(topics=1)
+A3 = A._replace(drivers=3, batches=2, budget=LOSE_TOPIC)
 WORST_A = Budget(losses=1, drops=1, repairs=1)
 
 
@@ -55,6 +57,10 @@ def small() -> Iterator[Case]:
     yield Case("B: 2 jobs without numbers, no aborts", QB._replace(numbered=False, batches=2))
     yield Case("A and B: 2 drivers, 1 timeout, no aborts", QAB._replace(budget=TIME))
     yield Case("A and B: 2 drivers, 1 lost marker, no aborts", QAB._replace(budget=MEND))
+    yield Case("A: 3 drivers, 2 batches, the control topic lost or changed", A3)
+    yield Case("A: the same with transaction.version 2", A3._replace(style=V2))
+    yield Case("B: 2 drivers, the control topic lost or changed", B._replace(budget=LOSE_TOPIC))
+    yield Case("B: the same with transaction.version 2", B._replace(budget=LOSE_TOPIC, style=V2))
 
 
 def large() -> Iterator[Case]:
@@ -108,7 +114,7 @@ def broken() -> Iterator[Case]:
     yield case("done batches are not skipped", B._replace(admits=False, commit=mutants.commit_of_what_is_done), TWICE)
     uncounted = B._replace(commit=mutants.commit_that_counts_no_transactions)
     yield case("rows of transactions are not counted", uncounted, "false REFUSED")
-    yield case("control record not with the rows (A)", A._replace(record_with_rows=False), TWICE)
+    yield case("control record not with the rows (A)", A._replace(record_with_rows=False, notes=False), TWICE)
     yield case("unanswered commit is sent again", A._replace(after=changed(mutants.resend), budget=LOSE), TWICE)
     token = B._replace(after=changed(mutants.token_alone), budget=LOSE)
     yield case("INTENT of the same token taken for a commit", token, LOST)
@@ -125,5 +131,6 @@ def broken() -> Iterator[Case]:
     yield case("lost marker, R8 off (B)", again._replace(r8=False), LOST)
     yield case("lost marker, R8 off (A)", A._replace(batches=2, r8=False, budget=DROP), LOST)
     yield case("lost marker, R7 and R8 off", again._replace(r7=False, r8=False), LOST, TWICE)
+    yield case("fences do not note the last commit", A3._replace(notes=False), TWICE)
     unseen = A._replace(batches=2, looks_at_inline=False, budget=DROP)
     yield case("lost marker, BEGIN does not look at inline rows", unseen, LOST)

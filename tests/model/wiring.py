@@ -55,4 +55,6 @@ class Wiring(NamedTuple):
     r7: bool = True
     r8: bool = True
     looks_at_inline: bool = True
+    notes: bool = True
+    """fences note the last commit at the coordinator"""
     doubts_late_fences: bool = True

@@ -96,6 +96,8 @@ class Budget(NamedTuple):
     """markers"""
     repairs: int = 0
     """people who mend what hangs"""
+    topics: int = 0
+    """control topics that are lost, with all that is in them, or changed for another one"""
 
 
 class World(NamedTuple):
@@ -104,7 +106,7 @@ class World(NamedTuple):
     drivers: tuple[Driver, ...]
     control: Identity
     record: int
-    """the number of the last committed control record"""
+    """the number of the last committed control record of the topic at hand"""
     budget: Budget
     identities: tuple[Identity, ...] = ()
     attempts: tuple[Attempt, ...] = ()
@@ -115,6 +117,10 @@ class World(NamedTuple):
     """epochs of ends of control transactions that arrive late, or never"""
     log: int = 0
     """Spark's commit log: so many batches are done"""
+    writer: int = -1
+    """the control epoch that has written the last committed control record"""
+    noted: int = -1
+    """the epoch of the last commit of the control id, as the coordinator remembers it from fence to fence; -1: none"""
 
 
 def with_driver(world: World, index: int, driver: Driver) -> World:
@@ -172,13 +178,20 @@ def one_marker(world: World, owner: str, commit: bool, control: bool) -> list[Wo
 def shown(world: World, entries: list[Entry]) -> World:
     """`entries` become visible."""
     visible = list(world.visible)
-    record = world.record
+    record, writer = world.record, world.writer
     for one in entries:
         if isinstance(one.content, int):
-            record = one.content
+            record, writer = one.content, one.epoch
         else:
             visible += [(row, one.owner, one.epoch) for row in one.content]
-    return world._replace(visible=tuple(sorted(visible)), record=record)
+    return world._replace(visible=tuple(sorted(visible)), record=record, writer=writer)
+
+
+def without_topic(world: World) -> World:
+    """The control topic is lost, and made again; or the option names another one from now on. Nobody tells the coordinator."""
+    budget = world.budget._replace(topics=world.budget.topics - 1)
+    entries = tuple(one for one in world.entries if not one.control)
+    return world._replace(record=0, writer=-1, entries=entries, budget=budget)
 
 
 def repaired(world: World) -> World:

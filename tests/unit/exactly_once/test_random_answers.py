@@ -28,6 +28,7 @@ from spark_producer.exactly_once.asks import (
     ListOpen,
     LookAtHolder,
     LookAtLogs,
+    Missing,
     Opened,
     ReadControl,
     Refused,
@@ -67,7 +68,7 @@ def answers(ask: Ask) -> list[Answer]:
         case LookAtHolder():
             return [Holder(None), *map(Holder, FENCINGS)]
         case ReadControl():
-            return [Found(None), *map(Found, RECORDS), *map(Hung, WHERE)]
+            return [Found(None), *map(Found, RECORDS), Missing("commits"), *map(Hung, WHERE)]
         case ListOpen(besides):
             return [Opened(()), *(Opened(tuple(some)) for some in SOME if not set(besides) & set(some))]
         case WriteControl():

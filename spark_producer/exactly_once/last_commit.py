@@ -1,0 +1,51 @@
+"""What the coordinator of the control id remembers of the sink's last commit, and whether a control topic has its record.
+
+A control topic without the sink's record is that of a new sink; or it is another topic, or was deleted, or has lost records: then
+rows would be written twice. The coordinator knows better. It shows the id as CompleteCommit until the next fence. So each fence
+notes the epoch of the last commit in the transaction timeout of the id, which the coordinator keeps and tells as long as it knows
+the id. That costs no request: a fence looks at the id first, and always gives a timeout.
+"""
+
+from __future__ import annotations
+
+from spark_producer.exactly_once.asks import Fencing
+from spark_producer.exactly_once.coordinator_state import COMPLETE_COMMIT, PREPARE_COMMIT
+from spark_producer.protocol.messages import DescribedTransaction
+
+CONTROL_TIMEOUT_MS = 60_000
+"""The transaction timeout of the control id, if nothing was committed: its transactions take milliseconds."""
+
+NOTES = 900
+"""So many timeouts below that one note an epoch, modulo this number. Earlier versions used none of them."""
+
+
+def timeout_ms(noted: int | None, longest: int = CONTROL_TIMEOUT_MS) -> int:
+    """Return the transaction timeout that notes a commit (`noted_commit`); None if there was none."""
+    return longest if noted is None else longest - 1 - noted
+
+
+def noted_commit(row: DescribedTransaction | None) -> int | None:
+    """Return the epoch of the last commit, modulo `NOTES`, as the coordinator shows the control id.
+
+    None: nothing was committed, or nobody knows it any more, since the id had expired or no fence has noted it.
+    """
+    if row is None:
+        return None
+    if row.transaction_state in (COMPLETE_COMMIT, PREPARE_COMMIT):
+        return row.producer_epoch % NOTES
+    noted = CONTROL_TIMEOUT_MS - 1 - row.transaction_timeout_ms
+    return noted if 0 <= noted < NOTES else None
+
+
+def is_missing(noted: int | None, fencing: Fencing, last: Fencing | None) -> bool:
+    """Whether a control topic lacks the record of the commit that was noted.
+
+    `last` is the writer of the newest record there (None: there is no record), `fencing` that of whoever asks. In the implicit
+    style the end of a transaction has the next epoch (KIP-890). A record that is newer than the note is well: commits may follow
+    it. Epochs of two producer ids cannot be compared: the id was forgotten in between, or its epochs have come to their end.
+    """
+    if noted is None or last is None:
+        return noted is not None
+    if last.producer_id != fencing.producer_id or last.epoch >= fencing.epoch:
+        return False
+    return 1 < (noted - last.epoch) % NOTES < NOTES // 2

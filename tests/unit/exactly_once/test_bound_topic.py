@@ -1,0 +1,274 @@
+"""A control topic that lacks what the sink has committed: changed, deleted, made again, or behind its retention."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from spark_producer.broker import BrokerSettings, LocalBroker
+from spark_producer.errors import ExactlyOnceError, TopicNotFound
+from spark_producer.exactly_once import driver, fencing
+from spark_producer.exactly_once.asks import Fencing
+from spark_producer.exactly_once.coordinator_state import describe
+from spark_producer.exactly_once.last_commit import NOTES, is_missing, noted_commit, timeout_ms
+from spark_producer.exactly_once.outcomes import LeftAlone
+from spark_producer.protocol.messages import DescribedTransaction
+from tests.support.filled_tasks import batch, prepared, settings
+from tests.unit.exactly_once.lossy_world import CONTROL, ONE, OTHER_TOPIC, SINK, ZERO, World
+
+REFUSED = "has no record of the last one"
+
+
+def delete(world: World, topic: str = CONTROL[0]) -> None:
+    world.broker._call(lambda: world.broker._topics.delete_all([topic]))
+
+
+def refused(world: World, times: int = 3) -> None:
+    """Every start of the query is refused, in whatever process, and not only the first."""
+    for _ in range(times):
+        with pytest.raises(ExactlyOnceError, match=REFUSED) as caught:
+            driver.begin(world.sink)
+        assert caught.value.kind == "NO_RECORD"
+        driver.close_all()
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["inline", "transactions"])
+def test_another_control_topic_is_refused_until_the_option_is_set_back(world: World, large: bool) -> None:
+    world.commit(0, world.fill(0, (0, "a")) if large else batch(*ZERO, "a"))
+    before = world.sink
+    world.sink = before._replace(control_topic=OTHER_TOPIC)
+    refused(world)
+    world.sink = before
+    world.run_again(0, batch(*ZERO, "a"))
+    world.run_again(1, batch(*ZERO, "b"))
+    assert world.rows() == ["a", "b"]
+
+
+def test_another_topic_that_is_there_and_has_other_sinks_is_refused(world: World) -> None:
+    driver.begin(world.sink._replace(name="other", control_topic=OTHER_TOPIC))
+    world.commit(0, batch(*ZERO, "a"))
+    world.sink = world.sink._replace(control_topic=OTHER_TOPIC)
+    refused(world)
+    assert world.rows() == ["a"]
+
+
+def test_a_topic_that_is_deleted_between_two_batches_of_one_process_is_refused(world: World) -> None:
+    world.commit(0, batch(*ZERO, "a"))
+    world.ticket = driver.begin(world.sink)
+    world.commit(1, batch(*ZERO, "b"))
+    world.ticket = driver.begin(world.sink)
+    delete(world)
+    refused(world)
+    assert CONTROL[0] not in world.broker.topics()
+    world.broker.create_topic(CONTROL[0], 1)
+    refused(world)
+    assert world.rows() == ["a", "b"]
+
+
+def test_a_failed_attempt_between_the_commit_and_the_loss_does_not_hide_it(world: World) -> None:
+    """The coordinator shows Empty or CompleteAbort then, and no commit any more."""
+    world.commit(0, batch(*ZERO, "a"))
+    world.ticket = driver.begin(world.sink)
+    world.die_before_the_commit(1, batch(*ONE, "b"))
+    driver.close_all()
+    world.ticket = driver.begin(world.sink)
+    delete(world)
+    driver.close_all()
+    refused(world)
+
+
+def test_an_older_record_of_the_sink_in_another_topic_is_no_excuse(world: World) -> None:
+    """The query had gone over to the other topic, and the option is set back."""
+    first = world.sink
+    world.commit(0, batch(*ZERO, "a"))
+    world.sink = first._replace(control_topic=OTHER_TOPIC)
+    refused(world, 1)
+    assert world.txn("resolve", SINK, "--control-topic", OTHER_TOPIC, "--accept-no-record", "--yes") == 0
+    for number, row in enumerate("bcd", 1):
+        world.run_again(number, batch(*ZERO, row))
+    world.sink = first
+    refused(world)
+    world.sink = first._replace(control_topic=OTHER_TOPIC)
+    world.run_again(3, batch(*ZERO, "d"))
+    assert world.rows() == ["a", "b", "c", "d"]
+
+
+def test_a_person_may_go_on_with_the_id_when_the_record_is_lost(world: World) -> None:
+    world.commit(0, batch(*ZERO, "a"))
+    delete(world)
+    driver.close_all()
+    assert world.txn("resolve", SINK, "--yes") != 0
+    assert world.txn("resolve", SINK, "--accept-no-record", "--yes") == 0
+    world.run_again(1, batch(*ZERO, "b"))
+    assert world.rows() == ["a", "b"]
+    assert world.txn("resolve", SINK, "--accept-no-record", "--yes") != 0, "there is a record now"
+
+
+def test_what_was_decided_and_is_not_done_is_not_begun_with_a_lost_topic(world: World) -> None:
+    done, left = world.fill(0, (0, "a")), world.fill(1, (0, "b"))
+    world.die_behind_the_commit_point(0, done, left)
+    delete(world)
+    driver.close_all()
+    refused(world)
+    driver.close_all()
+    told = [prepared(world.ticket, 0, each) for each in (done, left)]
+    with pytest.raises(TopicNotFound):
+        driver.abort(world.sink, told, 0)
+    world.broker.create_topic(CONTROL[0])
+    assert isinstance(driver.abort(world.sink, told, 0), LeftAlone)
+    ended = describe(world.tasks.brokers, [done.transactional_id], world.tasks.client.deadline())
+    assert [row and row.transaction_state for row in ended.values()] == ["Ongoing"], "a person decides"
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_a_sink_that_never_committed_is_not_refused(world: World, times: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Its first BEGIN died, or its first batches failed: with the same topic or with another one."""
+    for _ in range(times):
+        world.ticket = driver.begin(world.sink)
+        world.die_before_the_commit(0, batch(*ZERO, "a"))
+        driver.close_all()
+    world.sink = world.sink._replace(control_topic=OTHER_TOPIC)
+    with caplog.at_level(logging.WARNING):
+        world.run_again(0, batch(*ZERO, "a"))
+    assert "its transactional id was used before" in caplog.text
+    assert world.rows() == ["a"]
+
+
+def test_a_first_begin_that_died_is_nothing_to_warn_of(caplog: pytest.LogCaptureFixture) -> None:
+    with LocalBroker() as broker:
+        world_sink = driver.Sink(SINK, settings(broker.bootstrap_servers))
+        with caplog.at_level(logging.WARNING):
+            driver.begin(world_sink)
+            driver.close_all()
+            driver.begin(world_sink)
+        driver.close_all()
+    assert "was used before" not in caplog.text
+
+
+def test_a_record_outlives_the_memory_of_the_coordinator(world: World) -> None:
+    """transactional.id.expiration.ms has passed: the id begins with another producer id and epoch 0."""
+    world.commit(0, batch(*ZERO, "a"))
+    coordinator: Any = world.broker._server._transactions._coordinator
+    world.broker._call(lambda: coordinator._ledger.transactions.pop(f"pyproducer.{SINK}.ctl"))
+    driver.close_all()
+    world.run_again(0, batch(*ZERO, "a"))
+    world.run_again(1, batch(*ZERO, "b"))
+    world.run_again(1, batch(*ZERO, "b"))
+    assert world.rows() == ["a", "b"]
+
+
+def test_a_sink_of_an_earlier_version_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its fences have noted nothing."""
+    with monkeypatch.context() as old:
+        old.setattr(fencing, "timeout_ms", lambda *_: 60_000)
+        world.commit(0, batch(*ZERO, "a"))
+        world.run_again(1, batch(*ZERO, "b"))
+        driver.begin(world.sink)
+    driver.close_all()
+    world.run_again(1, batch(*ZERO, "b"))
+    world.run_again(2, batch(*ZERO, "c"))
+    assert world.rows() == ["a", "b", "c"]
+
+
+def test_the_policy_is_looked_at_by_each_begin(world: World) -> None:
+    world.commit(0, batch(*ZERO, "a"))
+    driver.begin(world.sink)
+    world.broker._call(lambda: world.broker._topics.alter_all({CONTROL[0]: {"retention.ms": "60000"}}))
+    with pytest.raises(ExactlyOnceError, match="it would forget what was written"):
+        driver.begin(world.sink)
+
+
+def test_a_begin_takes_no_more_rounds_than_before() -> None:
+    with LocalBroker(settings=BrokerSettings(transaction_version=2)) as broker:
+        sink = driver.Sink(SINK, settings(broker.bootstrap_servers))
+        driver.begin(sink)
+        [(_, cluster)] = driver._open
+        before = cluster.client.rounds, cluster.client.requests
+        driver.begin(sink)
+        after = cluster.client.rounds, cluster.client.requests
+        driver.close_all()
+    assert (after[0] - before[0], after[1] - before[1]) == (6, 7)
+
+
+FENCE = Fencing(7, 100)
+RECORDS = [
+    (None, None, False),
+    (5, None, True),
+    (5, Fencing(7, 5), False),  # explicit: a transaction ends with its own epoch
+    (5, Fencing(7, 4), False),  # implicit: with the next one
+    (5, Fencing(7, 3), True),
+    (5, Fencing(7, 9), False),  # two commits followed the note
+    (5, Fencing(8, 0), False),  # the id was forgotten in between
+    (5, Fencing(7, 101), False),  # a newer driver's
+]
+
+
+@pytest.mark.parametrize(("noted", "last", "missing"), RECORDS)
+def test_which_record_a_note_fits(noted: int | None, last: Fencing | None, missing: bool) -> None:
+    assert is_missing(noted, FENCE, last) is missing
+
+
+@pytest.mark.parametrize("epoch", [0, 1, NOTES - 1, NOTES, 32_766])
+def test_a_note_is_kept_by_fences(epoch: int) -> None:
+    row = DescribedTransaction(0, "ctl", "CompleteCommit", 60_000, 0, 7, epoch)
+    noted = noted_commit(row)
+    assert noted == epoch % NOTES
+    for state in ("Empty", "Ongoing", "CompleteAbort", "PrepareAbort"):
+        after = DescribedTransaction(0, "ctl", state, timeout_ms(noted), 0, 7, epoch + 1)
+        assert noted_commit(after) == noted
+        assert noted_commit(after._replace(transaction_timeout_ms=60_000)) is None
+    assert noted_commit(None) is None
+    assert 0 < timeout_ms(noted) < timeout_ms(None) == 60_000
+
+
+def test_epochs_that_come_to_their_end_are_no_contradiction() -> None:
+    assert not is_missing(0, Fencing(8, 1), Fencing(7, 32_766))
+
+
+@pytest.mark.parametrize("has_moved", [False, True], ids=["no record", "an older record"])
+def test_a_repair_with_the_wrong_control_topic_aborts_no_task(
+    world: World, capsys: pytest.CaptureFixture[str], has_moved: bool
+) -> None:
+    """The task's id was taken again, so its coordinator does not know any more that its rows were committed."""
+    if has_moved:
+        world.commit(0, batch(*ZERO, "z"))
+    world.sink = world.sink._replace(control_topic=OTHER_TOPIC)
+    if has_moved:
+        assert world.txn("resolve", SINK, "--control-topic", OTHER_TOPIC, "--accept-no-record", "--yes") == 0
+    world.ticket = driver.begin(world.sink)
+    left = world.fill(0, (0, "a"), (1, "b"))
+    world.lose(left, ZERO)
+    with pytest.raises(ExactlyOnceError, match="lost the markers"):
+        world.commit(1, left)
+    world.lossy.clear()
+    world.take_over(left)
+    driver.begin(world.sink._replace(name="else", control_topic=CONTROL[0]))
+    capsys.readouterr()
+    assert world.txn("repair", SINK, "--topic", "rows", "--yes") == 1
+    told = capsys.readouterr()
+    assert "which was ended, nobody knows how" in told.out
+    assert "is that its control topic?" in told.err
+    assert world.txn("repair", SINK, "--control-topic", OTHER_TOPIC, "--yes") == 0
+    assert world.txn("resolve", SINK, "--control-topic", OTHER_TOPIC, "--yes") == 0
+    assert world.rows() == ["a", "b", "z"][: 2 + has_moved]
+
+
+def test_a_person_s_word_is_told_for_each_transaction_that_it_decides(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = world.fill(0, (0, "a"), (1, "b"))
+    for where in (ZERO, ONE):
+        world.lose(left, where)
+    world.take_over(left)
+    world.lossy.clear()
+    capsys.readouterr()
+    assert world.txn("repair", SINK, "--topic", "rows", "--unknown", "aborted", "--yes") == 0
+    told = capsys.readouterr().out
+    for partition in (0, 1):
+        assert (
+            f"--unknown aborted: rows-{partition}, rows from offset 0 on of producer {left.producer_id}, epoch 0"
+            in told
+        )
+    assert world.rows() == []
