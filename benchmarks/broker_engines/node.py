@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -30,6 +31,21 @@ class Node(NamedTuple):
         """The seconds of CPU that it has used, with all of its threads and what the system did for it."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    @property
+    def memory(self) -> float:
+        """The most memory that it has had at a time, in MiB (VmHWM)."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
+
+    def kill(self) -> None:
+        """End it by SIGKILL."""
+        os.kill(self.pid, signal.SIGKILL)
+
+
+def disk_used(directory: Path) -> float:
+    """Return the MiB that the files in a directory take of the disk."""
+    return sum(path.stat().st_blocks for path in directory.rglob("*") if path.is_file()) * 512 / 2**20
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,11 +16,15 @@ from spark_producer.broker.settings import STORAGE_ENGINES
 
 ROUNDS: Final = 5
 SEGMENTS, TIERED = STORAGE_ENGINES
+_USED: Final = {"disk": ("Disk used", "for each byte written"), "memory": ("Memory, at most", "MiB")}
+"""Figures that are no rates: their names, and what they count."""
+
 _NOTE: Final = (
     "Each scene is played to a broker in a process of its own, with a new directory; both engines take turns, and the other one "
     "begins each round. Medians of {rounds} rounds; × is the median of the ratios of each round, tiered ÷ segments. CPU is that "
     "of the broker's process, all threads, in µs for each Produce, or in ms for each MiB and for each start. Waits are from the "
-    "request to its answer, as a producer with five requests in flight sees them. The clients cost little, and share the cores."
+    "request to its answer, as a producer with five requests in flight sees them. The clients cost little, and share the cores. "
+    "Disk used is what the files take right after the last acknowledgement; memory is the broker's process (VmHWM)."
 )
 
 
@@ -49,9 +54,11 @@ def middle(runs: Sequence[Mapping[str, float]], name: str) -> float:
 
 
 def ratio(found: Mapping[str, Sequence[Mapping[str, float]]], name: str) -> float:
-    """Return how many times the figure of segments that of tiered is: the median over the rounds."""
+    """Return how many times the figure of segments that of tiered is: the median over the rounds, not a number
+    if that of segments is 0, since the clock of a process is coarse."""
     pairs = zip(found[TIERED], found[SEGMENTS], strict=True)
-    return statistics.median(ours[name] / theirs[name] for ours, theirs in pairs if theirs[name])
+    ratios = [ours[name] / theirs[name] for ours, theirs in pairs if theirs[name]]
+    return statistics.median(ratios) if ratios else math.nan
 
 
 def page(results: Results) -> str:
@@ -62,6 +69,12 @@ def page(results: Results) -> str:
         "| | | tiered | segments | × | CPU tiered | segments | × |", "|---|---|--:|--:|--:|--:|--:|--:|",
     ]  # fmt: skip
     lines += [_rate_row(SCENES[name], found) for name, found in scenes.items()]
+    for figure, (title, unit) in _USED.items():
+        lines += [
+            _used_row(f"{title}: {SCENES[name].title}", unit, figure, found)
+            for name, found in scenes.items()
+            if figure in found[TIERED][0]  # results of earlier versions have none
+        ]
     lines += [
         "",
         "| waits, ms | tiered p50 | segments p50 | tiered p99 | segments p99 | × p99 |",
@@ -83,6 +96,11 @@ def _rate_row(scene: Scene, found: Mapping[str, Sequence[Mapping[str, float]]]) 
     else:
         cells += ["", "", ""]
     return f"| {scene.title} | {scene.unit} | {' | '.join(cells)} |"
+
+
+def _used_row(title: str, unit: str, figure: str, found: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
+    cells = [f"{middle(found[engine], figure):,.2f}" for engine in (TIERED, SEGMENTS)]
+    return f"| {title} | {unit} | {' | '.join(cells)} | {ratio(found, figure):.2f} | | | |"
 
 
 def headlines(_: Results) -> list[Headline]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.broker_engines.load import Client, Waits, create_topic, fetch, produce, produce_together
-from benchmarks.broker_engines.node import running
+from benchmarks.broker_engines.node import disk_used, running
 from spark_producer.broker import BrokerSettings, LocalBroker
 
 KIB: Final = 1024
@@ -75,11 +75,13 @@ def durable_slow_disk(engine: str, directory: Path, share: float) -> Figures:
 def _together(engine: str, directory: Path, count: int, force_ms: float | None) -> Figures:
     with running(engine, directory, force_ms=force_ms) as node:
         create_topic(node.port, PRODUCERS)
-        produce(node.port, 0, 32 * KIB, max(2, count // 10))
+        warm_up = max(2, count // 10)
+        produce(node.port, 0, 32 * KIB, warm_up)
         cpu = node.cpu
         waits = produce_together(node.port, PRODUCERS, 32 * KIB, count)
         size = PRODUCERS * count / 32  # MiB
-        return {"rate": size / waits.seconds, "cpu": (node.cpu - cpu) / size * 1e3, **_percentiles(waits)}
+        used = {"disk": disk_used(directory) / (size + warm_up / 32), "memory": node.memory}
+        return {"rate": size / waits.seconds, "cpu": (node.cpu - cpu) / size * 1e3, **_percentiles(waits), **used}
 
 
 def catch_up(engine: str, directory: Path, share: float) -> Figures:
@@ -92,12 +94,17 @@ def catch_up_small(engine: str, directory: Path, share: float) -> Figures:
     return _catch_up(engine, directory, KIB, _times(24, share))
 
 
-def _catch_up(engine: str, directory: Path, size: int, mebibytes: int) -> Figures:
+def catch_up_durable(engine: str, directory: Path, share: float) -> Figures:
+    """The same with batches of 32 KiB, each of which was on the disk before it was acknowledged."""
+    return _catch_up(engine, directory, 32 * KIB, _times(64, share), 0.0)
+
+
+def _catch_up(engine: str, directory: Path, size: int, mebibytes: int, force_ms: float | None = None) -> Figures:
     count = mebibytes * MIB // size
-    with running(engine, directory) as node:
+    with running(engine, directory, force_ms=force_ms) as node:
         create_topic(node.port, 1)
         produce(node.port, 0, size, count)
-    with running(engine, directory) as node, Client(node.port) as client:
+    with running(engine, directory, force_ms=force_ms) as node, Client(node.port) as client:
         cpu, began, offset, taken = node.cpu, time.perf_counter(), 0, 0
         while offset < count:
             offset, some = fetch(client, 0, offset, FETCH)
@@ -108,10 +115,19 @@ def _catch_up(engine: str, directory: Path, size: int, mebibytes: int) -> Figure
 
 def tail(engine: str, directory: Path, share: float) -> Figures:
     """32 batches of 32 KiB are written, then read by a reader that has read all before them; only reading is timed."""
-    with running(engine, directory) as node, Client(node.port) as client:
+    return _tail(engine, directory, _times(150, share), None)
+
+
+def tail_durable(engine: str, directory: Path, share: float) -> Figures:
+    """The same, and each batch is on the disk before it is acknowledged."""
+    return _tail(engine, directory, _times(40, share), 0.0)
+
+
+def _tail(engine: str, directory: Path, times: int, force_ms: float | None) -> Figures:
+    with running(engine, directory, force_ms=force_ms) as node, Client(node.port) as client:
         create_topic(node.port, 1)
         offset, taken, seconds = 0, 0, 0.0
-        for _ in range(_times(150, share)):
+        for _ in range(times):
             produce(node.port, 0, 32 * KIB, 32)
             began, end = time.perf_counter(), offset + 32
             while offset < end:
@@ -133,6 +149,33 @@ def starting(engine: str, directory: Path, share: float) -> Figures:
     return {"rate": middle[0] * 1000, "cpu": middle[1] * 1000}
 
 
+def restarting(engine: str, directory: Path, share: float) -> Figures:
+    """A broker whose earlier life has kept 40,000 batches, and has ended well, is started until it answers."""
+    return _restarting(engine, directory, share, None, kills=False)
+
+
+def restarting_killed(engine: str, directory: Path, share: float) -> Figures:
+    """The same, and the earlier life was killed."""
+    return _restarting(engine, directory, share, None, kills=True)
+
+
+def restarting_killed_durable(engine: str, directory: Path, share: float) -> Figures:
+    """The same, and each batch was on the disk before it was acknowledged."""
+    return _restarting(engine, directory, share / 10, 0.0, kills=True)
+
+
+def _restarting(engine: str, directory: Path, share: float, force_ms: float | None, *, kills: bool) -> Figures:
+    with running(engine, directory, force_ms=force_ms) as node:
+        create_topic(node.port, 1)
+        produce(node.port, 0, KIB, _times(40_000, share))
+        if kills:
+            node.kill()
+    began = time.perf_counter()
+    with running(engine, directory, force_ms=force_ms) as node, Client(node.port) as client:
+        fetch(client, 0, 0, FETCH)
+        return {"rate": (time.perf_counter() - began) * 1000, "cpu": node.cpu * 1000, "memory": node.memory}
+
+
 SCENES: Final[Mapping[str, Scene]] = {
     scene.name: scene
     for scene in (
@@ -143,6 +186,17 @@ SCENES: Final[Mapping[str, Scene]] = {
         Scene("catch-up", "Catching up, Fetches of 1 MiB, batches of 32 KiB", "MiB/s", catch_up),
         Scene("catch-up-small", "Catching up, Fetches of 1 MiB, batches of 1 KiB", "MiB/s", catch_up_small),
         Scene("tail", "Reading the end, Fetches of 1 MiB, batches of 32 KiB", "MiB/s", tail),
+        Scene("catch-up-durable", "Catching up, batches of 32 KiB, forced", "MiB/s", catch_up_durable),
+        Scene("tail-durable", "Reading the end, batches of 32 KiB, forced", "MiB/s", tail_durable),
         Scene("start", "`LocalBroker`: start, one topic, close", "ms", starting, lower_is_better=True),
+        Scene("restart", "Start with 40,000 batches of 1 KiB", "ms", restarting, lower_is_better=True),
+        Scene("restart-killed", "The same, after SIGKILL", "ms", restarting_killed, lower_is_better=True),
+        Scene(
+            "restart-killed-durable",
+            "Start with 4,000 batches of 1 KiB, forced, after SIGKILL",
+            "ms",
+            restarting_killed_durable,
+            lower_is_better=True,
+        ),
     )
 }

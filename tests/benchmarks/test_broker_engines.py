@@ -27,7 +27,9 @@ def test_a_batch_of_the_load_is_one_that_brokers_take(size: int) -> None:
 
 
 @pytest.mark.parametrize("engine", STORAGE_ENGINES)
-@pytest.mark.parametrize("name", ["durable-slow", "catch-up", "start"])
+@pytest.mark.parametrize(
+    "name", ["durable-slow", "catch-up", "start", "restart", "restart-killed", "restart-killed-durable"]
+)
 def test_each_scene_plays_to_both_engines(name: str, engine: str, tmp_path: Path) -> None:
     figures = SCENES[name].play(engine, tmp_path, TINY)
     assert figures["rate"] > 0
@@ -45,6 +47,16 @@ def test_the_page_has_medians_and_the_median_of_the_ratios_of_each_round() -> No
     assert "| Produces of 1 KiB, one producer | Produces/s | 20 | 10 | 2.00 | 3.00 | 1.00 | 3.00 |" in text
     assert "| Produces of 1 KiB, one producer | 2.0 | 1.0 | 2.0 | 4.0 | 0.50 |" in text
     assert "| Reading the end, Fetches of 1 MiB, batches of 32 KiB | MiB/s | 5 | 5 | 1.00 |  |  |  |" in text
+
+
+def test_the_page_has_the_disk_and_the_memory_where_they_were_measured() -> None:
+    rounds = {
+        "segments": [{"rate": 1.0, "disk": 1.0, "memory": 50.0}],
+        "tiered": [{"rate": 1.0, "disk": 2.0, "memory": 75.0}],
+    }
+    text = part.page({"rounds": 1, "scenes": {"unsynced": rounds}})
+    assert "| Disk used: 32 KiB, 8 producers, not forced | for each byte written | 2.00 | 1.00 | 2.00 | | | |" in text
+    assert "| Memory, at most: 32 KiB, 8 producers, not forced | MiB | 75.00 | 50.00 | 1.50 | | | |" in text
 
 
 def test_both_engines_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -333,3 +333,41 @@ def check(stage: Stage, act: Callable[[], None]) -> None:
         assert offset in after or before[offset][1] is None, (key, offset)
     valued = {(key, value) for key, value in dict(before.values()).items() if value is not None}
     assert valued <= set(dict(after.values()).items()), "of each key the last value is the last one still"
+
+
+def test_a_lost_index_is_rebuilt_with_the_rewritten_batches(tmp_path: Path) -> None:
+    """The entry logs still have the old batches."""
+    stage = Stage("tiered", tmp_path, TOPIC)
+    for number in range(60):
+        stage.write((b"a", b"%d" % number), (b"b%d" % (number % 3), b"x%d" % number))
+    stage.fill()
+    stage.compact()
+    before = stage.stored()
+    stage.store.close()
+    (index,) = tmp_path.rglob("index")
+    index.unlink()
+    stage.open()
+    assert stage.stored() == before
+    stage.fill()
+    stage.compact()
+    assert stage.records()[118] == (b"a", b"59")
+    stage.store.close()
+
+
+def test_the_disk_gets_back_what_compaction_took(tmp_path: Path) -> None:
+    stage = Stage("tiered", tmp_path, TOPIC)
+    for number in range(2000):
+        stage.write((b"a", b"%d" % number))
+    stage.fill()
+    stage.compact()
+    storage = stage.store._storage
+    assert isinstance(storage, TieredStorage)
+    before = sum(path.stat().st_size for path in tmp_path.rglob("*.log"))
+    stage.write((b"next", b"file"))
+    storage.engine.flusher.flush_now()
+    collect(storage.engine, threshold=0.5)
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*.log")) < before / 10
+    assert stage.records()[1999] == (b"a", b"1999")
+    stage.reopen()
+    assert stage.records()[1999] == (b"a", b"1999")
+    stage.store.close()

@@ -65,6 +65,26 @@ def test_everything_is_there_when_it_is_opened_again(opened: Opened) -> None:
     assert (again.row_count, again.file_ids(5), again.file_ends()) == (6, {1, 7}, {1: 1000 + 2 * 116 + 116, 7: 2116})
 
 
+def test_rows_are_put_in_the_place_of_all_before(opened: Opened) -> None:
+    index = opened(0)
+    index.add({5: rows(0, 4), 9: rows(0, 1)})
+    index.add({5: rows(8, 2)})
+    (fresh,) = rows(0, 1, records=6, file_id=7)
+    index.replace(5, [fresh._replace(position=-7)])
+    for _ in range(2):
+        assert index.find(5, 3) == Location(0, 6, 7, 1000, SIZE)
+        found = [(int.from_bytes(row.header[:8], "big"), row.position, row.file_id) for row in index.rows(5)]
+        assert found == [(0, -7, 7), (6, 300, 1), (8, 400, 1), (10, 500, 1)]
+        assert index.row_count == 5
+        assert index.file_bytes(5)[7] * 3 == index.file_bytes(5)[1]
+        assert index.find(9, 1) is not None
+        trusted = index.trusted
+        index.close()
+        index = opened(trusted)
+    index.add({5: rows(12, 1)})
+    assert [int.from_bytes(row.header[:8], "big") for row in index.rows(5)] == [0, 6, 8, 10, 12]
+
+
 def test_what_was_deleted_is_not_found(opened: Opened) -> None:
     index = opened(0)
     index.add({5: rows(0, 3), 9: rows(0, 1)})
