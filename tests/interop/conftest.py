@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker
-from spark_producer.broker.settings import DEFAULT_ENGINE
+from spark_producer.broker.settings import DEFAULT_ENGINE, STORAGE_ENGINES
 from spark_producer.broker.storage.base import Storage
 from spark_producer.broker.storage.engines import open_storage
 from tests.support.kafka_node import KAFKA_4, KAFKA_39
@@ -18,7 +18,7 @@ from tests.support.kafka_node import KAFKA_4, KAFKA_39
 NEWEST_FIRST: Final = (KAFKA_4, pytest.param(KAFKA_39, marks=pytest.mark.campaign))
 """Versions of Kafka's tools, for tests that start a JVM for each question."""
 
-OTHER_ENGINE: Final = "segments"
+OTHER_ENGINE: Final = next(engine for engine in STORAGE_ENGINES if engine != DEFAULT_ENGINE)
 """On which the clients' kit runs as well as on the default one."""
 
 KIT: Final = "test_broker_"
