@@ -190,9 +190,6 @@ class TopicNotFound(BrokerError):
     """A topic, or a partition that it had before, does not exist (and is not created automatically)."""
 
 
-shown = for_log  # schemas imports it by this name
-
-
 RIGHTS = (
     Code.TOPIC_AUTHORIZATION_FAILED,
     Code.GROUP_AUTHORIZATION_FAILED,

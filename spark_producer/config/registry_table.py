@@ -78,6 +78,7 @@ class ColumnWish(NamedTuple):
     schema: str | None
     subject: str | None
     strategy: str
+    fill: bool = False
 
     @property
     def avro(self) -> bool:
@@ -92,13 +93,14 @@ class ColumnWish(NamedTuple):
 
 def wishes(sink: SinkOptions, registry: RegistryOptions) -> tuple[ColumnWish, ColumnWish]:
     """Return what is wished for `value` and for `key`."""
+    fill = sink.fill_missing_fields == "true" or (sink.fill_missing_fields == "auto" and registry.use_latest_version)
     value = ColumnWish(
         "value", sink.value_format, sink.value_schema_id, sink.value_message_indexes, sink.value_schema, sink.value_subject,
-        registry.value_subject_name_strategy.rpartition(".")[2],
+        registry.value_subject_name_strategy.rpartition(".")[2], fill,
     )  # fmt: skip
     key = ColumnWish(
         "key", sink.key_format, sink.key_schema_id, sink.key_message_indexes, sink.key_schema, sink.key_subject,
-        registry.key_subject_name_strategy.rpartition(".")[2],
+        registry.key_subject_name_strategy.rpartition(".")[2], fill,
     )  # fmt: skip
     return value, key
 
@@ -116,6 +118,12 @@ def check_registry(sink: SinkOptions, registry: RegistryOptions, given: Collecti
         raise ConfigError(
             f"{min(given)} has no effect: no column asks a Schema Registry; set valueFormat or keyFormat to avro, "
             "or leave the option out"
+        )
+    latest = registry.use_latest_version
+    if sink.fill_missing_fields != "auto" and not any(wish.avro and (wish.schema or latest) for wish in both):
+        raise ConfigError(
+            "fillMissingFields has no effect: no column has an Avro schema that could have more fields than it; set valueSchema "
+            "or keySchema, or use.latest.version=true, or leave the option out"
         )
     if any(wish.asks for wish in both):
         _check_connection(registry)

@@ -323,6 +323,12 @@ class SinkOptions:
         high=INT32_MAX,
     )
     key_schema_id: int | None = option(None, "The same for keys.", low=0, high=INT32_MAX)
+    fill_missing_fields: str = option(
+        "auto",
+        "A field of the Avro schema that the column lacks gets its default, or null if it has none and takes null. `auto`: where "
+        "the schema is the registry's latest (`use.latest.version=true`). `false`: it is an error.",
+        choices=("auto", "true", "false"),
+    )
     value_message_indexes: str | None = option(
         None, "With `valueSchemaId`, for Protobuf: the path of the message in its file, `0` or `2,0`."
     )

@@ -13,12 +13,14 @@ from pyspark.sql.types import (
     ByteType,
     DataType,
     DateType,
+    DayTimeIntervalType,
     DecimalType,
     DoubleType,
     FloatType,
     IntegerType,
     LongType,
     MapType,
+    NullType,
     ShortType,
     StringType,
     StructType,
@@ -27,6 +29,8 @@ from pyspark.sql.types import (
 )
 
 from spark_producer.errors import SchemaError
+from spark_producer.escape import for_log
+from spark_producer.schemas.texts import path_below
 
 _PLAIN: dict[type[DataType], Callable[[], pa.DataType]] = {
     BooleanType: pa.bool_,
@@ -39,6 +43,8 @@ _PLAIN: dict[type[DataType], Callable[[], pa.DataType]] = {
     StringType: pa.string,
     BinaryType: pa.binary,
     DateType: pa.date32,
+    DayTimeIntervalType: lambda: pa.duration("us"),
+    NullType: pa.null,
     TimestampType: lambda: pa.timestamp("us", "UTC"),
     TimestampNTZType: lambda: pa.timestamp("us"),
 }
@@ -48,11 +54,11 @@ def arrow_type(kind: DataType, path: str) -> pa.DataType:
     """Return the Arrow type of a Spark type, with the nullability of its fields.
 
     Raises:
-        SchemaError: It is an interval, a VARIANT, or another type that Avro does not have; the text names the field.
+        SchemaError: It is an interval of months, a VARIANT, or another type that Avro does not have; the text names the field.
     """
     if isinstance(kind, StructType):
         return pa.struct(
-            [_field(each.name, each.dataType, each.nullable, f"{path}.{each.name}") for each in kind.fields]
+            [_field(each.name, each.dataType, each.nullable, path_below(path, each.name)) for each in kind.fields]
         )
     if isinstance(kind, ArrayType):
         return pa.list_(_field("element", kind.elementType, kind.containsNull, f"{path}[]"))
@@ -64,11 +70,13 @@ def arrow_type(kind: DataType, path: str) -> pa.DataType:
         return found
     if isinstance(kind, DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
+    if type(kind).__name__ == "TimeType":  # Spark has it since 4.1
+        return pa.time64("ns")
     for spark, arrow in _PLAIN.items():
         if isinstance(kind, spark):
             return arrow()
     raise SchemaError(
-        f"field {path!r} has type {kind.simpleString()}, which Avro does not have: cast it, or leave it out"
+        f"field '{path}' has type {for_log(kind.simpleString())}, which Avro does not have: cast it, or leave it out"
     )
 
 

@@ -73,7 +73,7 @@ def _told_of(unfit: UnfitRows) -> Tell:
 
     def told(at: Spot) -> str:
         return (
-            f"row {at.row} of the task does not fit its Avro schema: field {unfit.path!r}: {unfit.reason}; "
+            f"row {at.row} of the task does not fit its Avro schema: field '{unfit.path}': {unfit.reason}; "
             "fill or drop such rows, or let the schema take them"
         )
 

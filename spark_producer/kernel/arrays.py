@@ -38,6 +38,8 @@ _DTYPES: dict[pa.DataType, np.dtype[Any]] = {
     pa.int16(): np.dtype(np.int16),
     pa.int32(): np.dtype(np.int32),
     pa.int64(): np.dtype(np.int64),
+    pa.float32(): np.dtype(np.float32),
+    pa.float64(): np.dtype(np.float64),
 }
 _BINARY = pa.binary()
 
@@ -68,7 +70,7 @@ def from_numbers(values: Int64Array) -> IntegerArray:
 
 
 def numbers(array: ArrowArray, nulls: int | None = None) -> npt.NDArray[Any]:
-    """Return the integers of an Arrow array as a view of its memory, or as a copy with `nulls` where the array has null.
+    """Return the numbers of an Arrow array as a view of its memory, or as a copy with `nulls` where the array has null.
 
     Without `nulls` the array must have no null, because what lies under a null is undefined.
     """

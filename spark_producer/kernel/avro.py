@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_producer.kernel.arrays import LONGEST_BINARY, BoolArray, ByteArray, BytesArray, Int64Array, buffer_of
-from spark_producer.kernel.avro_columns import NO_MARK, AvroColumn, Kind
+from spark_producer.kernel.avro_nodes import NO_MARK, AvroColumn, Kind
 from spark_producer.kernel.varint import varint_sizes, zigzag64
 
 
@@ -65,11 +65,16 @@ def _lay(column: AvroColumn) -> _Laid:
 def _body_sizes(column: AvroColumn, children: tuple[_Laid, ...]) -> Int64Array:
     if column.kind is Kind.VARINT:
         return varint_sizes(column.longs)
-    if column.kind is Kind.FIXED:
+    if column.kind in (Kind.FIXED, Kind.CONSTANT):
         return np.full(column.length, column.width, dtype=np.int64)
-    if column.kind is Kind.BYTES:
+    if column.kind in (Kind.BYTES, Kind.RAW):
         lengths = np.diff(column.offsets)
-        return lengths + varint_sizes(lengths)
+        return lengths + varint_sizes(lengths) if column.kind is Kind.BYTES else lengths
+    if column.kind is Kind.UNION:
+        sizes = np.zeros(column.length, dtype=np.int64)
+        for place, child in enumerate(children):
+            sizes = np.where(column.longs == place, child.sizes, sizes)
+        return sizes
     if column.kind is Kind.RECORD:
         total = np.zeros(column.length, dtype=np.int64)
         for child in children:
@@ -97,10 +102,13 @@ def _write(laid: _Laid, starts: Int64Array, live: BoolArray | None, out: ByteArr
     if column.value_mark != NO_MARK:
         marks = np.full(column.length, column.value_mark, dtype=np.uint8)
         if column.valid is not None:
-            marks[~column.valid] = column.null_mark
+            marks[~column.valid] = max(0, column.null_mark)  # without a mark they lie below a null, and are not written
         chosen = slice(None) if live is None else live
         out[starts[chosen]] = marks[chosen]
         starts = starts + 1
+    elif column.valid is not None and column.null_mark != NO_MARK:  # a union whose branches bring marks of their own
+        nulls = ~column.valid if live is None else live & ~column.valid
+        out[starts[nulls]] = column.null_mark
     if column.valid is not None:
         live = column.valid if live is None else live & column.valid
     if column.kind is Kind.RECORD:
@@ -109,6 +117,10 @@ def _write(laid: _Laid, starts: Int64Array, live: BoolArray | None, out: ByteArr
             starts = starts + child.sizes
     elif column.kind is Kind.ARRAY:
         _write_arrays(laid, starts, live, out)
+    elif column.kind is Kind.UNION:
+        for place, child in enumerate(laid.children):
+            takes_it = column.longs == place
+            _write(child, starts, takes_it if live is None else live & takes_it, out)
     else:
         _write_plain(column, starts, live, out)
 
@@ -120,12 +132,17 @@ def _write_plain(column: AvroColumn, starts: Int64Array, live: BoolArray | None,
     elif column.kind is Kind.FIXED:
         values = column.data.reshape(column.length, column.width)
         _put_fixed(out, places, values if live is None else values[live])
+    elif column.kind is Kind.CONSTANT:
+        for byte, value in enumerate(column.data):
+            out[places + byte] = value
     else:
         firsts, lengths = column.offsets[:-1], np.diff(column.offsets)
         if live is not None:
             firsts, lengths = firsts[live], lengths[live]
-        _put_varints(out, places, lengths)
-        _put_bytes(out, places + varint_sizes(lengths), column.data, firsts, lengths)
+        if column.kind is Kind.BYTES:
+            _put_varints(out, places, lengths)
+            places = places + varint_sizes(lengths)
+        _put_bytes(out, places, column.data, firsts, lengths)
 
 
 def _write_arrays(laid: _Laid, starts: Int64Array, live: BoolArray | None, out: ByteArray) -> None:

@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 
 import numpy as np
 
-from spark_producer.kernel.avro_columns import Kind
+from spark_producer.kernel.avro_nodes import Kind
 
 from spark_producer.kernel.layout cimport unsigned_varint_size, zigzag
 
@@ -19,13 +19,16 @@ cdef enum:
     VARINT = 0
     FIXED = 1
     BYTES = 2
-    RECORD = 3
-    ARRAY = 4
+    RAW = 3
+    CONSTANT = 4
+    RECORD = 5
+    ARRAY = 6
+    UNION = 7
 
     SLACK = 16  # bytes behind the encoded ones, into which short values are written whole
     WASTED = 1 << 16  # bytes of a bound that was too high; more of them than encoded ones are given back
 
-assert (Kind.VARINT, Kind.FIXED, Kind.BYTES, Kind.RECORD, Kind.ARRAY) == (VARINT, FIXED, BYTES, RECORD, ARRAY)
+assert tuple(Kind) == (VARINT, FIXED, BYTES, RAW, CONSTANT, RECORD, ARRAY, UNION)
 
 cdef extern from *:
     """
@@ -82,10 +85,12 @@ cdef int64_t most_bytes(const Node* node) noexcept nogil:
     """Return no fewer bytes than all values of a node have, with the marks of unions and without their children."""
     cdef int64_t row, most = node.length if node.value_mark >= 0 or node.null_mark >= 0 else 0
     cdef uint64_t bits = 0
-    if node.kind == FIXED:
+    if node.kind == FIXED or node.kind == CONSTANT:
         return most + node.length * node.width
-    if node.kind == RECORD:
+    if node.kind == RECORD or node.kind == UNION:
         return most
+    if node.kind == RAW:
+        return most + (node.offsets[node.length] - node.offsets[0] if node.length else 0)
     # The longest varint is as long as one with the bits of all. n ^ 2n has as many bits as zigzag(n), in a loop of simple moves.
     if node.kind == VARINT:
         for row in range(node.length):
@@ -106,12 +111,15 @@ cdef inline uint8_t* put_plain(const Node* node, int64_t row, uint8_t* out) noex
         return put_unsigned(out, zigzag(node.longs[row]))
     if node.kind == FIXED:
         start, count = row * node.width, node.width
+    elif node.kind == CONSTANT:
+        start, count = 0, node.width
     else:
         start = node.offsets[row]
         count = node.offsets[row + 1] - start
-        out = put_unsigned(out, zigzag(count))
-        if not count:
-            return out
+        if node.kind == BYTES:
+            out = put_unsigned(out, zigzag(count))
+    if not count:
+        return out
     put_bytes(out, node.data + start, count, node.size - start)
     return out + count
 
@@ -136,6 +144,8 @@ cdef uint8_t* put(const Node* nodes, int at, int64_t row, uint8_t* out) noexcept
             else:
                 out = put(nodes, child, row, out)
         return out
+    if node.kind == UNION:
+        return put(nodes, node.first_child + <int>node.longs[row], row, out)
     count = node.offsets[row + 1] - node.offsets[row]
     if count:
         out = put_unsigned(out, zigzag(count))
@@ -161,28 +171,32 @@ cdef object fill(Node* node, object column):
         require(valid.shape[0] == length)
         node.valid = &valid[0] if length else NULL
         held.append(flags)
-    if node.kind == VARINT:
+    if node.kind == VARINT or node.kind == UNION:
         numbers = np.ascontiguousarray(column.longs, dtype=np.int64)
         longs = numbers
         require(longs.shape[0] == length)
         node.longs = &longs[0] if length else NULL
         held.append(numbers)
-    if node.kind == FIXED or node.kind == BYTES:
+    if node.kind < RECORD and node.kind != VARINT:
         content = np.ascontiguousarray(column.data)
         data = content
         node.data, node.size = (&data[0] if data.shape[0] else NULL), data.shape[0]
         held.append(content)
     if node.kind == FIXED:
         require(node.width >= 0 and data.shape[0] == length * node.width)
-    if node.kind == BYTES or node.kind == ARRAY:
-        end = data.shape[0] if node.kind == BYTES else column.children[0].length
+    if node.kind == CONSTANT:
+        require(node.width == data.shape[0])
+    if node.kind == BYTES or node.kind == RAW or node.kind == ARRAY:
+        end = column.children[0].length if node.kind == ARRAY else data.shape[0]
         ends = np.ascontiguousarray(column.offsets, dtype=np.int64)
         offsets = ends
         require(offsets.shape[0] == length + 1 and offsets[0] >= 0 and offsets[length] <= end)
         node.offsets = &offsets[0]
         held.append(ends)
-    if node.kind == RECORD:
+    if node.kind == RECORD or node.kind == UNION:
         require(all(child.length == length for child in column.children))
+    if node.kind == UNION and length:
+        require(numbers.min() >= 0 and numbers.max() < len(column.children))
     return held
 
 

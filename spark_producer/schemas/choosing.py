@@ -71,9 +71,11 @@ def column_format(
         schema = (
             avro_schema(kind, name_of(f"{topic}_{wish.column}" if topic else wish.column)) if given is None else given
         )
-        plan_of(schema, kind, wish.column)  # the registry must not get a schema that the column does not fit
+        plan_of(
+            schema, kind, wish.column, fill=wish.fill
+        )  # the registry must not get a schema that the column does not fit
         schema_id = ask(Question(options, subject, json.dumps(schema, separators=(",", ":")))).schema_id
-    return ColumnFormat(prefix_of(schema_id), plan_of(schema, kind, wish.column))
+    return ColumnFormat(prefix_of(schema_id), plan_of(schema, kind, wish.column, fill=wish.fill))
 
 
 def answer(registry: Registry, question: Question) -> Found:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-def to_confluent_avro(column: Column | str, schema_id: int, schema: str | None = None) -> Column:
+def to_confluent_avro(
+    column: Column | str, schema_id: int, schema: str | None = None, *, fill_missing_fields: bool = False
+) -> Column:
     """Return a column of Avro in Confluent's frame: a zero, the schema's id in four bytes, and the value. Null stays null.
 
     No registry is asked: the caller has registered the schema, and says its id.
@@ -27,6 +29,7 @@ def to_confluent_avro(column: Column | str, schema_id: int, schema: str | None =
         schema_id: The id under which the registry has the schema, 0 to 2147483647.
         schema: The Avro schema of that id as JSON; by default the one that follows from the column's type
             (docs/avro.md).
+        fill_missing_fields: Whether fields of `schema` that the column lacks get their default, or null.
 
     Raises:
         ValueError: The id is out of range.
@@ -42,7 +45,7 @@ def to_confluent_avro(column: Column | str, schema_id: int, schema: str | None =
         parse_schema(schema)
 
     def encode(values: ArrowArray) -> ArrowArray:
-        return _encoded(values, prefix, schema)
+        return _encoded(values, prefix, schema, fill_missing_fields)
 
     encode.__annotations__ = {
         "values": pa.Array,
@@ -53,9 +56,9 @@ def to_confluent_avro(column: Column | str, schema_id: int, schema: str | None =
     return found
 
 
-def _encoded(values: ArrowArray, prefix: bytes, schema: str | None) -> ArrowArray:
+def _encoded(values: ArrowArray, prefix: bytes, schema: str | None, fill: bool) -> ArrowArray:
     wanted = avro_schema(values.type, "value") if schema is None else parse_schema(schema)
-    encoded, unfit = encode_column(ColumnFormat(prefix, plan_of(wanted, values.type, "value")), values)
+    encoded, unfit = encode_column(ColumnFormat(prefix, plan_of(wanted, values.type, "value", fill=fill)), values)
     if encoded is None:
-        raise RecordError(f"a value does not fit its Avro schema: field {unfit[0].path!r}: {unfit[0].reason}")
+        raise RecordError(f"a value does not fit its Avro schema: field '{unfit[0].path}': {unfit[0].reason}")
     return encoded

@@ -6,8 +6,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from spark_producer.errors import CorruptRecord, SchemaError, shown
+from spark_producer.errors import CorruptRecord, SchemaError
+from spark_producer.escape import for_log
 from spark_producer.schemas.framing import split_frame
+from spark_producer.schemas.names import NamedTypes, named_types
 from spark_producer.schemas.plan import parse_schema
 from spark_producer.schemas.reading import read_value
 from spark_producer.schemas.types import Schema
@@ -18,7 +20,7 @@ class AvroViewer:
 
     def __init__(self, schema_of: Callable[[int], str]) -> None:
         self._schema_of = schema_of
-        self._known: dict[int, Schema] = {}
+        self._known: dict[int, tuple[Schema, NamedTypes]] = {}
 
     def view(self, content: bytes | None) -> bytes | None:
         """Return JSON in UTF-8; what has no frame, null among it, is returned as it is. What cannot be read says why.
@@ -32,10 +34,12 @@ class AvroViewer:
         schema_id, payload = framed
         try:
             if schema_id not in self._known:
-                self._known[schema_id] = parse_schema(self._schema_of(schema_id), f"schema {schema_id}")
-            found = read_value(self._known[schema_id], payload)
+                schema = parse_schema(self._schema_of(schema_id), f"schema {schema_id}")
+                self._known[schema_id] = schema, named_types(schema)
+            schema, named = self._known[schema_id]
+            found = read_value(schema, payload, named)
         except (CorruptRecord, SchemaError) as error:
-            return f"<schema {schema_id}: {shown(str(error))}>".encode()
+            return f"<schema {schema_id}: {for_log(str(error))}>".encode()
         return json.dumps(found, ensure_ascii=False, default=_plain).encode("utf-8", "backslashreplace")
 
 

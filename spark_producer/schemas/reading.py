@@ -3,78 +3,133 @@
 from __future__ import annotations
 
 import struct
+import uuid
 from collections.abc import Callable
 from decimal import Context, Decimal
 from typing import Any
 
 from spark_producer.errors import CorruptRecord
-from spark_producer.schemas.plan import full_name
+from spark_producer.schemas.names import NAMED, NamedTypes, full_name, named_types, referred, space_of
 from spark_producer.schemas.types import Schema
 
 _DEEPEST = 100
 """How deeply a value may be nested: a schema that refers to itself would else let a few bytes recurse without an end."""
 
 _ITEMS_WITHOUT_BYTES = 1000
-"""The most items of one value that may have no bytes, as null and empty records: arrays of arrays of these multiply."""
+"""The most values in one value that may have no bytes, as null and empty records: arrays and records of these multiply."""
+
+_MAX_NAMES = 16 << 20
+"""The most characters of fields' names and symbols in one value: its bytes refer to them, and a schema's may be megabytes."""
+
+_MAX_DECIMAL_BYTES = 1024
+"""The most bytes of a decimal, whatever its precision is: to write a number's digits takes the square of their count."""
 
 
-def read_value(schema: Schema, content: bytes) -> Any:
+def read_value(schema: Schema, content: bytes, named: NamedTypes | None = None) -> Any:
     """Return the value that `content` holds, in the types that JSON has, decimals as Decimal and bytes as bytes.
+
+    `named` has the types that the schema defines, for callers that read many values of it.
 
     Raises:
         CorruptRecord: These are not the bytes of one value of the schema.
     """
-    reader = _Reader(content)
+    reader = _Reader(content, named_types(schema) if named is None else named)
     try:
         found = reader.read(schema, "", 0)
     except (struct.error, ArithmeticError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise CorruptRecord(f"no value of its Avro schema: {type(error).__name__} at byte {reader.at}") from None
+        why = reader.why or type(error).__name__
+        raise CorruptRecord(f"no value of its Avro schema: {why} at byte {reader.at}") from None
     if reader.at != len(content):
         raise CorruptRecord(f"no value of its Avro schema: {len(content) - reader.at} bytes are left behind it")
     return found
 
 
 class _Reader:
-    """Where in the bytes a reader is, and the types that were named so far."""
+    """Where in the bytes a reader is, and what it may still make of them. `why` says what it has refused, if that is known."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, named: NamedTypes) -> None:
         self.at = 0
+        self.why = ""
         self._content = content
-        self._named: dict[str, dict[str, Any]] = {}
+        self._named = named
         self._items_left = len(content) + _ITEMS_WITHOUT_BYTES
         """Every other item has a byte of its own."""
+        self._without_bytes = 0
+        self._names = 0
 
     def read(self, schema: Schema, space: str, depth: int) -> Any:
         if depth > _DEEPEST:
             raise ValueError("nested too deeply")
         if isinstance(schema, list):
             return self.read(schema[self._index(len(schema))], space, depth + 1)
-        if isinstance(schema, str):
-            if schema in _PLAIN:
-                return _PLAIN[schema](self)
-            full = schema if "." in schema or not space else f"{space}.{schema}"
-            known = self._named.get(full) or self._named[schema]
-            return self.read(known, full.rpartition(".")[0], depth + 1)
-        form = schema["type"]
-        if isinstance(form, str) and form in ("record", "error", "enum", "fixed"):
-            full = full_name(schema, space)
-            self._named[full], space = schema, full.rpartition(".")[0]
-        return self._complex(form, schema, space, depth + 1)
+        first = self.at
+        if isinstance(schema, str) and schema in _PLAIN:
+            found = _PLAIN[schema](self)
+        else:
+            if isinstance(schema, str):
+                known = referred(schema, space, self._named)
+                if known is None:
+                    raise KeyError(schema)
+                schema, space = known
+            elif isinstance(schema["type"], str) and schema["type"] in NAMED:
+                space = space_of(full_name(schema, space))
+            found = self._complex(schema["type"], schema, space, depth + 1)
+        self._without_bytes += self.at == first
+        if self._without_bytes > _ITEMS_WITHOUT_BYTES:
+            raise self._refusal("too many values without bytes")
+        return found
+
+    def _refusal(self, why: str) -> ValueError:
+        self.why = why
+        return ValueError(why)
+
+    def _shows(self, *names: str) -> None:
+        self._names += sum(map(len, names))
+        if self._names > _MAX_NAMES:
+            raise self._refusal("too many and too long names")
 
     def _complex(self, form: Any, schema: dict[str, Any], space: str, depth: int) -> Any:
         if form in ("record", "error"):
+            self._shows(*(field["name"] for field in schema["fields"]))
             return {field["name"]: self.read(field["type"], space, depth) for field in schema["fields"]}
         if form == "enum":
-            return schema["symbols"][self._index(len(schema["symbols"]))]
+            symbol = schema["symbols"][self._index(len(schema["symbols"]))]
+            self._shows(symbol)
+            return symbol
         if form == "array":
             return [self.read(schema["items"], space, depth) for _ in self._items()]
         if form == "map":
             return {self.text(): self.read(schema["values"], space, depth) for _ in self._items()}
         found = self.take(schema["size"]) if form == "fixed" else self.read(form, space, depth)
-        if schema.get("logicalType") == "decimal" and isinstance(found, bytes):
-            number = int.from_bytes(found, "big", signed=True)
-            return Decimal(number).scaleb(-schema.get("scale", 0), Context(prec=max(1, len(str(number)))))
+        return self._logical(schema, found) if isinstance(found, bytes) else found
+
+    def _logical(self, schema: dict[str, Any], found: bytes) -> Any:
+        """Return bytes or a fixed value as its logical type reads it, if it has one."""
+        logical = schema.get("logicalType")
+        if logical == "decimal":
+            precision = schema.get("precision")
+            if type(precision) is not int or precision < 1:
+                return found  # it is none: the specification has its bytes alone then
+            return self._decimal(found, schema.get("scale", 0), precision)
+        if logical == "big-decimal":
+            inner = _Reader(found, {})
+            number, scale = inner.take(inner.long()), inner.long()
+            if inner.at != len(found):
+                raise self._refusal("bytes behind a decimal")
+            return self._decimal(number, scale, None)
+        if logical == "uuid" and len(found) == 16:
+            return str(uuid.UUID(bytes=found))
         return found
+
+    def _decimal(self, found: bytes, scale: int, precision: int | None) -> Decimal:
+        """Return a number from its bytes, of which those that only repeat its sign do not count."""
+        sign = b"\xff" if found[:1] >= b"\x80" else b"\x00"
+        found = sign + found.lstrip(sign)
+        room = _MAX_DECIMAL_BYTES if precision is None else min(_MAX_DECIMAL_BYTES, precision * 5 // 12 + 1)
+        if len(found) > room + 1:
+            raise self._refusal(f"a decimal of {len(found) - 1} bytes, and {room} are enough")
+        number = int.from_bytes(found, "big", signed=True)
+        return Decimal(number).scaleb(-scale, Context(prec=max(1, len(str(number)))))
 
     def _items(self) -> Any:
         """Yield once for each item of all blocks."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_producer.config.registry_table import ColumnWish
 from spark_producer.errors import ConfigError
-from spark_producer.schemas.plan import full_name
+from spark_producer.schemas.names import full_name
 from spark_producer.schemas.types import Schema
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from spark_producer.errors import SchemaError
+from spark_producer.schemas.texts import path_below, shown_type
 
 Schema = str | list[Any] | dict[str, Any]
 """An Avro schema as JSON has it."""
@@ -55,10 +56,12 @@ class _Naming:
             entry = kind
             if not is_text(entry.key_type):
                 raise SchemaError(
-                    f"field {path!r} is a map whose keys are {entry.key_type}: Avro's are strings; cast them"
+                    f"field '{path}' is a map whose keys are {shown_type(entry.key_type)}: Avro's are strings; cast them"
                 )
             return {"type": "map", "values": self._nullable(entry.item_field, name, f"{path}{{}}")}
-        raise SchemaError(f"field {path!r} has type {kind}, which Avro does not have: cast it, or leave it out")
+        raise SchemaError(
+            f"field '{path}' has type {shown_type(kind)}, which Avro does not have: cast it, or leave it out"
+        )
 
     def _record(self, kind: pa.StructType, name: str, path: str) -> Schema:
         while name in self._taken:
@@ -66,19 +69,21 @@ class _Naming:
         self._taken.add(name)
         fields: list[dict[str, Any]] = []
         for field in (kind.field(place) for place in range(kind.num_fields)):
-            below = f"{path}.{field.name}"
+            below = path_below(path, field.name)
             if not NAME.fullmatch(field.name):
                 raise SchemaError(
-                    f"field {below!r} cannot be an Avro field: its name must be letters, digits and '_', and not begin with a "
+                    f"field '{below}' cannot be an Avro field: its name must be letters, digits and '_', and not begin with a "
                     "digit; rename it"
                 )
             if field.name in {each["name"] for each in fields}:
-                raise SchemaError(f"field {below!r} is there twice; rename one of them")
+                raise SchemaError(f"field '{below}' is there twice; rename one of them")
             found: dict[str, Any] = {"name": field.name, "type": self._nullable(field, f"{name}_{field.name}", below)}
             fields.append(found | ({"default": None} if field.nullable else {}))
         return {"type": "record", "name": name, "fields": fields}
 
     def _nullable(self, field: pa.Field[Any], name: str, path: str) -> Schema:
+        if pa.types.is_null(field.type):
+            return "null"
         inner = self.schema_of(field.type, name, path)
         return ["null", inner] if field.nullable else inner
 
@@ -92,6 +97,8 @@ def plain_schema(kind: pa.DataType) -> Schema | None:
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     if pa.types.is_timestamp(kind) and kind.unit == "us":
         return {"type": "long", "logicalType": "timestamp-micros" if kind.tz else "local-timestamp-micros"}
+    if pa.types.is_time64(kind):
+        return {"type": "long", "logicalType": "time-micros"}
     return None
 
 

@@ -37,6 +37,9 @@ AVRO = SERVERS | URL | {"valueFormat": "avro"}
         (AVRO | {"basic.auth.user.info": "a:b", "bearer.auth.token": "t"}, "contradict each other"),
         (AVRO | {"schema.registry.url": "registry:8081"}, "must be http://host:port"),
         (AVRO | {"schema.registry.url": "http://a:1,http://b:x"}, "must be http://host:port"),
+        (AVRO | {"fillMissingFields": "true"}, "fillMissingFields has no effect"),
+        ({"fillMissingFields": "false"}, "fillMissingFields has no effect"),
+        (AVRO | {"use.latest.version": "true", "fillMissingFields": "yes"}, "must be one of auto, true, false"),
         (AVRO | {"value.subject.name.strategy": "TopicNamingStrategy"}, "Did you mean 'TopicNameStrategy'?"),
         (AVRO | {"schema.registry.urls": "x"}, "Did you mean 'schema.registry.url'?"),
     ],
@@ -63,3 +66,22 @@ def test_confluents_names_are_understood() -> None:
     assert not registry.auto_register_schemas
     assert "k4n4rie" not in repr(registry)
     assert "k4n4rie" not in repr(sink)
+
+
+@pytest.mark.parametrize(
+    ("options", "fill"),
+    [
+        ({}, False),
+        ({"valueSchema": "x"}, False),
+        ({"valueSchema": "x", "fillMissingFields": "true"}, True),
+        ({"use.latest.version": "true"}, True),
+        ({"use.latest.version": "true", "fillMissingFields": "AUTO"}, True),
+        ({"use.latest.version": "true", "fillMissingFields": "false"}, False),
+    ],
+    ids=str,
+)
+def test_missing_fields_are_filled_where_the_schema_is_the_registrys_latest(
+    options: dict[str, str], fill: bool
+) -> None:
+    _, sink, registry = parse_sink_options(AVRO | options)
+    assert [wish.fill for wish in wishes(sink, registry)] == [fill, fill]

@@ -1,0 +1,167 @@
+"""What is written for a field that a column lacks: the encoded default of its schema, or null (Avro 1.12, Complex Types)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from spark_producer.errors import SchemaError
+from spark_producer.kernel.varint import encode_varint
+from spark_producer.schemas.names import NAMED, PRIMITIVE, NamedTypes, full_name, referred, space_of
+from spark_producer.schemas.types import Schema
+
+MAX_FILLED_BYTES = 16_384
+"""The most bytes that the fields which a column lacks add to a row: a hostile schema would multiply each of them."""
+
+_MAX_STEPS = 10_000
+"""The most values of one default, those in it among them: records that hold each other twice double them."""
+
+
+def is_optional(field: dict[str, Any]) -> bool:
+    """Whether a field of a record can be written without a value for it: it has a default, or takes null."""
+    return "default" in field or _null_mark(field["type"]) is not None
+
+
+def filling(field: dict[str, Any], space: str, named: NamedTypes, path: str) -> bytes:
+    """Return the bytes of an optional field that has no value.
+
+    Raises:
+        SchemaError: Its default is no value of its type, or too large.
+    """
+    if "default" not in field:
+        return _null_mark(field["type"]) or b""
+    try:
+        found = _Encoder(named).encode(field["type"], field["default"], space)
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, struct.error):
+        raise SchemaError(
+            f"field '{path}': the schema's default for it is no value of its type; add the field to the column"
+        ) from None
+    if len(found) > MAX_FILLED_BYTES:
+        raise SchemaError(
+            f"field '{path}': the schema's default for it has {len(found)} bytes, and {MAX_FILLED_BYTES} can be filled in; "
+            "add the field to the column"
+        )
+    return found
+
+
+def _null_mark(schema: Schema) -> bytes | None:
+    """Return how null is written, or None if the type does not take it."""
+    while isinstance(schema, dict) and isinstance(schema.get("type"), str | dict | list):
+        schema = schema["type"]
+    if schema == "null":
+        return b""
+    if isinstance(schema, list):
+        for place, branch in enumerate(schema):
+            if _null_mark(branch) == b"":
+                return encode_varint(place)
+    return None
+
+
+class _Encoder:
+    """Encodes one default, which a schema has as JSON."""
+
+    def __init__(self, named: NamedTypes) -> None:
+        self._named = named
+        self._steps = 0
+
+    def encode(self, schema: Any, value: Any, space: str) -> bytes:
+        self._steps += 1
+        if self._steps > _MAX_STEPS:
+            raise ValueError("too large")
+        if isinstance(schema, list):
+            return self._branch(schema, value, space)
+        if isinstance(schema, str):
+            if schema in PRIMITIVE:
+                return _PRIMITIVES[schema](value)
+            found = referred(schema, space, self._named)
+            if found is None:
+                raise ValueError("no such type")
+            schema, space = found
+        elif isinstance(schema["type"], str) and schema["type"] in NAMED:
+            space = space_of(full_name(schema, space))
+        return self._complex(schema["type"], schema, value, space)
+
+    def _branch(self, branches: list[Any], value: Any, space: str) -> bytes:
+        """Encode a value of a union by the first branch that takes it; before Avro 1.12 that had to be the very first."""
+        for place, branch in enumerate(branches):
+            try:
+                return encode_varint(place) + self.encode(branch, value, space)
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError, struct.error):
+                continue
+        raise ValueError("no branch")
+
+    def _complex(self, form: Any, schema: dict[str, Any], value: Any, space: str) -> bytes:
+        if form in ("record", "error"):
+            value = _of(dict, value)
+            parts = [
+                self.encode(each["type"], value[each["name"]] if each["name"] in value else each["default"], space)
+                for each in schema["fields"]
+            ]
+            return b"".join(parts)
+        if form == "enum":
+            return encode_varint(schema["symbols"].index(_of(str, value)))
+        if form == "fixed":
+            found: bytes = _of(str, value).encode("latin-1")
+            if len(found) != schema["size"]:
+                raise ValueError("another length")
+            return found
+        if form == "array":
+            return _block([self.encode(schema["items"], each, space) for each in _of(list, value)])
+        if form == "map":
+            pairs = _of(dict, value).items()
+            return _block([_text(key) + self.encode(schema["values"], each, space) for key, each in pairs])
+        return self.encode(form, value, space)
+
+
+def _block(items: list[bytes]) -> bytes:
+    return (encode_varint(len(items)) + b"".join(items) if items else b"") + b"\x00"
+
+
+def _of(kind: type, value: Any) -> Any:
+    if type(value) is not kind:  # a bool is no number here
+        raise TypeError("another type")
+    return value
+
+
+def _integer(bits: int) -> Callable[[Any], bytes]:
+    def encode(value: Any) -> bytes:
+        if not -(1 << (bits - 1)) <= _of(int, value) < 1 << (bits - 1):
+            raise ValueError("out of range")
+        return encode_varint(value)
+
+    return encode
+
+
+def _number(form: str) -> Callable[[Any], bytes]:
+    def encode(value: Any) -> bytes:
+        return struct.pack(form, value if type(value) is float else _of(int, value))
+
+    return encode
+
+
+def _text(value: Any) -> bytes:
+    content: bytes = _of(str, value).encode()
+    return encode_varint(len(content)) + content
+
+
+def _bytes(value: Any) -> bytes:
+    content: bytes = _of(str, value).encode("latin-1")
+    return encode_varint(len(content)) + content
+
+
+def _null(value: Any) -> bytes:
+    _of(type(None), value)
+    return b""
+
+
+_PRIMITIVES: dict[str, Callable[[Any], bytes]] = {
+    "null": _null,
+    "boolean": lambda value: bytes((_of(bool, value),)),
+    "int": _integer(32),
+    "long": _integer(64),
+    "float": _number("<f"),
+    "double": _number("<d"),
+    "bytes": _bytes,
+    "string": _text,
+}

@@ -1,0 +1,262 @@
+"""Which Arrow types a type of Avro takes that holds no others, with its logical type (Avro 1.12 specification, Logical Types).
+
+A logical type that is unknown, or does not belong to its type, counts for nothing, as the specification wants it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from spark_producer.errors import SchemaError
+from spark_producer.escape import for_log
+from spark_producer.kernel.avro_nodes import AvroNode, Shape
+from spark_producer.schemas.texts import shown_names, shown_type
+from spark_producer.schemas.types import is_binary, is_int, is_text
+
+NUMBERS = frozenset({"int", "long", "float", "double"})
+
+MAX_DECIMAL_BYTES = 1024
+"""The bytes of a fixed decimal. A column's have 16; a schema of a gibibyte would take as much for each row."""
+
+_DAY_SECONDS = 86_400
+_UNITS = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+"""Arrow's units of time, by how many of them a second has."""
+
+
+class Planned(NamedTuple):
+    """A plan, and how near the schema's type is to the column's.
+
+    Attributes:
+        node: The plan.
+        cost: 0 for the column's own type; the more, the farther.
+        total: Whether no value is unfit, strings that are not UTF-8 apart.
+    """
+
+    node: AvroNode
+    cost: int
+    total: bool
+
+
+def disagree(path: str, kind: pa.DataType, wanted: str) -> SchemaError:
+    """Return the error about a column and a schema that do not fit; `wanted` was escaped."""
+    return SchemaError(f"field '{path}' has type {shown_type(kind)}, and the schema wants {wanted}")
+
+
+def type_name(schema: dict[str, Any]) -> str:
+    """Return what messages call a type: its name, or its form with its logical type."""
+    form, logical = schema.get("type"), schema.get("logicalType")
+    if isinstance(schema.get("name"), str):
+        return f"{for_log(str(form))} '{for_log(schema['name'])}'"
+    return for_log(str(form)) + (f" ({for_log(logical)})" if isinstance(logical, str) else "")
+
+
+def is_number(schema: dict[str, Any]) -> bool:
+    """Whether a type is a plain number, without a logical type that is known."""
+    return schema.get("type") in NUMBERS and _key(schema) not in _LOGICAL
+
+
+def plain_node(schema: dict[str, Any], kind: pa.DataType, path: str, *, narrow: bool) -> Planned:
+    """Return the plan of a type that holds no others. With `narrow` a number may be of a smaller type, if its value allows it.
+
+    Raises:
+        SchemaError: The type does not take the column's.
+    """
+    read = _LOGICAL.get(_key(schema))
+    if read is not None:
+        found = read(schema, kind, path)
+        if found is not None:
+            return found
+    if schema.get("type") == "enum":
+        return _enum(schema, kind, path)
+    if schema.get("type") == "fixed":
+        size = _size(schema, path)
+        if is_binary(kind):
+            return Planned(AvroNode(Shape.RAW, path, width=size), 1, total=False)
+        raise disagree(path, kind, f"{type_name(schema)} of {size} bytes")
+    form = schema.get("type")
+    for is_it, shape, cost, total in _TAKEN.get(form, ()) if isinstance(form, str) else ():
+        if is_it(kind) and (total or narrow):
+            return Planned(_number(AvroNode(shape, path), str(form), total=total), cost, total)
+    raise disagree(path, kind, type_name(schema))
+
+
+def _number(node: AvroNode, form: str, *, total: bool) -> AvroNode:
+    """Return the plan of a number; that of one whose type the schema's does not hold says what fits."""
+    if total:
+        return node
+    if form == "int":
+        return node._replace(low=-(1 << 31), high=(1 << 31) - 1, reason="it does not fit into 32 bits")
+    return node._replace(reason=f"it is no number that a {form} holds exactly")
+
+
+def _key(schema: dict[str, Any]) -> tuple[object, object]:
+    form, logical = schema.get("type"), schema.get("logicalType")
+    return (form, logical) if isinstance(form, str) and isinstance(logical, str) else (None, None)
+
+
+def _size(schema: dict[str, Any], path: str) -> int:
+    size = schema.get("size")
+    if type(size) is not int or size < 0:
+        raise SchemaError(f"field '{path}': the schema has a fixed type without a size")
+    return size
+
+
+def _enum(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned:
+    symbols = schema.get("symbols")
+    if not isinstance(symbols, list) or not is_text(kind):
+        raise disagree(path, kind, f"the {type_name(schema)}, which takes strings")
+    names = tuple(map(str, symbols))
+    reason = f"it is none of the symbols {shown_names(names)}"
+    return Planned(AvroNode(Shape.ENUM, path, symbols=names, reason=reason), 1, total=False)
+
+
+def _decimal(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned | None:
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision or precision < 1:
+        return None
+    wanted = f"decimal({precision}, {scale})"
+    width = _size(schema, path) if schema["type"] == "fixed" else 0
+    if not pa.types.is_decimal128(kind):
+        if schema["type"] == "fixed" and precision > _digits(width):
+            return None  # it has no such decimals, and so is none; but decimals that are small enough do fit
+        raise disagree(path, kind, for_log(wanted))
+    if kind.scale != scale or kind.precision > precision:
+        raise disagree(path, kind, f"{for_log(wanted)}; cast the field to it")
+    if schema["type"] == "fixed" and not width:
+        raise SchemaError(f"field '{path}': the schema has a fixed type without a size")
+    if width > MAX_DECIMAL_BYTES:
+        raise SchemaError(
+            f"field '{path}': a decimal of {for_log(str(width))} bytes is not supported, {MAX_DECIMAL_BYTES} are"
+        )
+    fits = not width or kind.precision <= _digits(width)
+    cost = int(kind.precision != precision) + 2 * (width > 0)
+    return Planned(AvroNode(Shape.DECIMAL, path, width=width), cost, total=fits)
+
+
+def _digits(width: int) -> int:
+    """Return the digits of every number that as many bytes hold: floor((8 width - 1) log10 2)."""
+    return (8 * width - 1) * 30_103 // 100_000
+
+
+def _big_decimal(_: dict[str, Any], kind: pa.DataType, path: str) -> Planned:
+    if not pa.types.is_decimal128(kind):
+        raise disagree(path, kind, "bytes (big-decimal)")
+    return Planned(AvroNode(Shape.BIG_DECIMAL, path, scale=kind.scale), 3, total=True)
+
+
+def _uuid_text(_: dict[str, Any], kind: pa.DataType, path: str) -> Planned:
+    if not is_text(kind):
+        raise disagree(path, kind, "string (uuid)")
+    return Planned(AvroNode(Shape.UUID_TEXT, path), 1, total=False)
+
+
+def _uuid_bytes(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned | None:
+    if schema.get("size") != 16 or not is_text(kind):
+        return None  # bytes go into it as into every fixed type
+    return Planned(AvroNode(Shape.UUID_BYTES, path), 2, total=False)
+
+
+def _duration(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned | None:
+    if schema.get("size") != 12 or is_binary(kind):
+        return None
+    if kind in (pa.duration("us"), pa.month_day_nano_interval()):
+        return Planned(AvroNode(Shape.DURATION, path), 0, total=False)
+    raise disagree(path, kind, "fixed (duration)")
+
+
+def _date(_: dict[str, Any], kind: pa.DataType, path: str) -> Planned:
+    if not pa.types.is_date32(kind):
+        raise disagree(path, kind, "int (date)")
+    return Planned(AvroNode(Shape.LONG, path), 0, total=True)
+
+
+_TIMES = {"s": pa.time32("s"), "ms": pa.time32("ms"), "us": pa.time64("us"), "ns": pa.time64("ns")}
+"""Arrow's times of day, by their unit; Spark's are in nanoseconds."""
+
+_Reader = Callable[[dict[str, Any], pa.DataType, str], Planned | None]
+
+
+def _time(unit: str, cost: int) -> _Reader:
+    """Return the reader of times of day: those of Spark, and numbers that count the same units."""
+
+    def read(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned:
+        is_number = is_int(kind) or (unit == "us" and pa.types.is_int64(kind))
+        if not (is_number or kind in _TIMES.values()):
+            raise disagree(path, kind, type_name(schema))
+        have = unit if is_number else next(each for each, time in _TIMES.items() if time == kind)
+        node = _scaled(AvroNode(Shape.LONG, path), have, unit)
+        high = _DAY_SECONDS * _UNITS[unit] // node.factor - 1
+        return Planned(
+            node._replace(low=0, high=high, reason="it is no time of a day"), cost + 5 * is_number, total=False
+        )
+
+    return read
+
+
+def _timestamp(unit: str, cost: int, *, local: bool) -> _Reader:
+    def read(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned:
+        if not pa.types.is_timestamp(kind) or (kind.tz is None) != local:
+            raise disagree(path, kind, type_name(schema))
+        node = _scaled(AvroNode(Shape.LONG, path), kind.unit, unit)
+        if node.factor > 1:
+            high = ((1 << 63) - 1) // node.factor
+            node = node._replace(low=-high, high=high, reason=f"64 bits do not hold it as {type_name(schema)}")
+        return Planned(node, cost, total=node.factor == 1)
+
+    return read
+
+
+def _scaled(node: AvroNode, ours: str, theirs: str) -> AvroNode:
+    """Return the plan of times in another unit. The rest of a coarser one is dropped, towards the past."""
+    have, want = _UNITS[ours], _UNITS[theirs]
+    return node._replace(divisor=max(1, have // want), factor=max(1, want // have))
+
+
+_LOGICAL: dict[tuple[object, object], _Reader] = {
+    ("bytes", "decimal"): _decimal,
+    ("fixed", "decimal"): _decimal,
+    ("bytes", "big-decimal"): _big_decimal,
+    ("string", "uuid"): _uuid_text,
+    ("fixed", "uuid"): _uuid_bytes,
+    ("int", "date"): _date,
+    ("int", "time-millis"): _time("ms", 1),
+    ("long", "time-micros"): _time("us", 0),
+    ("long", "timestamp-millis"): _timestamp("ms", 1, local=False),
+    ("long", "timestamp-micros"): _timestamp("us", 0, local=False),
+    ("long", "timestamp-nanos"): _timestamp("ns", 1, local=False),
+    ("long", "local-timestamp-millis"): _timestamp("ms", 1, local=True),
+    ("long", "local-timestamp-micros"): _timestamp("us", 0, local=True),
+    ("long", "local-timestamp-nanos"): _timestamp("ns", 1, local=True),
+    ("fixed", "duration"): _duration,
+}
+"""All logical types of the specification, and the types that they belong to."""
+
+_Test = Callable[[pa.DataType], bool]
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return is_int(kind) or pa.types.is_int64(kind)
+
+
+_TAKEN: dict[str, tuple[tuple[_Test, Shape, int, bool], ...]] = {
+    "boolean": ((pa.types.is_boolean, Shape.BOOLEAN, 0, True),),
+    "int": ((is_int, Shape.LONG, 0, True), (pa.types.is_int64, Shape.LONG, 2, False)),
+    "long": ((pa.types.is_int64, Shape.LONG, 0, True), (is_int, Shape.LONG, 1, True)),
+    "float": (
+        (pa.types.is_float32, Shape.FLOAT, 0, True),
+        (pa.types.is_float64, Shape.FLOAT, 2, False),
+        (_is_whole, Shape.FLOAT, 4, False),
+    ),
+    "double": (
+        (pa.types.is_float64, Shape.DOUBLE, 0, True),
+        (pa.types.is_float32, Shape.DOUBLE, 1, True),
+        (is_int, Shape.DOUBLE, 3, True),
+        (pa.types.is_int64, Shape.DOUBLE, 3, False),
+    ),
+    "string": ((is_text, Shape.TEXT, 0, True),),
+    "bytes": ((is_binary, Shape.BYTES, 0, True), (is_text, Shape.BYTES, 3, True)),
+}
+"""What each of Avro's types takes: its own values, those that fit into it, and, in a union, those of which some do."""
