@@ -408,7 +408,8 @@ def test_version_where_there_is_no_spark_and_no_compiler() -> None:
 
 def test_options_lists_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["options"]) == 0
-    shown = capsys.readouterr().out.splitlines()
+    *shown, _, pages = capsys.readouterr().out.splitlines()
+    assert pages.startswith("The pages docs/… are in ")
     assert [line for line in shown if not line.startswith(" ")] == [
         f"{name}  ({default})" for name, default, _ in option_rows()
     ]
