@@ -10,6 +10,7 @@ from spark_producer.accumulator import RecordAccumulator
 from spark_producer.errors import ProducerClosed, PyProducerError
 from spark_producer.producer.metering import Meter
 from spark_producer.producer.network import Network
+from spark_producer.producer.outages import Outages
 from spark_producer.producer.topic_lookup import Topics
 from spark_producer.protocol import PRODUCE
 from spark_producer.sender import RequestBatches, Sender
@@ -45,6 +46,7 @@ class IoThread:
         self._topics = topics
         self._meter = meter
         self._clock = meter.clock
+        self._outages = Outages(accumulator, sender.metadata)
         self._max_in_flight = max_in_flight
         self._longest_sleep = longest_sleep
         self._wake_all = wake_all
@@ -134,13 +136,18 @@ class IoThread:
             for done in completions:
                 if done.api.key == PRODUCE.key and done.body is not None:
                     self._meter.events.produce_answered(done.node, done.latency, now)
+                if done.body is not None:
+                    self._outages.answered(done.node)
                 sender.on_completion(done.api, cast(RequestBatches, done.tag), done.body, done.error, now)
                 self._topics.last_error = done.error
         for node in client.take_disconnected():
-            self._topics.last_error = client.last_error(node) or self._topics.last_error
+            error = client.last_error(node)
+            self._topics.last_error = error or self._topics.last_error
+            self._outages.lost(node, error, self._clock())
             sender.on_disconnect(node)
             if (hopeless := client.hopeless()) is not None:
                 raise hopeless
+        self._outages.look(self._clock())
         if self._metadata.cluster is not cluster:
             client.set_nodes(self._metadata.cluster.addresses)
         if self._metadata.answers != answers:

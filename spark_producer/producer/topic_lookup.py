@@ -49,9 +49,11 @@ class Waited:
     def __init__(self, began: float, topics: int, patience: str) -> None:
         self._began, self._topics, self._patience = began, topics, patience
         self._next = FIRST_WORD
+        self._silent_since = began
 
     def tell(self, now: float, left: Mapping[str, TopicWait]) -> None:
-        """Say how many topics are still waited for, if it is time."""
+        """Say how many topics are still waited for, if it is time; there was an answer."""
+        self._silent_since = now
         seconds = now - self._began
         if seconds < self._next or not left:
             return
@@ -62,6 +64,20 @@ class Waited:
         )
         said = f"the brokers answer {wait.code.name}" if wait.code else "it has too few partitions yet"
         logger.warning("still waiting for %s (%s) after %.0f s, at most %s", count, said, seconds, self._patience)
+
+    def tell_silence(self, now: float, topic: str, last_error: PyProducerError | None) -> None:
+        """Say that no broker answers, if it is time."""
+        if now - self._silent_since < FIRST_WORD or now - self._began < self._next:
+            return
+        self._next = 2 * (now - self._began)
+        reason = f" (last error: {str(last_error).rstrip('.')})" if last_error is not None else ""
+        logger.warning(
+            "no broker has answered about topic %r for %.0f s%s: still waiting, at most %s",
+            topic,
+            now - self._silent_since,
+            reason,
+            self._patience,
+        )
 
 
 class Topics:
@@ -168,7 +184,7 @@ class Topics:
         try:
             while left:
                 try:
-                    answer = self._ask(list(left), not_before, limit, next(iter(left.values())))
+                    answer = self._ask(list(left), not_before, limit, next(iter(left.values())), told)
                 except TopicNotFound:  # the time was up between two questions
                     if refused is None:
                         raise
@@ -217,13 +233,18 @@ class Topics:
         while len(self._absent) > MOST_ABSENT:
             del self._absent[next(iter(self._absent))]
 
-    def _ask(self, names: Sequence[str], not_before: float, limit: float, wait: TopicWait) -> Mapping[str, TopicInfo]:
+    def _ask(
+        self, names: Sequence[str], not_before: float, limit: float, wait: TopicWait, told: Waited
+    ) -> Mapping[str, TopicInfo]:
         """Ask for the topics, wait, and return what the answer says. Answers to questions sent earlier do not count."""
         wish = self._metadata.want(*names, not_before=not_before)
         self._wakeup()
         try:
-            with self._lock:
-                while wish.answer is None:
+            while wish.answer is None:
+                told.tell_silence(self._clock(), wait.topic, self.last_error)
+                with self._lock:
+                    if wish.answer is not None:
+                        break
                     self._check_open()
                     left = limit - self._clock()
                     if left <= 0:

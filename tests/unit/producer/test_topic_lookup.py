@@ -11,7 +11,7 @@ import pytest
 
 from spark_producer import Producer
 from spark_producer.cluster import TopicPartition
-from spark_producer.errors import BrokerError, TopicNotFound
+from spark_producer.errors import BrokerError, ConnectionFailed, TopicNotFound
 from spark_producer.producer import parts_of
 from spark_producer.topic_wait import DELETED_TOPIC_GRACE
 from tests.stages.hurry import RunningClock
@@ -302,3 +302,25 @@ def test_queues_of_forgotten_topics_go_and_their_sequences_stay(cluster: Scripte
     until(lambda: not parts_of(producer).accumulator.backlog.queues, "the queues are given up")
     assert producer.send("t", "y").result(20).offset == 3
     assert cluster.sequences[TopicPartition("t", 0)] == [0, 1, 2, 3], "a broker takes no other"
+
+
+def test_brokers_that_are_silent_while_a_thread_waits_for_a_topic_are_told_of_once_in_a_while(
+    cluster: ScriptedCluster, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = RunningClock()
+    cluster.reachable = False
+    cluster.last_error = ConnectionFailed("cannot connect to broker:9092: Connection refused.")
+    producer = start(clock=clock, max_block_ms=3_600_000, longest_sleep=0.01)
+    sending = Runner(lambda: producer.send("t", "x"))
+    until(lambda: parts_of(producer).topics.last_error is not None, "an attempt has failed")
+    clock.skip(6)
+    until(lambda: len(caplog.records) > 0, "the log tells of it")
+    assert re.fullmatch(
+        r"no broker has answered about topic 't' for \d+ s \(last error: cannot connect to broker:9092: Connection refused\): "
+        r"still waiting, at most 3600 s \(kafka.max.block.ms\)",
+        caplog.records[0].getMessage(),
+    )
+    clock.skip(1)
+    cluster.wake(reachable=True)
+    assert sending.result().result(20).offset == 0
+    assert len(caplog.records) == 1

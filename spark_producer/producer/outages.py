@@ -1,0 +1,167 @@
+"""What the log says when batches wait because brokers are lost or partitions have no leader: once at the loss, once at the end.
+
+Nothing is said of a connection that breaks and is made again at once, nor of a broker for which nothing waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from spark_producer.accumulator import ProducerBatch, RecordAccumulator
+from spark_producer.cluster import NO_LEADER, TopicPartition
+from spark_producer.errors import PyProducerError
+from spark_producer.network.addresses import format_address
+from spark_producer.sender import Metadata
+
+TOLD_AFTER = 3.0
+"""Seconds for which batches must wait for a lost broker before the log says so. A leader that stops in good order hands over
+within a second."""
+
+LOOK_INTERVAL = 1.0
+"""Seconds between two looks at what waits."""
+
+MIN_BETWEEN_LOSSES = 10.0
+"""The least seconds between two lines about losses, so that brokers that come and go do not fill the log."""
+
+FORGOTTEN_AFTER = 30.0
+"""Seconds after which a lost broker for which nothing waits is forgotten; a new attempt to reach it notes it again."""
+
+MAX_NAMED = 3
+"""The brokers that a line names."""
+
+logger = logging.getLogger("pyproducer")
+
+
+class Waiting(NamedTuple):
+    """The batches that wait for lost brokers or for leaders, and the nodes that lead them (`NO_LEADER` among them)."""
+
+    batches: int
+    size: int
+    nodes: frozenset[int]
+
+
+class _Lost(NamedTuple):
+    name: str
+    since: float
+    reason: str
+
+
+class Outages:
+    """Notices that brokers are lost and back, and tells it. Only the I/O thread calls it."""
+
+    def __init__(self, accumulator: RecordAccumulator, metadata: Metadata) -> None:
+        self._backlog = accumulator.backlog
+        self._metadata = metadata
+        self._lost: dict[int, _Lost] = {}
+        self._leaderless: tuple[TopicPartition, float] | None = None
+        """one of the partitions with batches and without a leader, and since when there are such partitions"""
+        self._next_look = 0.0
+        self._next_loss = 0.0
+        self._told: dict[int, _Lost] = {}
+        """the nodes, or `NO_LEADER`, of the outage that the log has told of; empty if there is none"""
+        self._waited = Waiting(0, 0, frozenset())
+        """what waited at the last look"""
+
+    def lost(self, node: int, error: PyProducerError | None, now: float) -> None:
+        """Note that a connection to a node, or an attempt at one, has failed."""
+        reason = str(error).rstrip(".") if error is not None else "the connection was closed"
+        known = self._lost.get(node)
+        if known is not None:
+            self._lost[node] = known._replace(reason=reason)
+            return
+        address = self._metadata.cluster.nodes.get(node)
+        name = f"broker {node}" if node >= 0 else "a bootstrap server"
+        if address is not None:
+            name += f" at {format_address(address.host, address.port)}"
+        self._lost[node] = _Lost(name, now, reason)
+
+    def answered(self, node: int) -> None:
+        """Note that a node has answered a request."""
+        if self._lost:
+            self._lost.pop(node, None)
+
+    def look(self, now: float) -> None:
+        """Say that an outage has begun, has become larger, or is over, if it is time to look and there is something to say."""
+        if now < self._next_look or not (self._told or self._lost or self._late(now)):
+            return
+        self._next_look = now + LOOK_INTERVAL
+        waiting = self._waiting(now)
+        blocking = self._blocking(waiting)
+        if self._told and not waiting.batches:
+            self._tell_end(now)
+        elif waiting.batches and now >= self._next_loss:
+            fresh = {node: lost for node, lost in blocking.items() if node not in self._told}
+            if any(now - lost.since >= TOLD_AFTER for lost in fresh.values()):
+                self._next_loss = now + MIN_BETWEEN_LOSSES
+                self._told |= fresh
+                self._tell_loss(fresh, waiting, now)
+        if waiting.batches:
+            self._waited = waiting
+        else:
+            self._lost = {node: lost for node, lost in self._lost.items() if now - lost.since < FORGOTTEN_AFTER}
+
+    def _late(self, now: float) -> bool:
+        """Return whether the oldest batch waits for so long that its partition may have no leader."""
+        expiry = self._backlog.next_expiry()
+        return expiry is not None and now - (expiry - self._backlog.delivery_timeout) >= TOLD_AFTER
+
+    def _waiting(self, now: float) -> Waiting:
+        batches = [(batch, self._leader(batch)) for batch in self._backlog.left()]
+        held_up = [(batch, node) for batch, node in batches if node == NO_LEADER or node in self._lost]
+        nodes = frozenset(node for _, node in held_up)
+        leaderless = next((batch.place for batch, node in held_up if node == NO_LEADER), None)
+        if leaderless is not None:
+            self._leaderless = leaderless, now if self._leaderless is None else self._leaderless[1]
+        elif held_up or not self._told:
+            self._leaderless = None
+        return Waiting(len(held_up), sum(batch.size for batch, _ in held_up), nodes)
+
+    def _leader(self, batch: ProducerBatch) -> int:
+        return batch.queue.node if batch.flying else self._metadata.cluster.leader_of(batch.place)[0]
+
+    def _blocking(self, waiting: Waiting) -> dict[int, _Lost]:
+        """Return what the batches wait for. Where a partition has no leader, that is every broker that is lost."""
+        if NO_LEADER not in waiting.nodes or self._leaderless is None:
+            return {node: self._lost[node] for node in waiting.nodes}
+        brokers = {node: lost for node, lost in self._lost.items() if node >= 0}
+        if brokers or self._told.keys() - {NO_LEADER}:
+            return brokers
+        place, since = self._leaderless
+        return {NO_LEADER: _Lost(f"the leader of {place}", since, "the brokers name none")}
+
+    def _tell_loss(self, fresh: dict[int, _Lost], waiting: Waiting, now: float) -> None:
+        first = min(fresh.values(), key=lambda lost: lost.since)
+        logger.warning(
+            "lost %s for %.1f s: %s. %s. They are sent as soon as that is over, and fail %g s after they were queued "
+            "(kafka.delivery.timeout.ms)",
+            _named(fresh),
+            now - first.since,
+            first.reason,
+            f"{_counted(waiting)} wait" if waiting.batches > 1 else f"{_counted(waiting)} waits",
+            self._backlog.delivery_timeout,
+        )
+
+    def _tell_end(self, now: float) -> None:
+        told, self._told = self._told, {}
+        leaderless, self._leaderless = self._leaderless, None
+        seconds = now - min(lost.since for lost in told.values())
+        still = leaderless is not None and self._metadata.cluster.leader_of(leaderless[0])[0] == NO_LEADER
+        if still or told.keys() & self._lost.keys():
+            logger.warning(
+                "nothing waits for %s any more, after %.1f s: the batches have other leaders, or have ended",
+                _named(told),
+                seconds,
+            )
+        else:
+            logger.warning("%s: back after %.1f s, and %s went on", _named(told), seconds, _counted(self._waited))
+
+
+def _named(lost: dict[int, _Lost]) -> str:
+    names = [each.name for each in lost.values()]
+    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
+
+
+def _counted(waiting: Waiting) -> str:
+    return f"{waiting.batches:,} batch{'es' * (waiting.batches != 1)} of {waiting.size:,} bytes"
