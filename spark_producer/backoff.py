@@ -1,4 +1,4 @@
-"""Exponential backoff with jitter (KIP-144, KIP-580)."""
+"""Exponential backoff with jitter (KIP-144, KIP-580): every pause between two attempts at the same thing is computed here."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from spark_producer.backoff import Backoff
 from spark_producer.codes import Action, Code
 from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError, broker_error
 from spark_producer.escape import for_log
@@ -50,16 +51,17 @@ class Attempts:
         self._deadline = deadline
 
     def __iter__(self) -> Iterator[int]:
-        number, pause, began = 0, FIRST_PAUSE, self._client.clock()
+        number, backoff, began = 0, Backoff(FIRST_PAUSE, LONGEST_PAUSE), self._client.clock()
         while True:
             yield number
             if self._client.on_wait is not None and isinstance(self.waiting_for, str):
                 self._client.on_wait(self._client.clock() - began, self.waiting_for)
+            pause = backoff.delay(number)
             if self._client.clock() + pause >= self._deadline:
                 what = self.waiting_for if isinstance(self.waiting_for, str) else self.waiting_for()
                 raise KafkaTimeout(f"exactlyOnceId {self._sink!r}: waited in vain for {what}")
             self._client.pause(pause)
-            number, pause = number + 1, min(2 * pause, LONGEST_PAUSE)
+            number += 1
 
 
 class Brokers:

@@ -18,6 +18,8 @@ PLAIN = (
     "request_timeout",
     "reconnect_backoff",
     "reconnect_backoff_max",
+    "retry_backoff",
+    "retry_backoff_max",
     "connection_setup_timeout",
     "connection_setup_timeout_max",
     "connections_max_idle",
@@ -49,6 +51,9 @@ class ConnectionSettings:
     request_timeout: float = 30.0
     reconnect_backoff: float = 0.05
     reconnect_backoff_max: float = 1.0
+    retry_backoff: float = 0.1
+    retry_backoff_max: float = 1.0
+    """The bounds of the pauses before a question is asked again; connections have those above."""
     connection_setup_timeout: float = 10.0
     connection_setup_timeout_max: float = 30.0
     connections_max_idle: float = 540.0
@@ -78,6 +83,8 @@ class ConnectionSettings:
             request_timeout=config.request_timeout_ms / 1000,
             reconnect_backoff=config.reconnect_backoff_ms / 1000,
             reconnect_backoff_max=config.reconnect_backoff_max_ms / 1000,
+            retry_backoff=config.retry_backoff_ms / 1000,
+            retry_backoff_max=config.retry_backoff_max_ms / 1000,
             connection_setup_timeout=config.socket_connection_setup_timeout_ms / 1000,
             connection_setup_timeout_max=config.socket_connection_setup_timeout_max_ms / 1000,
             connections_max_idle=config.connections_max_idle_ms / 1000,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from spark_producer.backoff import Backoff
 from spark_producer.cluster import NO_LEADER
 from spark_producer.codes import Code
 from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError, TopicNotFound
@@ -24,8 +25,8 @@ from spark_producer.protocol.messages import (
 )
 from spark_producer.topic_wait import TopicWait, Verdict
 
-RETRY_PAUSE = 0.1
-"""Seconds before a question is asked again because a partition has no leader yet, or another one; also between two `on_wait`."""
+ON_WAIT_INTERVAL = 0.1
+"""Seconds between two calls of `on_wait`."""
 
 
 class Described(NamedTuple):
@@ -61,6 +62,8 @@ class BlockingClient:
         self.timeout = timeout
         """The seconds that bound each call."""
         self._patience = f"{timeout:g} s" + (f" ({timeout_option})" if timeout_option else "")
+        self.retry_backoff = Backoff(settings.retry_backoff, settings.retry_backoff_max)
+        """The pauses before a question is asked again, because a partition has no leader yet for example."""
         self._clock = clock
         self._user = principal(settings.security)
         self._on_wait = on_wait
@@ -112,7 +115,7 @@ class BlockingClient:
                 tags[tag] = node
                 del left[node]
                 self._client.send(node, api, body, tag=tag, timeout=max(0.0, deadline - self._clock()))
-            for completion in self._poll(max(0.0, min(deadline - self._clock(), RETRY_PAUSE))):
+            for completion in self._poll(max(0.0, min(deadline - self._clock(), ON_WAIT_INTERVAL))):
                 if completion.tag in tags:
                     node = tags.pop(completion.tag)
                     answers[node] = self._outcome(completion, api.name)
@@ -199,6 +202,7 @@ class BlockingClient:
             user=self._user,
             called=called,
         )
+        attempt = 0
         while True:
             try:
                 answer = _described(self._metadata([topic], create, deadline), topic)
@@ -209,11 +213,14 @@ class BlockingClient:
                 return answer.leaders
             if verdict is Verdict.NO_PARTITION:
                 raise _no_partition(called, topic, partition, len(answer.leaders))
-            if self._clock() + RETRY_PAUSE >= deadline:
+            left, pause = deadline - self._clock(), self.retry_backoff.delay(attempt)
+            attempt += 1
+            if left <= ON_WAIT_INTERVAL:  # no time for another answer
                 raise wait.error()
             told = f"{wait.code.name}: {wait.code.advice}" if wait.code else wait.code.name
-            self._tell_wait(f"{called} {topic!r} (the brokers answer {told})", deadline)
-            self._pause(RETRY_PAUSE)
+            self._pause(
+                min(pause, left - ON_WAIT_INTERVAL), f"{called} {topic!r} (the brokers answer {told})", deadline
+            )
 
     def _judged(self, wait: TopicWait, answer: Described) -> Verdict:
         """Return what an answer means. That a topic is unknown counts only if no broker knows it: one may be behind."""
@@ -261,7 +268,7 @@ class BlockingClient:
         self._client.send(chosen, api, body, tag=tag, timeout=max(0.0, deadline - self._clock()))
         while True:
             left = max(0.0, deadline - self._clock())
-            for completion in self._poll(left if self._on_wait is None else min(left, RETRY_PAUSE)):
+            for completion in self._poll(left if self._on_wait is None else min(left, ON_WAIT_INTERVAL)):
                 if completion.tag is tag:
                     answer: ResponseBody | PyProducerError = self._outcome(completion, api.name)
                     if isinstance(answer, PyProducerError):
@@ -283,7 +290,7 @@ class BlockingClient:
                     return node
             self._tell_wait(self._addresses(nodes), deadline)
             left = deadline - self._clock()
-            self._poll(max(0.0, min(left, RETRY_PAUSE)))  # also when a slow name look-up took all the time
+            self._poll(max(0.0, min(left, ON_WAIT_INTERVAL)))  # also when a slow name look-up took all the time
             if left <= 0:
                 raise self._unreachable(nodes)
 
@@ -306,10 +313,12 @@ class BlockingClient:
         host, port = self._nodes[node]
         return format_address(host if node < 0 else for_log(host), port)
 
-    def _pause(self, seconds: float) -> None:
+    def _pause(self, seconds: float, subject: str, deadline: float) -> None:
+        """Wait, and tell `on_wait` for what."""
         until = self._clock() + seconds
         while (left := until - self._clock()) > 0:
-            self._poll(left)
+            self._tell_wait(subject, deadline)
+            self._poll(left if self._on_wait is None else min(left, ON_WAIT_INTERVAL))
 
     def _unreachable(self, nodes: list[int]) -> BrokersUnreachable:
         where = "; ".join(self._why_not(node) for node in nodes)

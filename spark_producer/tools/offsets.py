@@ -14,12 +14,13 @@ from spark_producer.protocol.messages import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from spark_producer.tools.blocking import RETRY_PAUSE, BlockingClient
+from spark_producer.tools.blocking import BlockingClient
 
 EARLIEST, LATEST = -2, -1
 """The values that ListOffsets takes instead of a timestamp for the start and the end of a log."""
 
-OFFSET_ATTEMPTS = 100
+OFFSET_ATTEMPTS, OFFSET_SECONDS = 100, 10.0
+"""The attempts to ask for offsets, and the seconds after which none follows."""
 
 
 def offsets(
@@ -46,7 +47,7 @@ def offsets(
     # Brokers answer -1 where no record is as late. The ends are asked for first, so that records that come meanwhile are read.
     ends = offsets(client, topic, LATEST, left, isolation_level=isolation_level, pause=pause) if timestamp >= 0 else {}
     found: dict[int, int] = {}
-    deadline = clock() + client.timeout
+    deadline = clock() + min(client.timeout, OFFSET_SECONDS)
     for attempt in range(OFFSET_ATTEMPTS):
         refused: dict[int, int] = {}
         for row in _list_offsets(client, topic, timestamp, left, isolation_level):
@@ -60,7 +61,7 @@ def offsets(
         for partition, code in refused.items():
             if last or Action.RETRY not in Code(code).action:
                 check(code, f"topic {topic!r}, partition {partition}")
-        pause(RETRY_PAUSE)
+        pause(client.retry_backoff.delay(attempt))
         left = sorted(refused)
     return dict(sorted(found.items()))
 

@@ -23,7 +23,7 @@ from spark_producer.protocol.messages import (
 )
 from spark_producer.record.entries import end_of
 from spark_producer.record.reading import Record, read_records, single_records
-from spark_producer.tools.blocking import RETRY_PAUSE, BlockingClient
+from spark_producer.tools.blocking import BlockingClient
 from spark_producer.tools.offsets import EARLIEST, LATEST, check, offsets
 
 PARTITION_BYTES = 4 << 20
@@ -81,6 +81,8 @@ class TopicReader:
         """The partitions in the order in which they are asked for: the broker answers the first at any size (KIP-74)."""
         self._moved: list[int] = []
         """The partitions whose leader is to be found anew."""
+        self._failures = 0
+        """The fetches, without a break, in which a broker has refused a partition."""
 
     def fetch(self, max_wait_ms: int = 500) -> list[Fetched]:
         """Return the next batches of all partitions, in any order; nothing if none come within `max_wait_ms` for each leader.
@@ -97,9 +99,11 @@ class TopicReader:
             for answer in self._ask(leader, asked, 0 if found else max_wait_ms):
                 found += self._accept(answer, first=answer.partition_index == asked[0])
         if self._moved:
-            self._pause(RETRY_PAUSE)
+            self._back_off()
             self._leaders |= self._client.leaders_of(self._topic, self._moved)
             self._moved = []
+        elif found:
+            self._failures = 0
         return found
 
     def records(self, max_wait_ms: int = 500) -> Iterator[tuple[int, Record]]:
@@ -166,13 +170,17 @@ class TopicReader:
             wanted = self.positions[partition]
             self.positions |= offsets(self._client, self._topic, EARLIEST, [partition])
             if self.positions[partition] == wanted:  # the broker contradicts itself
-                self._pause(RETRY_PAUSE)
+                self._back_off()
             elif self._on_reset is not None:
                 self._on_reset(partition, wanted, self.positions[partition])
         elif Action.RETRY in Code(code).action:
             self._moved.append(partition)
         else:
             check(code, f"topic {self._topic!r}, partition {partition}")
+
+    def _back_off(self) -> None:
+        self._pause(self._client.retry_backoff.delay(self._failures))
+        self._failures += 1
 
     def _corrupt(self, partition: int, reason: str) -> CorruptRecord:
         where = f"topic {self._topic!r}, partition {partition}, offset {self.positions[partition]}"

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from random import Random
+from typing import Any, cast
 
 import pytest
 
+import spark_producer
 from spark_producer.backoff import JITTER, Backoff, exponential
+from spark_producer.errors import KafkaTimeout
+from spark_producer.exactly_once.brokers import FIRST_PAUSE, LONGEST_PAUSE, Attempts
+from spark_producer.network import ConnectionSettings
+from spark_producer.tools import BlockingClient
 
 
 class Midway(Random):
@@ -38,3 +46,59 @@ def test_eb_a_first_pause_beyond_the_largest_is_the_largest_without_jitter() -> 
 
 def test_eb_very_many_failures_do_not_overflow() -> None:
     assert exponential(100, 1000, 10**9, Midway()) == 1000
+
+
+GROWS = re.compile(
+    r"2(\.0)? ?\*\* ?(min\(|attempt|failure|retr|number|round)"
+    r"|min\(2 ?\* ?(pause|delay|wait|backoff)|(pause|delay|wait|backoff) \*= "
+)
+"""How a pause that doubles is written."""
+
+
+def test_eb_no_other_module_computes_pauses_between_attempts() -> None:
+    root = Path(spark_producer.__file__).parent
+    found = {
+        str(path.relative_to(root))
+        for path in sorted(root.rglob("*.py"))
+        if GROWS.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == {"backoff.py"}
+
+
+class PausedClient:
+    """What `Attempts` needs of its client: time that passes by pauses alone."""
+
+    on_wait = None
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.pauses: list[float] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
+
+
+def test_eb_attempts_of_exactly_once_writes_have_jitter() -> None:
+    """Tasks that were cut off together would come back together."""
+    firsts = set()
+    for _ in range(5):
+        client = PausedClient()
+        with pytest.raises(KafkaTimeout):
+            list(Attempts(cast(Any, client), "orders", 10.0, "nothing"))
+        for number, pause in enumerate(client.pauses):
+            usual = min(LONGEST_PAUSE, FIRST_PAUSE * 2**number)
+            assert usual * (1 - JITTER) <= pause <= min(LONGEST_PAUSE, usual * (1 + JITTER))
+        firsts.add(client.pauses[0])
+    assert len(firsts) > 1
+
+
+def test_eb_the_tools_pause_as_retry_backoff_says() -> None:
+    settings = ConnectionSettings((("h", 1),), retry_backoff=0.02, retry_backoff_max=0.2)
+    with BlockingClient(settings) as client:
+        pauses = [client.retry_backoff.delay(attempt) for attempt in range(6)]
+    assert all(0.8 <= pause / usual <= 1.2 for pause, usual in zip(pauses[:4], (0.02, 0.04, 0.08, 0.16), strict=True))
+    assert max(pauses) <= 0.2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from spark_producer.backoff import Backoff
 from spark_producer.protocol import FETCH, LIST_OFFSETS, AnyApi
 from spark_producer.protocol.messages import (
     FetchPartitionResponse,
@@ -32,6 +33,7 @@ class FakeCluster:
         self.unanswered = 0
         """so many of the next answers about offsets have no rows"""
         self.timeout = 60.0
+        self.retry_backoff = Backoff(0.1, 1.0)
         self.looked_up = 0
         """how often leaders were asked for"""
         self.by_time: dict[int, int] = {}

@@ -71,9 +71,21 @@ def test_offsets_are_asked_for_no_longer_than_for_an_answer() -> None:
 
     def pause(seconds: float) -> None:
         nonlocal now
-        now += 25
+        now += 4
 
     cluster.list_errors = [NOT_LEADER] * 1000
     with pytest.raises(BrokerError, match="NOT_LEADER_OR_FOLLOWER"):
         offsets(cast(BlockingClient, cluster), "t", pause=pause, clock=lambda: now)
-    assert now == 75, "three pauses within 60 s"
+    assert now == 12, "three pauses within 10 s"
+    cluster.timeout, now = 5.0, 0.0
+    with pytest.raises(BrokerError, match="NOT_LEADER_OR_FOLLOWER"):
+        offsets(cast(BlockingClient, cluster), "t", pause=pause, clock=lambda: now)
+    assert now == 8, "two pauses within 5 s"
+
+
+def test_the_pauses_between_questions_for_offsets_grow() -> None:
+    cluster, pauses = FakeCluster(), list[float]()
+    cluster.list_errors = [NOT_LEADER] * 8
+    offsets(cast(BlockingClient, cluster), "t", pause=pauses.append)
+    assert len(pauses) == 4
+    assert all(0.8 <= pause / usual <= 1.2 for pause, usual in zip(pauses, (0.1, 0.2, 0.4, 0.8), strict=True))

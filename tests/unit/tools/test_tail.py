@@ -179,3 +179,4 @@ def test_a_start_of_the_log_that_is_not_in_the_log_is_asked_for_with_pauses() ->
     cluster.answers = [[fetched(0, error=OUT_OF_RANGE)], [fetched(0, error=OUT_OF_RANGE)]]
     assert [reader.fetch(), reader.fetch()] == [[], []]
     assert (len(pauses), told) == (2, [])
+    assert pauses[0] <= 0.12 < 0.16 <= pauses[1], "they grow"
