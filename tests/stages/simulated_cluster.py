@@ -137,6 +137,10 @@ class SimulatedCluster:
         self.unready_until = dict.fromkeys((-1, *NODES), 0.0)
         self.now = 0.0
         self.producer_ids = 40
+        self.former: list[list[Log]] = []
+        """the logs of the topic before it was deleted and created again"""
+        self.with_ids = True
+        """whether Metadata has topic ids"""
 
     # What the sender asks of its network.
 
@@ -203,6 +207,11 @@ class SimulatedCluster:
         moved = self.choose.choice(self.logs)
         moved.leader, moved.leader_epoch = 3 - moved.leader, moved.leader_epoch + 1
 
+    def create_again(self) -> None:
+        """The topic is deleted and created again: its logs are empty, and know nobody."""
+        self.former.append(self.logs)
+        self.logs = [Log(self.choose.choice(NODES), log.largest) for log in self.logs]
+
     def pause(self, made: Stage) -> None:
         """A broker is slow, throttles (KIP-219), or is gone for a while."""
         node = self.choose.choice(NODES)
@@ -221,10 +230,15 @@ class SimulatedCluster:
         return ProduceResponse((ProduceTopicResponse(TOPIC, tuple(told)),), 0, endpoints)
 
     def metadata(self) -> MetadataResponse:
-        answer = metadata_of({TOPIC: [log.leader for log in self.logs]})
+        """What a broker knows, which may be behind."""
+        known, logs = len(self.former), self.logs
+        if self.former and self.choose.random() < self.trouble:
+            known, logs = known - 1, self.former[-1]
+        topic_id = (known + 1 if self.with_ids else 0).to_bytes(16, "big")
+        answer = metadata_of({TOPIC: [log.leader for log in logs]}, topic_id=topic_id)
         partitions = tuple(
             told._replace(leader_epoch=log.leader_epoch)
-            for told, log in zip(answer.topics[0].partitions, self.logs, strict=True)
+            for told, log in zip(answer.topics[0].partitions, logs, strict=True)
         )
         return answer._replace(topics=(answer.topics[0]._replace(partitions=partitions),))
 

@@ -76,7 +76,16 @@ class Run:
             clock.advance(self.choose.random() * QUANTUM)
 
 
-def run(seed: int, *, idempotent: bool = True, keep_order: bool = False, rights_change: bool = False) -> Run:
+def run(
+    seed: int,
+    *,
+    idempotent: bool = True,
+    keep_order: bool = False,
+    rights_change: bool = False,
+    created_again: float = 0.0,
+    with_ids: bool = True,
+) -> Run:
+    """`created_again` is how probable it is, at each turn, that the topic is deleted and created again."""
     choose = random.Random(seed)
     made = stage(
         ready=False,
@@ -91,8 +100,11 @@ def run(seed: int, *, idempotent: bool = True, keep_order: bool = False, rights_
     made.metadata.want(TOPIC)
     cluster = SimulatedCluster(choose, choose.choice((0.0, 0.03, 0.1, 0.3)), partitions=3)
     made.network = cluster  # type: ignore[assignment]
+    cluster.with_ids = with_ids
     schedule = Run(choose, made, cluster)
     for _ in range(120):
+        if created_again and choose.random() < created_again:
+            cluster.create_again()
         if choose.random() < 0.3:
             schedule.write()
         if rights_change and choose.random() < 0.1:
