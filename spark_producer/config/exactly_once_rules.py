@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from spark_producer.config.control_topics import DEFAULT_CONTROL_TOPIC, refusal
 from spark_producer.config.table import SINK_FIELDS, ProducerConfig, SinkOptions, lacks_for_transactions
 from spark_producer.errors import ConfigError
 
@@ -26,6 +27,11 @@ def check_exactly_once(config: ProducerConfig, sink: SinkOptions, *, streaming: 
     Raises:
         ConfigError: they contradict each other, or the id or the topic has a bad name.
     """
+    for option, topic in (("topic", sink.topic), ("deadLetterTopic", sink.dead_letter_topic)):
+        if topic == DEFAULT_CONTROL_TOPIC != sink.exactly_once_topic or (
+            topic == DEFAULT_CONTROL_TOPIC and option == "topic" and sink.exactly_once_id is None
+        ):
+            raise ConfigError(f"option {option}: {refusal(topic)}")
     if sink.exactly_once_id is None:
         for name in _NEED_AN_ID:
             field = SINK_FIELDS[name]

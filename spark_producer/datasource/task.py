@@ -14,6 +14,7 @@ from pyspark import SparkFiles, TaskContext
 
 from spark_producer import kernel
 from spark_producer.config import ProducerConfig
+from spark_producer.config.control_topics import keep_rows_out
 from spark_producer.datasource.cache import ProducerCache
 from spark_producer.datasource.commit import TaskReport
 from spark_producer.datasource.executor_memory import default_buffer_memory
@@ -46,6 +47,7 @@ def write_task(
     freeze_at_second_task()
     keep_memory_once()
     _warn_of_kernel()
+    keep_rows_out(settings.sink.exactly_once_topic)
     config, rows = worker_config(settings), jvm.answered(batches)
     if settings.ticket is None:
         report = _write_at_least_once(config, settings, rows, producers)

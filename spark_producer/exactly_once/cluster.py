@@ -185,7 +185,7 @@ class SinkCluster:
 
     def _largest_part(self, record: ControlRecord, deadline: float) -> int:
         """Return the most bytes of a part of `record`. Only for a long one a process that has not begun must ask the topic."""
-        if self._known is None and len(record_json.encode(record, SMALLEST_PART)) > 1:
+        if self._known is None and len(record_json.encode(record, SMALLEST_PART, (0, 0))) > 1:
             self._known = ensure(self.brokers, self.topic, deadline)
         return SMALLEST_PART if self._known is None else self._known.largest_part
 

@@ -78,6 +78,10 @@ class ControlLog:
         self._times: dict[bytes, int] = {}
         self._producer_id, self._epoch = -1, -1
         self._executions: set[tuple[int, int]] = set()
+        self._certain: set[bytes] = set()
+        """The keys of sinks of which a record was read that names its own writer."""
+        self._foreign: dict[bytes, int] = {}
+        """The keys under which others than the sink have written, and an offset of that."""
 
     def forget(self) -> None:
         """Read from the start again, next time."""
@@ -185,10 +189,8 @@ class ControlLog:
 
     def _note(self, header: BatchHeader, rows: list[_Row]) -> None:
         if not header.is_transactional:
-            raise ExactlyOnceError(
-                f"exactlyOnceId {self._sink!r}: at offset {header.base_offset} of {self._topic!r} somebody has written under its "
-                "key, outside of a transaction. Only pyproducer may write there: what the sink had written is not known any more"
-            )
+            self._foreign.update((_main(row.key), row.offset) for row in rows)
+            return
         _, pending = self._pending.get(header.producer_id, (0, []))
         self._pending[header.producer_id] = (header.producer_epoch, pending + rows)
         self._executions.add((header.producer_id, header.producer_epoch))
@@ -197,13 +199,45 @@ class ControlLog:
         if producer_id not in self._pending or marker not in (ControlType.COMMIT, ControlType.ABORT):
             return
         epoch, rows = self._pending.pop(producer_id)
-        if marker == ControlType.COMMIT:
-            self._committed.update((row.key, row.value or b"") for row in rows)
-            self._times.update((row.key, row.timestamp) for row in rows)
+        if marker != ControlType.COMMIT:
+            return
+        own = self._own_keys(rows, (producer_id, epoch))
+        for row in rows:
+            if _main(row.key) not in own:
+                self._foreign[_main(row.key)] = row.offset
+                logger.warning("control topic %s: offset %d is no record of the sink's own", self._topic, row.offset)
+                continue
+            self._committed[row.key] = row.value or b""
+            self._times[row.key] = row.timestamp
             self._producer_id, self._epoch = producer_id, epoch
+            self._certain.update(own[_main(row.key)])
+
+    def _own_keys(self, rows: list[_Row], writer: tuple[int, int]) -> dict[bytes, set[bytes]]:
+        """Return the keys under which a transaction has a record of the sink's own, and those that are certain.
+
+        A record names the producer and epoch that write it, which no row of data can know; so it is believed whatever has become
+        of that producer since. Those of earlier versions name none. They are believed as long as none is certain.
+        """
+        own: dict[bytes, set[bytes]] = {}
+        for row in rows:
+            if _main(row.key) != row.key:
+                continue
+            told = record_json.writer_of(row.value or b"")
+            if told == writer:
+                own[row.key] = {row.key}
+            elif told is None and row.key not in self._certain:
+                own[row.key] = set()
+        return own
 
     def _record(self) -> ControlRecord | None:
-        value = self._committed.get(record_json.key_of(self._sink))
+        key = record_json.key_of(self._sink)
+        value = self._committed.get(key)
+        if key in self._foreign and key not in self._certain:
+            raise ExactlyOnceError(
+                f"exactlyOnceId {self._sink!r}: at offset {self._foreign[key]} of {self._topic!r} somebody else has written "
+                "under its key, perhaps outside of a transaction. Only the sink may write there: what it has written is unknown "
+                "now. Look which rows readers of committed records see, and go on with a new exactlyOnceId"
+            )
         return None if value is None else record_json.decode(self._sink, value, self._committed)
 
     def written_ms(self, sink: str) -> int:
@@ -238,7 +272,13 @@ class ControlLog:
         return tuple(
             (producer_id, epoch, rows[0].offset, rows[-1].offset)
             for producer_id, (epoch, rows) in self._pending.items()
+            if self._own_keys(rows, (producer_id, epoch)) or all(_main(row.key) != row.key for row in rows)
         )
+
+
+def _main(key: bytes) -> bytes:
+    """Return the key of the main record to which a key belongs."""
+    return key.partition(b"#")[0]
 
 
 class WholeControlLog(ControlLog):

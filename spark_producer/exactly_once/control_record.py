@@ -58,7 +58,9 @@ class ControlRecord(NamedTuple):
     wholly committed (`NO_BATCH`: none). `token` is the one of the execution that the word is about, also if another driver
     finishes it. `inline` are the partitions to which rows were written in the same transaction as the record; whoever reads the
     record looks whether these show its end. `rows` is the number of rows of `batch`, and `done_rows` that of `last_done`, as the
-    tasks have read them; None where it is not known: records of version 1 do not say it.
+    tasks have read them; None where it is not known: records of version 1 do not say it. `content` and `done_content` are the
+    sums of hashes of these rows. `origin` is the streaming query in whose `foreachBatch` the batch was written, and None of a
+    record that is bound to none; `run` is the run of the query that wrote it or found it done, and empty where that is not known.
     """
 
     sink: str
@@ -71,3 +73,7 @@ class ControlRecord(NamedTuple):
     inline: tuple[TopicPartition, ...] = ()
     rows: int | None = None
     done_rows: int | None = None
+    origin: str | None = None
+    run: str = ""
+    content: int | None = None
+    done_content: int | None = None

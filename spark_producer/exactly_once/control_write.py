@@ -53,7 +53,7 @@ class ControlWrite:
             large. KafkaTimeout: all is committed, and a partition did not show it in time.
         """
         now = self._brokers.client.now_ms()
-        records = record_json.encode(self._record, largest_part)
+        records = record_json.encode(self._record, largest_part, self._fencing)
         control = [EncodedBatch(*self._where, 1, bytes(encode_few([one], now))) for one in records]
         batches = {**inline, self._where: control}
         try:

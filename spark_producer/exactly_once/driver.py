@@ -8,6 +8,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from spark_producer.cluster import Span
+from spark_producer.config.control_topics import DEFAULT_CONTROL_TOPIC, is_control_topic, refusal
 from spark_producer.errors import ExactlyOnceError, IllegalState, PyProducerError
 from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once import abort as aborting
@@ -37,7 +38,7 @@ logger = escaping_logger(__name__)
 
 Result = TypeVar("Result")
 
-CONTROL_TOPIC = "__pyproducer_commits"
+CONTROL_TOPIC = DEFAULT_CONTROL_TOPIC
 PATIENCE = 60.0
 
 LISTING_SECONDS = 2.0
@@ -81,6 +82,7 @@ def commit(sink: Sink, messages: Sequence[TaskOutcome], batch: int) -> Committed
 
     def act(cluster: SinkCluster) -> Committed | AlreadyDone:
         _prepare_for(cluster, messages)
+        _refuse_control_topics(cluster, messages)
         durability.tell_once(cluster.brokers, _topics_of(messages) - set(sink.topics))  # of those BEGIN has told
         cluster.take_inline(each for one in messages if isinstance(one, Inline) for each in one.batches)
         try:
@@ -164,6 +166,19 @@ def _prepare_for(cluster: SinkCluster, messages: Sequence[TaskOutcome | None]) -
         )
     if tickets:
         cluster.style = tickets[0].style
+
+
+def _refuse_control_topics(cluster: SinkCluster, messages: Sequence[TaskOutcome]) -> None:
+    """Commit no rows where control records are; tasks of this version refuse them.
+
+    Raises:
+        ExactlyOnceError: a task has some.
+    """
+    for topic in sorted(_topics_of(messages)):
+        if topic == cluster.topic or is_control_topic(topic):
+            raise ExactlyOnceError(
+                f"sink {cluster.sink!r}: {refusal(topic)}. Nothing is committed", kind=Failure.REFUSED.name
+            )
 
 
 def _topics_of(messages: Sequence[TaskOutcome]) -> set[str]:

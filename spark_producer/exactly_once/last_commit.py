@@ -19,6 +19,10 @@ NOTES = 900
 """So many timeouts below that one note an epoch, modulo this number. Earlier versions used none of them."""
 
 
+LAST_EPOCHS = 32_700
+"""From about this epoch on a coordinator gives another producer id, and begins with epoch 0 again."""
+
+
 def timeout_ms(noted: int | None, longest: int = CONTROL_TIMEOUT_MS) -> int:
     """Return the transaction timeout that notes a commit (`noted_commit`); None if there was none."""
     return longest if noted is None else longest - 1 - noted
@@ -42,10 +46,13 @@ def is_missing(noted: int | None, fencing: Fencing, last: Fencing | None) -> boo
 
     `last` is the writer of the newest record there (None: there is no record), `fencing` that of whoever asks. In the implicit
     style the end of a transaction has the next epoch (KIP-890). A record that is newer than the note is well: commits may follow
-    it. Epochs of two producer ids cannot be compared: the id was forgotten in between, or its epochs have come to their end.
+    it. What was noted was written with the producer id that the control id still has, unless its epochs have come to their end.
     """
     if noted is None or last is None:
         return noted is not None
-    if last.producer_id != fencing.producer_id or last.epoch >= fencing.epoch:
+    if last.producer_id != fencing.producer_id:
+        ended = noted >= fencing.epoch or (noted == 0 and last.epoch >= LAST_EPOCHS)
+        return not ended
+    if last.epoch >= fencing.epoch:
         return False
     return 1 < (noted - last.epoch) % NOTES < NOTES // 2

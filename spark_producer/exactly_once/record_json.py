@@ -18,8 +18,9 @@ from spark_producer.escape import for_log
 from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.names import is_task_of
 
-VERSION = 2
-"""The version of the form that is written here. Version 1 has no numbers of rows, and is read too; every other is refused."""
+VERSION = 3
+"""The version of the form that is written here. Version 1 has no numbers of rows, version 2 names no writer. Both are read, and
+every other is refused."""
 
 MOST_BYTES = 64 << 20
 """The most bytes of a control record, all parts together: some million partitions of tasks."""
@@ -48,7 +49,8 @@ _FIELDS_1 = {
     "digest",
     "transactions",
 }
-_FIELDS = {1: _FIELDS_1, 2: _FIELDS_1 | {"rows", "done_rows"}}
+_FIELDS_2 = _FIELDS_1 | {"rows", "done_rows"}
+_FIELDS = {1: _FIELDS_1, 2: _FIELDS_2, 3: _FIELDS_2 | {"writer", "origin", "run", "content", "done_content"}}
 """The fields of each version that is read, each of them once, and no other."""
 
 
@@ -62,8 +64,12 @@ def part_key(sink: str, number: int) -> bytes:
     return f"{sink}#{number}".encode()
 
 
-def encode(record: ControlRecord, largest: int = LARGEST_PART) -> list[tuple[bytes, bytes]]:
+def encode(
+    record: ControlRecord, largest: int = LARGEST_PART, writer: tuple[int, int] | None = None
+) -> list[tuple[bytes, bytes]]:
     """Return the (key, value) records that say `record`, parts first, each value at most `largest` bytes.
+
+    `writer` is the producer id and epoch that it is written with; without one it has the form of version 2.
 
     Raises:
         ExactlyOnceError: it is larger than `MOST_BYTES`, or than `MOST_PARTS` of them; or it could never be read again.
@@ -82,7 +88,7 @@ def encode(record: ControlRecord, largest: int = LARGEST_PART) -> list[tuple[byt
             f"{len(rows)} tasks with a transaction each are too many. Write with fewer, larger tasks (coalesce)"
         )
     if len(whole) <= largest - 1000 - 100 * len(record.inline):
-        return [(key_of(record.sink), _dump(_head(record, 0, "", rows)))]
+        return [(key_of(record.sink), _dump(_head(record, 0, "", rows, writer)))]
     pieces = [whole[at : at + largest] for at in range(0, len(whole), largest)]
     if len(pieces) > MOST_PARTS:
         raise ExactlyOnceError(
@@ -90,7 +96,7 @@ def encode(record: ControlRecord, largest: int = LARGEST_PART) -> list[tuple[byt
             f"{MOST_PARTS}: raise max.message.bytes of the control topic"
         )
     parts = [(part_key(record.sink, number), piece) for number, piece in enumerate(pieces, 1)]
-    head = _dump(_head(record, len(pieces), hashlib.sha256(whole).hexdigest(), []))
+    head = _dump(_head(record, len(pieces), hashlib.sha256(whole).hexdigest(), [], writer))
     return [*parts, (key_of(record.sink), head)]
 
 
@@ -123,6 +129,10 @@ def decode(sink: str, value: bytes, parts: Mapping[bytes, bytes]) -> ControlReco
             tuple((_text(topic), _number(partition, _INT_32)) for topic, partition in _list(head["inline"])),
             _number_or_none(head.get("rows")),
             _number_or_none(head.get("done_rows")),
+            None if head.get("origin") is None else _text(head["origin"]),
+            _text(head.get("run", "")),
+            _number_or_none(head.get("content")),
+            _number_or_none(head.get("done_content")),
         )
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ExactlyOnceError(
@@ -142,9 +152,20 @@ def _rest(sink: str, head: dict[str, Any], parts: Mapping[bytes, bytes]) -> Any:
     return _strict(whole)
 
 
-def _head(record: ControlRecord, parts: int, digest: str, rows: Sequence[Any]) -> dict[str, Any]:
-    return {
-        "version": VERSION,
+def _head(
+    record: ControlRecord, parts: int, digest: str, rows: Sequence[Any], writer: tuple[int, int] | None
+) -> dict[str, Any]:
+    more: dict[str, Any] = {}
+    if writer is not None:
+        more = {
+            "writer": writer,
+            "origin": record.origin,
+            "run": record.run,
+            "content": record.content,
+            "done_content": record.done_content,
+        }
+    return more | {
+        "version": VERSION if writer else 2,
         "sink": record.sink,
         "query": record.query,
         "status": record.status.value,
@@ -158,6 +179,19 @@ def _head(record: ControlRecord, parts: int, digest: str, rows: Sequence[Any]) -
         "digest": digest,
         "transactions": rows,
     }
+
+
+def writer_of(value: bytes) -> tuple[int, int] | None:
+    """Return the producer id and epoch that a main record names as its writer; None if it names none, or is no control record.
+
+    Rows can copy a control record, but no row knows the producer and the epoch that it will be written with.
+    """
+    try:
+        head = _strict(value)
+        producer_id, epoch = _list(head["writer"])
+        return _number(producer_id), _number(epoch, _INT_16)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
 
 
 def _row(transaction: TaskTransaction) -> list[Any]:

@@ -28,6 +28,7 @@ from spark_producer.partitioner import PartitionFunction, TopicPartitions
 from spark_producer.producer.checks import check_may_flush, check_timeout, exhausted, too_large
 from spark_producer.producer.forks import check_process, is_forked, refuses_forks
 from spark_producer.producer.parts import Parts
+from spark_producer.producer.topic_lookup import of_control_topics
 from spark_producer.record.columns import Columns
 from spark_producer.record.pieces import BatchPieces
 
@@ -339,6 +340,7 @@ class Producer:
     def _topics_of(self, columns: Columns) -> list[TopicPartitions]:
         """Return the topics of the rows, after a check that no row is too large."""
         too_large(columns, self.config).raise_first()
+        of_control_topics(columns).raise_first()
         return self._topics.find({name: columns.highest_partition(code) for code, name in enumerate(columns.topics)})
 
 

@@ -17,7 +17,7 @@ from spark_producer.config import ProducerConfig
 from spark_producer.errors import BrokerError, ConfigError
 from spark_producer.partitioner.assign import Partitioner
 from spark_producer.producer.checks import too_large
-from spark_producer.producer.topic_lookup import Topics, misnamed
+from spark_producer.producer.topic_lookup import Topics, misnamed, of_control_topics
 from spark_producer.record.columns import Columns, ReadColumns
 from spark_producer.record.pieces import BatchPieces
 from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, fault_where
@@ -148,6 +148,7 @@ class Sieve:
                 f"rows have the topic {closed!r}, which is the deadLetterTopic: a topic is one or the other. Name another "
                 "deadLetterTopic, or leave these rows out"
             )
+        of_control_topics(read.columns).raise_first()
         if BadRows.TOPIC not in self._wanted:
             return read
         bad = misnamed(read.columns)

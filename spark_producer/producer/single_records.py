@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from spark_producer.accumulator import Callback, RecordAccumulator, RecordFuture
 from spark_producer.cluster import Cluster, TopicPartition
 from spark_producer.config import ProducerConfig
-from spark_producer.errors import BufferExhausted
+from spark_producer.config.control_topics import is_control_topic, refusal
+from spark_producer.errors import BufferExhausted, RecordError
 from spark_producer.metrics import ProducerMetrics
 from spark_producer.partitioner import Partitioner, TopicPartitions
 from spark_producer.producer.checks import exhausted, too_large
@@ -84,6 +85,8 @@ class SingleRecords:
             if found is not None and asked < found[0].partition_count:
                 self._metadata.use(topic, now)
                 return found
+        if is_control_topic(topic):
+            raise RecordError(refusal(topic))
         (described,) = self._topics.find({topic: asked}, now + self._max_block)
         found = described, [TopicPartition(topic, number) for number in range(described.partition_count)]
         if self._metadata.cluster is cluster:  # else it may be described from another snapshot

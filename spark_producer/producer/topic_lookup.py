@@ -13,6 +13,7 @@ import numpy as np
 
 from spark_producer.cluster import TopicInfo
 from spark_producer.config import ProducerConfig
+from spark_producer.config.control_topics import is_control_topic, refusal
 from spark_producer.errors import (
     AuthenticationFailed,
     BrokerError,
@@ -298,6 +299,25 @@ def misnamed(columns: Columns) -> RejectedRows:
     codes = np.zeros(len(columns.records), dtype=np.int32) if columns.topic_codes is None else columns.topic_codes
     return RejectedRows.among(
         columns, [fault_where(bad[codes], Kind.TOPIC, lambda spot: complaints[spot.found], codes)]
+    )
+
+
+def of_control_topics(columns: Columns) -> RejectedRows:
+    """Return the rows that name a topic of control records (`config.control_topics`)."""
+    bad = np.array([is_control_topic(name) for name in columns.topics], dtype=np.bool_)
+    if not bad.any():
+        return NONE_REJECTED
+    codes = np.zeros(len(columns.records), dtype=np.int32) if columns.topic_codes is None else columns.topic_codes
+    return RejectedRows.among(
+        columns,
+        [
+            fault_where(
+                bad[codes],
+                Kind.TOPIC,
+                lambda at: f"row {at.row} of the task: {refusal(columns.topics[at.found])}",
+                codes,
+            )
+        ],
     )
 
 

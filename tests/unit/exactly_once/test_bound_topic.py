@@ -200,7 +200,7 @@ RECORDS = [
     (5, Fencing(7, 4), False),  # implicit: with the next one
     (5, Fencing(7, 3), True),
     (5, Fencing(7, 9), False),  # two commits followed the note
-    (5, Fencing(8, 0), False),  # the id was forgotten in between
+    (5, Fencing(8, 0), True),  # another producer's, of long ago
     (5, Fencing(7, 101), False),  # a newer driver's
 ]
 
@@ -225,6 +225,7 @@ def test_a_note_is_kept_by_fences(epoch: int) -> None:
 
 def test_epochs_that_come_to_their_end_are_no_contradiction() -> None:
     assert not is_missing(0, Fencing(8, 1), Fencing(7, 32_766))
+    assert not is_missing(32_766 % NOTES, Fencing(8, 1), Fencing(7, 32_766))
 
 
 @pytest.mark.parametrize("has_moved", [False, True], ids=["no record", "an older record"])

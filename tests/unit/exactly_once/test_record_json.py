@@ -64,9 +64,9 @@ def test_parts_of_another_write_are_not_taken() -> None:
 
 def test_a_newer_version_is_refused_with_advice() -> None:
     [(key, value)] = encode(RECORD)
-    newer = json.dumps({**json.loads(value), "version": 3, "something": "new"}).encode()
+    newer = json.dumps({**json.loads(value), "version": 4, "something": "new"}).encode()
     with pytest.raises(
-        ExactlyOnceError, match=r"version 3, and this pyproducer knows versions 1 to 2.*newer one wrote it"
+        ExactlyOnceError, match=r"version 4, and this pyproducer knows versions 1 to 3.*newer one wrote it"
     ):
         decode("orders", newer, {key: newer})
 
