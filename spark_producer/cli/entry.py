@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from spark_producer import __version__
 from spark_producer.cli.pages import HelpfulParser
-from spark_producer.cli.terminal import complain, hush, tolerant_output
+from spark_producer.cli.terminal import complain, hide_given_secrets, hush, tolerant_output
 from spark_producer.errors import PyProducerError
 from spark_producer.escape import for_log
 
@@ -51,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A command that ends by itself says in `unfinished` what Ctrl-C leaves behind; None is for those that go on until then.
     chosen = argparse.Namespace(unfinished="nothing was changed")
     tolerant_output()
+    hide_given_secrets(given)
     try:
         parser = _parser(next((one for one in given if one in COMMANDS), ""))
         if not given:

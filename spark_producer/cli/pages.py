@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import sysconfig
 from pathlib import Path
+from typing import NoReturn
+
+from spark_producer.cli.terminal import without_given_secrets
 
 INSTALLED = Path("share", "doc", "pyproducer")
 """Below the prefix of an environment; a wheel's data files (pyproject.toml, tool.setuptools.data-files)."""
@@ -30,6 +33,10 @@ def pages_line() -> str:
 
 class HelpfulParser(argparse.ArgumentParser):
     """A parser whose help says where the pages are, if it names any."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with the usage, and with a message that repeats no secret that was given as an argument."""
+        super().error(without_given_secrets(message))
 
     def format_help(self) -> str:
         """Return the help."""

@@ -6,13 +6,29 @@ import io
 import os
 import select
 import sys
+from collections.abc import Sequence
 from typing import TextIO
 
+from spark_producer.cli.given_secrets import GivenSecrets
 from spark_producer.escape import for_log
+
+_given = GivenSecrets()
+
+
+def hide_given_secrets(arguments: Sequence[str]) -> None:
+    """Let no message repeat what is probably a secret among the arguments of the command line."""
+    global _given
+    _given = GivenSecrets(arguments)
+
+
+def without_given_secrets(text: str) -> str:
+    """Return a message without the secrets of the command line."""
+    return _given.without(text)
 
 
 def complain(text: str) -> None:
     """Print one line on stderr, if there is one. What could control a terminal in it is escaped."""
+    text = without_given_secrets(text)
     if sys.stderr is None:
         return
     try:
