@@ -1,0 +1,49 @@
+"""Arguments that no command knows: the usage, the one that was meant, and no value."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.cli.entry import main
+
+
+@pytest.mark.parametrize(
+    ("command", "unknown", "meant"),
+    [
+        (["tail", "people"], "--from-begining", "; did you mean --from-beginning?"),
+        (["topics", "create", "people"], "--parttions=4", "; did you mean --partitions?"),
+        (["tail", "people"], "more", ""),
+    ],
+)
+def test_an_unknown_argument_shows_the_usage_of_its_command(
+    command: list[str], unknown: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command, unknown])
+    assert ended.value.code == 2
+    name = " ".join(["pyproducer", *command[:-1]])
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith(f"usage: {name} ")
+    assert said[-1] == f"{name}: error: unrecognized arguments: {unknown.replace('=4', '=…')}{meant}"
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (["--option", "sasl.password=CANARY"], "--option sasl.password=…; did you mean --set?"),
+        (["--option=sasl.password=CANARY"], "--option=…; did you mean --set?"),
+        (
+            ["--producer-property", "sasl.jaas.config=a b CANARY"],
+            "--producer-property sasl.jaas.config=…; did you mean --set?",
+        ),
+        (["--secret", "CANARY"], "--secret …; did you mean --set?"),
+    ],
+)
+def test_an_unknown_argument_is_named_without_its_value(
+    given: list[str], shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["write", "a.csv", "topic", *given])
+    said = capsys.readouterr().err
+    assert "CANARY" not in said
+    assert said.splitlines()[-1] == f"pyproducer write: error: unrecognized arguments: {shown}"
