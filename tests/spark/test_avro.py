@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
+import struct
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -140,6 +143,53 @@ def test_the_latest_version_is_written_and_column_and_schema_that_disagree_name_
             embedded_broker,
             topic,
             avro(registry, **latest),
+        )
+
+
+def test_a_latest_schema_with_more_fields_and_unions_of_others_is_written_and_read(
+    spark: SparkSession,
+    embedded_broker: Broker,
+    registry: SchemaRegistry,
+    client: SchemaRegistryClient,
+    topic: str,
+    request: pytest.FixtureRequest,
+) -> None:
+    embedded_broker.create_topic(topic, 1)
+    letters = {"type": "enum", "name": "Letters", "symbols": ["A"]}
+    kinds: list[dict[str, Any]] = [
+        {"name": "id", "type": ["null", letters, "long"]},
+        {"name": "text", "type": ["bytes", "Letters", "string", "null"]},
+        {"name": "number", "type": ["int", "double"]},
+        {"name": "uuid", "type": {"type": "string", "logicalType": "uuid"}},
+        {"name": "at", "type": ["null", {"type": "long", "logicalType": "time-micros"}]},
+        {"name": "gap", "type": {"type": "fixed", "name": "Gap", "size": 12, "logicalType": "duration"}},
+        {"name": "nothing", "type": ["null", "string"]},
+        {"name": "added", "type": "string", "default": "x"},
+        {"name": "next", "type": ["null", "A"], "default": None},
+    ]
+    client.register_schema(
+        f"{topic}-value", Schema(json.dumps({"type": "record", "name": "A", "fields": kinds}), "AVRO")
+    )
+    spark.conf.set("spark.sql.timeType.enabled", "true")
+    request.addfinalizer(lambda: spark.conf.unset("spark.sql.timeType.enabled"))
+    frame = spark.range(2).coalesce(1).select(
+        F.expr(
+            "struct(id, if(id = 0, 'A', 'word') as text, id * 4294967296 as number, "
+            "'123e4567-e89b-12d3-a456-426614174000' as uuid, "
+            "make_time(12, 0, 1.5) as at, interval '1 00:00:00.007' day to second as gap, null as nothing) as value"
+        )
+    )  # fmt: skip
+    write(frame, embedded_broker, topic, avro(registry, **{"use.latest.version": "true"}))
+    found = values(embedded_broker, topic, client, 2)
+    wanted = {"uuid": uuid.UUID("123e4567-e89b-12d3-a456-426614174000"), "at": datetime.time(12, 0, 1, 500_000),
+              "gap": struct.pack("<3I", 0, 1, 7), "nothing": None, "added": "x", "next": None}  # fmt: skip
+    assert found == [
+        {"id": 0, "text": "A", "number": 0} | wanted,
+        {"id": 1, "text": "word", "number": 2**32} | wanted,
+    ]
+    with pytest.raises(Exception, match=r"field 'value\.added' of the schema is not in the column"):
+        write(
+            frame, embedded_broker, topic, avro(registry, fillMissingFields="false", **{"use.latest.version": "true"})
         )
 
 

@@ -96,6 +96,41 @@ def test_com1_a_row_that_its_schema_refuses_is_dead_as_json(broker: LocalBroker,
     assert fastavro.schemaless_reader(io.BytesIO((found["20"].value or b"")[5:]), SCHEMA, None)["id"] == 20
 
 
+def test_com1_what_a_logical_type_or_a_union_forbids_is_dead_and_names_the_reason(
+    broker: LocalBroker, topic: str, dead: str
+) -> None:
+    letters = [{"type": "enum", "name": f"E{symbol}", "symbols": [symbol]} for symbol in ("A", "B")]
+    kinds: dict[str, Any] = {
+        "u": {"type": "string", "logicalType": "uuid"},
+        "t": {"type": "int", "logicalType": "time-millis"},
+        "e": letters,
+        "f": {"type": "fixed", "name": "F", "size": 2},
+    }
+    schema = {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]}
+    good = {"u": "123e4567-e89b-12d3-a456-426614174000", "t": 1, "e": "B", "f": b"ab"}
+    bad = {"u": "word", "t": 90_000_000, "e": "C", "f": b"abc"}
+    rows = [good, *(good | {name: value} for name, value in bad.items()), good]
+    kind = pa.struct([("u", pa.string()), ("t", pa.int32()), ("e", pa.string()), ("f", pa.binary())])
+    batch = pa.RecordBatch.from_pydict({"value": pa.array(rows, kind)})
+    formats = Formats(value=ColumnFormat(prefix_of(7), plan_of(schema, kind, "value")))
+    report = write(broker, batch, formats, topic=topic, deadLetterTopic=dead, maxBadRatio=1)
+    assert report.report.rejected_by == {"schema": 4}
+    parsed = fastavro.parse_schema(schema)
+    for row in read_topic(broker.bootstrap_servers, topic, expected=2):
+        found: Any = fastavro.schemaless_reader(io.BytesIO((row.value or b"")[5:]), parsed, None)
+        assert (str(found["u"]), found["t"].microsecond, found["e"], found["f"]) == (good["u"], 1000, "B", b"ab")
+    found = {told(row)["row"]: row for row in read_topic(broker.bootstrap_servers, dead, expected=4)}
+    reasons = (
+        "it is no UUID",
+        "it is no time of a day",
+        "no type of its union takes it: enum 'EA', enum 'EB'",
+        "it does not have 2 bytes",
+    )
+    for number, (name, reason) in enumerate(zip(kinds, reasons, strict=True), 1):
+        assert f"field 'value.{name}': {reason}" in told(found[str(number)])["exception.message"]
+        assert json.loads(found[str(number)].value or b"")["t"] == rows[number]["t"]
+
+
 def test_com1_a_string_that_is_not_utf8_is_dead(broker: LocalBroker, topic: str, dead: str) -> None:
     at: Any = pa.array([b"\xe9" if row in BAD else b"x" for row in range(ROWS)]).view(pa.string())
     values = pa.StructArray.from_arrays([pa.array(range(ROWS)), at], fields=list(KIND))
