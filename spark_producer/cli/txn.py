@@ -5,33 +5,41 @@ from __future__ import annotations
 import argparse
 import difflib
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
 from spark_producer.cli.numbers import positive
-from spark_producer.cli.terminal import asks_somebody, complain, say
+from spark_producer.cli.terminal import asks_somebody, say
+from spark_producer.cli.txn_words import (
+    MOST_IDS,
+    age_of,
+    by_your_word,
+    next_of,
+    no_batch,
+    of_others,
+    show,
+    show_held,
+    word_of,
+)
 from spark_producer.cli.waiting import Wait
 from spark_producer.errors import ConfigError, PyProducerError
 from spark_producer.escape import for_log
 from spark_producer.exactly_once.brokers import Brokers, spoken
 from spark_producer.exactly_once.cluster import SinkCluster
-from spark_producer.exactly_once.control_record import NO_BATCH, UNFINISHED, ControlRecord, Status, TopicPartition
+from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status, TopicPartition
 from spark_producer.exactly_once.driver import CONTROL_TOPIC
-from spark_producer.exactly_once.lost import Lost
 from spark_producer.exactly_once.mending import (
     accept_difference,
     accept_no_record,
     accept_partial,
     carry_on,
     decided,
+    rebind,
     write_markers,
 )
-from spark_producer.exactly_once.names import sink_of
 from spark_producer.exactly_once.rights import Right, lacking
 from spark_producer.exactly_once.survey import (
-    HeldBack,
-    OpenTransaction,
     Survey,
     held_back,
     known_sinks,
@@ -44,9 +52,6 @@ from spark_producer.tools.parallel import ParallelClient
 CLIENT_ID = "pyproducer-txn"
 
 NOT_CHANGED = "nothing was changed"
-
-MOST_IDS = 10
-"""So many open transactions of each sink are named in the list."""
 
 _UNKNOWN = {"committed": True, "aborted": False}
 _ACTIONS = {
@@ -95,6 +100,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
                 help="take the last batch as it was committed for the whole of it, whatever rows it has when it is run again",
             )
             action.add_argument(
+                "--rebind",
+                action="store_true",
+                help="give the id to the query or job that writes next, whose numbers begin again: rows that are there stay",
+            )
+            action.add_argument(
                 "--accept-no-record",
                 action="store_true",
                 help="take the sink for one that has written nothing yet, since the record of what it has committed is lost; "
@@ -127,10 +137,12 @@ def _list(chosen: argparse.Namespace) -> None:
         lines, missing = list_sinks(client, chosen.control_topic)
         for line in lines:
             if line.record is None:
-                said = _no_batch(chosen) if missing is None else "what it has written is not known"
+                said = no_batch(chosen) if missing is None else "what it has written is not known"
             else:
-                said = f"unreadable: {line.record}" if isinstance(line.record, PyProducerError) else _word(line.record)
-                said += f"  {_age(client.now_ms() - line.written_ms)} ago"
+                said = (
+                    f"unreadable: {line.record}" if isinstance(line.record, PyProducerError) else word_of(line.record)
+                )
+                said += f"  {age_of(client.now_ms() - line.written_ms)} ago"
             say(f"{line.sink}  {said}  open: {len(line.open_ids)}")
             for each in line.open_ids[:MOST_IDS]:
                 say(f"    {each}")
@@ -153,12 +165,12 @@ def _describe(chosen: argparse.Namespace) -> None:
             held = held_back(brokers, more, client.deadline())
             if not held:
                 say(f"nothing holds readers of {', '.join(sorted(chosen.topic))} back")
-            _show_held("", held)
-            lines = [*_of_others("", held)]
+            show_held("", held)
+            lines = [*of_others("", held)]
         else:
             found = _surveyed(chosen, brokers, more)
-            _show(chosen, found, client.now_ms())
-            lines = [*_next(chosen, found), *_of_others(chosen.sink, found.held_back)]
+            show(chosen, found, client.now_ms())
+            lines = [*next_of(chosen, found), *of_others(chosen.sink, found.held_back)]
         for line in lines:
             say(f"next: {line}")
 
@@ -175,7 +187,7 @@ def _resolve(chosen: argparse.Namespace) -> None:
             )
             return
         found = _surveyed(chosen, cluster.brokers)
-        _show(chosen, found, client.now_ms())
+        show(chosen, found, client.now_ms())
         record = found.seen.record
         if chosen.accept_partial and (record is None or record.status is not Status.PARTIAL):
             raise ConfigError(f"the last batch of {chosen.sink!r} is not PARTIAL: leave --accept-partial out")
@@ -183,9 +195,13 @@ def _resolve(chosen: argparse.Namespace) -> None:
         _confirm(chosen, f"Take over {chosen.sink!r}? A query that writes to it now fails, until it is started again.")
         chosen.unfinished = "the sink may be taken over, and not all of it finished: run the command again"
         if chosen.accept_partial:
-            say(f"accepted: {_word(accept_partial(cluster))}")
+            say(f"accepted: {word_of(accept_partial(cluster))}")
+        if chosen.rebind:
+            rebind(cluster)
+            say(f"bound to nobody: {chosen.sink} goes to the query or job that writes next")
+            return
         last = accept_difference(cluster) if chosen.accept_difference else carry_on(cluster)
-        say(f"resolved: {_no_batch(chosen) if last is None else _word(last)}")
+        say(f"resolved: {no_batch(chosen) if last is None else word_of(last)}")
         for line in _done(found, last, difference=chosen.accept_difference):
             say(f"    {line}")
 
@@ -196,7 +212,7 @@ def _repair(chosen: argparse.Namespace) -> None:
         cluster = SinkCluster(client, chosen.sink, chosen.control_topic)
         more = partitions_of_topics(cluster.brokers, chosen.topic)
         found = _surveyed(chosen, cluster.brokers, more)
-        _show(chosen, found, client.now_ms())
+        show(chosen, found, client.now_ms())
         lost, unseen = found.lost
         if unseen and not lost:
             raise lacking(Right.READ_TOPIC, chosen.sink, client.user, unseen[0][0])
@@ -205,7 +221,7 @@ def _repair(chosen: argparse.Namespace) -> None:
             say(f"nothing to repair: no end of a transaction is lost in the partitions of its last batch{looked}")
             return
         take_for = _UNKNOWN.get(chosen.unknown)
-        for line in _by_your_word(lost, take_for):
+        for line in by_your_word(lost, take_for):
             say(line)
         known = decided(lost, take_for)
         if known:
@@ -213,16 +229,6 @@ def _repair(chosen: argparse.Namespace) -> None:
         chosen.unfinished = "some markers may be written, and others not: run the command again"
         write_markers(cluster, lost, more, take_for=take_for)
         say(f"repaired; finish with: pyproducer txn resolve {chosen.sink}")
-
-
-def _by_your_word(lost: Sequence[Lost], take_for: bool | None) -> Iterator[str]:
-    """Each transaction that `--unknown` decides."""
-    for each in lost:
-        if each.commit is None and take_for is not None:
-            yield (
-                f"--unknown {'committed' if take_for else 'aborted'}: {spoken([each.where])}, rows from offset "
-                f"{each.first_offset} on of producer {each.producer_id}, epoch {each.epoch}"
-            )
 
 
 def _surveyed(chosen: argparse.Namespace, brokers: Brokers, more: Collection[TopicPartition] = ()) -> Survey:
@@ -296,104 +302,3 @@ def _forgotten(before: ControlRecord | None, last: ControlRecord | None) -> str:
     if known is None:
         return f"how many rows batch {last.last_done} had was not known before: nothing is forgotten"
     return f"forgotten: that batch {last.last_done} had {known} rows"
-
-
-def _show(chosen: argparse.Namespace, found: Survey, now_ms: int) -> None:
-    record, sink = found.seen.record, chosen.sink
-    if record is None:
-        say(f"{sink}: {_no_batch(chosen)}")
-    else:
-        say(f"{sink}: {_word(record)}, {_age(now_ms - found.written_ms)} ago")
-        say(f"    query {record.query or '(batch writes)'}, token {record.token}")
-        still_open = {each.transactional_id for each in found.open}
-        for number, one in enumerate(record.transactions):
-            fate = f": {found.fates[number].value}" if found.fates else ""
-            if record.status is Status.INTENT:
-                fate = (
-                    ": left open, to be aborted"
-                    if one.transactional_id in still_open
-                    else ": was left open, ended since"
-                )
-            say(f"    {for_log(one.transactional_id)}  producer {one.producer_id}, epoch {one.epoch}{fate}")
-            for span in one.spans:
-                rows = f"{span.records} rows at offsets {span.first_offset} to {span.last_offset}"
-                say(f"        {span.topic}-{span.partition}: {rows}")
-    for each in found.open:
-        say(f"open: {_how_long(each)}")
-        say(f"    in {spoken(each.partitions) or 'no partition that we may see'}")
-    _show_held(sink, found.held_back)
-    for lost in found.lost.lost:
-        ended = {True: "committed", False: "aborted", None: "ended, nobody knows how"}[lost.commit]
-        whose = f"producer {lost.producer_id}'s transaction, which was {ended}"
-        say(f"lost: {spoken([lost.where])} does not show the end of {whose}")
-    for topic in sorted({topic for topic, _ in found.lost.unseen}):
-        complain(f"whether ends of transactions are lost in topic {topic} is not known: READ on it is missing")
-
-
-def _show_held(sink: str, partitions: Sequence[HeldBack]) -> None:
-    """Show where readers stand. What is open of `sink` itself is shown elsewhere."""
-    for held in partitions:
-        say(f"readers stand at offset {held.stable} of {spoken([held.where])}, which ends at {held.end}")
-        if held.holders is None:
-            complain(f"who holds them back there is not known: READ on topic {held.where[0]} is missing")
-        for producer_id, epoch, first, transaction in held.holders or ():
-            say(f"    producer {producer_id}, epoch {epoch}, has a transaction open since offset {first}")
-            if transaction is not None and sink_of(transaction.transactional_id) != sink:
-                say(f"        {_how_long(transaction)}")
-
-
-def _next(chosen: argparse.Namespace, found: Survey) -> Iterator[str]:
-    """What to do about a sink, if anything."""
-    sink, record = chosen.sink, found.seen.record
-    status = None if record is None else record.status
-    if found.lost.lost:
-        topics = "".join(f" --topic {each}" for each in chosen.topic)
-        yield f"stop the query, then: pyproducer txn repair {sink}{topics}"
-        yield f"then start the query again, or: pyproducer txn resolve {sink}"
-    elif status is Status.PARTIAL:
-        yield "write the rows that were aborted, as docs/exactly_once.md says, or give them up"
-        yield f"go on with the next batch: pyproducer txn resolve {sink} --accept-partial"
-    elif status is Status.VOID:
-        yield "nothing of this batch is visible: run it again, which a query does when it is started again"
-    elif status in UNFINISHED or found.open:
-        only = f" (only if its control topic is {chosen.control_topic})" if record is None else ""
-        yield f"if its query is not running, start it again, or: pyproducer txn resolve {sink}{only}"
-
-
-def _of_others(sink: str, partitions: Sequence[HeldBack]) -> Iterator[str]:
-    """Whom to ask about transactions that hold readers back and are not those of `sink`."""
-    holders = [each.transaction for held in partitions for each in held.holders or ()]
-    found = {each.transactional_id: each for each in holders if each is not None}
-    for other in sorted({sink_of(each) or "" for each in found} - {sink, ""}):
-        yield f"readers wait for the sink {other}: pyproducer txn describe {other}"
-    for name in sorted(each for each in found if sink_of(each) is None)[:MOST_IDS]:
-        age = _age(found[name].timeout_ms)
-        yield (
-            f"{for_log(name)} is not an id of pyproducer's: ask who writes with it to end that transaction; brokers abort it "
-            f"after {age}"
-        )
-
-
-def _how_long(one: OpenTransaction) -> str:
-    return f"{for_log(one.transactional_id)}  {for_log(one.state)} for {_age(one.open_ms)} of {_age(one.timeout_ms)}"
-
-
-def _no_batch(chosen: argparse.Namespace) -> str:
-    """A sink that writes with another control topic looks so, too."""
-    return f"no batch was committed yet ({chosen.control_topic} has none)"
-
-
-def _word(record: ControlRecord) -> str:
-    batch = f"batch {record.batch}"
-    if record.batch == NO_BATCH:
-        batch = "a write without txnVersion" if record.query == "" else "before any batch"
-    done = "none" if record.last_done == NO_BATCH else str(record.last_done)
-    return f"{record.status.value}, {batch}, last done: {done}"
-
-
-def _age(ms: int) -> str:
-    seconds = max(0, ms) / 1000
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"

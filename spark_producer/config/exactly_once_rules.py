@@ -16,7 +16,7 @@ LONGEST_TRANSACTION = 900_000
 """Milliseconds: the default of `kafka.transaction.timeout.ms` in an exactly-once write, and the most that brokers allow by theirs
 (`transaction.max.timeout.ms`). Long is harmless, since each write ends first what an earlier one has left open."""
 
-_NEED_AN_ID = ("txnVersion", "exactlyOnceInlineBytes", "exactlyOnceSpool", "exactlyOnceTopic")
+_NEED_AN_ID = ("txnVersion", "exactlyOnceInlineBytes", "exactlyOnceSpool", "exactlyOnceCompare", "exactlyOnceTopic")
 
 
 def check_exactly_once(config: ProducerConfig, sink: SinkOptions, *, streaming: bool, own_time: bool = True) -> None:

@@ -298,6 +298,13 @@ class SinkOptions:
         "task is tried again.",
         choices=("auto", "true", "false"),
     )
+    exactly_once_compare: str = option(
+        "content",
+        "With `exactlyOnceId`, in micro-batches: what of a batch that is committed must be the same if Spark runs it again. "
+        "`content`: the number of its rows, and the sum of their hashes in any order. `count`: the number alone, for queries "
+        "that make new values each time (uuid, rand, a clock).",
+        choices=("content", "count"),
+    )
     exactly_once_topic: str = option(
         "__pyproducer_commits", "With `exactlyOnceId`: the compacted topic that has the last commit of each id."
     )

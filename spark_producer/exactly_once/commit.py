@@ -38,7 +38,7 @@ from spark_producer.exactly_once.asks import (
     Written,
 )  # fmt: skip
 from spark_producer.exactly_once.control_record import DECIDED, NO_BATCH, ControlRecord, Status, TaskTransaction
-from spark_producer.exactly_once.messages import Inline, Prepared, Skipped, TaskOutcome, Ticket
+from spark_producer.exactly_once.messages import Inline, Origin, Prepared, Skipped, TaskOutcome, Ticket
 from spark_producer.exactly_once.outcomes import (
     AlreadyDone,
     Committed,
@@ -49,7 +49,7 @@ from spark_producer.exactly_once.outcomes import (
     hung,
     no_record,
 )
-from spark_producer.exactly_once.repetition import repeated
+from spark_producer.exactly_once.repetition import content_of, repeated
 from spark_producer.exactly_once.steps import unexpected, write_answer
 from spark_producer.exactly_once.verdict import done, void
 
@@ -237,7 +237,35 @@ class Sweeping:
         return Committed(self.batch)
 
 
-Commits: TypeAlias = Listing | Voting | Writing | Resolving | Looking | Finishing | Sweeping
+@dataclass(frozen=True, slots=True)
+class Noting:
+    """A batch that was done in an earlier run was found done in this one, where its number counts no second time."""
+
+    fencing: Fencing
+    record: ControlRecord
+    batch: int
+
+    @property
+    def ask(self) -> WriteControl:
+        return WriteControl(self.fencing, self.record)
+
+    def after(self, answer: Answer) -> Next:
+        match write_answer(self, answer):
+            case Written():
+                return AlreadyDone(self.batch)
+            case Hung(partitions):
+                return hung(self.record.sink, partitions)
+            case FencedOff():
+                return fenced_off(self.record.sink, "this one ends; its batch was committed before")
+            case Unsure() | Glued():
+                return Failed(
+                    Failure.NOT_WRITTEN,
+                    f"sink {self.record.sink!r}, batch {self.batch}: it was committed before, but the brokers did not answer the "
+                    "note that this run has found it so. It can be run again: no row will be doubled",
+                )
+
+
+Commits: TypeAlias = Listing | Voting | Writing | Resolving | Looking | Finishing | Sweeping | Noting
 Next: TypeAlias = Commits | Committed | AlreadyDone | Failed
 
 
@@ -247,19 +275,33 @@ def commit(messages: Sequence[TaskOutcome], batch: int) -> Next:
     A batch without rows is written too, as `DONE`: whoever hears that it is committed may rely on it that no other execution of
     it will ever be visible, and an overtaken driver must not hear so.
     """
-    if not messages or len({(one.ticket, one.query, one.batch) for one in messages}) > 1 or messages[0].batch != batch:
+    if (
+        not messages
+        or len({(one.ticket, one.query, one.batch, one.origin) for one in messages}) > 1
+        or messages[0].batch != batch
+    ):
         return mixed(batch, "they are of several executions, or of another batch" if messages else "there are none")
     ticket, query = messages[0].ticket, messages[0].query
     skipped = [one for one in messages if isinstance(one, Skipped)]
-    admission = admit(ticket.last, ticket.sink, query, batch)
+    origin = messages[0].origin
+    admission = admit(ticket.last, ticket.sink, query, batch, origin)
     if isinstance(admission, Refuse):
         return Failed(Failure.REFUSED, admission.reason)
     if isinstance(admission, Skip) and len(skipped) == len(messages):
-        return repeated(skipped)
+        return noted(ticket, batch, origin, repeated(skipped))
     if isinstance(admission, Skip) or skipped:
         return mixed(batch, "some have written, and others say that the batch is done")
     record = decision(ticket, query, batch, messages)
     return Listing(ticket.fencing, record, "" if ticket.last is None else ticket.last.token)
+
+
+def noted(ticket: Ticket, batch: int, origin: Origin, outcome: AlreadyDone | Failed) -> Next:
+    """What follows for a batch that was found done: in `foreachBatch` the run that has found it so is noted."""
+    last = ticket.last
+    if isinstance(outcome, Failed) or last is None or not origin.run or batch != last.last_done:
+        return outcome
+    record = last._replace(origin=origin.query or last.origin, run=origin.run, transactions=(), inline=())
+    return Noting(ticket.fencing, record, batch)
 
 
 def decision(ticket: Ticket, query: str, batch: int, messages: Sequence[TaskOutcome]) -> ControlRecord:
@@ -278,6 +320,10 @@ def decision(ticket: Ticket, query: str, batch: int, messages: Sequence[TaskOutc
         tuple(sorted(partitions)),
         sum(one.rows for one in messages if not isinstance(one, Skipped)),
         None if last is None else last.done_rows,
+        messages[0].origin.query or (None if last is None else last.origin),
+        messages[0].origin.run,
+        content_of(messages),
+        None if last is None else last.done_content,
     )
     return record if transactions else done(record)
 

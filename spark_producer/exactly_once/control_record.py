@@ -59,8 +59,8 @@ class ControlRecord(NamedTuple):
     finishes it. `inline` are the partitions to which rows were written in the same transaction as the record; whoever reads the
     record looks whether these show its end. `rows` is the number of rows of `batch`, and `done_rows` that of `last_done`, as the
     tasks have read them; None where it is not known: records of version 1 do not say it. `content` and `done_content` are the
-    sums of hashes of these rows. `origin` is the streaming query in whose `foreachBatch` the batch was written, and None of a
-    record that is bound to none; `run` is the run of the query that wrote it or found it done, and empty where that is not known.
+    sums of the hashes of their values. `origin` is the streaming query in whose `foreachBatch` it was written, None of a record
+    that is bound to none; `run` is the run of the query that wrote it or found it done, and empty where that is not known.
     """
 
     sink: str

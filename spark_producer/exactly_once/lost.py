@@ -122,7 +122,7 @@ def lost_ends(
     own = control_id(brokers.sink)
     dead = abandoned(brokers, known, named, deadline)
     style = learn_style(brokers.client, deadline) if dead else Style.EXPLICIT
-    has_all = bool(dead) and _has_last_record(brokers, log, seen, own, deadline)
+    has_all = bool(dead) and _has_last_record(brokers, seen, own, deadline)
     found = [
         Lost(
             each.where,
@@ -148,7 +148,7 @@ def lost_ends(
     return LostEnds(tuple(found), unseen)
 
 
-def _has_last_record(brokers: Brokers, log: ControlLog, seen: Seen, own: str, deadline: float) -> bool:
+def _has_last_record(brokers: Brokers, seen: Seen, own: str, deadline: float) -> bool:
     """Whether the control topic has the sink's last record, as far as the coordinator of its control id remembers.
 
     A topic without a record of the sink may be the wrong one: then nobody knows which transactions were decided.
@@ -156,9 +156,10 @@ def _has_last_record(brokers: Brokers, log: ControlLog, seen: Seen, own: str, de
     if seen.record is None:
         return False
     row = describe(brokers, [own], deadline)[own]
-    return row is None or not is_missing(
-        noted_commit(row), Fencing(row.producer_id, row.producer_epoch + 1), log.last_writer
-    )
+    if row is None or row.producer_id != seen.producer_id:
+        return True
+    newest = Fencing(row.producer_id, row.producer_epoch + 1)
+    return not is_missing(noted_commit(row), newest, Fencing(seen.producer_id, seen.epoch))
 
 
 def _was_aborted(log: ControlLog, each: Abandoned, style: Style, own: str) -> bool:

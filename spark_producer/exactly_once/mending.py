@@ -55,7 +55,7 @@ def accept_difference(cluster: SinkCluster) -> ControlRecord | None:
     outcome = _begun(cluster)
     if outcome is None or outcome.last is None:
         return None
-    return _written(cluster, outcome.fencing, outcome.last._replace(done_rows=None))
+    return _written(cluster, outcome.fencing, outcome.last._replace(done_rows=None, done_content=None))
 
 
 def accept_partial(cluster: SinkCluster) -> ControlRecord:
@@ -74,6 +74,19 @@ def accept_partial(cluster: SinkCluster) -> ControlRecord:
     if record is None or record.status is not Status.PARTIAL or not isinstance(fenced, Fenced):
         raise ExactlyOnceError(f"sink {cluster.sink!r}: there is no partial batch to accept")
     return _written(cluster, fenced.fencing, word(record, Status.DONE))
+
+
+def rebind(cluster: SinkCluster) -> ControlRecord:
+    """As `carry_on`; then the sink is bound to nobody and has no number: the query that commits next gets it.
+
+    Raises:
+        ExactlyOnceError: it has written nothing, or somebody else took it over; and as `carry_on`.
+    """
+    outcome = _begun(cluster)
+    if outcome is None or outcome.last is None:
+        raise ExactlyOnceError(f"sink {cluster.sink!r} is bound to nobody: it has no record in {cluster.topic!r}")
+    record = ControlRecord(cluster.sink, None, Status.INTENT, NO_BATCH, NO_BATCH, secrets.token_hex(16))
+    return _written(cluster, outcome.fencing, record)
 
 
 def accept_no_record(cluster: SinkCluster) -> ControlRecord:

@@ -24,6 +24,17 @@ class Ticket(NamedTuple):
     last: ControlRecord | None
 
 
+class Origin(NamedTuple):
+    """The streaming query in whose `foreachBatch` a write is, and the run of that query; empty where that is not known."""
+
+    query: str = ""
+    run: str = ""
+
+
+NOWHERE = Origin()
+"""A write that is not in `foreachBatch`."""
+
+
 class EncodedBatch(NamedTuple):
     """A record batch as it is sent, but for producer id, epoch, sequence and CRC, which the driver stamps."""
 
@@ -34,13 +45,18 @@ class EncodedBatch(NamedTuple):
 
 
 class Inline(NamedTuple):
-    """The task's rows, which the driver writes in the transaction of the control record (path A). `rows` is their number."""
+    """The task's rows, which the driver writes in the transaction of the control record (path A). `rows` is their number.
+
+    `content` is the sum of their hashes (`repetition`); None if nobody has reckoned it.
+    """
 
     ticket: Ticket
     query: str
     batch: int
     batches: tuple[EncodedBatch, ...]
     rows: int
+    origin: Origin = NOWHERE
+    content: int | None = None
 
 
 class Prepared(NamedTuple):
@@ -55,6 +71,8 @@ class Prepared(NamedTuple):
     transaction: TaskTransaction
     started_ms: int
     rows: int
+    origin: Origin = NOWHERE
+    content: int | None = None
 
 
 class Skipped(NamedTuple):
@@ -67,6 +85,8 @@ class Skipped(NamedTuple):
     query: str
     batch: int
     rows: int | None
+    origin: Origin = NOWHERE
+    content: int | None = None
 
 
 TaskOutcome: TypeAlias = Inline | Prepared | Skipped

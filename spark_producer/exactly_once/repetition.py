@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_producer.exactly_once.messages import Skipped
+from spark_producer.exactly_once.messages import Skipped, TaskOutcome
 from spark_producer.exactly_once.outcomes import AlreadyDone, Failed, Failure
+
+CONTENT = (1 << 63) - 1
+"""A sum of hashes is taken modulo this and one: it must fit into a control record."""
 
 
 def repeated(skipped: Sequence[Skipped]) -> AlreadyDone | Failed:
@@ -23,9 +26,29 @@ def repeated(skipped: Sequence[Skipped]) -> AlreadyDone | Failed:
     if last is None or last.done_rows is None or one.batch != last.last_done or len(counted) < len(skipped):
         return AlreadyDone(one.batch)
     now = sum(counted)
-    if now == last.done_rows:
+    if now != last.done_rows:
+        return Failed(Failure.REFUSED, _difference(one.ticket.sink, one.query, one.batch, last.done_rows, now))
+    content = content_of(skipped)
+    if last.done_content is None or content is None or content == last.done_content:
         return AlreadyDone(one.batch)
-    return Failed(Failure.REFUSED, _difference(one.ticket.sink, one.query, one.batch, last.done_rows, now))
+    return Failed(Failure.REFUSED, _other_rows(one.ticket.sink, one.query, one.batch, now))
+
+
+def content_of(messages: Sequence[TaskOutcome]) -> int | None:
+    """The sum of the hashes of all rows, however tasks share them; None if it is not known of one."""
+    known = [one.content for one in messages if one.content is not None]
+    return sum(known) & CONTENT if known and len(known) == len(messages) else None
+
+
+def _other_rows(sink: str, query: str, batch: int, rows: int) -> str:
+    what = f"batch {batch}" if query else f"txnVersion {batch}"
+    return (
+        f"sink {sink!r}: {what} was committed with {rows} rows, and now has as many, but others. None of these is written. The "
+        "checkpoint was rewound by one micro-batch, or is a copy of an older one; or the input does not give the same rows. "
+        "Start from the newest checkpoint, or with a new exactlyOnceId. If the query makes new values each time (uuid, rand, a "
+        f"clock), what was committed is the whole batch: `pyproducer txn resolve {sink} --accept-difference`, and set "
+        "exactlyOnceCompare to count"
+    )
 
 
 def _difference(sink: str, query: str, batch: int, before: int, now: int) -> str:

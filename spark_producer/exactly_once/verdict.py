@@ -53,7 +53,9 @@ def done(record: ControlRecord) -> ControlRecord:
     """`record` when it is carried out: its batch is the newest that is wholly committed, with its rows, if it has a number."""
     if record.batch == NO_BATCH:
         return record._replace(status=Status.DONE)
-    return record._replace(status=Status.DONE, last_done=record.batch, done_rows=record.rows)
+    return record._replace(
+        status=Status.DONE, last_done=record.batch, done_rows=record.rows, done_content=record.content
+    )
 
 
 def void(record: ControlRecord) -> Failed:

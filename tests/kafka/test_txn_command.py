@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from spark_producer.cli.entry import INTERRUPTED, main
-from spark_producer.cli.txn import MOST_IDS
+from spark_producer.cli.txn_words import MOST_IDS
 from spark_producer.cluster import Style
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import cluster, control_write, driver

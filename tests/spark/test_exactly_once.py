@@ -260,6 +260,57 @@ def test_in_foreach_batch_the_number_of_the_batch_is_the_version(
     assert committed(kafka_4, topic) == once(ROWS)
 
 
+def foreach_batch(stream: FileStream, broker: Broker, topic: str, *times: str) -> None:
+    """A query whose function writes each batch as often as there are ids."""
+
+    def write_batch(frame: DataFrame, number: int) -> None:
+        for sink in times:
+            write(frame.select("value"), broker, topic, {"exactlyOnceId": sink, "txnVersion": number})
+
+    run(stream.frame.writeStream.foreachBatch(write_batch).option("checkpointLocation", str(stream.checkpoint)))
+
+
+def test_a_second_write_of_a_number_and_a_new_checkpoint_are_refused_in_foreach_batch(
+    spark: SparkSession, embedded_broker: Broker, topic: str, stream: FileStream, tmp_path: Path
+) -> None:
+    """Tasks see the query and its run there. Their rows were dropped, with a warning alone."""
+    embedded_broker.create_topic(topic, 1)
+    stream.put("0.json", rows(0))
+    for _ in range(2):  # the second start finds the first write done, and must not take the second one for it
+        with pytest.raises(StreamingQueryException, match="txnVersion 0 was written before in this run of the query"):
+            foreach_batch(stream, embedded_broker, topic, topic, topic)
+    foreach_batch(stream, embedded_broker, topic, topic, f"{topic}-2")
+    stream.put("1.json", rows(ROWS))
+    foreach_batch(stream, embedded_broker, topic, topic, f"{topic}-2")
+    assert committed(embedded_broker, topic) == once(2 * ROWS) + once(2 * ROWS)
+    (tmp_path / "other").mkdir()
+    other = FileStream(spark, tmp_path / "other", SCHEMA)
+    other.put("0.json", rows(2 * ROWS))
+    with pytest.raises(StreamingQueryException, match=r"belongs to the streaming query .*--rebind"):
+        foreach_batch(other, embedded_broker, topic, topic)
+    servers = embedded_broker.bootstrap_servers
+    assert main(["txn", "resolve", topic, "--rebind", "--yes", "--bootstrap-servers", servers]) == 0
+    foreach_batch(other, embedded_broker, topic, topic)
+    assert committed(embedded_broker, topic) == once(2 * ROWS) + once(3 * ROWS)
+
+
+def test_a_late_file_with_as_many_rows_is_found_in_a_checkpoint_that_is_one_batch_behind(
+    embedded_broker: Broker, topic: str, stream: FileStream
+) -> None:
+    """Every row has the same width, too."""
+    embedded_broker.create_topic(topic, 1)
+    stream.put("0.json", rows(10, 9))
+    play(stream, embedded_broker, topic, topic)
+    lose_the_last_commit(stream)
+    play(stream, embedded_broker, topic, topic)
+    forget(stream, "offsets", "sources/0", "commits")
+    stream.put("0.json", rows(20, 9))
+    with pytest.raises(StreamingQueryException, match="was committed with 9 rows, and now has as many, but others"):
+        play(stream, embedded_broker, topic, topic)
+    play(stream, embedded_broker, topic, topic, exactlyOnceCompare="count")
+    assert committed(embedded_broker, topic) == Counter(range(10, 19))
+
+
 def failure(frame: DataFrame, broker: Broker, topic: str, options: dict[str, object]) -> str:
     with pytest.raises(Exception, match=r"spark_producer\.errors") as caught:
         write(frame, broker, topic, options)

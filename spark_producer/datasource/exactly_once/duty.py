@@ -8,17 +8,26 @@ from spark_producer.config import SinkOptions
 from spark_producer.errors import ConfigError, ExactlyOnceError
 from spark_producer.exactly_once.admission import Refuse, Skip, admit
 from spark_producer.exactly_once.control_record import NO_BATCH
-from spark_producer.exactly_once.messages import Ticket
+from spark_producer.exactly_once.messages import Origin, Ticket
 
 
 class Whereabouts(NamedTuple):
-    """What Spark says of a task. `query` and `micro_batch` are None in a batch write outside of `foreachBatch`."""
+    """What Spark says of a task. `query` and `micro_batch` are None in a batch write outside of `foreachBatch`; `run` is empty if
+    Spark does not tell it.
+    """
 
     query: str | None
     micro_batch: int | None
     streaming: bool
     partition: int = 0
     attempt: int = 0
+    run: str = ""
+
+    @property
+    def origin(self) -> Origin:
+        """The query in whose `foreachBatch` the task writes, and its run."""
+        inside = not self.streaming and self.micro_batch is not None and bool(self.query)
+        return Origin(self.query or "", self.run) if inside else Origin()
 
 
 class Duty(NamedTuple):
@@ -37,7 +46,7 @@ def duty_of(ticket: Ticket, sink: SinkOptions, where: Whereabouts) -> Duty:
         ExactlyOnceError: the id belongs to another query or kind of write, or the checkpoint is older than what was written.
     """
     duty = _wanted(ticket.sink, sink, where)
-    admission = admit(ticket.last, ticket.sink, duty.query, duty.batch)
+    admission = admit(ticket.last, ticket.sink, duty.query, duty.batch, where.origin)
     if isinstance(admission, Refuse):
         raise ExactlyOnceError(f"{admission.reason}. Nothing was written")
     return duty._replace(done=isinstance(admission, Skip))

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -18,13 +19,14 @@ from spark_producer.cluster import Span, Style
 from spark_producer.config import ProducerConfig
 from spark_producer.datasource.cache import ProducerCache
 from spark_producer.datasource.commit import TaskReport
+from spark_producer.datasource.exactly_once.contents import Contents, Uncounted
 from spark_producer.datasource.exactly_once.duty import Duty, Whereabouts, duty_of
 from spark_producer.datasource.exactly_once.filling import Filling, inline_limit
 from spark_producer.datasource.exactly_once.slots import Sink, Slot, Slots
 from spark_producer.datasource.writers import TaskSettings
 from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once.control_record import TaskTransaction
-from spark_producer.exactly_once.messages import Inline, Prepared, Skipped, Ticket
+from spark_producer.exactly_once.messages import Inline, Origin, Prepared, Skipped, TaskOutcome, Ticket
 from spark_producer.failpoints import failpoint
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import parts_of
@@ -33,6 +35,8 @@ _slots = Slots()
 """The transactional ids of this Python worker, which runs one task at a time."""
 
 logger = escaping_logger("pyproducer")
+
+_RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def write_exactly_once(
@@ -56,9 +60,13 @@ def write_exactly_once(
     """
     where = where or whereabouts(settings.streaming)
     duty = duty_of(ticket, settings.sink, where)
+    compares = where.micro_batch is not None and settings.sink.exactly_once_compare == "content"
+    counted = Contents(batches) if compares else Uncounted(batches)
     if duty.done:
-        rows = None if where.micro_batch is None else _read_to_the_end(batches)
-        return TaskReport(WriteReport({}), outcome=Skipped(ticket, duty.query, duty.batch, rows))
+        rows = None if where.micro_batch is None else _read_to_the_end(counted)
+        return TaskReport(
+            WriteReport({}), outcome=Skipped(ticket, duty.query, duty.batch, rows, where.origin, counted.content)
+        )
     slot = slots.take(Sink(ticket.sink, config.bootstrap_servers), ticket.fencing)
     config = dataclasses.replace(config, transactional_id=slot.transactional_id)
     producer = producers.get(config)
@@ -68,8 +76,9 @@ def write_exactly_once(
     limit = inline_limit(settings.sink, where.partition)
     filling = Filling(producer, settings, limit, where.attempt, clock)
     try:
-        filling.fill(batches)
+        filling.fill(iter(counted))
         report = _finished(filling, slot, ticket, duty)
+        report = dataclasses.replace(report, outcome=_of(report.outcome, where.origin, counted.content))
         failpoint("task.prepared")
         _warn_of_many_ids(slot, where)
     except BaseException:  # Spark ends a task by an exception too
@@ -82,7 +91,11 @@ def write_exactly_once(
     return report
 
 
-def _read_to_the_end(batches: Iterator[pa.RecordBatch]) -> int:
+def _of(outcome: TaskOutcome | None, origin: Origin, content: int | None) -> TaskOutcome | None:
+    return None if outcome is None else outcome._replace(origin=origin, content=content)
+
+
+def _read_to_the_end(batches: Iterable[pa.RecordBatch]) -> int:
     """Read the rows of a micro-batch that is done, drop them, and return their number, which the commit compares.
 
     Spark's stateful operators write their state, and tell the watermark, only when their rows are read to the end (Spark's
@@ -103,7 +116,13 @@ def whereabouts(streaming: bool) -> Whereabouts:
         streaming,
         context.partitionId(),
         context.attemptNumber(),
+        run_of(context.getLocalProperty("spark.jobGroup.id")),
     )
+
+
+def run_of(job_group: str | None) -> str:
+    """Return the run of a query, whose id Spark takes for its job group; empty if a program has set a group of its own."""
+    return job_group if job_group and _RUN.fullmatch(job_group) else ""
 
 
 def _finished(filling: Filling, slot: Slot, ticket: Ticket, duty: Duty) -> TaskReport:

@@ -1,0 +1,134 @@
+"""What `pyproducer txn` says of a sink: its last batch, what is open, who holds readers back, and what to do about it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+
+from spark_producer.cli.terminal import complain, say
+from spark_producer.escape import for_log
+from spark_producer.exactly_once.brokers import spoken
+from spark_producer.exactly_once.control_record import NO_BATCH, UNFINISHED, ControlRecord, Status
+from spark_producer.exactly_once.lost import Lost
+from spark_producer.exactly_once.names import sink_of
+from spark_producer.exactly_once.survey import HeldBack, OpenTransaction, Survey
+
+MOST_IDS = 10
+"""So many open transactions of each sink are named in the list."""
+
+
+def by_your_word(lost: Sequence[Lost], take_for: bool | None) -> Iterator[str]:
+    """Each transaction that `--unknown` decides."""
+    for each in lost:
+        if each.commit is None and take_for is not None:
+            yield (
+                f"--unknown {'committed' if take_for else 'aborted'}: {spoken([each.where])}, rows from offset "
+                f"{each.first_offset} on of producer {each.producer_id}, epoch {each.epoch}"
+            )
+
+
+def show(chosen: argparse.Namespace, found: Survey, now_ms: int) -> None:
+    """Show all that is known of a sink."""
+    record, sink = found.seen.record, chosen.sink
+    if record is None:
+        say(f"{sink}: {no_batch(chosen)}")
+    else:
+        say(f"{sink}: {word_of(record)}, {age_of(now_ms - found.written_ms)} ago")
+        say(f"    query {record.query or '(batch writes)'}, token {record.token}")
+        still_open = {each.transactional_id for each in found.open}
+        for number, one in enumerate(record.transactions):
+            fate = f": {found.fates[number].value}" if found.fates else ""
+            if record.status is Status.INTENT:
+                fate = (
+                    ": left open, to be aborted"
+                    if one.transactional_id in still_open
+                    else ": was left open, ended since"
+                )
+            say(f"    {for_log(one.transactional_id)}  producer {one.producer_id}, epoch {one.epoch}{fate}")
+            for span in one.spans:
+                rows = f"{span.records} rows at offsets {span.first_offset} to {span.last_offset}"
+                say(f"        {span.topic}-{span.partition}: {rows}")
+    for each in found.open:
+        say(f"open: {how_long(each)}")
+        say(f"    in {spoken(each.partitions) or 'no partition that we may see'}")
+    show_held(sink, found.held_back)
+    for lost in found.lost.lost:
+        ended = {True: "committed", False: "aborted", None: "ended, nobody knows how"}[lost.commit]
+        whose = f"producer {lost.producer_id}'s transaction, which was {ended}"
+        say(f"lost: {spoken([lost.where])} does not show the end of {whose}")
+    for topic in sorted({topic for topic, _ in found.lost.unseen}):
+        complain(f"whether ends of transactions are lost in topic {topic} is not known: READ on it is missing")
+
+
+def show_held(sink: str, partitions: Sequence[HeldBack]) -> None:
+    """Show where readers stand. What is open of `sink` itself is shown elsewhere."""
+    for held in partitions:
+        say(f"readers stand at offset {held.stable} of {spoken([held.where])}, which ends at {held.end}")
+        if held.holders is None:
+            complain(f"who holds them back there is not known: READ on topic {held.where[0]} is missing")
+        for producer_id, epoch, first, transaction in held.holders or ():
+            say(f"    producer {producer_id}, epoch {epoch}, has a transaction open since offset {first}")
+            if transaction is not None and sink_of(transaction.transactional_id) != sink:
+                say(f"        {how_long(transaction)}")
+
+
+def next_of(chosen: argparse.Namespace, found: Survey) -> Iterator[str]:
+    """What to do about a sink, if anything."""
+    sink, record = chosen.sink, found.seen.record
+    status = None if record is None else record.status
+    if found.lost.lost:
+        topics = "".join(f" --topic {each}" for each in chosen.topic)
+        yield f"stop the query, then: pyproducer txn repair {sink}{topics}"
+        yield f"then start the query again, or: pyproducer txn resolve {sink}"
+    elif status is Status.PARTIAL:
+        yield "write the rows that were aborted, as docs/exactly_once.md says, or give them up"
+        yield f"go on with the next batch: pyproducer txn resolve {sink} --accept-partial"
+    elif status is Status.VOID:
+        yield "nothing of this batch is visible: run it again, which a query does when it is started again"
+    elif status in UNFINISHED or found.open:
+        only = f" (only if its control topic is {chosen.control_topic})" if record is None else ""
+        yield f"if its query is not running, start it again, or: pyproducer txn resolve {sink}{only}"
+
+
+def of_others(sink: str, partitions: Sequence[HeldBack]) -> Iterator[str]:
+    """Whom to ask about transactions that hold readers back and are not those of `sink`."""
+    holders = [each.transaction for held in partitions for each in held.holders or ()]
+    found = {each.transactional_id: each for each in holders if each is not None}
+    for other in sorted({sink_of(each) or "" for each in found} - {sink, ""}):
+        yield f"readers wait for the sink {other}: pyproducer txn describe {other}"
+    for name in sorted(each for each in found if sink_of(each) is None)[:MOST_IDS]:
+        age = age_of(found[name].timeout_ms)
+        yield (
+            f"{for_log(name)} is not an id of pyproducer's: ask who writes with it to end that transaction; brokers abort it "
+            f"after {age}"
+        )
+
+
+def how_long(one: OpenTransaction) -> str:
+    """How long a transaction is open, and may be."""
+    return (
+        f"{for_log(one.transactional_id)}  {for_log(one.state)} for {age_of(one.open_ms)} of {age_of(one.timeout_ms)}"
+    )
+
+
+def no_batch(chosen: argparse.Namespace) -> str:
+    """A sink that writes with another control topic looks so, too."""
+    return f"no batch was committed yet ({chosen.control_topic} has none)"
+
+
+def word_of(record: ControlRecord) -> str:
+    """The last word about a sink."""
+    batch = f"batch {record.batch}"
+    if record.batch == NO_BATCH:
+        batch = "a write without txnVersion" if record.query == "" else "before any batch"
+    done = "none" if record.last_done == NO_BATCH else str(record.last_done)
+    return f"{record.status.value}, {batch}, last done: {done}"
+
+
+def age_of(ms: int) -> str:
+    """A time in its largest unit that is not below two."""
+    seconds = max(0, ms) / 1000
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
