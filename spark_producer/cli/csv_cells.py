@@ -6,15 +6,17 @@ Owns: the form of a CSV, its header, the numbers of its rows. Must not know: whi
 from __future__ import annotations
 
 import codecs
+import csv as python_csv
 import io
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyarrow import csv
 
 from spark_producer.cli.csv_dialect import BadQuoteError, Block, Dialect
+from spark_producer.cli.inflation import check_columns_count
 
 LONGEST_ROW = 2 << 20
 """A row may have so many bytes, whatever lines its cells have."""
@@ -61,6 +63,7 @@ def read_cells(file: pa.NativeFile, form: CsvForm) -> tuple[list[str], Iterator[
     """
     header, begun = _split(file)
     names = _names(header, form)
+    check_columns_count(len(names))
     batches = _Rows(names, form).batches(_pieces(begun, file))
     first = next(batches, None)
     return names, iter(()) if first is None else _with_first(first, batches)
@@ -160,15 +163,17 @@ def _advice(form: CsvForm) -> str:
 
 
 def _names(header: bytes, form: CsvForm) -> list[str]:
-    reading = csv.ReadOptions(block_size=2 * LONGEST_ROW)
+    """Return the names in the first line. Python reads it: Arrow would make a column for each, which are megabytes for 1,000."""
+    dialect = form.dialect()
+    quoting: Any = {"quotechar": dialect.quote} if dialect.quote else {"quoting": python_csv.QUOTE_NONE}
     try:
-        block = Block(header, form.dialect())
+        block = Block(header, dialect)
         block.check(is_last=True)
-        plain = io.BytesIO(block.plain(len(header)) + b"\n")
-        return csv.read_csv(plain, read_options=reading, parse_options=_parsing(form.dialect())).schema.names
+        text = block.plain(len(header)).decode()
+        return next(python_csv.reader([text], delimiter=dialect.delimiter, strict=True, **quoting))
     except UnicodeDecodeError as error:
         raise pa.ArrowInvalid(f"in its first line: {NO_UTF8}") from error
-    except (BadQuoteError, pa.ArrowInvalid) as error:
+    except (BadQuoteError, python_csv.Error) as error:
         advice = _advice(form) if isinstance(error, BadQuoteError) else ""
         raise pa.ArrowInvalid(
             f"its first line has the names of the columns, which may hold no line ends: {error}{advice}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from spark_producer.cli.table_files import UNREADABLE, Mapped, Source, as_sink_columns
+from spark_producer.cli.table_files import NO_MEMORY, UNREADABLE, Mapped, Source, as_sink_columns
 from spark_producer.errors import PyProducerError, RecordError
 from spark_producer.escape import for_log
 
@@ -35,6 +35,8 @@ class FileRows:
                 for batch in as_sink_columns(source, self._mapped):
                     rows += batch.num_rows
                     yield batch
+            except MemoryError as error:
+                raise RecordError(f"{source.name} {NO_MEMORY}") from error
             except UNREADABLE as error:
                 raise RecordError(f"{source.name}: {for_log(str(error))}") from error
 

@@ -13,12 +13,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
-from pyarrow import ipc, parquet
+from pyarrow import ipc
 
+from spark_producer.cli.arrow_messages import CheckedStream, check_file
 from spark_producer.cli.cells import converted, moments, partitions
 from spark_producer.cli.csv_cells import BY_NAME, CsvForm, read_cells, refuse_utf16
 from spark_producer.cli.decoded_size import MAX_ROWS, bounded
+from spark_producer.cli.inflation import check_columns_count
 from spark_producer.cli.json_lines import JsonLines
+from spark_producer.cli.parquet_file import open_parquet
 from spark_producer.cli.row_values import RowValues
 from spark_producer.errors import ConfigError, RecordError, SchemaError
 from spark_producer.escape import for_log
@@ -33,6 +36,11 @@ LONGEST_LINE = 64 << 20
 
 UNREADABLE = (OSError, pa.ArrowException, ArithmeticError, LookupError, TypeError, ValueError, RecursionError)
 """What pyarrow and json raise for rows that Python has no value for, as times after the year 9999, and lists in 10,000 lists."""
+
+NO_MEMORY = (
+    "cannot be read: this machine has too little memory for it; write it again with smaller rows, batches or row groups"
+)
+"""What is said of a `MemoryError`, which is also Arrow's."""
 
 SUFFIXES = {
     ".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".arrow": "arrow",
@@ -102,6 +110,8 @@ def open_file(stack: ExitStack, name: str, kind: str | None, form: CsvForm = BY_
     kind = kind or kind_of(name)
     try:
         return _csv(stack, name, form) if kind == "csv" else _OPEN[kind](stack, name)
+    except MemoryError as error:
+        raise ConfigError(f"{name} {NO_MEMORY}") from error
     except UNREADABLE as error:
         if isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError):
             raise ConfigError(f"{name} cannot be read: {error.strerror or error}") from error
@@ -153,12 +163,9 @@ def _whole(pipe: pa.NativeFile) -> bytes:
 
 
 def _parquet(stack: ExitStack, name: str) -> Source:
-    file = stack.enter_context(
-        parquet.ParquetFile(name if Path(name).is_file() else pa.BufferReader(_whole(_bytes(stack, name))))
-    )
-    groups = (file.metadata.row_group(number).total_byte_size for number in range(file.metadata.num_row_groups))
-    rows = max(1, min(MAX_ROWS, BYTES * file.metadata.num_rows // max(1, sum(groups))))
-    return Source(name, file.schema_arrow.names, file.metadata.num_rows, bounded(file.iter_batches(rows)))
+    content = None if Path(name).is_file() else _whole(_bytes(stack, name))
+    names, rows, batches = open_parquet(stack, name, content)
+    return Source(name, names, rows, bounded(batches))
 
 
 def _csv(stack: ExitStack, name: str, form: CsvForm) -> Source:
@@ -176,9 +183,14 @@ def _arrow(stack: ExitStack, name: str) -> Source:
         except pa.ArrowInvalid:
             pass  # then it is a stream, which begins and ends in another way
         else:
+            check_columns_count(len(file.schema.names))
+            with Path(name).open("rb") as raw:
+                check_file(raw)
             batches = (file.get_batch(number) for number in range(file.num_record_batches))
             return Source(name, file.schema.names, None, bounded(_validated(batches)))
-    reader = stack.enter_context(ipc.open_stream(_bytes(stack, name)))
+    stream = pa.PythonFile(cast(io.IOBase, CheckedStream(_bytes(stack, name).read)), mode="r")
+    reader = stack.enter_context(ipc.open_stream(stream))
+    check_columns_count(len(reader.schema.names))
     return Source(name, reader.schema.names, None, bounded(_validated(iter(reader))))
 
 

@@ -18,7 +18,7 @@ import pytest
 from pyarrow import ipc, parquet
 
 from spark_producer.broker import LocalBroker
-from spark_producer.cli import table_files
+from spark_producer.cli import parquet_file, table_files
 from spark_producer.cli.entry import INTERRUPTED, main
 from tests.support.read_back import read_topic
 
@@ -160,6 +160,7 @@ def test_com24_the_memory_of_a_batch_of_long_lines_is_bounded(tmp_path: Path, mo
     monkeypatch.setattr(table_files, "BYTES", 1000)
     pieces = list(table_files._pieces(iter([b"x" * 400] * 10)))
     assert [len(piece) for piece in pieces] == [3, 3, 3, 1]
+    monkeypatch.setattr(parquet_file, "MAX_BYTES", 1000)
     path = tmp_path / "wide.parquet"
     parquet.write_table(pa.table({"a": [os.urandom(100) for _ in range(100)]}), path)
     with ExitStack() as stack:

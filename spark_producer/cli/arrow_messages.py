@@ -1,0 +1,207 @@
+"""The messages of Arrow files and streams, and how many bytes their buffers have once they are unpacked.
+
+A message is a flatbuffer (Message.fbs) and a body with buffers. Packed buffers begin with their size (RecordBatch.compression),
+which Arrow allocates; the flatbuffers are read here only as far as these sizes are.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from spark_producer.cli.inflation import check_unpacked
+
+_CONTINUED = 0xFFFFFFFF
+"""What stands before the size of a message since Arrow 0.15."""
+
+_MAX_METADATA = 256 << 20
+_MAX_BODY = 1 << 40
+_BUFFERS, _COMPRESSION, _DATA = 2, 3, 1
+_VERSION_TYPE, _HEADER, _BODY = 1, 2, 3
+_DICTIONARY, _RECORD_BATCH = 2, 3
+_MAGIC = b"ARROW1\0\0"
+
+Read = Callable[[int], bytes]
+
+
+class Head(NamedTuple):
+    """The beginning of a message as bytes, its flatbuffer, and the size of its body."""
+
+    begin: bytes
+    metadata: bytes
+    body: int
+
+
+def read_head(read: Read) -> Head | None:
+    """Read the beginning of a message; None at the end of the stream.
+
+    Raises:
+        pyarrow.ArrowInvalid: there is something else.
+    """
+    begin = read(4)
+    if len(begin) == 4 and struct.unpack("<I", begin)[0] == _CONTINUED:
+        begin += read(4)
+    if not begin:
+        return None
+    if len(begin) not in (4, 8):
+        raise pa.ArrowInvalid("it is cut off at the beginning of a message")
+    (size,) = struct.unpack("<I", begin[-4:])
+    if size == 0:
+        return None
+    metadata = read(size) if size <= _MAX_METADATA else b""
+    if len(metadata) < size:
+        raise pa.ArrowInvalid(f"a message says that it has {size:,} bytes, which are not there")
+    try:
+        message = _Table(metadata, struct.unpack_from("<I", metadata)[0])
+        body = message.number(_BODY, "<q")
+    except struct.error as error:
+        raise pa.ArrowInvalid("a message is no flatbuffer") from error
+    if not 0 <= body <= _MAX_BODY:
+        raise pa.ArrowInvalid(f"a message says that its body has {body:,} bytes")
+    return Head(begin, metadata, body)
+
+
+def check_message(head: Head, prefix: Callable[[int], bytes]) -> None:
+    """Look whether the buffers of a message are not too large once they are unpacked.
+
+    Args:
+        head: of the message.
+        prefix: returns the eight bytes at an offset in its body.
+
+    Raises:
+        pyarrow.ArrowInvalid: they are, or they are not there.
+    """
+    try:
+        unpacked = _unpacked(head, prefix)
+    except (struct.error, ValueError) as error:
+        raise pa.ArrowInvalid("a message is no flatbuffer") from error
+    check_unpacked("a batch", unpacked, head.body)
+
+
+def _unpacked(head: Head, prefix: Callable[[int], bytes]) -> int:
+    message = _Table(head.metadata, struct.unpack_from("<I", head.metadata)[0])
+    kind = message.number(_VERSION_TYPE, "<B")
+    if kind not in (_DICTIONARY, _RECORD_BATCH):
+        return 0
+    batch = message.table(_HEADER)
+    if kind == _DICTIONARY:
+        batch = batch.table(_DATA)
+    if not batch.has(_COMPRESSION):
+        return head.body
+    total = 0
+    for offset, length in batch.pairs(_BUFFERS).tolist():
+        if length >= 8:
+            (size,) = struct.unpack("<q", prefix(offset))
+            total += length if size < 0 else size  # -1: this buffer is not packed
+    return total
+
+
+class _Table:
+    """A table of a flatbuffer: its fields by their numbers."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data = data
+        self._at = at
+        (back,) = struct.unpack_from("<i", data, at)
+        self._fields_at = at - back
+        if not 0 <= self._fields_at <= len(data) - 4:
+            raise struct.error
+        (self._size,) = struct.unpack_from("<H", data, self._fields_at)
+
+    def _field(self, number: int) -> int:
+        entry = 4 + 2 * number
+        if entry + 2 > self._size:
+            return 0
+        (offset,) = struct.unpack_from("<H", self._data, self._fields_at + entry)
+        return self._at + offset if offset else 0
+
+    def has(self, number: int) -> bool:
+        return self._field(number) > 0
+
+    def number(self, number: int, form: str) -> int:
+        at = self._field(number)
+        return int(struct.unpack_from(form, self._data, at)[0]) if at else 0
+
+    def _target(self, number: int) -> int:
+        at = self._field(number)
+        if not at:
+            raise struct.error
+        return at + int(struct.unpack_from("<I", self._data, at)[0])
+
+    def table(self, number: int) -> _Table:
+        return _Table(self._data, self._target(number))
+
+    def pairs(self, number: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+        """Return a vector of structs of two 64-bit integers."""
+        at = self._target(number)
+        (count,) = struct.unpack_from("<I", self._data, at)
+        return np.frombuffer(self._data, "<i8", 2 * count, at + 4).reshape(-1, 2)
+
+
+def check_file(file: io.BufferedReader) -> None:
+    """Look at all batches of a file, one after the other, before Arrow reads any.
+
+    Raises:
+        pyarrow.ArrowInvalid: one of them cannot be read within bounds.
+    """
+    file.seek(0)
+    at = len(_MAGIC) if file.read(len(_MAGIC)) == _MAGIC else 0
+    file.seek(at)
+    while (head := read_head(file.read)) is not None:
+        body = file.tell()
+
+        def prefix(offset: int, body: int = body) -> bytes:
+            file.seek(body + offset)
+            return file.read(8)
+
+        check_message(head, prefix)
+        file.seek(body + head.body)
+
+
+class CheckedStream(io.RawIOBase):
+    """A stream whose messages are looked at before anybody reads them; for pipes, which cannot be read twice."""
+
+    def __init__(self, read: Read) -> None:
+        super().__init__()
+        self._pieces = self._messages(read)
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Return that it can be read."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return bytes, fewer than asked for at the end of the stream alone."""
+        found = []
+        while size:
+            if not self._rest:
+                self._rest = memoryview(next(self._pieces, b""))
+                if not self._rest:
+                    break
+            found.append(self._rest[: size if size > 0 else None])
+            self._rest = self._rest[len(found[-1]) :]
+            size -= len(found[-1]) if size > 0 else 0
+        return b"".join(found)
+
+    @staticmethod
+    def _messages(read: Read) -> Iterator[bytes]:
+        while (head := read_head(read)) is not None:
+            body = _all(read, head.body)
+            check_message(head, lambda offset, body=body: body[offset : offset + 8])  # type: ignore[misc]
+            yield head.begin + head.metadata
+            if body:
+                yield body
+
+
+def _all(read: Read, size: int) -> bytes:
+    """Return so many bytes, or as many as there are: what is not there takes no memory."""
+    pieces = []
+    while size and (piece := read(min(size, 1 << 20))):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
