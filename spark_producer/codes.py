@@ -111,7 +111,12 @@ class Code(enum.IntEnum):
         _NONE,
         "the transaction is over, maybe by transaction.timeout.ms; close this producer, and write the rows again with a new one",
     )
-    INVALID_PRODUCER_ID_MAPPING = 49, _FATAL, "the producer id is not that of the transactional id"
+    INVALID_PRODUCER_ID_MAPPING = (
+        49,
+        _FATAL,
+        "the producer id is not that of the transactional id any more: the id was idle for longer than the brokers' "
+        "transactional.id.expiration.ms (7 days by default), or was taken over; close this producer, and take a new one",
+    )
     INVALID_TRANSACTION_TIMEOUT = (
         50,
         _NONE,

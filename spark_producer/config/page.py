@@ -7,6 +7,7 @@ import dataclasses
 from spark_producer.config import KAFKA_FIELDS, SINK_FIELDS, Option
 from spark_producer.config.refused import KAFKA_PREFIX
 from spark_producer.config.registry_table import REGISTRY_FIELDS
+from spark_producer.config.values import INT32_MAX, INT64_MAX
 
 
 def option_rows() -> list[tuple[str, str, str]]:
@@ -22,7 +23,18 @@ def _row(name: str, field: dataclasses.Field[object]) -> tuple[str, str, str]:
         default = default.lower()
     kafka = f" Kafka's default: {option.kafka_default}." if option.kafka_default else ""
     names = ", ".join(f"`{KAFKA_PREFIX}{alias}`" for alias in option.aliases)
-    return name, default, option.doc + kafka + (f" Also named {names}." if names else "")
+    return name, default, option.doc + _greatest(option) + kafka + (f" Also named {names}." if names else "")
+
+
+def _greatest(option: Option) -> str:
+    """Return the greatest value, if an option has one of its own that its text does not say."""
+    if (
+        option.high in (None, INT32_MAX, INT64_MAX)
+        or f"{option.high:g}" in option.doc
+        or str(option.high) in option.doc
+    ):
+        return ""
+    return f" At most {option.high}."
 
 
 def render_markdown() -> str:

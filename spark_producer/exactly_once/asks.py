@@ -157,8 +157,11 @@ class Hung(NamedTuple):
 class FencedOff(NamedTuple):
     """A newer holder of the control id has taken over, and nothing was written: the first answer to the end of it said so.
 
-    The newer holder may be the coordinator itself, which aborts a transaction that is open for too long.
+    The newer holder may be the coordinator itself, which aborts a transaction that is open for too long. `expired`: there is no
+    newer one, but the coordinator has forgotten the id.
     """
+
+    expired: bool = False
 
 
 class Unsure(NamedTuple):

@@ -144,8 +144,8 @@ class Intending:
                 return Sweeping(fencing, self.intent)
             case Hung(partitions):
                 return hung(self.beginning.sink, partitions)
-            case FencedOff():
-                return fenced_off(self.beginning.sink, "this write does not start")
+            case FencedOff(expired):
+                return fenced_off(self.beginning.sink, "this write does not start", expired=expired)
             case Unsure(reason):
                 return over(self.beginning, reason)
             case Glued(partitions):

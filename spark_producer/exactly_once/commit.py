@@ -56,7 +56,7 @@ from spark_producer.exactly_once.verdict import done, void
 Orphans: TypeAlias = tuple[TaskTransaction, ...]
 """Transactions that were open before the commit point, and are no part of the write."""
 
-LEFT_TO_OTHERS = frozenset({Failure.FENCED, Failure.UNSURE})
+LEFT_TO_OTHERS = frozenset({Failure.FENCED, Failure.EXPIRED, Failure.UNSURE})
 """So a write that is decided may end before it is carried out: others do that."""
 
 
@@ -128,8 +128,8 @@ class Writing:
             case Hung(partitions):
                 # It is decided all the same: tasks' transactions are committed before people are called.
                 return decided(redrive.Drive(self.record, self.fencing, partitions), self.orphans)
-            case FencedOff():
-                return fenced_off(self.record.sink, "nothing of this one is visible")
+            case FencedOff(expired):
+                return fenced_off(self.record.sink, "nothing of this one is visible", expired=expired)
             case Unsure():
                 return Resolving(self.record, self.orphans, self.before)
             case Glued(partitions):
@@ -255,8 +255,8 @@ class Noting:
                 return AlreadyDone(self.batch)
             case Hung(partitions):
                 return hung(self.record.sink, partitions)
-            case FencedOff():
-                return fenced_off(self.record.sink, "this one ends; its batch was committed before")
+            case FencedOff(expired):
+                return fenced_off(self.record.sink, "this one ends; its batch was committed before", expired=expired)
             case Unsure() | Glued():
                 return Failed(
                     Failure.NOT_WRITTEN,

@@ -15,6 +15,7 @@ from spark_producer.exactly_once.brokers import GONE_AFTER, MOVED, Brokers, by_t
 from spark_producer.exactly_once.closure import wait_for_ends
 from spark_producer.exactly_once.control_record import TopicPartition
 from spark_producer.exactly_once.control_topic import PARTITION
+from spark_producer.exactly_once.coordinator_state import describe
 from spark_producer.exactly_once.ending import END_STYLE
 from spark_producer.exactly_once.inline_produce import Production
 from spark_producer.exactly_once.messages import EncodedBatch
@@ -66,7 +67,7 @@ class ControlWrite:
             stop = production.run(self._deadline)
             failpoint("control.produced")
             if stop is not None:
-                return stop
+                return self._fenced_off(stop) if isinstance(stop, FencedOff) else stop
             self.stretches = stretches = production.stretches()
             older, gone = unfit(self._brokers, stretches, self._deadline)
         except (
@@ -153,6 +154,13 @@ class ControlWrite:
         with suppress(PyProducerError):
             self._brokers.settle(END_STYLE[self._style], {self._id: body}, deadline, resend=False)
 
+    def _fenced_off(self, found: FencedOff) -> FencedOff:
+        """Tell an id that its coordinator has forgotten from one that somebody else has taken: the answer may be the same."""
+        if found.expired:
+            with suppress(PyProducerError):
+                return FencedOff(describe(self._brokers, [self._id], self._deadline)[self._id] is None)
+        return FencedOff()
+
     def _stop(self, answer: Any, what: str) -> FencedOff | Unsure | None:
         """Return what a bad answer of the coordinator means for the write; None for a good one."""
         if isinstance(answer, PyProducerError):
@@ -161,7 +169,7 @@ class ControlWrite:
         if not code:
             return None
         if code in FENCING:
-            return FencedOff()
+            return self._fenced_off(FencedOff(code == Code.INVALID_PRODUCER_ID_MAPPING))
         if code in MOVED or code == Code.CONCURRENT_TRANSACTIONS:
             return Unsure(f"{what} was answered {Code(code).name} until the end")
         if topic := _refused_topic(answer):

@@ -258,7 +258,7 @@ class Production:
             queue.acknowledged += 1
             return None
         if code in FENCING:
-            return FencedOff()
+            return FencedOff(code is Code.INVALID_PRODUCER_ID_MAPPING)
         if code is Code.OUT_OF_ORDER_SEQUENCE_NUMBER and not queue.stalled:
             return Unsure(f"the leader of {where[0]}-{where[1]} misses a batch ({code.name})")
         if code is Code.TOPIC_AUTHORIZATION_FAILED:

@@ -48,6 +48,7 @@ class Failure(enum.Enum):
     REFUSED = "the sink belongs to another query, or its checkpoint was rewound"
     VOTE = "transactions of tasks are not fit to be committed"
     FENCED = "a newer driver has taken over, or a transaction of the control id was open for too long"
+    EXPIRED = "the coordinator has forgotten the control id"
     GLUED = "an older transaction of the control id hangs, and would have been decided by this one"
     NOT_WRITTEN = "the commit was not answered, and has not happened"
     UNKNOWN = "the write has no number, and may be committed"
@@ -58,7 +59,9 @@ class Failure(enum.Enum):
     HUNG = "partitions have lost the marker that ends a transaction"
 
 
-RUNS_AGAIN = frozenset({Failure.VOTE, Failure.FENCED, Failure.GLUED, Failure.NOT_WRITTEN, Failure.UNSURE, Failure.VOID})
+RUNS_AGAIN = frozenset(
+    {Failure.VOTE, Failure.FENCED, Failure.EXPIRED, Failure.GLUED, Failure.NOT_WRITTEN, Failure.UNSURE, Failure.VOID}
+)
 """After these the same batch can run again, and each of its rows will be visible once. The others need a person."""
 
 
@@ -80,7 +83,21 @@ class Redriven(NamedTuple):
 Outcome: TypeAlias = Begun | Committed | AlreadyDone | Aborted | LeftAlone | Failed
 
 
-def fenced_off(sink: str, what: str) -> Failed:
+def fenced_off(sink: str, what: str, *, expired: bool = False) -> Failed:
+    """The control id is not held any more: somebody else has it, or (`expired`) its coordinator has forgotten it."""
+    return _expired(sink, what) if expired else _overtaken(sink, what)
+
+
+def _expired(sink: str, what: str) -> Failed:
+    return Failed(
+        Failure.EXPIRED,
+        f"sink {sink!r}: its coordinator has forgotten its transactional id, since nothing was written with it for longer than "
+        f"the brokers' transactional.id.expiration.ms, so {what}. No other driver has it. It can be run again, which a "
+        "restarted query does by itself. If batches take longer than that, raise the setting (7 days by default)",
+    )
+
+
+def _overtaken(sink: str, what: str) -> Failed:
     """A newer epoch of the control id is there. `what` says what became of this one's write.
 
     Coordinators take one as well to abort a transaction that was open for too long (`CONTROL_TIMEOUT_MS`), and do not say so.

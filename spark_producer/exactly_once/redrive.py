@@ -35,6 +35,7 @@ from spark_producer.exactly_once.outcomes import Failed, Redriven, fenced_off, h
 from spark_producer.exactly_once.steps import MOST_TRIES, unexpected, write_answer
 from spark_producer.exactly_once.verdict import incomplete, judge, missing, word
 
+LEFT = "the next write of the sink goes on from what is decided"
 TAKEN_OVER = "this one leaves what is decided to that driver"
 
 
@@ -111,8 +112,8 @@ class Deciding:
                 return self.end._replace(fencing=fencing) if isinstance(self.end, Redriven) else self.end
             case Hung(partitions):
                 return hung(self.word.sink, partitions)
-            case FencedOff():
-                return fenced_off(self.word.sink, TAKEN_OVER)
+            case FencedOff(expired):
+                return fenced_off(self.word.sink, LEFT if expired else TAKEN_OVER, expired=expired)
             case Unsure(reason):
                 return again(self.drive, reason)
             case Glued(partitions):

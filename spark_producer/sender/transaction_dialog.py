@@ -42,6 +42,13 @@ FENCED_ADVICE = (
     "close this producer, and write the rows again with a new one if it is the one to go on"
 )
 
+EXPIRED_ADVICE = (
+    "the brokers have forgotten the transactional id, idle for longer than their transactional.id.expiration.ms (7 days by "
+    "default), and perhaps a newer producer took it over, or the transaction took longer than transaction.timeout.ms; close this "
+    "producer, and write the rows again with a new one. Where producers idle for so long, raise that setting of the brokers"
+)
+"""Of INVALID_PRODUCER_ID_MAPPING: a producer that is overtaken keeps its producer id, but for the end of its epochs."""
+
 DOUBTFUL_ADVICE = (
     "; but read first what is there, since an earlier request to commit got no answer, and may have been obeyed"
 )
@@ -252,6 +259,8 @@ class TransactionDialog:
         if place:
             subject += f", {place}"
         advice = FENCED_ADVICE if verdict is Verdict.FENCED else ""
+        if advice and code == Code.INVALID_PRODUCER_ID_MAPPING:
+            advice = EXPIRED_ADVICE
         if advice and asked.need is Need.COMMIT and manager.end_in_doubt:
             advice += DOUBTFUL_ADVICE
         error = broker_error(code, subject, user=manager.settings.user, advice=advice)

@@ -72,7 +72,8 @@ def answers(ask: Ask) -> list[Answer]:
         case ListOpen(besides):
             return [Opened(()), *(Opened(tuple(some)) for some in SOME if not set(besides) & set(some))]
         case WriteControl():
-            return [*map(Written, FENCINGS), *map(Hung, WHERE), FencedOff(), Unsure(), *map(Glued, WHERE)]
+            refusals: list[Answer] = [FencedOff(), FencedOff(expired=True), Unsure()]
+            return [*map(Written, FENCINGS), *map(Hung, WHERE), *refusals, *map(Glued, WHERE)]
         case Vote():
             return [Voted(), Voted(("too old",))]
         case EndTasks(transactions):
