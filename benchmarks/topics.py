@@ -45,8 +45,8 @@ def counted_questions() -> Iterator[list[int]]:
     names: list[int] = []
     request = Metadata.request
 
-    def counting(self: Metadata, now: float) -> object:
-        question = request(self, now)
+    def counting(self: Metadata, *arguments: float) -> object:
+        question = request(self, *arguments)
         if question is not None:
             names.append(len(question.topics or ()))
         return question

@@ -24,7 +24,7 @@ from spark_producer.exactly_once.coordinator_state import (
     how_ended,
 )
 from spark_producer.exactly_once.fetching import read_at
-from spark_producer.exactly_once.last_commit import is_missing, noted_commit
+from spark_producer.exactly_once.last_commit import NOTES, is_missing, noted_commit
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.partition_state import (
     UNCOMMITTED,
@@ -237,6 +237,8 @@ def _how_ended(
     if suspect.is_pending:
         style = learn_style(brokers.client, deadline)
         told = how_ended(state, suspect.producer_id, suspect.first_epoch, style)
+        if told is None and _is_noted(state, suspect):
+            return True
         return _pending_ended(brokers, log, seen, suspect, deadline) if told is None else told
     if suspect.task is None:
         return True  # the marker of the record itself says so
@@ -246,6 +248,17 @@ def _how_ended(
         return Fate.COMMITTED in shown
     # Nothing else of it is in the logs: it was decided, unless its time was over before.
     return how_ended(state, task.producer_id, task.epoch, task.style) is not False
+
+
+def _is_noted(state: DescribedTransaction | None, suspect: _Suspect) -> bool:
+    """Whether the coordinator notes, since the fence, that the last commit of the control id was that of a pending record.
+
+    EndTxn 5 raises the epoch (KIP-890), so the note may have the one after that of the record.
+    """
+    noted = noted_commit(state)
+    if state is None or noted is None or state.producer_id != suspect.producer_id:
+        return False
+    return (noted - suspect.first_epoch) % NOTES in (0, 1)
 
 
 def _decides(pending: ControlRecord, seen: Seen) -> bool:

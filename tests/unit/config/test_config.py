@@ -341,6 +341,7 @@ READ_ELSEWHERE = {
     "sasl_oauthbearer_token_provider": "asked through `sasl_rules.credentials`",
     "sasl_login_callback_handler_class": "a Java class stands for the provider that `sasl_rules.credentials` gives",
     "sasl_client_callback_handler_class": "a Java class stands for the provider that `sasl_rules.credentials` gives",
+    "fill_missing_fields": "asked through `registry_table`, together with `use.latest.version`",
     "profile": "replaced by the options that it stands for, in `config.parsing`",
 }
 
