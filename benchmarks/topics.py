@@ -21,6 +21,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from spark_producer import Producer
+from spark_producer.cluster import NO_LEADER
 from spark_producer.sender import Metadata
 
 SMALL_POOL = 1 << 20
@@ -45,8 +46,8 @@ def counted_questions() -> Iterator[list[int]]:
     names: list[int] = []
     request = Metadata.request
 
-    def counting(self: Metadata, *arguments: float) -> object:
-        question = request(self, *arguments)
+    def counting(self: Metadata, now: float, node: int = NO_LEADER) -> object:
+        question = request(self, now, node)
         if question is not None:
             names.append(len(question.topics or ()))
         return question
