@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from spark_producer.broker.compaction.retention import Aborted, Retention
-from spark_producer.broker.compaction.rewriting import LONGEST_GAP, empty_batch, rows_of
+from spark_producer.broker.compaction.rewriting import MAX_GAP, empty_batch, rows_of
 from spark_producer.broker.partition import Partition
 from spark_producer.broker.storage.base import Rewriting
 from spark_producer.errors import CorruptRecord
@@ -54,7 +54,7 @@ class _Output:
         """Take what is left of the batch with `header`."""
         self.end = header.last_offset + 1
         if left is None:
-            if self.first_free >= 0 and header.last_offset - self.first_free > LONGEST_GAP:
+            if self.first_free >= 0 and header.last_offset - self.first_free > MAX_GAP:
                 self._fill()
             if self.first_free < 0:
                 self.first_free = header.base_offset
@@ -106,7 +106,7 @@ def compact(
                 output.take(header, retention.left_of(header, batch), batch)
             yield from _hand_over(output)
             if log.start_offset != start or not partition.settings.compacts:
-                return  # records were deleted meanwhile, or the policy has changed: another pass begins anew
+                return  # records were deleted meanwhile, or the policy has changed: another pass starts again
         output.finish()
         yield from _hand_over(output)
         if output.end != end:

@@ -24,7 +24,7 @@ from spark_producer.record.batch_v2 import (
 from spark_producer.record.codecs import Codec, Compressor, decompress
 from spark_producer.record.reading import read_records
 
-LONGEST_GAP: Final = 2**31 - 1
+MAX_GAP: Final = 2**31 - 1
 """The most offsets of one batch."""
 
 
