@@ -1,7 +1,7 @@
-"""The messages of Arrow files and streams, and how many bytes their buffers have once they are unpacked.
+"""The messages of Arrow files and streams, and the sizes of their buffers once decompressed.
 
-A message is a flatbuffer (Message.fbs) and a body with buffers. Packed buffers begin with their size (RecordBatch.compression),
-which Arrow allocates; the flatbuffers are read here only as far as these sizes are.
+A message is a flatbuffer (Message.fbs) and a body with buffers. Compressed buffers begin with their size, which Arrow allocates
+(RecordBatch.compression); of the flatbuffers only these sizes are read here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 from spark_producer.cli.inflation import check_unpacked
 
 _CONTINUED = 0xFFFFFFFF
-"""What stands before the size of a message since Arrow 0.15."""
+"""The marker before the size of a message, since Arrow 0.15."""
 
 _MAX_METADATA = 256 << 20
 _MAX_BODY = 1 << 40
@@ -41,7 +41,7 @@ def read_head(read: Read) -> Head | None:
     """Read the beginning of a message; None at the end of the stream.
 
     Raises:
-        pyarrow.ArrowInvalid: there is something else.
+        pyarrow.ArrowInvalid: it is no message.
     """
     begin = read(4)
     if len(begin) == 4 and struct.unpack("<I", begin)[0] == _CONTINUED:
@@ -49,25 +49,25 @@ def read_head(read: Read) -> Head | None:
     if not begin:
         return None
     if len(begin) not in (4, 8):
-        raise pa.ArrowInvalid("it is cut off at the beginning of a message")
+        raise pa.ArrowInvalid("it is cut off within the size of a message")
     (size,) = struct.unpack("<I", begin[-4:])
     if size == 0:
         return None
     metadata = read(size) if size <= _MAX_METADATA else b""
     if len(metadata) < size:
-        raise pa.ArrowInvalid(f"a message says that it has {size:,} bytes, which are not there")
+        raise pa.ArrowInvalid(f"a message says that it has {size:,} bytes, more than the file has")
     try:
         message = _Table(metadata, struct.unpack_from("<I", metadata)[0])
         body = message.number(_BODY, "<q")
     except struct.error as error:
-        raise pa.ArrowInvalid("a message is no flatbuffer") from error
+        raise pa.ArrowInvalid("a message is not a valid flatbuffer") from error
     if not 0 <= body <= _MAX_BODY:
         raise pa.ArrowInvalid(f"a message says that its body has {body:,} bytes")
     return Head(begin, metadata, body)
 
 
 def check_message(head: Head, prefix: Callable[[int], bytes]) -> None:
-    """Look whether the buffers of a message are not too large once they are unpacked.
+    """Check that the buffers of a message are not too large once decompressed.
 
     Args:
         head: of the message.
@@ -79,7 +79,7 @@ def check_message(head: Head, prefix: Callable[[int], bytes]) -> None:
     try:
         unpacked = _unpacked(head, prefix)
     except (struct.error, ValueError) as error:
-        raise pa.ArrowInvalid("a message is no flatbuffer") from error
+        raise pa.ArrowInvalid("a message is not a valid flatbuffer") from error
     check_unpacked("a batch", unpacked, head.body)
 
 
@@ -97,7 +97,7 @@ def _unpacked(head: Head, prefix: Callable[[int], bytes]) -> int:
     for offset, length in batch.pairs(_BUFFERS).tolist():
         if length >= 8:
             (size,) = struct.unpack("<q", prefix(offset))
-            total += length if size < 0 else size  # -1: this buffer is not packed
+            total += length if size < 0 else size  # -1: this buffer is not compressed
     return total
 
 
@@ -144,10 +144,10 @@ class _Table:
 
 
 def check_file(file: io.BufferedReader) -> None:
-    """Look at all batches of a file, one after the other, before Arrow reads any.
+    """Check all batches of a file, one after the other, before Arrow reads any.
 
     Raises:
-        pyarrow.ArrowInvalid: one of them cannot be read within bounds.
+        pyarrow.ArrowInvalid: one of them is too large, or is no message.
     """
     file.seek(0)
     at = len(_MAGIC) if file.read(len(_MAGIC)) == _MAGIC else 0
@@ -164,7 +164,7 @@ def check_file(file: io.BufferedReader) -> None:
 
 
 class CheckedStream(io.RawIOBase):
-    """A stream whose messages are looked at before anybody reads them; for pipes, which cannot be read twice."""
+    """A stream that checks each message before it is read; for pipes, which cannot be read twice."""
 
     def __init__(self, read: Read) -> None:
         super().__init__()
@@ -172,11 +172,11 @@ class CheckedStream(io.RawIOBase):
         self._rest = memoryview(b"")
 
     def readable(self) -> bool:
-        """Return that it can be read."""
+        """Return True."""
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Return bytes, fewer than asked for at the end of the stream alone."""
+        """Return `size` bytes; fewer only at the end of the stream."""
         found = []
         while size:
             if not self._rest:
@@ -199,7 +199,7 @@ class CheckedStream(io.RawIOBase):
 
 
 def _all(read: Read, size: int) -> bytes:
-    """Return so many bytes, or as many as there are: what is not there takes no memory."""
+    """Return `size` bytes, or as many as there are, without allocating for the missing ones."""
     pieces = []
     while size and (piece := read(min(size, 1 << 20))):
         pieces.append(piece)

@@ -111,8 +111,8 @@ def _add_storage(broker: argparse.ArgumentParser) -> None:
     broker.add_argument(
         "--skip-damage",
         action="store_true",
-        help="start although stored records are missing or damaged: what is damaged is kept aside, the log counts what is "
-        "skipped, and partitions go on with what is left; for one start, after the log of the start that was refused was read",
+        help="start although stored records are missing or damaged: damaged files are kept, the log counts what is skipped, and "
+        "partitions go on with what is left. Read the error of the refused start first, and use this for one start only",
     )
 
 

@@ -82,7 +82,7 @@ def moments(column: ArrowArray) -> ArrowArray:
         return column.cast(pa.int64())
     if not pa.types.is_timestamp(column.type):
         try:
-            column = _microseconds(column).cast(pa.timestamp("us", "UTC"))  # texts with a zone, and dates
+            column = _microseconds(column).cast(pa.timestamp("us", "UTC"))  # strings with a zone, and dates
         except pa.ArrowInvalid:
             column = _microseconds(column).cast(pa.timestamp("us"))
     unit = cast(pa.TimestampType, column.type).unit
@@ -99,7 +99,7 @@ def _floor_divided(column: ArrowArray, by: int) -> ArrowArray:
 
 
 def _microseconds(column: ArrowArray) -> ArrowArray:
-    """Return texts with at most six digits of a second, which is as fine as Arrow reads them; other columns as they are."""
+    """Return strings with at most six fractional digits of a second, all that Arrow parses; other columns as they are."""
     if not pa.types.is_string(column.type):
         return column
     finer = pc.replace_substring_regex(cast(pa.StringArray, column), r"([.]\d{6})\d+", r"\1")
@@ -112,7 +112,7 @@ def partitions(column: ArrowArray) -> ArrowArray:
 
 
 def _decoded(column: ArrowArray) -> ArrowArray:
-    """Return a column without a dictionary and without runs, and its texts as Arrow's plain ones."""
+    """Return a column without dictionary or run-end encoding, its strings of the type `string`."""
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     if isinstance(column, pa.RunEndEncodedArray):

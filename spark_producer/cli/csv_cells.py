@@ -21,20 +21,20 @@ from spark_producer.cli.inflation import check_columns_count
 LONGEST_ROW = 2 << 20
 """A row may have so many bytes, whatever lines its cells have."""
 
-NO_UTF8 = "it is not UTF-8; write it anew as UTF-8, as iconv -f LATIN1 -t UTF-8 does if it is Latin-1"
+NO_UTF8 = "it is not UTF-8; convert it to UTF-8, as iconv -f LATIN1 -t UTF-8 does if it is Latin-1"
 
-UTF16 = "it is UTF-16; write it anew as UTF-8, as iconv -f UTF-16 -t UTF-8 does"
+UTF16 = "it is UTF-16; convert it to UTF-8, as iconv -f UTF-16 -t UTF-8 does"
 
 _PIECE = 1 << 20
 _BLOCK = 2 << 20
-"""The file is read in blocks of so many bytes, of which the first is looked at before anything is sent."""
+"""The bytes that are read of the file at a time. The first block is checked before anything is sent."""
 
 _FIRST_LINE = re.compile(rb"[\r\n]*([^\r\n]+)[\r\n]")
 _ROW = re.compile(r"Row #(\d+)")
 
 
 class CsvForm(NamedTuple):
-    """How cells lie in the file, and whether their types are guessed from its first rows. No delimiter: by the file's name.
+    """How cells are separated and quoted, and whether their types are guessed. The default delimiter is that of the file's name.
 
     `quote` and `escape` are as in `Dialect`.
     """
@@ -45,7 +45,7 @@ class CsvForm(NamedTuple):
     escape: str = ""
 
     def dialect(self) -> Dialect:
-        """Return how cells are quoted, with a comma between them if nothing else is said."""
+        """Return the dialect, with a comma as the default delimiter."""
         return Dialect(self.delimiter or ",", self.quote, self.escape)
 
 
@@ -53,7 +53,7 @@ BY_NAME = CsvForm()
 
 
 def read_cells(file: pa.NativeFile, form: CsvForm) -> tuple[list[str], Iterator[pa.RecordBatch]]:
-    """Return the names in the first line, and batches of the rows. The first of them is read, so that a bad one is known.
+    """Return the names in the first line, and batches of the rows. The first batch is read here, to find a bad one early.
 
     Cells are texts, so that nothing of them is lost: 007 stays 007. An empty one is null, and `""` an empty text, as Spark reads
     them. With guessed types a column is what its first rows are.
@@ -76,7 +76,7 @@ def _with_first(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Ite
 
 
 def _pieces(begun: bytes, file: pa.NativeFile) -> Iterator[tuple[bytes, bool]]:
-    """Yield what was read of a file already and what is left of it in blocks, with whether each is the last."""
+    """Yield the file in blocks, first those bytes that were read already; each with whether it is the last."""
     is_last = False
     while not is_last:
         while len(begun) < _BLOCK and (more := file.read(_BLOCK - len(begun))):
@@ -87,7 +87,7 @@ def _pieces(begun: bytes, file: pa.NativeFile) -> Iterator[tuple[bytes, bool]]:
 
 
 class _Rows:
-    """Yields the rows of a file, and counts them, so that what is wrong is told with its row, which begins with 1."""
+    """Yields the rows of a file, and counts them from 1 on, so that errors name the row."""
 
     def __init__(self, names: list[str], form: CsvForm) -> None:
         self._names = names
@@ -112,7 +112,7 @@ class _Rows:
             yield from self._parsed(block.plain(end))
             if len(rest) > LONGEST_ROW:
                 raise pa.ArrowInvalid(
-                    f"row {self._rows + 1}: a row is longer than {LONGEST_ROW >> 20} MiB, or a quote has no end"
+                    f"row {self._rows + 1}: a row is longer than {LONGEST_ROW >> 20} MiB, or a quote is never closed"
                 )
 
     def _check(self, block: Block, data: bytes, is_last: bool) -> None:
@@ -120,18 +120,18 @@ class _Rows:
             block.check(is_last)
         except BadQuoteError as error:
             before = Block(data[: error.row_start], self._dialect)
-            for batch in self._parsed(before.plain(error.row_start)):  # what is wrong in these rows is told first
+            for batch in self._parsed(before.plain(error.row_start)):  # an error in an earlier row comes first
                 del batch
             raise pa.ArrowInvalid(f"row {self._rows + 1}: {error}{_advice(self._form)}") from error
 
     def _parsed(self, data: bytes) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a block without escapes."""
+        """Yield the rows of a block whose escapes were replaced."""
         if not data or (data[0] in b"\r\n" and not data.strip(b"\r\n")):
             return
         try:
             table = csv.read_csv(
                 io.BytesIO(data),
-                # Of one thread, which also counts the rows, so that errors name them.
+                # Only with one thread do Arrow's errors name the row.
                 read_options=csv.ReadOptions(block_size=len(data) + 1, column_names=self._names, use_threads=False),
                 parse_options=_parsing(self._dialect),
                 convert_options=csv.ConvertOptions(
@@ -157,7 +157,7 @@ def _parsing(dialect: Dialect) -> csv.ParseOptions:
 
 
 def _advice(form: CsvForm) -> str:
-    """Return what may read a file whose quotes are not those of the dialect."""
+    """Return the options that may read a file whose quotes are not those of the dialect."""
     spark = "" if form.escape else "--dialect spark reads quotes that are escaped by backslashes, "
     return f" ({spark}--quote none reads quotes as text)"
 
@@ -176,12 +176,12 @@ def _names(header: bytes, form: CsvForm) -> list[str]:
     except (BadQuoteError, python_csv.Error) as error:
         advice = _advice(form) if isinstance(error, BadQuoteError) else ""
         raise pa.ArrowInvalid(
-            f"its first line has the names of the columns, which may hold no line ends: {error}{advice}"
+            f"the column names in its first line, none of which may contain a line end, cannot be read: {error}{advice}"
         ) from error
 
 
 def _split(file: pa.NativeFile) -> tuple[bytes, bytes]:
-    """Return the first line that is not empty, and what was read behind it."""
+    """Return the first line that is not empty, and the bytes after it that were read too."""
     begun = file.read(_PIECE)
     refuse_utf16(begun)
     begun = begun.removeprefix(codecs.BOM_UTF8)
@@ -195,15 +195,15 @@ def _split(file: pa.NativeFile) -> tuple[bytes, bytes]:
         if len(begun) > LONGEST_ROW:
             raise pa.ArrowInvalid(f"its first line is longer than {LONGEST_ROW >> 20} MiB")
     if b"\0" in found[1]:
-        raise pa.ArrowInvalid(f"there are bytes 0 in its first line; {UTF16}")
+        raise pa.ArrowInvalid(f"its first line contains NUL bytes, so {UTF16}")
     return found[1], begun[found.end() :]
 
 
 def refuse_utf16(begun: bytes) -> None:
-    """Refuse a file that begins with the mark of UTF-16.
+    """Refuse UTF-16.
 
     Raises:
-        pyarrow.ArrowException: it does.
+        pyarrow.ArrowException: the file begins with the byte order mark of UTF-16.
     """
     if begun.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise pa.ArrowInvalid(UTF16)

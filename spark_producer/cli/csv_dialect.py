@@ -1,4 +1,4 @@
-"""The quotes of a CSV: whether they are those of its dialect, and where its rows end. Vectorised over the bytes of a block.
+"""The quotes of a CSV: checks that they are those of its dialect, and finds where rows end. Vectorised over the bytes of a block.
 
 Owns: quoting, escaping. Must not know: columns, Arrow's parser, files.
 """
@@ -17,10 +17,10 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Dialect(NamedTuple):
-    """How cells are quoted: RFC 4180 by default, with no escape character, and quotes within a cell doubled.
+    """How cells are quoted. The default is RFC 4180: no escape character, and quotes within a cell are doubled.
 
-    `quote` is one ASCII character, empty if quotes are text. `escape` is one ASCII character before a quote, or before itself,
-    within a quoted cell, where it is no part of the cell; anywhere else it is text. Spark's CSV writer does so, too. Empty: none.
+    `quote` is one ASCII character; empty: quotes are text. `escape` is one ASCII character; empty: none. Within a quoted cell it
+    escapes a quote or itself; anywhere else it is text, as in Spark's CSV writer.
     """
 
     delimiter: str = ","
@@ -29,7 +29,7 @@ class Dialect(NamedTuple):
 
 
 class BadQuoteError(ValueError):
-    """A quote that the dialect does not allow. `row_start` is the offset in the block of the row which it is in."""
+    """A quote that the dialect does not allow. `row_start` is where its row begins in the block."""
 
     def __init__(self, text: str, row_start: int) -> None:
         super().__init__(text)
@@ -37,7 +37,7 @@ class BadQuoteError(ValueError):
 
 
 class Block:
-    """Bytes that begin at the start of a row, and the positions of the quotes in them that begin and end cells."""
+    """Bytes that begin at the start of a row, and the positions of the quotes that open and close cells."""
 
     def __init__(self, data: bytes, dialect: Dialect) -> None:
         self._data = data
@@ -51,7 +51,7 @@ class Block:
             self._find_escapes()
 
     def _find_escapes(self) -> None:
-        """Take the escaped quotes from the quotes. In a run of escape characters, the first of two escapes the next."""
+        """Remove the escaped quotes from the quotes. In a run of escape characters each odd one escapes the next."""
         escapes = np.flatnonzero(self._codes == ord(self._dialect.escape))
         starts = np.concatenate(([True], np.diff(escapes) != 1))
         numbers = np.arange(len(escapes))
@@ -71,14 +71,14 @@ class Block:
         return cast(Flags, quotes_before % 2 == 1)
 
     def end_of_rows(self) -> int:
-        """Return where the last whole row ends, which is behind its line end; 0 if there is none.
+        """Return the position after the line end of the last whole row; 0 if there is none.
 
         A carriage return at the very end may be half of a line end, and ends no row yet.
         """
         return max(self._last_line_end(b"\n", len(self._data)), self._last_line_end(b"\r", len(self._data) - 1))
 
     def _last_line_end(self, line_end: bytes, stop: int) -> int:
-        """Return the position behind the last `line_end` before `stop` that is not within quotes; 0 if there is none."""
+        """Return the position after the last unquoted `line_end` before `stop`; 0 if there is none."""
         while (at := self._data.rfind(line_end, 0, max(stop, 0))) >= 0:
             quotes = int(np.searchsorted(self._quotes, at))
             if quotes % 2 == 0:
@@ -87,13 +87,13 @@ class Block:
         return 0
 
     def check(self, is_last: bool) -> None:
-        """Look whether each quote is where the dialect has one. A closing quote at the end is good, as more may follow.
+        """Check that each quote opens, closes or is doubled as the dialect says. A closing quote may end the block.
 
         Args:
-            is_last: whether the file ends with this block, so that a cell that is open at its end stays open.
+            is_last: whether the file ends with this block, so that a cell may not be open at its end.
 
         Raises:
-            BadQuoteError: one is not.
+            BadQuoteError: one does not.
         """
         if not len(self._quotes) and not len(self._escaped_quotes):
             return
@@ -127,13 +127,13 @@ class Block:
         ), "an escaped quote stands within a cell that does not begin with a quote"
 
     def _may_border(self, codes: npt.NDArray[np.uint8]) -> Flags:
-        """Return which bytes may stand before an opening quote and after a closing one. Two quotes are one of the cell."""
+        """Return which bytes may precede an opening quote and follow a closing one. A quote may: two are one of the cell."""
         dialect = self._dialect
         is_border = (codes == ord(dialect.delimiter)) | (codes == ord(dialect.quote)) | (codes == _LF) | (codes == _CR)
         return cast(Flags, is_border)
 
     def plain(self, end: int) -> bytes:
-        """Return the bytes before `end` with doubled quotes instead of escaped ones, and one for two escape characters."""
+        """Return the bytes before `end` with escaped quotes doubled, and escaped escape characters single."""
         if not len(self._escaped_quotes) and not len(self._escaped_escapes):
             return self._data[:end]
         codes = self._codes[:end].copy()

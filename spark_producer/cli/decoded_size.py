@@ -1,6 +1,6 @@
-"""Batches of files cut by the size that their rows have once they are decoded, which a few bytes of a file may make very large.
+"""Cuts the batches of files by the decoded size of their rows, which a few bytes of a file can make very large.
 
-A dictionary has a text once for many rows, a run-end encoded column for two billion of them, and a column of nulls has no bytes.
+A dictionary stores a string once for many rows, a run-end encoded column once for two billion, and nulls take no bytes.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ import pyarrow.compute as pc
 from spark_producer.kernel.arrays import ArrowArray
 
 MAX_ROWS = 20_000
-"""The most rows of a batch."""
+"""The maximum rows of a batch."""
 
 MAX_BYTES = 16 << 20
-"""A batch has at most so many decoded bytes, or is one row."""
+"""The maximum decoded bytes of a batch that has more than one row."""
 
 MAX_ROW_BYTES = 64 << 20
-"""The most decoded bytes of a row. A larger one is no record, and would be kept in memory several times."""
+"""The maximum decoded bytes of a row. A larger one cannot be a record, and would be in memory several times."""
 
-_MAX_CELLS = 1 << 19
-"""The most cells of a batch: a cell that is converted is a Python object for a moment, however short its text."""
+MAX_CELLS = 1 << 19
+"""The maximum cells of a batch: each cell that is converted is a Python object for a moment, however short its text."""
 
 _NUMBER = 24
-"""About the length of a number or a time as text."""
+"""The approximate length of a number or a time as text."""
 
 _NAME = 6
-"""The quotes, the colon, the comma and the spaces around a name in JSON."""
+"""The length of the quotes, the colon, the comma and the spaces around a name in JSON."""
 
 Sizes = float | npt.NDArray[np.float64]
-"""The decoded bytes of each row; one number, if they are the same for all, however many there are."""
+"""The decoded bytes of each row; a single number if all rows have the same."""
 
 
 def bounded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of batches in batches that are bounded by `MAX_ROWS`, `MAX_BYTES` and `_MAX_CELLS`.
+    """Yield the rows in batches of at most `MAX_ROWS` rows, `MAX_BYTES` bytes and `MAX_CELLS` cells.
 
     Raises:
         pyarrow.ArrowInvalid: a row is larger than `MAX_ROW_BYTES`; the message has its number, from 1 on.
     """
     rows = 0
     for batch in batches:
-        most = min(MAX_ROWS, max(1, _MAX_CELLS // max(1, batch.num_columns)))
+        most = min(MAX_ROWS, max(1, MAX_CELLS // max(1, batch.num_columns)))
         for at in range(0, batch.num_rows, most):
             yield from _cut(batch.slice(at, most), rows + at)
         rows += batch.num_rows
@@ -61,7 +61,7 @@ def _cut(window: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
         if len(too_large) and too_large[0] == at:
             raise pa.ArrowInvalid(
                 f"row {rows + at + 1} has {int(sizes[at]) >> 20:,} MiB when it is decoded, more than {MAX_ROW_BYTES >> 20} MiB: "
-                "no record may be that large, so leave the row out or split it"
+                "leave it out or split it"
             )
         before = ends[at - 1] if at else 0.0
         end = max(at + 1, int(np.searchsorted(ends, before + MAX_BYTES, side="right")))
@@ -71,7 +71,7 @@ def _cut(window: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def batch_row_bytes(batch: pa.RecordBatch) -> Sizes:
-    """Return about how many bytes each row has as a JSON object; a dictionary's values count for each row that has them."""
+    """Return the approximate bytes of each row as a JSON object; a dictionary's value counts for each row that has it."""
     total: Sizes = 2.0
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         total = total + (len(name) + _NAME) + row_bytes(column)
@@ -79,7 +79,7 @@ def batch_row_bytes(batch: pa.RecordBatch) -> Sizes:
 
 
 def row_bytes(array: ArrowArray) -> Sizes:
-    """Return about how many bytes each value of an array has once it is decoded and is text."""
+    """Return the approximate bytes of each value of an array, decoded and as text."""
     kind = array.type
     for is_kind, size in _BY_KIND:
         if is_kind(kind):
@@ -110,7 +110,7 @@ def _taken(sizes: Sizes, indices: npt.NDArray[np.intp]) -> Sizes:
 
 
 def _of_runs(array: Any) -> Sizes:
-    """Return the largest size of a run for all rows: there may be two billion of them."""
+    """Return the size of the largest run, for all rows: there may be two billion of them."""
     sizes = row_bytes(array.values)
     return sizes if isinstance(sizes, float) else float(sizes.max(initial=0.0))
 
@@ -151,7 +151,7 @@ def _of_struct(array: Any) -> Sizes:
 
 
 def _of_union(array: Any) -> Sizes:
-    """Return the sizes of what each row has chosen; of a sparse union those of all that it might have."""
+    """Return the size of the branch that each row has; of a sparse union that of all branches together."""
     total: Sizes = 0.0
     fields = [row_bytes(array.field(number)) for number in range(array.type.num_fields)]
     if array.type.mode == "sparse":
@@ -166,7 +166,7 @@ def _of_union(array: Any) -> Sizes:
 
 
 def _numbers(array: Any) -> npt.NDArray[np.float64]:
-    """Return integers as numbers that do not overflow when they are multiplied; 0 for null."""
+    """Return integers as doubles, which do not overflow when they are multiplied; 0 for null."""
     filled = array.fill_null(0) if array.null_count else array
     return cast(npt.NDArray[np.float64], np.from_dlpack(filled).astype(np.float64))  # `to_numpy` would load pandas
 

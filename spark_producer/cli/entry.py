@@ -10,11 +10,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, NoReturn
 
 from spark_producer import __version__
+from spark_producer.cli.given_secrets import without_values
 from spark_producer.cli.pages import HelpfulParser
 from spark_producer.cli.terminal import complain, hide_given_secrets, hush, tolerant_output
 from spark_producer.errors import PyProducerError
@@ -42,7 +43,7 @@ most of the package, Arrow and pandas, and somebody waits for the help."""
 SPARK_PACKAGES = ("pyspark", "pyspark-client", "pyspark-connect")
 
 OTHER_NAMES = {"--option": "--set", "--producer-property": "--set", "--command-config": "--config"}
-"""Arguments of the jobs and of Kafka's own tools, and what the commands call the same."""
+"""Names of arguments in the jobs and in Kafka's own tools, and the names that these commands have for them."""
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C: 128 + SIGINT, as in shells."""
@@ -124,19 +125,7 @@ def _refuse(parser: argparse.ArgumentParser, given: Sequence[str], unknown: Sequ
     name = unknown[0].partition("=")[0]
     similar = [other for other in (OTHER_NAMES.get(name),) if other in known] or get_close_matches(name, known, n=1)
     asked = f"; did you mean {similar[0]}?" if similar else ""
-    at.error(f"unrecognized arguments: {for_log(' '.join(_without_values(unknown)), limit=None)}{asked}")
-
-
-def _without_values(arguments: Iterable[str]) -> Iterator[str]:
-    """Yield the arguments without what may be the value of one: it may be a password, and this ends up in logs."""
-    of_option = False
-    for word in arguments:
-        name, equals, _ = word.partition("=")
-        if of_option and not word.startswith("-"):
-            yield f"{name}=…" if equals else "…"
-        else:
-            yield f"{name}=…" if equals else word
-        of_option = word.startswith("-") and not equals
+    at.error(f"unrecognized arguments: {for_log(' '.join(without_values(unknown)), limit=None)}{asked}")
 
 
 def _commands_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:

@@ -1,4 +1,4 @@
-"""JSON lines: the lines are the values as they stand, and fields are taken out of them with the bytes of the document.
+"""JSON lines: each line is a value as it stands, and fields are extracted from it with the bytes of the document.
 
 Owns: what a line may be, the search for fields. Must not know: files, and what fields become.
 """
@@ -21,23 +21,23 @@ NULL = b"null"
 """A line that is a tombstone: a record without a value."""
 
 MAX_NAMES = 100
-"""The most names of fields that are kept for messages."""
+"""The maximum number of field names that are kept for messages."""
 
 _OVER_LINES = (
-    "it begins a JSON document that goes over several lines (pretty-printed, or cut off), and JSON lines have one object on each "
-    "line, as jq -c . makes them"
+    "a JSON object does not end on its line (the file is pretty-printed, or cut off), and JSON lines have one object per line, "
+    "as jq -c . makes them"
 )
-_ARRAY = "it begins a JSON array, and JSON lines have one object on each line, as jq -c '.[]' makes them"
-_DEEP = "lists and objects lie too deep in each other"
+_ARRAY = "it is a JSON array, and JSON lines have one object per line, as jq -c '.[]' makes them"
+_DEEP = "arrays and objects are nested too deeply"
 
 
 class JsonLines:
-    """The lines of a file that are not empty, and its fields. A line `null` is a record without a value and without fields.
+    """The non-empty lines of a file, and their fields. A line `null` is a tombstone without fields.
 
     Args:
         name: the file's, for messages.
-        pieces: its lines, in lists that are bounded.
-        again: returns all lines from the first on, once more; None where that cannot be, as in a pipe.
+        pieces: its lines, in lists of bounded size.
+        again: returns all lines from the first on; None where they cannot be read twice, as in a pipe.
     """
 
     def __init__(
@@ -47,13 +47,13 @@ class JsonLines:
         self._pieces = pieces
         self._again = again
         self.columns: list[str] = []
-        """The names of fields that are known. Others may come, which `look_for` finds."""
+        """The names of the known fields. `look_for` finds others."""
 
     def look_at_first(self, first: bytes) -> None:
-        """Look whether the first line can be one.
+        """Check the first line, and take its fields.
 
         Raises:
-            pyarrow.ArrowInvalid: it is none. RecordError: it is too deep.
+            pyarrow.ArrowInvalid: it is not JSON lines. RecordError: it is nested too deeply.
         """
         begin = first.strip()
         if begin == NULL:
@@ -69,7 +69,7 @@ class JsonLines:
             raise pa.ArrowInvalid(f"line 1: {_OVER_LINES if begin.startswith(b'{') and is_open else error}") from error
 
     def look_for(self, names: Sequence[str]) -> None:
-        """Look for fields in the lines of the file, or in the first 20,000 of a pipe. What is found is one of `columns` then."""
+        """Search the lines of the file, or the first 20,000 of a pipe, for fields, and add those found to `columns`."""
         missing = [name for name in names if name not in self.columns]
         if not missing:
             return
@@ -90,18 +90,18 @@ class JsonLines:
                 return
 
     def batches(self, column: str) -> Iterator[pa.RecordBatch]:
-        """Yield the lines as batches of one column of bytes, where tombstones are null."""
+        """Yield the lines as batches with one binary column, in which tombstones are null."""
         for piece in self._pieces:
             values = [None if len(line) < MAX_PARSED and line.strip() == NULL else line for line in piece]
             yield pa.record_batch({column: pa.array(values, pa.binary())})
 
     def fields(self, lines: ArrowArray, names: Sequence[str], rows: int) -> pa.RecordBatch:
-        """Return fields of lines as texts; null where a line does not have one. `rows` are the lines before these.
+        """Return fields of lines as strings; null where a line lacks one. `rows` is the number of lines before these.
 
-        A text is without its quotes and escapes, as keys are; numbers, lists and objects are the bytes of the document.
+        Strings are without quotes and escapes; numbers, arrays and objects are the bytes of the document.
 
         Raises:
-            RecordError: a line is no JSON object, has one of the fields several times, or has a text that UTF-8 cannot hold.
+            RecordError: a line is not a JSON object, has one of the fields twice, or has a lone surrogate in one.
         """
         found: list[list[str | None]] = [[] for _ in names]
         tokens = [_token(name) for name in names]
@@ -122,7 +122,7 @@ class JsonLines:
         except _DuplicateError as error:
             raise RecordError(f"{self._name}, line {number}: {error}") from error
         except ValueError as error:
-            raise RecordError(f"{self._name}, line {number}: no JSON object ({error})") from error
+            raise RecordError(f"{self._name}, line {number}: not a JSON object ({error})") from error
 
     def _column(self, name: str, values: list[str | None], rows: int) -> ArrowArray:
         try:
@@ -131,20 +131,20 @@ class JsonLines:
         except UnicodeEncodeError:
             number = next(at for at, value in enumerate(values) if value and not _is_unicode(value)) + rows + 1
             raise RecordError(
-                f"{self._name}, line {number}: field {name!r} has half of a surrogate pair (\\ud800 to \\udfff), which UTF-8 has "
-                "no bytes for (surrogates not allowed): write both halves, or the character"
+                f"{self._name}, line {number}: field {name!r} has half of a surrogate pair (\\ud800 to \\udfff), which UTF-8 "
+                "cannot encode (surrogates not allowed): write both halves, or the character"
             ) from None
 
 
 class _DuplicateError(ValueError):
-    """A line has a field several times that a record has once."""
+    """A line has a field twice that a record takes once."""
 
 
 def _quick(line: bytes, names: Sequence[str], tokens: Sequence[bytes]) -> list[str | None]:
-    """Return fields of a line. Only where a plain parse does not know the bytes of a value are its places looked for.
+    """Return fields of a line. Positions are found only where plain parsing loses the bytes of a value.
 
     Raises:
-        ValueError, RecursionError: it is no JSON object.
+        ValueError, RecursionError: it is not a JSON object.
     """
     if len(line) > MAX_PARSED:
         spans = _spans(long_members(line), names)
@@ -161,32 +161,32 @@ def _quick(line: bytes, names: Sequence[str], tokens: Sequence[bytes]) -> list[s
 def _object(text: str) -> dict[str, Any]:
     found = parsed(text)
     if not isinstance(found, dict):
-        raise ValueError("it is a list or a single value")
+        raise ValueError("it is an array or a single value")
     return found
 
 
 def _are_single(line: bytes, tokens: Sequence[bytes]) -> bool:
-    """Return whether no name can stand in a line twice. One that has escapes, or needs them, may be written in several ways."""
+    """Return whether no name can occur in a line twice. A name with escapes can be written in several ways."""
     return b"\\u" not in line and all(
         b"\\" not in token and b"/" not in token and line.count(token) < 2 for token in tokens
     )
 
 
 def _spans(found: Iterator[tuple[str, int, int]], names: Sequence[str]) -> list[tuple[int, int] | None]:
-    """Return where the values of fields begin and end; None for those that are not there."""
+    """Return the start and end of each field's value; None for missing fields."""
     spans: dict[str, tuple[int, int]] = {}
     for name, start, end in found:
         if name in names:
             if name in spans:
                 raise _DuplicateError(
-                    f"the object has the field {name!r} twice, and a record takes one: leave one of them out"
+                    f"the object has the field {name!r} twice, and readers differ in which one counts: leave one out"
                 )
             spans[name] = (start, end)
     return [spans.get(name) for name in names]
 
 
 def _text(document: str) -> str | None:
-    """Return a value as a record has it: a text without quotes and escapes, null as none, and all others as they stand."""
+    """Return a value for a record: a string without quotes and escapes, None for null, all others as they stand."""
     return _plain(parsed(document)) if document[0] in '"n' else document
 
 
@@ -205,7 +205,7 @@ def _members(line: bytes) -> list[tuple[str, int, int]]:
 
 
 def _names(line: bytes) -> list[str]:
-    """Return the names of a line's fields; none, if it is no object, which is told when it is read."""
+    """Return the names of a line's fields; none if it is not an object, which is an error when it is read."""
     try:
         return list(dict.fromkeys(name for name, _, _ in _members(line)))
     except (ValueError, RecursionError):
@@ -213,7 +213,7 @@ def _names(line: bytes) -> list[str]:
 
 
 def _token(name: str) -> bytes:
-    """Return a name as it stands in a document that has no needless escapes."""
+    """Return a name as JSON without needless escapes."""
     return json.dumps(name, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 

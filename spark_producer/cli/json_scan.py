@@ -1,7 +1,7 @@
-"""The fields of a JSON object as the bytes that they are in the document, for lines of any size.
+"""Finds the fields of a JSON object as bytes of the document, in lines of any size.
 
-Python's parser finds values quickly, but keeps no positions, and turns a line of lists into twenty times its size. Long lines are
-therefore checked by regular expressions, which make no objects.
+Python's parser is quick, but keeps no positions, and its objects for a line of arrays take twenty times the size of the line.
+So long lines are checked by regular expressions, which make no objects.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
 from typing import Any
 
 MAX_PARSED = 1 << 20
-"""Longer lines are not parsed by Python's parser."""
+"""The maximum bytes of a line for Python's parser."""
 
 MAX_DEPTH = 900
-"""How deep lists and objects may lie in each other in long lines; in others Python's parser has its own bound."""
+"""The maximum depth of nested arrays and objects in long lines; in others Python's parser has its own bound."""
 
 
 class Number(str):
-    """A number as it stands in the document: 1.10 stays 1.10, and 12345678901234567.891 keeps its digits."""
+    """A number as its characters in the document: 1.10 stays 1.10, and 12345678901234567.891 keeps its digits."""
 
     __slots__ = ()
 
@@ -40,7 +40,7 @@ _LIST, _OBJECT = b"["[0], b"{"[0]
 
 
 def members(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the names of a valid object, and where their values begin and end."""
+    """Yield name, start and end of each value of a valid object."""
     at = _space(text, _space(text, 0) + 1)
     while text[at] != "}":
         name, at = scanstring(text, at + 1, True)
@@ -61,24 +61,24 @@ _TEXT_SPACES = re.compile(r"[ \t\r\n]*")
 
 
 def parsed(text: str) -> Any:
-    """Return a document with its numbers as they stand.
+    """Parse a document, with its numbers as `Number`.
 
     Raises:
-        ValueError: it is none. RecursionError: it is too deep.
+        ValueError: it is not JSON. RecursionError: it is nested too deeply.
     """
     return DECODER.decode(text)
 
 
 def long_members(line: bytes) -> Iterator[tuple[str, int, int]]:
-    """Yield the names of an object of any length, and where their values begin and end, and check it.
+    """Check an object of any length, and yield name, start and end of each value.
 
     Raises:
-        ValueError: it is no JSON object in UTF-8. RecursionError: it is too deep.
+        ValueError: it is not a JSON object in UTF-8. RecursionError: it is nested too deeply.
     """
     _check_utf8(line)
     at = _spaces(line, 0)
     if line[at : at + 1] != b"{":
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     at = _spaces(line, at + 1)
     if line[at : at + 1] == b"}":
         _check_end(line, at + 1)
@@ -100,7 +100,7 @@ def long_members(line: bytes) -> Iterator[tuple[str, int, int]]:
 
 
 def _end_of_value(line: bytes, at: int) -> int:
-    """Return the position behind the value that begins at `at`. Runs of plain values are taken by one expression."""
+    """Return the position after the value that begins at `at`. One expression takes a run of plain values."""
     stack = bytearray()
     while True:
         at, opened = _enter(line, at)
@@ -125,7 +125,7 @@ def _end_of_value(line: bytes, at: int) -> int:
 
 
 def _enter(line: bytes, at: int) -> tuple[int, int]:
-    """Return the position behind a plain value and 0, or behind the beginning of a list or an object and its character."""
+    """Return the position after a plain value and 0, or after the bracket of an array or object and that bracket."""
     plain = _PLAIN.match(line, at)
     if plain is not None:
         return plain.end(), 0
@@ -136,7 +136,7 @@ def _enter(line: bytes, at: int) -> tuple[int, int]:
 
 
 def _after_run(line: bytes, at: int, inside: int) -> int:
-    """Return where the first value begins that is not plain or is the last of its list or object."""
+    """Return the start of the first value that is not plain, or is the last of its array or object."""
     if inside == _LIST:
         found = _ELEMENTS.match(line, at)
         return found.end() if found else at
@@ -154,7 +154,7 @@ def _spaces(line: bytes, at: int) -> int:
 
 def _check_end(line: bytes, at: int) -> None:
     if _spaces(line, at) != len(line):
-        raise ValueError(f"there is more behind the object, at byte {at}")
+        raise ValueError(f"more follows the object, at byte {at}")
 
 
 def _check_utf8(line: bytes) -> None:

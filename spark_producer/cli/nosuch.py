@@ -32,10 +32,10 @@ def check_there(client: BlockingClient, topics: Sequence[str]) -> None:
 def wait_until_created(client: BlockingClient, topic: str, timeout: float | None = None) -> bool:
     """Wait until a topic exists and has leaders; return whether it was missing at first, so that all its records are new.
 
-    One line says that it waits, and names a topic with a similar name. `timeout` (seconds) None: until Ctrl-C.
+    A line on stderr says that it waits, and names a topic with a similar name. `timeout` is in seconds; None: until Ctrl-C.
 
     Raises:
-        TopicNotFound: it was not created within `timeout`. BrokenPipeError: nobody reads stdout any more. And as
+        TopicNotFound: it was not created within `timeout`. BrokenPipeError: the reader of stdout has closed it. And as
         `BlockingClient.metadata`.
     """
     if not is_missing(client, topic):

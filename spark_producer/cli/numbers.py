@@ -32,7 +32,7 @@ def offset(text: str) -> int:
         return between(digits, 0, 2**63 - 1) * (1 if digits == text else -1)
     except argparse.ArgumentTypeError:
         raise argparse.ArgumentTypeError(
-            f"a whole number from 0 to {2**63 - 1} is needed, or -N for so many before the end, not '{for_log(text)}'"
+            f"a whole number from 0 to {2**63 - 1} is needed, or -N for N records before the end, not '{for_log(text)}'"
         ) from None
 
 

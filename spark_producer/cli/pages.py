@@ -1,4 +1,4 @@
-"""Where the pages are that help and errors name as `docs/…`: in a checkout, or where a wheel has put them."""
+"""Finds the pages that help and errors call `docs/…`: in a checkout, or where a wheel has installed them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NoReturn
 from spark_producer.cli.terminal import without_given_secrets
 
 INSTALLED = Path("share", "doc", "pyproducer")
-"""Below the prefix of an environment; a wheel's data files (pyproject.toml, tool.setuptools.data-files)."""
+"""The folder of a wheel's data files below the prefix of an environment (pyproject.toml, tool.setuptools.data-files)."""
 
 
 def find_pages(package: Path | None = None, prefix: str | None = None) -> Path | None:
@@ -26,7 +26,7 @@ def find_pages(package: Path | None = None, prefix: str | None = None) -> Path |
 
 
 def pages_line() -> str:
-    """Return a sentence about where the pages are; empty if they are nowhere."""
+    """Return a sentence that says where the pages are; empty if there are none."""
     folder = find_pages()
     return "" if folder is None else f"The pages docs/… are in {folder}."
 
@@ -35,7 +35,7 @@ class HelpfulParser(argparse.ArgumentParser):
     """A parser whose help says where the pages are, if it names any."""
 
     def error(self, message: str) -> NoReturn:
-        """End with the usage, and with a message that repeats no secret that was given as an argument."""
+        """Exit with the usage and the message, in which secrets among the arguments are hidden."""
         super().error(without_given_secrets(message))
 
     def format_help(self) -> str:

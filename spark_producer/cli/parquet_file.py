@@ -1,4 +1,4 @@
-"""Parquet as batches that are bounded, whatever its pages say: a dictionary page has a text once for all rows of a group."""
+"""Parquet as batches of bounded size, whatever its pages say: a dictionary page has a string once for all rows of a group."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ from typing import BinaryIO
 import pyarrow as pa
 from pyarrow import parquet
 
-from spark_producer.cli.decoded_size import MAX_BYTES, MAX_ROW_BYTES, MAX_ROWS
+from spark_producer.cli.decoded_size import MAX_BYTES, MAX_CELLS, MAX_ROW_BYTES, MAX_ROWS
 from spark_producer.cli.inflation import check_columns_count, check_unpacked
 from spark_producer.cli.parquet_pages import pages_of
 
-_MAX_CELLS = 1 << 19
 _MAX_ELEMENTS = 1 << 28
-"""The most values of a column of lists in a row group: runs of levels take a few bytes of the file, and four each in memory."""
+"""The maximum values of a list column in a row group: runs of levels take a few bytes of the file, and each four in memory."""
 
 
 def open_parquet(stack: ExitStack, name: str, content: bytes | None) -> tuple[list[str], int, Iterator[pa.RecordBatch]]:
     """Return the names of the columns, the number of rows, and the batches of a file, or of what came through a pipe.
 
-    Texts that the file has in dictionaries stay in them, so that a batch takes as much memory as they do, and not as its rows.
+    Strings that the file keeps in dictionaries stay there, so that a batch takes the memory of it and not of its rows.
 
     Raises:
-        pyarrow.ArrowException: it is no Parquet, or would take too much memory.
+        pyarrow.ArrowException: it is not Parquet, or would take too much memory.
     """
     raw: BinaryIO = io.BytesIO(content or b"")
     if content is None:
@@ -43,10 +42,10 @@ def open_parquet(stack: ExitStack, name: str, content: bytes | None) -> tuple[li
 
 
 def _check_pages(raw: BinaryIO, metadata: parquet.FileMetaData, group: int) -> None:
-    """Look whether one page of each column, and its dictionary, which are in memory together, are not too large.
+    """Check the sizes of the two largest pages of each column: a data page and its dictionary are in memory together.
 
     Raises:
-        pyarrow.ArrowInvalid: they are.
+        pyarrow.ArrowInvalid: they are too large.
     """
     unpacked = packed = 0
     columns = metadata.row_group(group)
@@ -54,8 +53,8 @@ def _check_pages(raw: BinaryIO, metadata: parquet.FileMetaData, group: int) -> N
         chunk = columns.column(number)
         if metadata.schema.column(number).max_repetition_level and chunk.num_values > _MAX_ELEMENTS:
             raise pa.ArrowInvalid(
-                f"column {chunk.path_in_schema!r} of row group {group} has {chunk.num_values:,} elements of lists, and at most "
-                f"{_MAX_ELEMENTS:,} are read: write the file again with smaller row groups"
+                f"column {chunk.path_in_schema!r} of row group {group} has {chunk.num_values:,} list elements, more than "
+                f"{_MAX_ELEMENTS:,}: write the file again with smaller row groups"
             )
         largest = sorted(pages_of(raw, chunk))[-2:]
         unpacked += sum(page.unpacked for page in largest)
@@ -64,7 +63,7 @@ def _check_pages(raw: BinaryIO, metadata: parquet.FileMetaData, group: int) -> N
 
 
 def _in_dictionaries(metadata: parquet.FileMetaData) -> list[str]:
-    """Return the paths of the texts that the file has in dictionaries."""
+    """Return the paths of the string and binary columns that the file keeps in dictionaries."""
     texts = [
         number for number in range(metadata.num_columns) if metadata.schema.column(number).physical_type == "BYTE_ARRAY"
     ]
@@ -77,12 +76,12 @@ def _in_dictionaries(metadata: parquet.FileMetaData) -> list[str]:
 
 
 def _rows_at_once(metadata: parquet.FileMetaData) -> int:
-    """Return how many rows are read at once: by the bytes of their groups, and by the lengths that columns have in each row."""
+    """Return how many rows are read at once, by the size of the row groups and of the columns of a fixed length."""
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
     fixed = sum(column.length or 0 for column in columns if column.physical_type == "FIXED_LEN_BYTE_ARRAY")
     if fixed > MAX_ROW_BYTES:
-        raise pa.ArrowInvalid(f"its rows have {fixed:,} bytes, and at most {MAX_ROW_BYTES:,} are read")
+        raise pa.ArrowInvalid(f"each of its rows has {fixed:,} bytes, more than {MAX_ROW_BYTES:,}: leave columns out")
     size = max(1, sum(group.total_byte_size for group in groups))
     by_bytes = MAX_BYTES * metadata.num_rows // size
-    return max(1, min(MAX_ROWS, by_bytes, MAX_BYTES // max(1, fixed), _MAX_CELLS // max(1, len(columns))))
+    return max(1, min(MAX_ROWS, by_bytes, MAX_BYTES // max(1, fixed), MAX_CELLS // max(1, len(columns))))

@@ -1,6 +1,7 @@
-"""The sizes of the pages of a Parquet file, from their headers: pyarrow takes as much memory as these say.
+"""The sizes of the pages of a Parquet file, from their headers: pyarrow allocates what these say.
 
-The headers are structs in Thrift's compact protocol (parquet.thrift, PageHeader: 2 is the size unpacked, 3 that in the file).
+The headers are structs in Thrift's compact protocol (parquet.thrift, PageHeader: field 2 is the decompressed size, 3 that in the
+file).
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from typing import Any, BinaryIO, NamedTuple
 import pyarrow as pa
 
 _MAX_HEADER = 16 << 20
-"""The most bytes of a header, which may have the smallest and the largest value of its page."""
+"""The maximum bytes of a header, which may contain the smallest and the largest value of its page."""
 
 _MAX_DEPTH = 16
 _UNPACKED, _PACKED = 2, 3
 _BOOLEANS, _BYTE, _INTEGERS, _DOUBLE, _BINARY, _STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, 12
-"""The types of fields in the compact protocol; lists and maps have no place in a header."""
+"""The types of fields in the compact protocol; no header has lists or maps."""
 
 
 class Page(NamedTuple):
-    """The bytes of a page in memory and in the file."""
+    """The bytes of a page, decompressed and in the file."""
 
     unpacked: int
     packed: int
@@ -30,10 +31,10 @@ def pages_of(file: BinaryIO, chunk: Any) -> Iterator[Page]:
     """Yield the pages of a column chunk (pyarrow's ColumnChunkMetaData).
 
     Raises:
-        pyarrow.ArrowInvalid: there are no headers of pages where they should be.
+        pyarrow.ArrowInvalid: a page has no valid header.
     """
     at = chunk.data_page_offset
-    if chunk.has_dictionary_page and chunk.dictionary_page_offset:  # 0, as some writers say, is no offset
+    if chunk.has_dictionary_page and chunk.dictionary_page_offset:  # some writers give 0 where there is none
         at = min(at, chunk.dictionary_page_offset)
     end = at + chunk.total_compressed_size
     while at < end:
@@ -55,12 +56,12 @@ def _header_at(file: BinaryIO, at: int) -> _Header:
             size *= 8
             continue
         if min(header.fields.get(_UNPACKED, -1), header.fields.get(_PACKED, -1)) < 0:
-            raise pa.ArrowInvalid(f"the header of a page at byte {at} says no sizes")
+            raise pa.ArrowInvalid(f"the header of a page at byte {at} has no sizes")
         return header
 
 
 class _Header:
-    """The integers of a struct by the numbers of their fields, and how many bytes it has."""
+    """The integer fields of a struct by number, and its length in bytes."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -90,7 +91,7 @@ class _Header:
         elif kind == _STRUCT and depth < _MAX_DEPTH:
             self._struct({}, depth + 1)
         elif kind not in _BOOLEANS:
-            raise pa.ArrowInvalid("the header of a page has a field of another type")
+            raise pa.ArrowInvalid("the header of a page has a field of an unexpected type")
 
     def _byte(self) -> int:
         self.at += 1

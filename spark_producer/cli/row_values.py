@@ -35,7 +35,7 @@ class RowValues(NamedTuple):
         return self._rendered(column, as_text)
 
     def headers(self, columns: Mapping[str, str]) -> Column:
-        """Return headers for each row, in the order of `columns`: name of a header and name of its column."""
+        """Return the headers of each row. `columns` maps each header's name to that of its column, in order."""
         rows, count = self.batch.num_rows, len(columns)
         values = [as_binary(self.text(column)) for column in columns.values()]
         in_rows = np.arange(rows * count).reshape(count, rows).T.reshape(-1)
@@ -56,7 +56,7 @@ class RowValues(NamedTuple):
             raise pa.ArrowInvalid(f"{self._where(name, cells, render)}: {error}") from error
 
     def _where(self, name: str, cells: Column, render: Callable[[Column, bool], Column]) -> str:
-        """Return the first row that cannot be rendered, if it is one alone."""
+        """Return the column, and the first row of it that cannot be rendered by itself."""
         for at in range(len(cells)):
             try:
                 render(cells.slice(at, 1), self.keep_nulls)
@@ -66,7 +66,7 @@ class RowValues(NamedTuple):
 
 
 def as_binary(column: Column) -> Column:
-    """Return strings or bytes, of any kind that `as_text` returns, as bytes."""
+    """Return strings or bytes, of any type that `as_text` returns, as binary."""
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     return column.cast(pa.large_binary())

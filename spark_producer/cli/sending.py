@@ -43,19 +43,19 @@ class Sent(NamedTuple):
 
 
 WAIT_SECONDS = 30.0
-"""How long a command waits for brokers and for the leaders of a topic, unless `--timeout` says otherwise."""
+"""Seconds that a command waits for brokers and for the leaders of a topic, unless `--timeout` says otherwise."""
 
 
 def wait_for_topic(config: ProducerConfig, topic: str, seconds: float | None) -> tuple[int, ...]:
-    """Wait until the topic can be written to, so that an error comes before anything is read. A broker may create it.
+    """Wait until the topic can be written to, so that errors come before anything is read. A broker may create it.
 
-    `seconds` bound the wait; by default `WAIT_SECONDS`, and `UNKNOWN_TOPIC_GRACE` for a topic that no broker knows.
+    `seconds` is the maximum wait; by default `WAIT_SECONDS`, and `UNKNOWN_TOPIC_GRACE` for a topic that no broker knows.
 
     Raises: as `BlockingClient.wait_for_topic`.
     """
     settings = ConnectionSettings.from_config(config)
-    most, unknown_for = (WAIT_SECONDS, UNKNOWN_TOPIC_GRACE) if seconds is None else (seconds, float("inf"))
-    with BlockingClient(settings, timeout=most, on_wait=Wait(most)) as client, nearest_named(client, topic):
+    timeout, unknown_for = (WAIT_SECONDS, UNKNOWN_TOPIC_GRACE) if seconds is None else (seconds, float("inf"))
+    with BlockingClient(settings, timeout=timeout, on_wait=Wait(timeout)) as client, nearest_named(client, topic):
         return client.wait_for_topic(topic, create=True, unknown_for=unknown_for)
 
 

@@ -33,7 +33,7 @@ def add_producer(command: argparse.ArgumentParser) -> None:
         "--timeout",
         type=positive,
         metavar="SECONDS",
-        help="for the topic to be there (default: 30, and 8 if no broker knows it)",
+        help="the maximum wait for the topic (default: 30, and 8 if no broker knows it)",
     )
 
 

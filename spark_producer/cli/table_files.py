@@ -40,7 +40,7 @@ UNREADABLE = (OSError, pa.ArrowException, ArithmeticError, LookupError, TypeErro
 NO_MEMORY = (
     "cannot be read: this machine has too little memory for it; write it again with smaller rows, batches or row groups"
 )
-"""What is said of a `MemoryError`, which is also Arrow's."""
+"""The message for a `MemoryError`, Python's or Arrow's."""
 
 SUFFIXES = {
     ".parquet": "parquet", ".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".arrow": "arrow",
@@ -62,10 +62,10 @@ COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
 
 class Source(NamedTuple):
-    """A file that was opened: its columns, its rows if it says how many, and the batches.
+    """A file that was opened: its columns, the number of its rows if the file says it, and the batches.
 
     `lines` is the column of its batches that has whole lines, which are the values as they stand; None if it has none.
-    `delimiter` is between the cells of a CSV; else None. `json` takes fields out of JSON lines, whose batches are lines.
+    `delimiter` is that of a CSV, else None. `json` extracts the fields of JSON lines, whose batches are lines.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Source(NamedTuple):
 
 
 class Mapped(NamedTuple):
-    """Which columns of a file become which part of a record, and whether JSON has fields that are null."""
+    """Which columns of a file become which part of a record, and whether null fields are written into JSON."""
 
     key: str | None = None
     value: str = "*"
@@ -88,7 +88,7 @@ class Mapped(NamedTuple):
     keep_nulls: bool = False
 
     def columns(self) -> list[str]:
-        """Return the columns that are asked for, each once."""
+        """Return the columns that are mapped by name, each once."""
         asked = [
             self.key,
             self.timestamp,
@@ -208,7 +208,7 @@ def _text(stack: ExitStack, name: str) -> Source:
 
 
 def _json(stack: ExitStack, name: str) -> Source:
-    """Open JSON lines. The lines are the values as they stand; the columns are those of the first line, and what others have."""
+    """Open JSON lines. A line is a value as it stands. The columns are the fields of the first line; `look_for` adds others."""
     lines = _filled_lines(stack, name)
     first = next(lines, None)
     again = (lambda: _filled_lines(stack, name)) if Path(name).is_file() else None

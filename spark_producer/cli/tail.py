@@ -34,8 +34,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     tail = commands.add_parser(
         "tail",
         description="Print the records of a topic as they arrive, until Ctrl-C: partition:offset, time (UTC), key, value, "
-        "headers. Bytes that are no text are printed as 0x…. A topic that does not exist yet is waited for, and then printed "
-        "from its first record on; with --until-end it is an error.",
+        "headers. Bytes that are not UTF-8 are printed as 0x…. tail waits for a topic that does not exist yet, and prints it "
+        "from its first record on; with --until-end that is an error.",
     )
     tail.add_argument("topic")
     add_connection(tail)
@@ -52,7 +52,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--timeout",
         type=positive,
         metavar="SECONDS",
-        help="stop when none came for so long; neither brokers nor a topic are waited for longer",
+        help="stop when no record came for so long; also the maximum wait for brokers and for the topic",
     )
     tail.add_argument("--json", action="store_true", help="print each record as a JSON object")
     tail.add_argument(

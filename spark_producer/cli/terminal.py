@@ -16,13 +16,13 @@ _given = GivenSecrets()
 
 
 def hide_given_secrets(arguments: Sequence[str]) -> None:
-    """Let no message repeat what is probably a secret among the arguments of the command line."""
+    """Hide from now on, in all messages, the probable secrets among the arguments of the command line."""
     global _given
     _given = GivenSecrets(arguments)
 
 
 def without_given_secrets(text: str) -> str:
-    """Return a message without the secrets of the command line."""
+    """Return a message in which the secrets among the arguments are hidden."""
     return _given.without(text)
 
 

@@ -115,7 +115,7 @@ def _lines(page: TopicPage) -> list[str]:
 
 
 def _set(name: str, value: str) -> str:
-    """Return a setting of a topic as the broker tells it."""
+    """Return a setting of a topic as the broker reports it, escaped."""
     return f"{for_log(name)}={for_log(value)}"
 
 

@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
 from spark_producer.cli.numbers import positive
 from spark_producer.cli.terminal import asks_somebody, say
-from spark_producer.cli.txn_words import (
-    MOST_IDS,
+from spark_producer.cli.txn_report import (
+    MAX_IDS,
     age_of,
-    by_your_word,
-    next_of,
+    assumed_outcomes,
+    next_steps,
     no_batch,
-    of_others,
+    other_holders,
+    record_line,
     show,
     show_held,
-    word_of,
 )
 from spark_producer.cli.waiting import Wait
 from spark_producer.errors import ConfigError, PyProducerError
@@ -102,13 +102,13 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
             action.add_argument(
                 "--rebind",
                 action="store_true",
-                help="give the id to the query or job that writes next, whose numbers begin again: rows that are there stay",
+                help="bind the id to the query or job that writes next, whose batch numbers start again; written rows stay",
             )
             action.add_argument(
                 "--accept-no-record",
                 action="store_true",
-                help="take the sink for one that has written nothing yet, since the record of what it has committed is lost; "
-                "look first what readers see",
+                help="treat the sink as one that has written nothing yet, because its control record is lost; check first "
+                "which rows readers see",
             )
         if name == "repair":
             action.add_argument(
@@ -140,14 +140,16 @@ def _list(chosen: argparse.Namespace) -> None:
                 said = no_batch(chosen) if missing is None else "what it has written is not known"
             else:
                 said = (
-                    f"unreadable: {line.record}" if isinstance(line.record, PyProducerError) else word_of(line.record)
+                    f"unreadable: {line.record}"
+                    if isinstance(line.record, PyProducerError)
+                    else record_line(line.record)
                 )
                 said += f"  {age_of(client.now_ms() - line.written_ms)} ago"
             say(f"{line.sink}  {said}  open: {len(line.open_ids)}")
-            for each in line.open_ids[:MOST_IDS]:
+            for each in line.open_ids[:MAX_IDS]:
                 say(f"    {each}")
-            if len(line.open_ids) > MOST_IDS:
-                say(f"    and {len(line.open_ids) - MOST_IDS} more: pyproducer txn describe {line.sink}")
+            if len(line.open_ids) > MAX_IDS:
+                say(f"    and {len(line.open_ids) - MAX_IDS} more: pyproducer txn describe {line.sink}")
         if missing is not None:
             raise missing
         if not lines:
@@ -166,11 +168,11 @@ def _describe(chosen: argparse.Namespace) -> None:
             if not held:
                 say(f"nothing holds readers of {', '.join(sorted(chosen.topic))} back")
             show_held("", held)
-            lines = [*of_others("", held)]
+            lines = [*other_holders("", held)]
         else:
             found = _surveyed(chosen, brokers, more)
             show(chosen, found, client.now_ms())
-            lines = [*next_of(chosen, found), *of_others(chosen.sink, found.held_back)]
+            lines = [*next_steps(chosen, found), *other_holders(chosen.sink, found.held_back)]
         for line in lines:
             say(f"next: {line}")
 
@@ -180,10 +182,10 @@ def _resolve(chosen: argparse.Namespace) -> None:
     with _connected(chosen) as client:
         cluster = SinkCluster(client, chosen.sink, chosen.control_topic)
         if chosen.accept_no_record:
-            _confirm(chosen, f"Take {chosen.sink!r} for a sink that has written nothing? Rows that are there stay.")
+            _confirm(chosen, f"Treat {chosen.sink!r} as a sink that has written nothing? Rows that were written stay.")
             accept_no_record(cluster)
             say(
-                f"accepted: {chosen.control_topic} has no record of {chosen.sink}, and its next batch is written in any case"
+                f"accepted: {chosen.control_topic} has no record of {chosen.sink}; its next batch is written, whatever its number"
             )
             return
         found = _surveyed(chosen, cluster.brokers)
@@ -195,13 +197,13 @@ def _resolve(chosen: argparse.Namespace) -> None:
         _confirm(chosen, f"Take over {chosen.sink!r}? A query that writes to it now fails, until it is started again.")
         chosen.unfinished = "the sink may be taken over, and not all of it finished: run the command again"
         if chosen.accept_partial:
-            say(f"accepted: {word_of(accept_partial(cluster))}")
+            say(f"accepted: {record_line(accept_partial(cluster))}")
         if chosen.rebind:
             rebind(cluster)
-            say(f"bound to nobody: {chosen.sink} goes to the query or job that writes next")
+            say(f"unbound: {chosen.sink} will be bound to the query or job that writes next")
             return
         last = accept_difference(cluster) if chosen.accept_difference else carry_on(cluster)
-        say(f"resolved: {no_batch(chosen) if last is None else word_of(last)}")
+        say(f"resolved: {no_batch(chosen) if last is None else record_line(last)}")
         for line in _done(found, last, difference=chosen.accept_difference):
             say(f"    {line}")
 
@@ -221,7 +223,7 @@ def _repair(chosen: argparse.Namespace) -> None:
             say(f"nothing to repair: no end of a transaction is lost in the partitions of its last batch{looked}")
             return
         take_for = _UNKNOWN.get(chosen.unknown)
-        for line in by_your_word(lost, take_for):
+        for line in assumed_outcomes(lost, take_for):
             say(line)
         known = decided(lost, take_for)
         if known:

@@ -20,7 +20,7 @@ CLIENT_ID = "pyproducer-write"
 
 RFC4180 = "rfc4180"
 DIALECTS = {RFC4180: ('"', ""), "spark": ('"', "\\")}
-"""The quote of each dialect of CSV and the character before a quote within a cell; empty if it is doubled."""
+"""The quote and the escape character of each CSV dialect; no escape: quotes are doubled."""
 
 _OF_CSV = ("--delimiter", "--dialect", "--quote", "--escape", "--infer-types")
 
@@ -47,20 +47,20 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     write.add_argument(
         "--dialect",
         choices=DIALECTS,
-        help="how the cells of a CSV are quoted: by RFC 4180 (the default), where quotes within a cell are doubled, or as Spark "
+        help="how the cells of a CSV are quoted: as in RFC 4180 (the default), with quotes within a cell doubled, or as Spark "
         "writes them, escaped by a backslash",
     )
     write.add_argument(
         "--quote",
         type=_quote,
         metavar="CHARACTER",
-        help='around the cells of a CSV; none if quotes are text (default: by the dialect, ")',
+        help='the quote around the cells of a CSV; none if quotes are text (default: that of the dialect, ")',
     )
     write.add_argument(
         "--escape",
-        type=_escape,
+        type=_quote,
         metavar="CHARACTER",
-        help="before quotes within a quoted cell of a CSV, and before itself; none if they are doubled (default: by the dialect)",
+        help="escapes quotes and itself within a quoted cell of a CSV; none if quotes are doubled (default: that of the dialect)",
     )
     write.add_argument(
         "--infer-types",
@@ -73,7 +73,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _add_columns(write: argparse.ArgumentParser) -> None:
-    """Add the arguments that say which columns become which part of a record."""
+    """Add the arguments that map columns to the parts of a record."""
     write.add_argument("--key", metavar="COLUMN", help="(default: no key)")
     write.add_argument("--value", metavar="COLUMN", default="*", help="(default: *, all columns as one JSON object)")
     write.add_argument(
@@ -86,12 +86,12 @@ def _add_columns(write: argparse.ArgumentParser) -> None:
     write.add_argument(
         "--timestamp",
         metavar="COLUMN",
-        help="the record's time: a time, ISO 8601 or milliseconds since 1970; what is finer is rounded down to milliseconds",
+        help="the record's time: a time, ISO 8601 or milliseconds since 1970; rounded down to milliseconds",
     )
     write.add_argument(
         "--keep-nulls",
         action="store_true",
-        help="write null columns and fields into the JSON of a row (default: leave them out)",
+        help="write null columns and fields into the JSON of a row (default: omit them)",
     )
     write.add_argument("--partition", metavar="COLUMN", help="(default: by the key, or wherever it is quickest)")
 
@@ -143,10 +143,10 @@ def _delimiter(text: str) -> str:
 
 
 def _quote(text: str) -> str:
-    """Return the character that is meant; empty for none.
+    """Return a quote or an escape character; empty for `none`.
 
     Raises:
-        argparse.ArgumentTypeError: it cannot be one around cells.
+        argparse.ArgumentTypeError: it is no single ASCII character, or a space.
     """
     if text == "none":
         return ""
@@ -155,15 +155,11 @@ def _quote(text: str) -> str:
     return text
 
 
-_escape = _quote
-"""One before quotes is of the same form."""
-
-
 def _csv_form(chosen: argparse.Namespace) -> CsvForm:
-    """Return what the arguments say of CSV files.
+    """Return the form of CSV files that the arguments say.
 
     Raises:
-        ConfigError: they say something, and there is no such file; or they contradict each other.
+        ConfigError: there are such arguments and no CSV file; or they contradict each other.
     """
     given = [name for name in _OF_CSV if getattr(chosen, name.lstrip("-").replace("-", "_")) not in (None, False)]
     if given and all((chosen.format or kind_of(name)) != "csv" for name in chosen.files):
@@ -172,9 +168,9 @@ def _csv_form(chosen: argparse.Namespace) -> CsvForm:
     quote = quote if chosen.quote is None else chosen.quote
     escape = escape if chosen.escape is None else chosen.escape
     if escape and not quote:
-        raise ConfigError("--escape is for quotes within quoted cells, and --quote none says that there are none")
+        raise ConfigError("--escape is for quoted cells, and with --quote none there are none: leave one of them out")
     form = CsvForm(chosen.delimiter, chosen.infer_types, quote, "" if escape == quote else escape)
     characters = [character for character in form.dialect() if character]
     if len(set(characters)) < len(characters):
-        raise ConfigError(f"--delimiter, --quote and --escape need a character of their own each, not {characters}")
+        raise ConfigError(f"--delimiter, --quote and --escape must be different characters, not {characters}")
     return form

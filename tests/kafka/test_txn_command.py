@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from spark_producer.cli.entry import INTERRUPTED, main
-from spark_producer.cli.txn_words import MOST_IDS
+from spark_producer.cli.txn_report import MAX_IDS
 from spark_producer.cluster import Style
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import cluster, control_write, driver
@@ -324,15 +324,15 @@ def test_many_open_transactions_are_counted_and_some_of_them_named(
 ) -> None:
     ticket = driver.begin(sink)
     driver.commit(sink, [inline(ticket, 0, batch(rows, 0, "a"))], 0)
-    for slot in range(MOST_IDS + 2):
+    for slot in range(MAX_IDS + 2):
         tasks.fill(slot, ticket.style, {(rows, 0): ["never"]})
     code, shown = txn("list")
     assert code == 0
-    assert f"open: {MOST_IDS + 2}\n" in shown
+    assert f"open: {MAX_IDS + 2}\n" in shown
     assert f"and 2 more: pyproducer txn describe {sink.name}" in shown
-    assert shown.count(f"pyproducer.{sink.name}.") == MOST_IDS
+    assert shown.count(f"pyproducer.{sink.name}.") == MAX_IDS
     code, shown = txn("describe", sink.name)
-    assert shown.count("open: ") == MOST_IDS + 2
+    assert shown.count("open: ") == MAX_IDS + 2
     assert f"next: if its query is not running, start it again, or: pyproducer txn resolve {sink.name}" in shown
     code, shown = txn("resolve", sink.name, "--yes")
     assert "that were left open are aborted" in shown

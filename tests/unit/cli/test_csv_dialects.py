@@ -192,9 +192,9 @@ def test_com24_other_quotes_and_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--quote", "none", "--escape", "\\"], "--escape is for quotes within quoted cells"),
-        (["--delimiter", "\\", "--dialect", "spark"], "need a character of their own each"),
-        (["--quote", "'", "--escape", ","], "need a character of their own each"),
+        (["--quote", "none", "--escape", "\\"], "--escape is for quoted cells"),
+        (["--delimiter", "\\", "--dialect", "spark"], "must be different characters"),
+        (["--quote", "'", "--escape", ","], "must be different characters"),
     ],
 )
 def test_com24_characters_that_contradict_each_other(
@@ -219,4 +219,4 @@ def test_com24_utf16_without_a_mark_is_refused(tmp_path: Path, capsys: pytest.Ca
     for coding in ("utf-16-le", "utf-16-be"):
         (tmp_path / "x.csv").write_bytes("a,b\n1,2\n".encode(coding))
         assert main(["write", str(tmp_path / "x.csv"), "t", *NOBODY]) == 1
-        assert "it is UTF-16; write it anew as UTF-8" in capsys.readouterr().err
+        assert "it is UTF-16; convert it to UTF-8" in capsys.readouterr().err

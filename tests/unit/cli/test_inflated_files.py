@@ -94,11 +94,11 @@ def zeros() -> list[str]:
 REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "zeros.arrow": (
         lambda path: arrow(path, {"a": zeros()}, compression="zstd"),
-        "at most 512 MiB, or 10 times as many",
+        "more than 512 MiB and than 10 times as many",
     ),
     "zeros.arrows": (
         lambda path: arrow(path, {"a": zeros()}, ipc.new_stream, compression="lz4"),
-        "at most 512 MiB, or 10 times",
+        "more than 512 MiB and than 10 times",
     ),
     "page.parquet": (
         lambda path: parquet.write_table(pa.table({"a": zeros()}), path, compression="zstd", use_dictionary=False),
@@ -106,15 +106,15 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "wide.csv": (
         lambda path: path.write_text("a," * 200_000 + "\n"),
-        "it has 200,001 columns, and at most 65,536 are read",
+        "it has 200,001 columns, more than 65,536",
     ),
     "wide.arrow": (
         lambda path: arrow(path, {f"c{number}": pa.nulls(1) for number in range(70_000)}),
-        "it has 70,000 columns, and at most 65,536 are read",
+        "it has 70,000 columns, more than 65,536",
     ),
     "wide.parquet": (
         lambda path: parquet.write_table(pa.table({f"c{number}": pa.array([1]) for number in range(66_000)}), path),
-        "it has 66,000 columns, and at most 65,536 are read",
+        "it has 66,000 columns, more than 65,536",
     ),
     "row.parquet": (
         lambda path: parquet.write_table(pa.table({"a": [[TEXT] * 1000]}), path),
@@ -124,7 +124,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda path: arrow(path, {"a": pa.FixedSizeListArray.from_arrays(pa.nulls(MANY), MANY)}),
         "when it is decoded, more than 64 MiB",
     ),
-    "cut.arrows": (lambda path: path.write_bytes(b"\xff\xff\xff\xff\xff\xff\xff\x0f"), "which are not there"),
+    "cut.arrows": (lambda path: path.write_bytes(b"\xff\xff\xff\xff\xff\xff\xff\x0f"), "more than the file has"),
 }
 
 

@@ -152,12 +152,15 @@ def test_com24_a_field_that_only_later_lines_of_stdin_have(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (json.dumps({"a": 1, "b": [1]}, indent=2).encode(), "over several lines (pretty-printed, or cut off)"),
-        (b'\xef\xbb\xbf{"a": 1,\n "b": 2}', "over several lines (pretty-printed, or cut off)"),
-        (json.dumps([{"a": 1}, {"a": 2}]).encode(), "it begins a JSON array"),
-        (json.dumps([{"a": 1}], indent=1).encode(), "it begins a JSON array"),
+        (
+            json.dumps({"a": 1, "b": [1]}, indent=2).encode(),
+            "does not end on its line (the file is pretty-printed, or cut off)",
+        ),
+        (b'\xef\xbb\xbf{"a": 1,\n "b": 2}', "does not end on its line (the file is pretty-printed, or cut off)"),
+        (json.dumps([{"a": 1}, {"a": 2}]).encode(), "it is a JSON array"),
+        (json.dumps([{"a": 1}], indent=1).encode(), "it is a JSON array"),
         (b'{"a": 1}{"a": 2}', "Extra data"),
-        (b"5\n", "line 1: it is a list or a single value"),
+        (b"5\n", "line 1: it is an array or a single value"),
         (b'{"a": "\xff"}', "can't decode byte 0xff"),
         ('{"a": 1}'.encode("utf-16-le"), "line 1: "),
     ],
@@ -174,7 +177,7 @@ def test_com24_other_documents_get_a_sentence(
 
 @pytest.mark.parametrize("bad", [b"[1]", b'"x"', b"{", b'{"a": 01}', b'{"a": "\xff"}', b'{"a": 1} {}', b"{'a': 1}"])
 def test_com24_a_bad_line_later_has_its_number(tmp_path: Path, bad: bytes) -> None:
-    with pytest.raises(RecordError, match=r"x\.json, line 3: no JSON"):
+    with pytest.raises(RecordError, match=r"x\.json, line 3: not a JSON object"):
         rows_of(tmp_path / "x.json", b'{"a": 1}\n\nnull\n' + bad + b"\n")
 
 
@@ -212,5 +215,5 @@ def test_com24_a_long_line_of_lists_and_one_too_deep(tmp_path: Path) -> None:
     (row,) = rows_of(tmp_path / "x.json", many, key="id", value="a")
     assert (row["key"], as_bytes(row["value"])) == ("1.10", many[5:-11])
     deep = b'{"a":' + b"[1," * 500_000 + b"1" + b"]" * 500_000 + b"}"
-    with pytest.raises(PyProducerError, match="line 2: lists and objects lie too deep"):
+    with pytest.raises(PyProducerError, match="line 2: arrays and objects are nested too deep"):
         rows_of(tmp_path / "x.json", b'{"a": 1}\n' + deep)

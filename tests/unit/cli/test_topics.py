@@ -249,4 +249,4 @@ def test_no_number_is_too_long_to_be_refused(capsys: pytest.CaptureFixture[str])
 def test_an_offset_may_be_negative_and_the_message_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["tail", "t", "--offset", "abc"])
-    assert "or -N for so many before the end, not 'abc'" in capsys.readouterr().err
+    assert "or -N for N records before the end, not 'abc'" in capsys.readouterr().err

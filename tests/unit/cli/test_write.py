@@ -192,7 +192,7 @@ def test_com24_what_breaks_on_the_way_says_how_far_it_was(
     first, second = capsys.readouterr().err.splitlines()
     assert first == "pyproducer: 20,000 rows were on their way before this; some records may be in the topic already"
     assert second.startswith("pyproducer: ")
-    assert "x.jsonl, line 20004: no JSON" in second
+    assert "x.jsonl, line 20004: not a JSON object" in second
 
 
 @pytest.mark.parametrize("text", ["2013-01-01T05:17:00Z", "2013-01-01 05:17:00", "2013-01-01T07:17:00+02:00"])

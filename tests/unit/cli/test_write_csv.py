@@ -135,16 +135,16 @@ BAD: dict[str, tuple[bytes, str]] = {
     "another delimiter": (b"a;b\n1;2,5\n", "--delimiter says what is between its cells"),
     "a name of two lines": (
         b'a,"b\nc"\n1,2\n',
-        "its first line has the names of the columns, which may hold no line ends",
+        "the column names in its first line, none of which may contain a line end, cannot be read",
     ),
-    "UTF-16": ("a,b\n1,2\n".encode("utf-16"), "it is UTF-16; write it anew as UTF-8"),
+    "UTF-16": ("a,b\n1,2\n".encode("utf-16"), "it is UTF-16; convert it to UTF-8"),
     "UTF-16, high bytes first": (b"\xfe\xff" + "a,b\n1,2\n".encode("utf-16-be"), "it is UTF-16"),
     "a row too long": (b"a,b\n1,2,3\n", "Row #1: Expected 2 columns, got 3"),
     "no UTF-8": (
         b"a,b\n1,2\n1,\xff\n",
         "Row #2: CSV conversion error to string: invalid UTF8 data: it is not UTF-8",
     ),
-    "a quote without end": (b'a\n"' + b"x\n" * (17 << 20), "a row is longer than 2 MiB, or a quote has no end"),
+    "a quote without end": (b'a\n"' + b"x\n" * (17 << 20), "a row is longer than 2 MiB, or a quote is never closed"),
     "a first line without end": (b"a" * (17 << 20), "its first line is longer than 2 MiB"),
 }
 

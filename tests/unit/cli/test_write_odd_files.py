@@ -80,8 +80,11 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
         "row 2, column 'a': a text is not UTF-8; cast the column to binary",
     ),
     "long.arrow": (lambda path: arrow(path, pa.table({"a": pa.array([2**62], pa.duration("s"))})), "out of bounds"),
-    "deep.json": (of(b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"), "line 1: lists and objects lie too deep"),
-    "deeper.json": (of(b'{"a": 1}\n' + b"[" * 100_000), "line 2: lists and objects lie too deep"),
+    "deep.json": (
+        of(b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
+        "line 1: arrays and objects are nested too deep",
+    ),
+    "deeper.json": (of(b'{"a": 1}\n' + b"[" * 100_000), "line 2: arrays and objects are nested too deep"),
     "half.json": (of(b'{"a": "\\ud800"}'), "surrogates not allowed"),
     "cut.txt.gz": (of(b"\x1f\x8b\x08\x00cut off"), "inflate failed"),
 }
@@ -321,7 +324,7 @@ def test_com24_names_of_columns_that_are_no_utf8_are_one_line(
     (tmp_path / "sizes.csv").write_bytes("größe,b\n1,2\n".encode("latin-1"))
     assert main(["write", str(tmp_path / "sizes.csv"), "t", "--bootstrap-servers", "127.0.0.1:1"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "sizes.csv is no csv file that can be read (in its first line: it is not UTF-8; write it anew" in line
+    assert "sizes.csv is no csv file that can be read (in its first line: it is not UTF-8; convert it" in line
     assert "iconv -f LATIN1 -t UTF-8" in line
 
 
@@ -334,7 +337,7 @@ def test_com24_lines_of_utf16_are_refused_before_anything_is_sent(
     assert main(["write", str(tmp_path / name), "t", "--bootstrap-servers", "127.0.0.1:1"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{name} is no " in line
-    assert "it is UTF-16; write it anew as UTF-8" in line
+    assert "it is UTF-16; convert it to UTF-8" in line
 
 
 def test_com24_lines_of_utf16_from_stdin_are_refused(
@@ -343,7 +346,7 @@ def test_com24_lines_of_utf16_from_stdin_are_refused(
     embedded_broker.create_topic(topic, 1)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("one\n".encode("utf-16"))))
     assert main(["write", "-", topic, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 1
-    assert capsys.readouterr().err.startswith("pyproducer: -: it is UTF-16; write it anew as UTF-8")
+    assert capsys.readouterr().err.startswith("pyproducer: -: it is UTF-16; convert it to UTF-8")
     assert read_topic(embedded_broker.bootstrap_servers, topic) == []
 
 

@@ -1,4 +1,4 @@
-"""What `pyproducer txn` says of a sink: its last batch, what is open, who holds readers back, and what to do about it."""
+"""The text that `pyproducer txn` prints of a sink: its last batch, its open transactions, what blocks readers, and what to do."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from spark_producer.exactly_once.lost import Lost
 from spark_producer.exactly_once.names import sink_of
 from spark_producer.exactly_once.survey import HeldBack, OpenTransaction, Survey
 
-MOST_IDS = 10
-"""So many open transactions of each sink are named in the list."""
+MAX_IDS = 10
+"""The maximum number of open transactions that the list names of each sink."""
 
 
-def by_your_word(lost: Sequence[Lost], take_for: bool | None) -> Iterator[str]:
-    """Each transaction that `--unknown` decides."""
+def assumed_outcomes(lost: Sequence[Lost], take_for: bool | None) -> Iterator[str]:
+    """Yield a line for each transaction whose outcome is unknown, and which `--unknown` decides."""
     for each in lost:
         if each.commit is None and take_for is not None:
             yield (
@@ -28,12 +28,12 @@ def by_your_word(lost: Sequence[Lost], take_for: bool | None) -> Iterator[str]:
 
 
 def show(chosen: argparse.Namespace, found: Survey, now_ms: int) -> None:
-    """Show all that is known of a sink."""
+    """Print all that is known of a sink."""
     record, sink = found.seen.record, chosen.sink
     if record is None:
         say(f"{sink}: {no_batch(chosen)}")
     else:
-        say(f"{sink}: {word_of(record)}, {age_of(now_ms - found.written_ms)} ago")
+        say(f"{sink}: {record_line(record)}, {age_of(now_ms - found.written_ms)} ago")
         say(f"    query {record.query or '(batch writes)'}, token {record.token}")
         still_open = {each.transactional_id for each in found.open}
         for number, one in enumerate(record.transactions):
@@ -53,15 +53,15 @@ def show(chosen: argparse.Namespace, found: Survey, now_ms: int) -> None:
         say(f"    in {spoken(each.partitions) or 'no partition that we may see'}")
     show_held(sink, found.held_back)
     for lost in found.lost.lost:
-        ended = {True: "committed", False: "aborted", None: "ended, nobody knows how"}[lost.commit]
+        ended = {True: "committed", False: "aborted", None: "ended, with an unknown outcome"}[lost.commit]
         whose = f"producer {lost.producer_id}'s transaction, which was {ended}"
-        say(f"lost: {spoken([lost.where])} does not show the end of {whose}")
+        say(f"lost: {spoken([lost.where])} lacks the marker of {whose}")
     for topic in sorted({topic for topic, _ in found.lost.unseen}):
         complain(f"whether ends of transactions are lost in topic {topic} is not known: READ on it is missing")
 
 
 def show_held(sink: str, partitions: Sequence[HeldBack]) -> None:
-    """Show where readers stand. What is open of `sink` itself is shown elsewhere."""
+    """Print at which offset transactions block readers. Open transactions of `sink` itself are printed by `show`."""
     for held in partitions:
         say(f"readers stand at offset {held.stable} of {spoken([held.where])}, which ends at {held.end}")
         if held.holders is None:
@@ -72,8 +72,8 @@ def show_held(sink: str, partitions: Sequence[HeldBack]) -> None:
                 say(f"        {how_long(transaction)}")
 
 
-def next_of(chosen: argparse.Namespace, found: Survey) -> Iterator[str]:
-    """What to do about a sink, if anything."""
+def next_steps(chosen: argparse.Namespace, found: Survey) -> Iterator[str]:
+    """Yield what to do about a sink, if anything."""
     sink, record = chosen.sink, found.seen.record
     status = None if record is None else record.status
     if found.lost.lost:
@@ -90,13 +90,13 @@ def next_of(chosen: argparse.Namespace, found: Survey) -> Iterator[str]:
         yield f"if its query is not running, start it again, or: pyproducer txn resolve {sink}{only}"
 
 
-def of_others(sink: str, partitions: Sequence[HeldBack]) -> Iterator[str]:
-    """Whom to ask about transactions that hold readers back and are not those of `sink`."""
+def other_holders(sink: str, partitions: Sequence[HeldBack]) -> Iterator[str]:
+    """Yield what to do about transactions that block readers and are not those of `sink`."""
     holders = [each.transaction for held in partitions for each in held.holders or ()]
     found = {each.transactional_id: each for each in holders if each is not None}
     for other in sorted({sink_of(each) or "" for each in found} - {sink, ""}):
         yield f"readers wait for the sink {other}: pyproducer txn describe {other}"
-    for name in sorted(each for each in found if sink_of(each) is None)[:MOST_IDS]:
+    for name in sorted(each for each in found if sink_of(each) is None)[:MAX_IDS]:
         age = age_of(found[name].timeout_ms)
         yield (
             f"{for_log(name)} is not an id of pyproducer's: ask who writes with it to end that transaction; brokers abort it "
@@ -105,19 +105,19 @@ def of_others(sink: str, partitions: Sequence[HeldBack]) -> Iterator[str]:
 
 
 def how_long(one: OpenTransaction) -> str:
-    """How long a transaction is open, and may be."""
+    """Return how long a transaction has been open, and its timeout."""
     return (
         f"{for_log(one.transactional_id)}  {for_log(one.state)} for {age_of(one.open_ms)} of {age_of(one.timeout_ms)}"
     )
 
 
 def no_batch(chosen: argparse.Namespace) -> str:
-    """A sink that writes with another control topic looks so, too."""
+    """Return the line for a sink without a control record; one that writes with another control topic has none here either."""
     return f"no batch was committed yet ({chosen.control_topic} has none)"
 
 
-def word_of(record: ControlRecord) -> str:
-    """The last word about a sink."""
+def record_line(record: ControlRecord) -> str:
+    """Return the last control record of a sink as text."""
     batch = f"batch {record.batch}"
     if record.batch == NO_BATCH:
         batch = "a write without txnVersion" if record.query == "" else "before any batch"
@@ -126,7 +126,7 @@ def word_of(record: ControlRecord) -> str:
 
 
 def age_of(ms: int) -> str:
-    """A time in its largest unit that is not below two."""
+    """Return a time in the largest unit of which there are at least two."""
     seconds = max(0, ms) / 1000
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
