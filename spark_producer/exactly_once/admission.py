@@ -30,7 +30,7 @@ def admit(last: ControlRecord | None, sink: str, query: str, batch: int, origin:
 
     `query` is the id of a streaming query, and empty for a batch write, whose `batch` is its `txnVersion`, or `NO_BATCH` if it
     has none and is written whenever it is run. `origin` is that of a batch write in `foreachBatch`: it binds the sink to its
-    query as well. Spark gives each number once in a run, and repeats the last one alone in the next run.
+    query as well.
     """
     if last is None:
         return Run()
@@ -40,16 +40,46 @@ def admit(last: ControlRecord | None, sink: str, query: str, batch: int, origin:
         return Refuse(
             f"exactlyOnceId {sink!r} {belongs(last.origin)}, in foreachBatch: {advice(last.origin, origin.query)}{rebind(sink)}"
         )
-    if batch == NO_BATCH or batch > last.last_done:
+    if batch == NO_BATCH:
         return Run()
-    if batch == last.last_done:
-        return Refuse(_twice(sink, batch)) if origin.run and origin.run == last.run else Skip()
-    if not query and not (origin.query and (last.origin or origin.run)):
+    if origin.query:
+        return _in_foreach_batch(last, sink, batch, origin)
+    if batch > last.last_done:
+        return Run()
+    if not query or batch == last.last_done:
         return Skip()
-    return Refuse(
-        f"exactlyOnceId {sink!r} has batch {last.last_done} of this query, and now batch {batch} is to be written: the "
-        "checkpoint was rewound or is a copy of an older one. Rows would be doubled. Start from the newest checkpoint, or with a "
-        "new exactlyOnceId if readers shall see those rows again"
+    return Refuse(_rewound(sink, f"batch {last.last_done}", f"batch {batch}"))
+
+
+def _in_foreach_batch(last: ControlRecord, sink: str, number: int, origin: Origin) -> Admission:
+    """The same of a write in `foreachBatch`, whose function may write several numbers in a micro-batch, rising ones.
+
+    Spark counts micro-batches up in a run, and begins the next run with the last one again if it was not noted as done. The
+    function then writes all of its numbers once more: the last that is done, and lower ones, which were done before it.
+    """
+    done, now = last.done_micro_batch, origin.micro_batch
+    if done is not None and now is not None and now < done:
+        return Refuse(_rewound(sink, f"micro-batch {done}", f"micro-batch {now}"))
+    if number > last.last_done:
+        return Run()
+    if done is not None and now is not None and now > done:
+        return Refuse(_not_rising(sink, number, now, last.last_done, done))
+    if origin.run and origin.run == last.run:
+        return Refuse(_twice(sink, number) if number == last.last_done else _falling(sink, number, last.last_done))
+    if number == last.last_done or (done is not None and now == done):
+        return Skip()
+    if not origin.run and last.origin is None:
+        return Skip()  # neither side knows a run, as before version 3: the driver warns of it
+    if now is None or number == now:
+        return Refuse(_rewound(sink, f"batch {last.last_done}", f"batch {number}"))
+    return Refuse(_unknown(sink, number, now, last.last_done))
+
+
+def _rewound(sink: str, done: str, now: str) -> str:
+    return (
+        f"exactlyOnceId {sink!r} has {done} of this query, and now {now} is to be written: the checkpoint was rewound or is a "
+        "copy of an older one. Rows would be doubled. Start from the newest checkpoint, or with a new exactlyOnceId if readers "
+        "shall see those rows again"
     )
 
 
@@ -58,6 +88,31 @@ def _twice(sink: str, batch: int) -> str:
         f"exactlyOnceId {sink!r}: txnVersion {batch} was written before in this run of the query: the function of foreachBatch "
         "writes twice with one id, and these rows would be taken for those. Give each write of the function an id of its own. If "
         "this repeats a write that has ended with an error, start the query again"
+    )
+
+
+def _falling(sink: str, number: int, done: int) -> str:
+    return (
+        f"exactlyOnceId {sink!r}: txnVersion {number} comes after {done} in this run of the query: the function of foreachBatch "
+        "writes a lower number after a higher one, and these rows would be taken for written. Let its numbers rise, or give each "
+        "write of the function an id of its own. If this repeats a write that has ended with an error, start the query again"
+    )
+
+
+def _not_rising(sink: str, number: int, micro_batch: int, done: int, done_in: int) -> str:
+    return (
+        f"exactlyOnceId {sink!r}: txnVersion {number} of micro-batch {micro_batch} is not higher than {done}, which was written "
+        f"in micro-batch {done_in}, so these rows would be taken for written. Give each micro-batch higher numbers than those "
+        "before it have (batch_id, or 2 * batch_id and 2 * batch_id + 1), or take a new exactlyOnceId"
+    )
+
+
+def _unknown(sink: str, number: int, micro_batch: int, done: int) -> str:
+    return (
+        f"exactlyOnceId {sink!r}: txnVersion {number} of micro-batch {micro_batch} is lower than {done}, and the control record "
+        "does not say in which micro-batch that was written: by an older pyproducer, or outside of foreachBatch. If Spark "
+        f"repeats that micro-batch, its rows are there: leave out the writes below {done} in micro-batch {micro_batch}, this "
+        "once. Else the checkpoint was rewound, or numbers do not rise: take a new exactlyOnceId"
     )
 
 

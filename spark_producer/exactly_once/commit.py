@@ -296,11 +296,21 @@ def commit(messages: Sequence[TaskOutcome], batch: int) -> Next:
 
 
 def noted(ticket: Ticket, batch: int, origin: Origin, outcome: AlreadyDone | Failed) -> Next:
-    """What follows for a batch that was found done: in `foreachBatch` the run that has found it so is noted."""
+    """What follows for a batch that was found done: in `foreachBatch` the run that has found it so is noted.
+
+    A lower number of a micro-batch that Spark repeats is not: it would make the next one, the last that is done, look like a
+    second write of this run.
+    """
     last = ticket.last
     if isinstance(outcome, Failed) or last is None or not origin.run or batch != last.last_done:
         return outcome
-    record = last._replace(origin=origin.query or last.origin, run=origin.run, transactions=(), inline=())
+    record = last._replace(
+        origin=origin.query or last.origin,
+        run=origin.run,
+        done_micro_batch=origin.micro_batch,
+        transactions=(),
+        inline=(),
+    )
     return Noting(ticket.fencing, record, batch)
 
 
@@ -324,6 +334,8 @@ def decision(ticket: Ticket, query: str, batch: int, messages: Sequence[TaskOutc
         messages[0].origin.run,
         content_of(messages),
         None if last is None else last.done_content,
+        messages[0].origin.micro_batch,
+        None if last is None else last.done_micro_batch,
     )
     return record if transactions else done(record)
 

@@ -61,6 +61,8 @@ class ControlRecord(NamedTuple):
     tasks have read them; None where it is not known: records of version 1 do not say it. `content` and `done_content` are the
     sums of the hashes of their values. `origin` is the streaming query in whose `foreachBatch` it was written, None of a record
     that is bound to none; `run` is the run of the query that wrote it or found it done, and empty where that is not known.
+    `micro_batch` is the number that Spark gave to the micro-batch in whose `foreachBatch` `batch` was written, and
+    `done_micro_batch` that of `last_done`; None of other writes, and where it is not known.
     """
 
     sink: str
@@ -77,3 +79,5 @@ class ControlRecord(NamedTuple):
     run: str = ""
     content: int | None = None
     done_content: int | None = None
+    micro_batch: int | None = None
+    done_micro_batch: int | None = None

@@ -25,10 +25,13 @@ class Ticket(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """The streaming query in whose `foreachBatch` a write is, and the run of that query; empty where that is not known."""
+    """The streaming query in whose `foreachBatch` a write is, the run of that query, and the micro-batch; empty, or None, where
+    that is not known.
+    """
 
     query: str = ""
     run: str = ""
+    micro_batch: int | None = None
 
 
 NOWHERE = Origin()

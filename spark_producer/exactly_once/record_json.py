@@ -50,8 +50,9 @@ _FIELDS_1 = {
     "transactions",
 }
 _FIELDS_2 = _FIELDS_1 | {"rows", "done_rows"}
-_FIELDS = {1: _FIELDS_1, 2: _FIELDS_2, 3: _FIELDS_2 | {"writer", "origin", "run", "content", "done_content"}}
-"""The fields of each version that is read, each of them once, and no other."""
+_FIRST_3 = _FIELDS_2 | {"writer", "origin", "run", "content", "done_content"}
+_FIELDS = {1: (_FIELDS_1,), 2: (_FIELDS_2,), 3: (_FIRST_3 | {"micro_batch", "done_micro_batch"}, _FIRST_3)}
+"""The fields of each version that is read, each of them once, and no other. Version 3 had no micro-batches before its release."""
 
 
 def key_of(sink: str) -> bytes:
@@ -115,7 +116,7 @@ def decode(sink: str, value: bytes, parts: Mapping[bytes, bytes]) -> ControlReco
                 f"sink {sink!r}: its control record has version {head['version']}, and this pyproducer knows versions 1 to "
                 f"{VERSION}: a newer one wrote it. Use that, or a newer one"
             )
-        if set(head) != _FIELDS[head["version"]] or head["sink"] != sink:
+        if set(head) not in _FIELDS[head["version"]] or head["sink"] != sink:
             raise ValueError("its fields are not those of a control record of this sink")
         rows = _rest(sink, head, parts) if head["parts"] else head["transactions"]
         return ControlRecord(
@@ -133,6 +134,8 @@ def decode(sink: str, value: bytes, parts: Mapping[bytes, bytes]) -> ControlReco
             _text(head.get("run", "")),
             _number_or_none(head.get("content")),
             _number_or_none(head.get("done_content")),
+            _number_or_none(head.get("micro_batch")),
+            _number_or_none(head.get("done_micro_batch")),
         )
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ExactlyOnceError(
@@ -163,6 +166,8 @@ def _head(
             "run": record.run,
             "content": record.content,
             "done_content": record.done_content,
+            "micro_batch": record.micro_batch,
+            "done_micro_batch": record.done_micro_batch,
         }
     return more | {
         "version": VERSION if writer else 2,

@@ -54,7 +54,11 @@ def done(record: ControlRecord) -> ControlRecord:
     if record.batch == NO_BATCH:
         return record._replace(status=Status.DONE)
     return record._replace(
-        status=Status.DONE, last_done=record.batch, done_rows=record.rows, done_content=record.content
+        status=Status.DONE,
+        last_done=record.batch,
+        done_rows=record.rows,
+        done_content=record.content,
+        done_micro_batch=record.micro_batch,
     )
 
 

@@ -294,6 +294,44 @@ def test_a_second_write_of_a_number_and_a_new_checkpoint_are_refused_in_foreach_
     assert committed(embedded_broker, topic) == once(2 * ROWS) + once(3 * ROWS)
 
 
+def halves(stream: FileStream, broker: Broker, topic: str, fails: str = "") -> None:
+    """A query whose function writes each batch in two parts with one id and rising numbers."""
+
+    def write_batch(frame: DataFrame, number: int) -> None:
+        for half, behind in enumerate(("first", "second")):
+            part = frame.where(f"int(value) % 2 = {half}").select("value")
+            write(part, broker, topic, {"exactlyOnceId": topic, "txnVersion": 2 * number + half})
+            if behind == fails:
+                raise ValueError("as the test asked")
+
+    run(stream.frame.writeStream.foreachBatch(write_batch).option("checkpointLocation", str(stream.checkpoint)))
+
+
+def test_a_function_with_two_numbers_a_batch_starts_again_wherever_it_has_stopped(
+    embedded_broker: Broker, topic: str, stream: FileStream
+) -> None:
+    """Its first write has a lower number than the last that is done; Spark's number of the micro-batch says that it is done."""
+    embedded_broker.create_topic(topic, 1)
+    stream.put("0.json", rows(0))
+    for fails in ("first", "second", "second"):
+        with pytest.raises(StreamingQueryException, match="as the test asked"):
+            halves(stream, embedded_broker, topic, fails)
+    assert committed(embedded_broker, topic) == once(ROWS)
+    stream.put("1.json", rows(ROWS))
+    halves(stream, embedded_broker, topic)
+    for _ in range(2):
+        lose_the_last_commit(stream)
+        halves(stream, embedded_broker, topic)
+    assert committed(embedded_broker, topic) == once(2 * ROWS)
+    forget(stream, "commits", "offsets")
+    lose_the_last_commit(stream)
+    with pytest.raises(
+        StreamingQueryException, match="has micro-batch 1 of this query, and now micro-batch 0 is to be"
+    ):
+        halves(stream, embedded_broker, topic)
+    assert committed(embedded_broker, topic) == once(2 * ROWS)
+
+
 def test_a_late_file_with_as_many_rows_is_found_in_a_checkpoint_that_is_one_batch_behind(
     embedded_broker: Broker, topic: str, stream: FileStream
 ) -> None:

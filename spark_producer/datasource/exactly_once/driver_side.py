@@ -101,6 +101,8 @@ def _tell_of_skipped(one: TaskOutcome, what: str) -> None:
     done = NO_BATCH if one.ticket.last is None else one.ticket.last.last_done
     if one.query:
         logger.info("%s of exactlyOnceId %s was committed before the query was started again", what, sink)
+    elif one.origin.run:
+        logger.info("exactlyOnceId %s: txnVersion %d was committed before the query was started again", sink, one.batch)
     elif one.batch == done:
         logger.warning(
             "exactlyOnceId %s: txnVersion %d was written before, so nothing is written now. If these are other rows, give them "

@@ -25,9 +25,9 @@ class Whereabouts(NamedTuple):
 
     @property
     def origin(self) -> Origin:
-        """The query in whose `foreachBatch` the task writes, and its run."""
+        """The query in whose `foreachBatch` the task writes, its run, and the micro-batch."""
         inside = not self.streaming and self.micro_batch is not None and bool(self.query)
-        return Origin(self.query or "", self.run) if inside else Origin()
+        return Origin(self.query or "", self.run, self.micro_batch) if inside else Origin()
 
 
 class Duty(NamedTuple):

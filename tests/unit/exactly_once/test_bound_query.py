@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.admission import Admission, Refuse, Run, Skip, admit
-from spark_producer.exactly_once.asks import FencedOff, Glued, Hung, Opened, Unsure, WriteAnswer, Written
+from spark_producer.exactly_once.asks import (
+    Answer,
+    Fate,
+    Fates,
+    FencedOff,
+    Glued,
+    Hung,
+    Opened,
+    Refused,
+    TasksEnded,
+    Unsure,
+    Voted,
+    WriteAnswer,
+    Written,
+)  # fmt: skip
 from spark_producer.exactly_once.commit import commit
 from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status
 from spark_producer.exactly_once.messages import Inline, Origin, Skipped, TaskOutcome
@@ -14,7 +31,7 @@ from spark_producer.exactly_once.outcomes import AlreadyDone, Failed, Failure
 from spark_producer.exactly_once.record_json import decode, encode
 from tests.support.filled_tasks import batch
 from tests.unit.exactly_once.lossy_world import SINK, ZERO, World
-from tests.unit.exactly_once.script import HELD, NEWER, ended, ticket
+from tests.unit.exactly_once.script import HELD, NEWER, ended, prepared, task, ticket
 
 FIRST, AGAIN, OTHER = Origin("q1", "r1"), Origin("q1", "r2"), Origin("q2", "r3")
 UNBOUND = ControlRecord(SINK, "", Status.DONE, 5, 5, "old", rows=9, done_rows=9)
@@ -58,6 +75,98 @@ def test_a_refusal_names_the_remedy() -> None:
     assert "Give each write of the function an id of its own" in twice.reason
     assert "belongs to the streaming query q1, in foreachBatch: this is query q2" in other.reason
     assert "pyproducer txn resolve orders --rebind" in other.reason
+
+
+AT_7, AT_7_AGAIN, AT_6, AT_8 = (Origin("q1", run, at) for run, at in (("r1", 7), ("r2", 7), ("r2", 6), ("r2", 8)))
+TWO_NUMBERS = ControlRecord(SINK, "", Status.DONE, 15, 15, "old", rows=9, done_rows=9, origin="q1", run="r1")
+TWO_NUMBERS = TWO_NUMBERS._replace(micro_batch=7, done_micro_batch=7)
+"""The function writes 14 and 15 in micro-batch 7."""
+JOBS_NUMBER = TWO_NUMBERS._replace(micro_batch=None, done_micro_batch=None, run="")
+"""A job beside has written, or an older version."""
+USUAL = BOUND._replace(micro_batch=5, done_micro_batch=5)
+"""The number is that of the micro-batch."""
+
+
+@pytest.mark.parametrize(
+    ("last", "number", "origin", "admission", "said"),
+    [
+        (TWO_NUMBERS, 14, AT_7_AGAIN, Skip, ""),  # Spark repeats micro-batch 7
+        (TWO_NUMBERS, 15, AT_7_AGAIN, Skip, ""),
+        (TWO_NUMBERS, 16, AT_7_AGAIN, Run, ""),  # a third write, before which it was killed
+        (TWO_NUMBERS, 16, AT_8, Run, ""),
+        (TWO_NUMBERS, 14, AT_7, Refuse, "txnVersion 14 comes after 15 in this run of the query"),
+        (TWO_NUMBERS, 15, AT_7, Refuse, "txnVersion 15 was written before in this run"),
+        (
+            TWO_NUMBERS,
+            14,
+            AT_8,
+            Refuse,
+            "txnVersion 14 of micro-batch 8 is not higher than 15, which .* in micro-batch 7",
+        ),
+        (TWO_NUMBERS, 15, AT_8, Refuse, "txnVersion 15 of micro-batch 8 is not higher than 15"),  # a number for all
+        (TWO_NUMBERS, 15, AT_8._replace(run="r1"), Refuse, "is not higher than 15"),
+        (TWO_NUMBERS, 12, AT_6, Refuse, "has micro-batch 7 .* now micro-batch 6 .* checkpoint was rewound"),
+        (TWO_NUMBERS, 15, AT_6, Refuse, "has micro-batch 7 .* now micro-batch 6 .* checkpoint was rewound"),
+        (TWO_NUMBERS, 99, AT_6, Refuse, "has micro-batch 7 .* now micro-batch 6 .* checkpoint was rewound"),
+        (TWO_NUMBERS, 14, Origin("q1", "", 7), Skip, ""),  # Spark does not tell the run: the driver warns
+        (TWO_NUMBERS, 14, Origin("q1", "", 8), Refuse, "is not higher than 15"),
+        (TWO_NUMBERS, 14, Origin("q1", "r2"), Refuse, "has batch 15 of this query, and now batch 14"),
+        (
+            JOBS_NUMBER,
+            14,
+            AT_7,
+            Refuse,
+            "does not say in which micro-batch .* leave out the writes below 15 in micro-batch 7",
+        ),
+        (JOBS_NUMBER, 15, AT_7, Skip, ""),
+        (JOBS_NUMBER, 16, AT_7, Run, ""),
+        (UNBOUND, 4, AT_6, Refuse, "txnVersion 4 of micro-batch 6 is lower than 5"),
+        (UNBOUND, 4, Origin("q1", "", 6), Skip, ""),
+        (USUAL, 5, Origin("q1", "r1", 5), Refuse, "txnVersion 5 was written before in this run"),
+        (USUAL, 5, Origin("q1", "r2", 5), Skip, ""),
+        (USUAL, 6, Origin("q1", "r2", 6), Run, ""),
+        (USUAL, 4, Origin("q1", "r2", 4), Refuse, "has micro-batch 5 .* now micro-batch 4 .* checkpoint was rewound"),
+        (BOUND, 4, Origin("q1", "r2", 4), Refuse, "has batch 5 .* now batch 4 .* checkpoint was rewound"),
+        (USUAL, 4, JOB, Skip, ""),
+    ],
+)
+def test_numbers_of_a_function_rise_and_come_again_with_the_last_micro_batch_alone(
+    last: ControlRecord, number: int, origin: Origin, admission: type[Admission], said: str
+) -> None:
+    found = admit(last, SINK, "", number, origin)
+    assert isinstance(found, admission)
+    assert not said or re.search(said, found.reason)  # type: ignore[union-attr]
+
+
+def test_the_record_says_the_micro_batch_of_the_last_number_alone() -> None:
+    """Records that were written before the release of version 3 do not, and are read."""
+    for origin, at in ((AT_8, 8), (JOB, None)):
+        asked, _ = ended(commit([message(16, origin, TWO_NUMBERS)], 16), [Opened(()), Written(HELD)])
+        record = asked[-1].record  # type: ignore[union-attr]
+        assert (record.micro_batch, record.done_micro_batch) == (at, at)
+        [(key, value)] = encode(record, writer=(7, 1))
+        assert decode(SINK, value, {key: value}) == record
+        unknown = {name: known for name, known in json.loads(value).items() if not name.endswith("micro_batch")}
+        earlier = json.dumps(unknown).encode()
+        assert decode(SINK, earlier, {key: earlier}) == record._replace(micro_batch=None, done_micro_batch=None)
+
+
+def test_a_write_that_is_decided_and_void_leaves_the_micro_batch_of_the_last_number() -> None:
+    told = prepared(task(1), 16, ticket(TWO_NUMBERS))._replace(query="", origin=AT_8)
+    void: list[Answer] = [TasksEnded((Refused(90),)), Fates((Fate.ABORTED,)), Written(HELD)]
+    asked, _ = ended(commit([told], 16), [Opened(()), Voted(), Written(HELD), *void])
+    record = asked[-1].record  # type: ignore[union-attr]
+    assert (record.status, record.micro_batch, record.done_micro_batch) == (Status.VOID, 8, 7)
+    assert isinstance(admit(record, SINK, "", 14, Origin("q1", "r3", 7)), Skip)
+
+
+def test_a_lower_number_of_a_repeated_micro_batch_is_not_noted() -> None:
+    """The last one is: were the lower one, the last one would count as a second write of this run."""
+    assert commit([Skipped(ticket(TWO_NUMBERS), "", 14, 9, AT_7_AGAIN)], 14) == AlreadyDone(14)
+    asked, _ = ended(commit([message(15, AT_7_AGAIN, TWO_NUMBERS)], 15), [Written(HELD)])
+    assert asked[-1].record == TWO_NUMBERS._replace(run="r2")  # type: ignore[union-attr]
+    asked, _ = ended(commit([message(15, AT_7, JOBS_NUMBER)], 15), [Written(HELD)])
+    assert asked[-1].record == JOBS_NUMBER._replace(run="r1", done_micro_batch=7)  # type: ignore[union-attr]
 
 
 def message(number: int, origin: Origin, last: ControlRecord | None, content: int | None = None) -> TaskOutcome:
@@ -151,3 +260,41 @@ def test_a_person_gives_the_id_to_another_query(world: World) -> None:
     with pytest.raises(ValueError, match="belongs to the streaming query q2"):
         in_foreach_batch(world, 1, AGAIN, "d")
     assert world.rows() == ["a", "b", "c"]
+
+
+def life(world: World, run: str, micro_batch: int, *numbers: int) -> None:
+    """What a run does in a micro-batch, until it is killed."""
+    for number in numbers:
+        in_foreach_batch(world, number, Origin("q1", run, micro_batch), f"{micro_batch}.{number}")
+
+
+@pytest.mark.parametrize("killed_after", range(4))
+def test_a_function_with_three_numbers_is_killed_behind_any_of_them_and_started_again_twice(
+    world: World, killed_after: int
+) -> None:
+    life(world, "r1", 0, 0, 1, 2)
+    life(world, "r1", 1, *(3, 4, 5)[:killed_after])
+    life(world, "r2", 1, *(3, 4, 5)[:killed_after])
+    life(world, "r3", 1, 3, 4, 5)
+    life(world, "r4", 1, 3, 4, 5)  # killed before Spark has noted it
+    life(world, "r4", 2, 6, 7)
+    assert world.rows() == ["0.0", "0.1", "0.2", "1.3", "1.4", "1.5", "2.6", "2.7"]
+    with pytest.raises(ValueError, match="has micro-batch 2 of this query, and now micro-batch 1"):
+        life(world, "r5", 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"), [((1, 0), "txnVersion 0 comes after 1"), ((0, 0), "txnVersion 0 was written before")]
+)
+def test_numbers_that_do_not_rise_are_refused_in_every_run(world: World, numbers: tuple[int, ...], said: str) -> None:
+    for run in ("r1", "r2", "r3"):
+        with pytest.raises(ValueError, match=f"{said}.* in this run of the query"):
+            life(world, run, 0, *numbers)
+    assert world.rows() == [f"0.{numbers[0]}"]
+
+
+def test_a_number_that_stays_the_same_is_refused_in_the_next_micro_batch(world: World) -> None:
+    life(world, "r1", 0, 5)
+    for run in ("r1", "r2"):
+        with pytest.raises(ValueError, match="txnVersion 5 of micro-batch 1 is not higher than 5"):
+            life(world, run, 1, 5)

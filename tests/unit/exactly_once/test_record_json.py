@@ -117,6 +117,15 @@ def test_what_is_no_record_of_ours_is_refused(change: dict[str, Any]) -> None:
         decode("orders", changed, {})
 
 
+@pytest.mark.parametrize("missing", ["micro_batch", "done_micro_batch", "run"])
+def test_a_record_of_version_3_lacks_both_micro_batches_or_nothing(missing: str) -> None:
+    [(_, value)] = encode(RECORD, writer=(7, 1))
+    given = json.loads(value)
+    for changed in ({name: given[name] for name in given if name != missing}, given | {missing: -1}):
+        with pytest.raises(ExactlyOnceError, match="no control record"):
+            decode("orders", json.dumps(changed).encode(), {})
+
+
 @pytest.mark.parametrize(
     "transactional_id",
     [
