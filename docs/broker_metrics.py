@@ -14,12 +14,15 @@ This page is made by `make docs` from the broker's counters.
 
 `pyproducer broker --metrics-port 9094` shows them at `http://127.0.0.1:9094/metrics` in Prometheus' text format, to this machine
 alone. `LocalBroker(metrics_port=0)` takes a free port and says which, `broker.metrics_port`. The HELP line of each names the
-metric of Pulsar or BookKeeper that counts the same, or nearly so; where theirs is a rate or a histogram, ours is a total. Only an
-engine with tiers has the metrics of tiers. Besides these the page has `pyproducer_broker_info`, which names the engine, those of
+metric of Pulsar or BookKeeper that counts the same, or nearly so; where theirs is a rate or a histogram, ours is a total.
+
+**Of this table, the default engine, `segments`, shows the metrics with `heap` in their names, and of
+`pyproducer_broker_memory_limit_bytes` the publish buffer.** It has no caches to count in. `--storage tiered` shows all of them.
+Besides these the page has `pyproducer_broker_info`, which names the engine, those of
 the publish buffer (`pyproducer_broker_publish_…`), and what the system says: `process_resident_memory_bytes`,
 `pyproducer_broker_page_cache_bytes` of all processes, and `pyproducer_broker_machine_memory_bytes`.
 
-**The law of the read path**: each batch that is returned to a reader came from one tier, so `read_fetched_total` =
+**The law of the read path** (`tiered`): each batch that is returned to a reader came from one tier, so `read_fetched_total` =
 `tail_hit_total` + `write_cache_hit_active_total` + `write_cache_hit_flushing_total` + `read_cache_hit_total` +
 `entrylog_read_total`.
 
@@ -30,7 +33,9 @@ the publish buffer (`pyproducer_broker_publish_…`), and what the system says: 
 
 def broker_metrics_page() -> str:
     """The whole page."""
-    shown = [*heap_readings(HeapCounts()), *plan_readings(DEFAULT_PLAN), *TierCounters().readings()]
+    tiers = list(TierCounters().readings())
+    plan = plan_readings(DEFAULT_PLAN, {each.name for each in tiers})
+    shown = [*heap_readings(HeapCounts()), *plan, *tiers]
     return PAGE + "".join(f"{row}\n" for row in dict.fromkeys(map(_row, shown)))
 
 

@@ -58,6 +58,11 @@ class Share(NamedTuple):
     share: Callable[[int], int]
     text: str
 
+    @property
+    def is_tier(self) -> bool:
+        """Whether only an engine with tiers has it."""
+        return self.field != "publish_buffer"
+
 
 def _floored(part: Callable[[int], int]) -> Callable[[int], int]:
     return lambda budget: max(part(budget), FLOOR) if budget >= FLOOR_FROM else part(budget)
@@ -101,6 +106,7 @@ class MemoryPlan:
 
     broker_budget, storage_budget: what the parts are parts of.
     publish_buffer: -1 for no limit.
+    given: the names of the parts that a user has given a size.
     """
 
     broker_budget: int
@@ -111,6 +117,12 @@ class MemoryPlan:
     read_cache: int
     index_cache: int
     journal_memory: int
+    given: frozenset[str] = frozenset()
+
+    @property
+    def tiers_given(self) -> list[str]:
+        """The names of those parts that a user has given a size, and that only an engine with tiers has."""
+        return [each.name for each in SHARES if each.name in self.given and each.is_tier]
 
     @property
     def half(self) -> int:
@@ -151,8 +163,9 @@ def plan_memory(
     if both is not None:
         broker, storage = both - both // 2, both // 2
     budgets = {"broker": broker, "storage": storage}
-    parts = {part.field: part.share(budgets[part.of]) for part in SHARES} | _sizes(given or {})
-    plan = MemoryPlan(broker, storage, **parts)
+    sizes = _sizes(given or {})
+    parts = {part.field: part.share(budgets[part.of]) for part in SHARES} | sizes
+    plan = MemoryPlan(broker, storage, **parts, given=frozenset(part.name for part in SHARES if part.field in sizes))
     _check(plan, largest_batch)
     return plan
 

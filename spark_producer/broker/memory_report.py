@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from spark_producer.broker.heap import HeapCounts
 from spark_producer.broker.machine import MachineMemory
-from spark_producer.broker.memory_plan import OFF, SHARES, MemoryPlan, warnings
+from spark_producer.broker.memory_plan import OFF, SHARES, MemoryPlan, Share, warnings
+from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.sizes import in_mib
 
 USED: Final = {
@@ -24,7 +26,7 @@ _HEAP: Final = "pyproducer_broker_heap_estimated_bytes"
 
 
 def memory_report(
-    plan: MemoryPlan,
+    settings: BrokerSettings,
     machine: MachineMemory,
     engine: str,
     *,
@@ -34,7 +36,7 @@ def memory_report(
     """Return the report as lines of text.
 
     Args:
-        plan: of the broker.
+        settings: of the broker, with its plan.
         machine: what the system says.
         engine: the name of the engine that keeps the records.
         has_tiers: whether it has the tiers of the plan.
@@ -45,12 +47,21 @@ def memory_report(
     """
     now = metrics or {}
     heap = int(now.get(_HEAP, HeapCounts().bytes))
+    plan = settings.memory if has_tiers else _without_tiers(settings)
     lines = [_engine(engine, has_tiers=has_tiers)]
     state = "estimated, now" if _HEAP in now else "estimated, without topics"
     lines.append(f"heap              {in_mib(heap)} ({state})")
-    for which, budget in (("broker", plan.broker_budget), ("storage", plan.storage_budget)):
-        lines.append(f"{which + ' budget':<18}{in_mib(budget)}")
-        lines += _parts(plan, which, now)
+    if has_tiers:
+        for which, budget in (("broker", plan.broker_budget), ("storage", plan.storage_budget)):
+            lines.append(f"{which + ' budget':<18}{in_mib(budget)}")
+            lines += [
+                _part(plan, share, now, f"{share.theirs}; {share.formula}") for share in SHARES if share.of == which
+            ]
+    else:
+        lines.append(
+            f"requests          {in_mib(settings.max_buffered_bytes)} for requests and answers of all connections"
+        )
+        lines += [_part(plan, share, now, share.theirs) for share in SHARES if not share.is_tier]
     lines.append(f"page cache        {_known(machine.page_cache)} now, of all processes")
     lines.append(f"machine           {_known(machine.available)} for this process")
     lines += [f"advice: {each}" for each in (*_of_index(plan, now), *warnings(plan, heap, machine.available))]
@@ -61,18 +72,21 @@ def _engine(engine: str, *, has_tiers: bool) -> str:
     if has_tiers:
         return f"engine            {engine}"
     return (
-        f"engine            {engine}: it has none of the caches below, and reads and writes its files through the page cache. "
-        "Of the plan, the publish buffer and the bytes for other requests and answers apply"
+        f"engine            {engine}: it reads and writes its files through the page cache, and has no caches of its own. The "
+        "storage's budget and the tail cache are for --storage tiered"
     )
 
 
-def _parts(plan: MemoryPlan, which: str, now: Mapping[str, float]) -> Iterator[str]:
-    for share in SHARES:
-        if share.of == which:
-            size = getattr(plan, share.field)
-            limit = "no limit" if size == OFF else in_mib(size)
-            used = f", {in_mib(int(now[USED[share.field]]))} in use" if USED[share.field] in now else ""
-            yield f"  {share.name:<30}{limit}{used} ({share.theirs}; {share.formula}): {share.text}"
+def _without_tiers(settings: BrokerSettings) -> MemoryPlan:
+    """Return what an engine without tiers takes of a plan, with the publish buffer that the broker really has."""
+    return replace(settings.memory, storage_budget=0, publish_buffer=settings.publish_buffer_bytes)
+
+
+def _part(plan: MemoryPlan, share: Share, now: Mapping[str, float], source: str) -> str:
+    size = getattr(plan, share.field)
+    limit = "no limit" if size == OFF else in_mib(size)
+    used = f", {in_mib(int(now[USED[share.field]]))} in use" if USED[share.field] in now else ""
+    return f"  {share.name:<30}{limit}{used} ({source}): {share.text}"
 
 
 def _of_index(plan: MemoryPlan, now: Mapping[str, float]) -> Iterator[str]:

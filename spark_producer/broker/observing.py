@@ -6,8 +6,9 @@ answer soon, the last sums are shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Final
 
 from spark_producer.broker.context import Context
@@ -15,6 +16,7 @@ from spark_producer.broker.counting import Kind, Meaning, Reading, reading
 from spark_producer.broker.heap import HeapCounts
 from spark_producer.broker.machine import machine_memory
 from spark_producer.broker.memory_plan import SHARES, MemoryPlan
+from spark_producer.broker.memory_report import USED
 from spark_producer.broker.server import Server
 from spark_producer.errors import ConnectionFailed
 from spark_producer.escape import escaping_logger
@@ -54,9 +56,11 @@ class Observer:
         """Yield everything that the broker counts, and what the system says of memory."""
         yield reading("info", 1, _gauge("the engine that keeps the records"), engine=self._context.topics.engine)
         yield from heap_readings(self._latest_counts())
-        yield from plan_readings(self._context.settings.memory)
+        settings, of_engine = self._context.settings, list(self._context.topics.readings())
+        plan = replace(settings.memory, publish_buffer=settings.publish_buffer_bytes)
+        yield from plan_readings(plan, {each.name for each in of_engine})
         yield from self._publish_readings()
-        yield from self._context.topics.readings()
+        yield from of_engine
         yield from machine_readings()
 
     def _latest_counts(self) -> HeapCounts:
@@ -108,11 +112,17 @@ def heap_readings(counts: HeapCounts) -> Iterator[Reading]:
     yield reading("heap_estimated_bytes", counts.bytes, objects)
 
 
-def plan_readings(plan: MemoryPlan) -> Iterator[Reading]:
-    """Yield the size of each part of the memory plan."""
+def plan_readings(plan: MemoryPlan, of_engine: Collection[str]) -> Iterator[Reading]:
+    """Yield the size of each part of the memory plan that there is: a tier is, if the engine has a reading of its use.
+
+    Args:
+        plan: of the broker.
+        of_engine: the names of the engine's readings.
+    """
     meaning = _gauge("bytes that each part of the memory plan may take, -1 for no limit", "jvm_memory_direct_bytes_max")
     for share in SHARES:
-        yield reading("memory_limit_bytes", getattr(plan, share.field), meaning, part=share.name)
+        if not share.is_tier or USED[share.field] in of_engine:
+            yield reading("memory_limit_bytes", getattr(plan, share.field), meaning, part=share.name)
 
 
 def machine_readings() -> Iterator[Reading]:

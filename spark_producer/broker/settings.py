@@ -103,8 +103,12 @@ _FIXED: Final = {
 STORAGE_ENGINES: Final = ("segments", "tiered")
 """The engines that can keep the records: see docs/embedded_broker.md."""
 
-DEFAULT_ENGINE: Final = "tiered"
-"""The engine of a data directory that none has used yet, unless the settings name one."""
+TIERED: Final = "tiered"
+"""The engine that some settings are for alone."""
+
+DEFAULT_ENGINE: Final = "segments"
+"""The engine of a new data directory, unless the settings name one, or are for another one alone. It is the faster one where no
+batch is forced (docs/benchmarks_broker.md)."""
 
 MOST_PARTITIONS: Final = 10_000
 """The most partitions of one topic: each takes files and memory here, so a mistyped number must not make millions."""
@@ -170,8 +174,9 @@ TRANSACTION_VERSIONS: Final = (0, 2)
 class BrokerSettings:
     """The settings of a broker.
 
-    storage_engine: what keeps the records, "tiered" or "segments". A data directory stays with the one that it began with. With
-        None that one is taken, and "tiered" for a new directory; naming another one is an error.
+    storage_engine: what keeps the records, "segments" or "tiered". A data directory stays with the one that it began with. With
+        None that one is taken; naming another one is an error. A new directory gets "segments" then, or "tiered" if there is a
+        setting that only that engine has (`journal_dir`, `ledger_dirs`, the index engine "rocks", the size of a cache).
     journal_dir, ledger_dirs: directories outside of the data directory for the journal of the engine "tiered" and for its entry
         logs (BookKeeper's `journalDirectories` and `ledgerDirectories`), best on disks of their own. They must be empty at first,
         and are the same ones, in the same order, as long as there is the data directory. By default both are in it.
@@ -180,7 +185,8 @@ class BrokerSettings:
     default_partitions: the partitions of a topic that is made without saying how many.
     auto_create_topics: whether Metadata makes unknown topics, if the request allows it.
     sync_each_append: whether fdatasync is called before a Produce is answered. It is off by default, as in Kafka: an
-        acknowledged batch then survives the death of the process at any moment, but not a loss of power.
+        acknowledged batch then survives the death of the process at any moment, but not a loss of power. The engine "tiered" is
+        the faster one with it, since many batches share one call.
     sync_on_close: whether a segment is put on the disk when the next one is begun, and everything before `close` returns. It is
         off for data that is thrown away at the end.
     skip_damage: whether to start although stored records are missing or damaged: what is damaged is kept aside, what is skipped
@@ -211,7 +217,7 @@ class BrokerSettings:
     max_transaction_partitions: the most partitions that all open transactions touch together; a group counts for ten.
     max_committed_offsets: the most offsets of consumer groups, each of a partition; 100 characters of group and text count as
         one more.
-    memory: the two budgets and their parts, of which an engine with tiers takes the storage's and the tail cache. `with_memory`
+    memory: the two budgets and their parts, of which the engine "tiered" takes the storage's and the tail cache. `with_memory`
         sets what else follows from it.
     groups: the settings of consumer groups.
     topic: the defaults for every topic.
@@ -275,6 +281,11 @@ class BrokerSettings:
                 f"the directories for journal and ledgers must differ; they are {', '.join(map(repr, outside))}"
             )
 
+    @property
+    def engine_of_new(self) -> str:
+        """The engine of a new data directory."""
+        return self.storage_engine or (TIERED if self._of_tiered_alone() else DEFAULT_ENGINE)
+
     def check_engine(self, engine: str) -> None:
         """Check that the storage engine `engine` can do what these settings ask of it.
 
@@ -283,14 +294,21 @@ class BrokerSettings:
         Raises:
             ConfigError: they ask for what the engine "tiered" alone has, and it is another one.
         """
+        names = self._of_tiered_alone()
+        if names and engine != TIERED:
+            raise ConfigError(
+                f"the storage engine is {engine!r}, and only {TIERED!r} has {' and '.join(names)}: leave "
+                f"{'it' if len(names) == 1 else 'them'} out, or use the engine {TIERED!r} with a new data directory"
+            )
+
+    def _of_tiered_alone(self) -> list[str]:
+        """Return what these settings ask for and the engine "tiered" alone has."""
         asked = {
             "journal_dir": self.journal_dir is not None,
             "ledger_dirs": bool(self.ledger_dirs),
             "index_engine 'rocks'": self.index_engine == "rocks",
         }
-        names = [name for name, is_asked in asked.items() if is_asked]
-        if names and engine != "tiered":
-            raise ConfigError(f"the storage engine is {engine!r}, and only 'tiered' has {' and '.join(names)}")
+        return [*(name for name, is_asked in asked.items() if is_asked), *self.memory.tiers_given]
 
 
 def with_memory(settings: BrokerSettings, plan: MemoryPlan) -> BrokerSettings:

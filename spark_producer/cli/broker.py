@@ -18,11 +18,12 @@ from spark_producer.broker.settings import (
     INDEX_ENGINES,
     MOST_PARTITIONS,
     STORAGE_ENGINES,
+    TIERED,
     TRANSACTION_VERSIONS,
     with_memory,
 )
 from spark_producer.broker.sizes import size
-from spark_producer.broker.storage.engines import WITH_TIERS, chosen_engine
+from spark_producer.broker.storage.engines import WITH_TIERS, chosen_engine, engine_of
 from spark_producer.cli.numbers import between, port, positive
 from spark_producer.errors import ConfigError
 from spark_producer.network import parse_bootstrap_servers
@@ -77,14 +78,15 @@ def _add_storage(broker: argparse.ArgumentParser) -> None:
     broker.add_argument(
         "--storage",
         choices=STORAGE_ENGINES,
-        help="the storage engine: tiered, after Pulsar and BookKeeper, or segments, plain files that Kafka's own tools read "
-        f"(default: the one that the data directory began with, {DEFAULT_ENGINE} for a new one)",
+        help="the storage engine: segments, plain files that Kafka's own tools read, or tiered, after Pulsar and BookKeeper, "
+        "which writes faster with --sync (default: the one that the data directory began with; for a new one "
+        f"{DEFAULT_ENGINE}, or {TIERED} with --index rocks, --journal-dir, --ledger-dirs, or --set and the name of a cache)",
     )
     broker.add_argument(
         "--sync",
         action="store_true",
         help="acknowledge a batch only when the disk has it, so that it survives a loss of power; without it, as in Kafka, it "
-        "survives the death of the process (BookKeeper: journalSyncData)",
+        "survives the death of the process; --storage tiered writes faster with it (BookKeeper: journalSyncData)",
     )
     broker.add_argument(
         "--index",
@@ -121,7 +123,8 @@ def _add_memory(broker: argparse.ArgumentParser) -> None:
     memory.add_argument(
         "--memory",
         metavar="SIZE",
-        help="memory for batches: a half for the broker and a half for its storage, each divided as Pulsar and BookKeeper do",
+        help="memory for batches: a half for the broker and a half for the caches of --storage tiered, each divided as Pulsar "
+        "and BookKeeper do; segments uses the first half alone",
     )
     memory.add_argument(
         "--set",
@@ -130,7 +133,7 @@ def _add_memory(broker: argparse.ArgumentParser) -> None:
         default=[],
         type=_named,
         help=f"another size for a part of it: {', '.join(share.name for share in SHARES)}, or the name that Pulsar or BookKeeper "
-        "has for it, in its unit; may be given several times",
+        "has for it, in its unit; all but the publish buffer are for --storage tiered; may be given several times",
     )
     memory.add_argument(
         "--metrics-port",
@@ -250,7 +253,7 @@ def _settings(chosen: argparse.Namespace) -> BrokerSettings:
 def _report(settings: BrokerSettings, data_dir: str | None, metrics_port: int) -> None:
     metrics = read_metrics_page(fetch_metrics_page(metrics_port)) if metrics_port else None
     engine = chosen_engine(None if data_dir is None else Path(data_dir), settings)
-    print(memory_report(settings.memory, machine_memory(), engine, has_tiers=engine in WITH_TIERS, metrics=metrics))
+    print(memory_report(settings, machine_memory(), engine, has_tiers=engine in WITH_TIERS, metrics=metrics))
 
 
 def _run(chosen: argparse.Namespace) -> None:
@@ -265,10 +268,11 @@ def _run(chosen: argparse.Namespace) -> None:
         )
 
     def ready(servers: str, data_dir: Path) -> None:
-        kept = "" if chosen.data_dir is not None else " (removed at the end; --data-dir keeps it)"
+        kept = "" if chosen.data_dir is not None else "; removed at the end, --data-dir keeps it"
+        data = f"{data_dir} ({engine_of(data_dir)}{kept})"
         by = f" ({security.protocol})" if security.tls or security.sasl else ""
         shown = f", metrics at http://{HOST}:{chosen.metrics_port}{PATH}" if chosen.metrics_port else ""
-        print(f"broker on {servers}{by}, data in {data_dir}{kept}{shown}. Ctrl-C stops it.", flush=True)
+        print(f"broker on {servers}{by}, data in {data}{shown}. Ctrl-C stops it.", flush=True)
 
     address = (chosen.host, chosen.port, chosen.data_dir)
     serve(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from spark_producer.broker.memory_plan import check_largest_batch
-from spark_producer.broker.settings import DEFAULT_ENGINE, BrokerSettings
+from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.storage.base import Storage
 from spark_producer.broker.storage.segments import SegmentStorage, holds_segments
 from spark_producer.broker.storage.state_file import StateFile
@@ -47,7 +47,7 @@ def chosen_engine(data_dir: Path | None, settings: BrokerSettings) -> str:
             f"the data directory {data_dir} was written by the storage engine {found!r}, and storage_engine is {asked!r}: use "
             "that engine, or another directory"
         )
-    engine = asked or found or DEFAULT_ENGINE
+    engine = found or settings.engine_of_new
     settings.check_engine(engine)
     if engine in WITH_TIERS:
         check_largest_batch(settings.memory, settings.topic.max_message_bytes)

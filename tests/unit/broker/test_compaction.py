@@ -55,9 +55,7 @@ class Stage:
             self.store.create("t", 1)
 
     def open(self) -> None:
-        settings = BrokerSettings(
-            storage_engine=None if self.engine == "tiered" else self.engine, topic=self.topic, sync_on_close=True
-        )
+        settings = BrokerSettings(storage_engine=self.engine, topic=self.topic, sync_on_close=True)
         self.store = TopicStore(self.path, settings, ENGINES[self.engine])
         self.store.watch(lambda _topic, _index: None, lambda: None)
         self.clock = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +27,26 @@ from tests.unit.broker.asking import ask, context_of
 from tests.unit.broker.batches import make_batch
 
 SETTINGS = BrokerSettings(topic=TopicSettings(max_message_bytes=9000))
+WITH_TIERS = replace(SETTINGS, storage_engine="tiered")
 OWN, DEFAULT = 1, 5
 SET, DELETE, APPEND = 0, 1, 2
 
 
+def with_topic(path: Path, settings: BrokerSettings) -> Iterator[Context]:
+    store = TopicStore(path, settings)
+    store.create("t", 2, {"max.message.bytes": "5000"})
+    yield context_of(store, settings)
+    store.close()
+
+
 @pytest.fixture
 def context(tmp_path: Path) -> Iterator[Context]:
-    store = TopicStore(tmp_path, SETTINGS)
-    store.create("t", 2, {"max.message.bytes": "5000"})
-    yield context_of(store, SETTINGS)
-    store.close()
+    yield from with_topic(tmp_path, SETTINGS)
+
+
+@pytest.fixture
+def tiered(tmp_path: Path) -> Iterator[Context]:
+    yield from with_topic(tmp_path, WITH_TIERS)
 
 
 def described(context: Context, *keys: str, **fields: Any) -> dict[str, messages.DescribeConfigsResourceResult]:
@@ -116,7 +127,8 @@ def test_a_deleted_setting_is_the_default_again(context: Context) -> None:
     assert described(context)["max.message.bytes"].config_source == DEFAULT
 
 
-def test_batches_that_the_memory_does_not_hold_cannot_be_promised(context: Context) -> None:
+def test_batches_that_the_memory_does_not_hold_cannot_be_promised(tiered: Context) -> None:
+    context = tiered
     most = SETTINGS.memory.half
     for size in (most, most + 1):
         config = messages.CreatableTopicConfig("max.message.bytes", str(size))
@@ -141,12 +153,12 @@ def test_batches_that_the_memory_does_not_hold_cannot_be_promised(context: Conte
 
 
 def test_a_topic_that_was_promised_more_than_there_is_memory_for_now_is_opened(tmp_path: Path) -> None:
-    roomy = with_memory(SETTINGS, plan_memory(storage=256 * 1024 * 1024))
+    roomy = with_memory(WITH_TIERS, plan_memory(storage=256 * 1024 * 1024))
     store = TopicStore(tmp_path, roomy)
     store.create("t", 1, {"max.message.bytes": "9000000"})
     store.close()
-    again = TopicStore(tmp_path, SETTINGS)
-    assert altered(context_of(again, SETTINGS), ("segment.bytes", SET, "30000000")) == Code.NONE
+    again = TopicStore(tmp_path, WITH_TIERS)
+    assert altered(context_of(again, WITH_TIERS), ("segment.bytes", SET, "30000000")) == Code.NONE
     assert again.settings_of("t")[0].max_message_bytes == 9_000_000
     again.partition("t", 0).append(make_batch())
     again.close()

@@ -11,6 +11,7 @@ from spark_producer.broker import BrokerSettings
 from spark_producer.broker.context import Context
 from spark_producer.broker.partition import Partition
 from spark_producer.broker.requests.producers import MOST_DESCRIBED, MOST_MARKERS
+from spark_producer.broker.settings import STORAGE_ENGINES
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.codes import Code
 from spark_producer.protocol import DESCRIBE_PRODUCERS, WRITE_TXN_MARKERS, messages
@@ -20,9 +21,9 @@ from tests.unit.broker.asking import ask, context_of, handled
 from tests.unit.broker.batches import make_batch
 
 
-@pytest.fixture
-def context(tmp_path: Path) -> Iterator[Context]:
-    settings = BrokerSettings()
+@pytest.fixture(params=STORAGE_ENGINES)
+def context(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Context]:
+    settings = BrokerSettings(storage_engine=request.param)
     store = TopicStore(tmp_path, settings)
     store.create("t", 2)
     yield context_of(store, settings)

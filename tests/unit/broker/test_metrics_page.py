@@ -17,8 +17,10 @@ from spark_producer.broker import BrokerSettings, LocalBroker, metrics_server
 from spark_producer.broker.counting import Kind, Meaning, Reading, counter, gauge, readings
 from spark_producer.broker.heap import BASE, PARTITION, TOPIC, HeapCounts
 from spark_producer.broker.machine import machine_memory
+from spark_producer.broker.memory_plan import SHARES, plan_memory
 from spark_producer.broker.metrics_page import metrics_page, read_metrics_page
 from spark_producer.broker.metrics_server import LARGEST_REQUEST, fetch_metrics_page
+from spark_producer.broker.observing import plan_readings
 from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.errors import ConnectionFailed
 from tests.stages.memory_storage import MemoryStorage
@@ -184,10 +186,19 @@ def test_a_broker_shows_heap_plan_tiers_and_page_cache() -> None:
         assert found["pyproducer_broker_memory_storage_logs"] == 5, "what the engine counts"
         assert found["pyproducer_broker_publish_pending_bytes"] == 0
         assert 'pyproducer_broker_info{engine="memory"} 1\n' in page
-        limit = BrokerSettings().memory.tail_cache
-        assert f'pyproducer_broker_memory_limit_bytes{{part="broker.tail.cache.bytes"}} {limit}\n' in page
+        limit = BrokerSettings().publish_buffer_bytes
+        assert f'pyproducer_broker_memory_limit_bytes{{part="broker.publish.buffer.bytes"}} {limit}\n' in page
+        assert "tail.cache" not in page, "this engine has none"
         names = re.findall(r"^# HELP (\w+)", page, re.MULTILINE)
         assert len(names) == len(set(names))
+
+
+def test_only_an_engine_with_tiers_shows_the_limits_of_tiers() -> None:
+    plan = plan_memory(256 * 1024 * 1024)
+    tiers = {each.name for each in TierCounters().readings()}
+    shown = [(dict(each.labels)["part"], each.value) for each in plan_readings(plan, tiers)]
+    assert shown == [(share.name, getattr(plan, share.field)) for share in SHARES]
+    assert [each.value for each in plan_readings(plan, ())] == [plan.publish_buffer]
 
 
 def test_a_broker_that_is_busy_shows_the_sums_of_before() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker.partition import Partition, checked_header
-from spark_producer.broker.settings import BrokerSettings, TopicSettings
+from spark_producer.broker.settings import STORAGE_ENGINES, BrokerSettings, TopicSettings
 from spark_producer.broker.storage.engines import open_storage
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
@@ -71,8 +71,8 @@ def test_every_codec_of_kafka_is_accepted(codec: int) -> None:
     assert checked_header(make_batch(attributes=codec), LIMIT).codec == codec
 
 
-def open_partition(path: Path) -> Partition:
-    return Partition(open_storage(path, BrokerSettings()), "t", 0, TopicSettings())
+def open_partition(path: Path, engine: str | None = None) -> Partition:
+    return Partition(open_storage(path, BrokerSettings(storage_engine=engine)), "t", 0, TopicSettings())
 
 
 def test_a_repeated_batch_gets_its_first_offset_and_is_not_appended(tmp_path: Path) -> None:
@@ -95,8 +95,9 @@ def test_a_refused_batch_leaves_no_trace(tmp_path: Path) -> None:
     partition.close()
 
 
-def test_producers_are_remembered_across_a_restart(tmp_path: Path) -> None:
-    partition = open_partition(tmp_path)
+@pytest.mark.parametrize("engine", STORAGE_ENGINES)
+def test_producers_are_remembered_across_a_restart(engine: str, tmp_path: Path) -> None:
+    partition = open_partition(tmp_path, engine)
     sent = [make_batch(2, producer_id=5, epoch=1, sequence=sequence) for sequence in (0, 2, 4)]
     for batch in sent:
         partition.append(batch)

@@ -10,6 +10,7 @@ import pytest
 
 from spark_producer.broker import BrokerSettings
 from spark_producer.broker.context import Context
+from spark_producer.broker.settings import STORAGE_ENGINES
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.codes import Code
 from spark_producer.protocol import (
@@ -27,18 +28,17 @@ from tests.stages.small_tiers import PromptTiers
 from tests.unit.broker.asking import ask, context_of
 from tests.unit.broker.batches import make_batch, make_record, sealed
 
-ENGINES = {"segments": "segments", "tiered": None}
 NODE = BrokerSettings().node_id
 
 
 def opened(path: Path, engine: str) -> TopicStore:
-    settings = BrokerSettings(storage_engine=ENGINES[engine], max_partitions=50)
+    settings = BrokerSettings(storage_engine=engine, max_partitions=50)
     store = TopicStore(path, settings, PromptTiers) if engine == "tiered" else TopicStore(path, settings)
     store.watch(lambda _topic, _index: None, lambda: None)
     return store
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=STORAGE_ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -10,7 +10,7 @@ import pytest
 
 from spark_producer.broker.partition import Partition
 from spark_producer.broker.producer_state import MOST_PRODUCERS
-from spark_producer.broker.settings import BrokerSettings, TopicSettings
+from spark_producer.broker.settings import STORAGE_ENGINES, BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import Recovered
 from spark_producer.broker.storage.engines import open_storage
 from spark_producer.broker.transaction_index import MOST_OPEN, AbortedTransaction
@@ -22,13 +22,14 @@ from tests.stages.memory_storage import MemoryLog, MemoryStorage
 from tests.unit.broker.batches import make_batch
 
 
-def opened(path: Path) -> Partition:
-    return Partition(open_storage(path, BrokerSettings(sync_on_close=False)), "t", 0, TopicSettings())
+def opened(path: Path, engine: str | None = None) -> Partition:
+    settings = BrokerSettings(sync_on_close=False, storage_engine=engine)
+    return Partition(open_storage(path, settings), "t", 0, TopicSettings())
 
 
-@pytest.fixture
-def partition(tmp_path: Path) -> Iterator[Partition]:
-    made = opened(tmp_path)
+@pytest.fixture(params=STORAGE_ENGINES)
+def partition(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Partition]:
+    made = opened(tmp_path, request.param)
     yield made
     made.close()
 
@@ -156,9 +157,10 @@ def test_a_transaction_ends_for_readers_when_its_marker_is_confirmed(tmp_path: P
 # What is forgotten, and what one client may keep the broker from forgetting
 
 
-def test_aborted_transactions_go_with_the_records_that_retention_deletes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", STORAGE_ENGINES)
+def test_aborted_transactions_go_with_the_records_that_retention_deletes(engine: str, tmp_path: Path) -> None:
     settings = TopicSettings(segment_bytes=300, retention_bytes=600)
-    partition = Partition(open_storage(tmp_path, BrokerSettings()), "t", 0, settings)
+    partition = Partition(open_storage(tmp_path, BrokerSettings(storage_engine=engine)), "t", 0, settings)
     for producer_id in range(20):
         partition.append(row(producer_id, 0))
         partition.write_marker(producer_id, 0, False, 0)
@@ -168,16 +170,18 @@ def test_aborted_transactions_go_with_the_records_that_retention_deletes(tmp_pat
     kept = partition.aborted_transactions(0, 100)
     assert [each.last_offset for each in kept] == list(range(start + 1 - start % 2, 40, 2))
     partition.close()
-    again = Partition(open_storage(tmp_path, BrokerSettings()), "t", 0, settings)
+    again = Partition(open_storage(tmp_path, BrokerSettings(storage_engine=engine)), "t", 0, settings)
     assert again.aborted_transactions(0, 100) == [each for each in kept if each.first_offset >= start]
     again.close()
 
 
+@pytest.mark.parametrize("engine", STORAGE_ENGINES)
 def test_an_open_transaction_whose_beginning_was_deleted_holds_reading_at_the_start_of_the_log(
+    engine: str,
     tmp_path: Path,
 ) -> None:
     settings = TopicSettings(segment_bytes=300, retention_bytes=600)
-    partition = Partition(open_storage(tmp_path, BrokerSettings()), "t", 0, settings)
+    partition = Partition(open_storage(tmp_path, BrokerSettings(storage_engine=engine)), "t", 0, settings)
     partition.append(row(1, 0))
     for _ in range(20):
         partition.append(make_batch())

@@ -12,6 +12,7 @@ from spark_producer.broker.context import Context
 from spark_producer.broker.partition import Partition
 from spark_producer.broker.requests import reading
 from spark_producer.broker.requests.reading import ABORTED_COST, EARLIEST, LATEST, MAX_TIMESTAMP, READ_COMMITTED
+from spark_producer.broker.settings import STORAGE_ENGINES
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.protocol import FETCH, LIST_OFFSETS, messages
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, batches
@@ -22,9 +23,9 @@ BATCH = 100
 MARKER = 78
 
 
-@pytest.fixture
-def context(tmp_path: Path) -> Iterator[Context]:
-    settings = BrokerSettings(topic=TopicSettings())
+@pytest.fixture(params=STORAGE_ENGINES)
+def context(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Context]:
+    settings = BrokerSettings(storage_engine=request.param, topic=TopicSettings())
     store = TopicStore(tmp_path, settings)
     store.create("t", 1)
     yield context_of(store, settings)

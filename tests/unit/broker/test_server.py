@@ -15,6 +15,7 @@ from spark_producer.broker import BrokerSettings, LocalBroker, TopicSettings
 from spark_producer.broker.clients import Clients
 from spark_producer.broker.memory_plan import plan_memory
 from spark_producer.broker.requests import handlers
+from spark_producer.broker.settings import STORAGE_ENGINES
 from spark_producer.codes import Code
 from spark_producer.protocol import (
     API_VERSIONS,
@@ -32,13 +33,14 @@ from tests.unit.broker.batches import make_batch
 MIB = 1024 * 1024
 
 
-@pytest.fixture
-def broker() -> Iterator[LocalBroker]:
+@pytest.fixture(params=STORAGE_ENGINES)
+def broker(request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
     settings = BrokerSettings(
+        storage_engine=request.param,
         auto_create_topics=False,
         max_request_bytes=20 * MIB,
         topic=TopicSettings(max_message_bytes=20 * MIB),
-        memory=plan_memory(storage=256 * MIB),  # a half of the write cache must hold a batch
+        memory=plan_memory(storage=256 * MIB),  # a half of the tiered engine's write cache must hold a batch
     )
     with LocalBroker(settings=settings) as running:
         running.create_topic("t", 2)

@@ -16,7 +16,7 @@ from spark_producer.broker.memory_plan import SHARES, plan_memory
 from spark_producer.broker.memory_report import USED, memory_report
 from spark_producer.broker.metrics_page import read_metrics_page
 from spark_producer.broker.metrics_server import fetch_metrics_page
-from spark_producer.broker.settings import with_memory
+from spark_producer.broker.settings import STORAGE_ENGINES, with_memory
 from spark_producer.broker.sizes import GIB, MIB
 from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.cli import broker
@@ -36,7 +36,7 @@ def report(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_the_report_shows_each_part_with_both_names(capsys: pytest.CaptureFixture[str]) -> None:
-    printed = report(capsys, "--memory", "256M")
+    printed = report(capsys, "--storage", "tiered", "--memory", "256M")
     assert "\nbroker budget     128 MiB\n" in printed
     assert "\nstorage budget    128 MiB\n" in printed
     for share in SHARES:
@@ -46,13 +46,25 @@ def test_the_report_shows_each_part_with_both_names(capsys: pytest.CaptureFixtur
     assert "page cache " in printed
 
 
-def test_the_report_says_that_the_engine_has_no_tiers(capsys: pytest.CaptureFixture[str]) -> None:
-    first, *_ = report(capsys, "--storage", "segments").splitlines()
-    assert first.startswith("engine            segments: it has none of the caches below")
+@pytest.mark.parametrize(
+    ("arguments", "requests", "publish"), [([], "256 MiB", "64 MiB"), (["--memory", "256M"], "102 MiB", "64 MiB")]
+)
+def test_the_report_of_segments_has_what_the_broker_takes_and_no_caches(
+    arguments: list[str], requests: str, publish: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = report(capsys, *arguments)
+    assert printed.startswith(
+        "engine            segments: it reads and writes its files through the page cache, and has no"
+    )
+    assert f"\nrequests          {requests} for requests and answers of all connections\n" in printed
+    (part,) = [line for line in printed.splitlines() if line.startswith("  ")]
+    assert part.startswith(f"  broker.publish.buffer.bytes   {publish} (maxMessagePublishBufferSizeInMB): ")
+    assert "budget  " not in printed
+    assert report(capsys, "--storage", "segments", *arguments).splitlines()[:4] == printed.splitlines()[:4]
 
 
 def test_the_report_of_an_engine_with_tiers_says_no_such_thing() -> None:
-    printed = memory_report(plan_memory(), MACHINE, "tiered", has_tiers=True)
+    printed = memory_report(BrokerSettings(), MACHINE, "tiered", has_tiers=True)
     assert printed.startswith("engine            tiered\nheap              26 MiB (estimated, without topics)\n")
     assert printed.endswith(
         "page cache        1,024 MiB now, of all processes\nmachine           8,192 MiB for this process"
@@ -62,7 +74,7 @@ def test_the_report_of_an_engine_with_tiers_says_no_such_thing() -> None:
 def test_the_report_of_a_running_broker_shows_what_is_in_use() -> None:
     metrics = {name: float(number * MIB) for number, name in enumerate(USED.values())}
     metrics["pyproducer_broker_heap_estimated_bytes"] = 40.0 * MIB
-    printed = memory_report(plan_memory(), MACHINE, "tiered", has_tiers=True, metrics=metrics)
+    printed = memory_report(BrokerSettings(), MACHINE, "tiered", has_tiers=True, metrics=metrics)
     assert "heap              40 MiB (estimated, now)" in printed
     assert "  broker.tail.cache.bytes       12.8 MiB, 1 MiB in use (" in printed
     assert "  journal.max.memory.bytes      3.2 MiB, 5 MiB in use (" in printed
@@ -72,17 +84,18 @@ def test_the_report_of_a_running_broker_shows_what_is_in_use() -> None:
 def test_the_report_names_the_engine_that_a_directory_began_with(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert report(capsys).startswith("engine            tiered\n")
-    with LocalBroker(tmp_path, settings=BrokerSettings(storage_engine="segments")):
+    assert report(capsys).startswith("engine            segments: ")
+    with LocalBroker(tmp_path, settings=BrokerSettings(storage_engine="tiered")):
         pass
-    assert report(capsys, "--data-dir", str(tmp_path)).startswith("engine            segments: ")
+    assert report(capsys, "--data-dir", str(tmp_path)).startswith("engine            tiered\n")
 
 
 def test_the_report_tells_of_an_index_that_is_larger_than_its_part() -> None:
-    plan = plan_memory()
-    for size, is_told in ((plan.index_cache, False), (plan.index_cache + 1, True)):
+    settings = BrokerSettings()
+    part = settings.memory.index_cache
+    for size, is_told in ((part, False), (part + 1, True)):
         metrics = {USED["index_cache"]: float(size)}
-        printed = memory_report(plan, MACHINE, "tiered", has_tiers=True, metrics=metrics)
+        printed = memory_report(settings, MACHINE, "tiered", has_tiers=True, metrics=metrics)
         assert ("RocksDB's keeps to its part (--index rocks)" in printed) is is_told
 
 
@@ -123,21 +136,25 @@ def test_a_setting_without_a_value_is_a_bad_argument(capsys: pytest.CaptureFixtu
     assert "NAME=SIZE is needed" in capsys.readouterr().err
 
 
-def test_a_broker_with_memory_and_metrics(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("engine", STORAGE_ENGINES)
+def test_a_broker_with_memory_and_metrics(engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     port = free_ports(1)[0]
-    command = [sys.executable, "-m", "spark_producer", "broker", "--port", "0"]
+    command = [sys.executable, "-m", "spark_producer", "broker", "--port", "0", "--storage", engine]
     command += ["--memory", "256M", "--metrics-port", str(port)]
     broker = ChildProcess(command, tmp_path / "broker.log")
     with contextlib.ExitStack() as life:
         life.callback(broker.kill)
         page = fetched(port)
         assert f'{{part="broker.publish.buffer.bytes"}} {64 * MIB}\n' in page
-        assert 'pyproducer_broker_info{engine="tiered"} 1\n' in page
+        assert f'pyproducer_broker_info{{engine="{engine}"}} 1\n' in page
+        assert (f'{{part="storage.write.cache.bytes"}} {32 * MIB}\n' in page) is (engine == "tiered")
+        assert page.count("pyproducer_broker_memory_limit_bytes{") == (len(SHARES) if engine == "tiered" else 1)
         assert read_metrics_page(page)["process_resident_memory_bytes"] > MIB
-        printed = report(capsys, "--memory", "256M", "--metrics-port", str(port))
+        printed = report(capsys, "--storage", engine, "--memory", "256M", "--metrics-port", str(port))
         assert "  broker.publish.buffer.bytes   64 MiB, 0 MiB in use (" in printed
         told, log = f"metrics at http://127.0.0.1:{port}/metrics", tmp_path / "broker.log"
         until(lambda: told in log.read_text(), "it says where the page is, which may be there before")
+        assert f"({engine}; removed at the end, --data-dir keeps it)" in log.read_text()
     assert main(["broker", "--report", "--metrics-port", str(port)]) == 1
     assert f"is one running there with --metrics-port {port}?" in capsys.readouterr().err
 

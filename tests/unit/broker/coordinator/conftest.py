@@ -10,6 +10,7 @@ import pytest
 from spark_producer.broker import BrokerSettings
 from spark_producer.broker.context import Context
 from spark_producer.broker.coordinator.coordinator import Coordinator
+from spark_producer.broker.settings import STORAGE_ENGINES
 from spark_producer.broker.topic_store import TopicStore
 from tests.unit.broker.asking import BROKER
 
@@ -17,15 +18,15 @@ from tests.unit.broker.asking import BROKER
 class Broker:
     """A broker without sockets, whose clock is moved by hand, and which can be opened again."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, engine: str | None = None) -> None:
         self.data_dir = data_dir
-        self.settings = BrokerSettings()
+        self.settings = BrokerSettings(storage_engine=engine)
         self.now = 1000.0
 
     @classmethod
-    def new(cls, data_dir: Path) -> Broker:
+    def new(cls, data_dir: Path, engine: str | None = None) -> Broker:
         """One with an empty topic `t` of three partitions."""
-        broker = cls(data_dir)
+        broker = cls(data_dir, engine)
         broker.open()
         broker.context.topics.create("t", 3)
         return broker
@@ -57,9 +58,9 @@ class Broker:
         return self.open()
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    broker = Broker.new(tmp_path / "data")
+@pytest.fixture(params=STORAGE_ENGINES)
+def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
+    broker = Broker.new(tmp_path / "data", request.param)
     yield broker
     broker.close()
 

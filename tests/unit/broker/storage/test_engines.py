@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker
-from spark_producer.broker.memory_plan import plan_memory
-from spark_producer.broker.settings import STORAGE_ENGINES, TopicSettings
+from spark_producer.broker.memory_plan import SHARES, plan_memory
+from spark_producer.broker.settings import STORAGE_ENGINES, TopicSettings, with_memory
 from spark_producer.broker.storage.engines import chosen_engine, engine_of, open_storage
 from spark_producer.errors import ConfigError
 from spark_producer.record.batch_v2 import read_header
@@ -25,6 +25,7 @@ def settings(engine: str) -> BrokerSettings:
 
 
 def keep_records(path: Path, engine: str) -> None:
+    path.mkdir(exist_ok=True)
     storage = open_storage(path, settings(engine))
     storage.recover({})
     log = storage.create("t", 0, TopicSettings())
@@ -56,6 +57,50 @@ def test_a_directory_keeps_its_engine_where_none_is_named(first: str, tmp_path: 
     assert chosen_engine(tmp_path, BrokerSettings()) == first
 
 
+@pytest.mark.parametrize(
+    "of_tiered_alone",
+    [
+        BrokerSettings(journal_dir="journal"),
+        BrokerSettings(ledger_dirs=("a", "b")),
+        BrokerSettings(index_engine="rocks"),
+        *(
+            BrokerSettings(memory=plan_memory(given={name: "4M"}))
+            for share in SHARES
+            for name in (share.name, share.theirs)
+            if share.is_tier
+        ),
+    ],
+)
+def test_what_the_tiered_engine_alone_has_chooses_it_for_a_new_directory(
+    of_tiered_alone: BrokerSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for data_dir in (None, tmp_path / "not yet", tmp_path):
+        assert chosen_engine(data_dir, of_tiered_alone) == "tiered"
+    with LocalBroker(tmp_path / "data", settings=of_tiered_alone):
+        pass
+    assert engine_of(tmp_path / "data") == "tiered"
+    keep_records(tmp_path / "old", "segments")
+    before = sorted((tmp_path / "old").rglob("*"))
+    with pytest.raises(
+        ConfigError, match=r"engine is 'segments', and only 'tiered' has .*: leave it out, or use the engine"
+    ):
+        open_storage(tmp_path / "old", of_tiered_alone)
+    with pytest.raises(ConfigError, match="engine is 'segments', and only 'tiered' has "):
+        replace(of_tiered_alone, storage_engine="segments")
+    assert sorted((tmp_path / "old").rglob("*")) == before
+
+
+def test_what_both_engines_have_chooses_none(tmp_path: Path) -> None:
+    publish = {"broker.publish.buffer.bytes": "4M"}
+    for settings in (
+        BrokerSettings(sync_each_append=True),
+        with_memory(BrokerSettings(), plan_memory(512 * 1024 * 1024, publish)),
+        BrokerSettings(memory=plan_memory(given={"maxMessagePublishBufferSizeInMB": "-1"})),
+    ):
+        assert chosen_engine(None, settings) == chosen_engine(tmp_path, settings) == "segments"
+
+
 def not_empty(path: Path) -> BrokerSettings:
     (path / "ledgers").mkdir()
     (path / "ledgers" / "photo.jpg").touch()
@@ -73,12 +118,12 @@ def without_rocksdict(path: Path) -> BrokerSettings:
 
 
 def too_large(path: Path) -> BrokerSettings:
-    settings = BrokerSettings()
+    settings = BrokerSettings(storage_engine="tiered")
     return replace(settings, memory=replace(settings.memory, read_cache=2**62))
 
 
 def promises_too_much(path: Path) -> BrokerSettings:
-    return BrokerSettings(topic=TopicSettings(max_message_bytes=8 * 1024 * 1024 + 1))
+    return BrokerSettings(topic=TopicSettings(max_message_bytes=8 * 1024 * 1024 + 1), storage_engine="tiered")
 
 
 @pytest.mark.parametrize("refused", [not_empty, of_another, without_rocksdict, too_large, promises_too_much])
@@ -103,18 +148,19 @@ def test_the_memory_must_hold_the_largest_batch_that_the_brokers_topics_take(tmp
     """Not the largest one that topics of any broker take by default."""
     promise = TopicSettings(max_message_bytes=20_000_000)
     with pytest.raises(ConfigError, match=r"8,388,608 bytes, but topics accept batches of 20,000,000: .* 40000000 at"):
-        LocalBroker(tmp_path, settings=BrokerSettings(topic=promise))
-    LocalBroker(settings=BrokerSettings(topic=promise, storage_engine="segments")).close()
+        LocalBroker(tmp_path, settings=BrokerSettings(topic=promise, storage_engine="tiered"))
+    LocalBroker(settings=BrokerSettings(topic=promise)).close()
     enough = plan_memory(storage=320_000_000)
-    LocalBroker(tmp_path, settings=BrokerSettings(topic=promise, memory=enough)).close()
+    LocalBroker(tmp_path, settings=BrokerSettings(topic=promise, memory=enough, storage_engine="tiered")).close()
 
 
-def test_a_new_directory_has_the_tiered_engine_where_none_is_named(tmp_path: Path) -> None:
+def test_a_new_directory_has_segments_where_no_engine_is_named(tmp_path: Path) -> None:
     with LocalBroker(tmp_path) as broker:
         broker.create_topic("t")
-    assert engine_of(tmp_path) == "tiered"
-    assert not (tmp_path / "t-0").exists()
-    assert chosen_engine(None, BrokerSettings()) == "tiered"
+    assert engine_of(tmp_path) == "segments"
+    assert (tmp_path / "t-0" / "00000000000000000000.log").exists()
+    assert not (tmp_path / "tiered").exists()
+    assert chosen_engine(None, BrokerSettings()) == "segments"
 
 
 @pytest.mark.parametrize("engine", STORAGE_ENGINES)
