@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -14,13 +14,26 @@ from pyarrow import parquet
 from spark_producer.cli.decoded_size import MAX_BYTES, MAX_CELLS, MAX_ROW_BYTES, MAX_ROWS
 from spark_producer.cli.inflation import check_columns_count, check_unpacked
 from spark_producer.cli.parquet_pages import pages_of
+from spark_producer.cli.parquet_types import meant_types
+
+INT96_UNIT = "us"
+"""What INT96 is read in, as by Spark: nanoseconds of 64 bits end with the year 2262, and Arrow goes on with 1677."""
 
 _MAX_ELEMENTS = 1 << 28
 """The maximum values of a list column in a row group: runs of levels take a few bytes of the file, and each four in memory."""
 
 
-def open_parquet(stack: ExitStack, name: str, content: bytes | None) -> tuple[list[str], int, Iterator[pa.RecordBatch]]:
-    """Return the names of the columns, the number of rows, and the batches of a file, or of what came through a pipe.
+class OpenParquet(NamedTuple):
+    """A file that was opened. `unwritable` says by name why values of a column cannot be written."""
+
+    columns: list[str]
+    rows: int
+    batches: Iterator[pa.RecordBatch]
+    unwritable: Mapping[str, str]
+
+
+def open_parquet(stack: ExitStack, name: str, content: bytes | None) -> OpenParquet:
+    """Open a file, or what came through a pipe.
 
     Strings that the file keeps in dictionaries stay there, so that a batch takes the memory of it and not of its rows.
 
@@ -37,8 +50,18 @@ def open_parquet(stack: ExitStack, name: str, content: bytes | None) -> tuple[li
     for group in range(metadata.num_row_groups):
         _check_pages(raw, metadata, group)
     coded = _in_dictionaries(metadata)
-    reader = stack.enter_context(parquet.ParquetFile(source, read_dictionary=coded))
-    return schema.names, metadata.num_rows, reader.iter_batches(_rows_at_once(metadata))
+    reader = stack.enter_context(
+        parquet.ParquetFile(source, read_dictionary=coded, coerce_int96_timestamp_unit=INT96_UNIT)
+    )
+    meant = meant_types(reader)
+    batches = meant.batches(_batches(reader, _rows_at_once(metadata)))
+    return OpenParquet(schema.names, metadata.num_rows, batches, meant.unwritable)
+
+
+def _batches(reader: parquet.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of each row group by itself: Arrow cannot join dictionaries of two groups below lists and structs."""
+    for group in range(reader.num_row_groups):
+        yield from reader.iter_batches(rows, row_groups=[group])
 
 
 def _check_pages(raw: BinaryIO, metadata: parquet.FileMetaData, group: int) -> None:

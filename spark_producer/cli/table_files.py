@@ -66,6 +66,7 @@ class Source(NamedTuple):
 
     `lines` is the column of its batches that has whole lines, which are the values as they stand; None if it has none.
     `delimiter` is that of a CSV, else None. `json` extracts the fields of JSON lines, whose batches are lines.
+    `unwritable` says by name why values of a column cannot be written.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Source(NamedTuple):
     lines: str | None = None
     delimiter: str | None = None
     json: JsonLines | None = None
+    unwritable: Mapping[str, str] = {}
 
 
 class Mapped(NamedTuple):
@@ -164,8 +166,8 @@ def _whole(pipe: pa.NativeFile) -> bytes:
 
 def _parquet(stack: ExitStack, name: str) -> Source:
     content = None if Path(name).is_file() else _whole(_bytes(stack, name))
-    names, rows, batches = open_parquet(stack, name, content)
-    return Source(name, names, rows, bounded(batches))
+    found = open_parquet(stack, name, content)
+    return Source(name, found.columns, found.rows, bounded(found.batches), unwritable=found.unwritable)
 
 
 def _csv(stack: ExitStack, name: str, form: CsvForm) -> Source:
@@ -273,7 +275,7 @@ def check_columns(source: Source, mapped: Mapped) -> None:
     """Look whether the columns that are asked for are there, and whether it is clear which they are.
 
     Raises:
-        SchemaError: one is not, and the message has those that there are; or several have one name.
+        SchemaError: one is not, and the message has those that there are; or several have one name; or there is no text for one.
     """
     if len(set(source.columns)) != len(source.columns):
         several = next(name for name in source.columns if source.columns.count(name) > 1)
@@ -285,6 +287,9 @@ def check_columns(source: Source, mapped: Mapped) -> None:
         if column not in source.columns:
             there = ", ".join(source.columns) or "none"
             raise SchemaError(f"{source.name} has no column {column!r}; it has {there}{_other_delimiter(source)}")
+    for column in source.columns if mapped.value == "*" else wanted:
+        if column in source.unwritable:
+            raise SchemaError(f"{source.name}, column {column!r} cannot be written: {source.unwritable[column]}")
 
 
 def _other_delimiter(source: Source) -> str:

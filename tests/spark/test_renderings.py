@@ -93,6 +93,15 @@ def test_calendar_intervals_are_those_of_spark(spark: SparkSession) -> None:
     assert found == [str(text).encode() for text in CASES["calendar interval"].text or ()]
 
 
+def test_parquet_of_spark_s_own_is_the_same_through_both(spark: SparkSession, tmp_path: Path) -> None:
+    times = "timestamp'3000-01-01 00:00:00.000001' t, array(struct(timestamp'1500-01-01' as t, 'x' as s)) l"
+    spark.sql(f"select 1 id, {times}, interval '1 02:03:04.5' day to second v").write.parquet(str(tmp_path / "rows"))
+    (path,) = (tmp_path / "rows").glob("*.parquet")
+    records = from_spark(as_records(spark.read.parquet(str(path)), key="v"))
+    assert from_file(path, Mapped(key="v")) == records
+    assert b"3000-01-01T00:00:00.000001" in (records[0][1] or b"")
+
+
 KEYS = (
     "double",
     "no numbers",
