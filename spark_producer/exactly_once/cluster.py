@@ -220,7 +220,7 @@ class SinkCluster:
     def _is_missing(self, found: Found) -> bool:
         """Whether the coordinator remembers a commit, by the last fence or look, that the topic does not have."""
         noted, newest = self._noted
-        last = None if found.record is None else self._log.last_writer
+        last = None if found.record is None else self._log.last_end
         return last_commit.is_missing(noted, newest, last)
 
     def _lacks_marker(self, seen: Seen, deadline: float) -> bool:

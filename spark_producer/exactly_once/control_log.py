@@ -50,6 +50,8 @@ class Seen(NamedTuple):
     epoch: int
     undecided: tuple[tuple[int, int, int, int], ...]
     """(producer id, epoch, first offset, last offset) of the sink's records that no marker has decided yet."""
+    end_epoch: int = -1
+    """The epoch of the marker that has committed the record: by EndTxn 5 it is the next one after that of the record."""
 
 
 class _Row(NamedTuple):
@@ -77,6 +79,7 @@ class ControlLog:
         self._committed: dict[bytes, bytes] = {}
         self._times: dict[bytes, int] = {}
         self._producer_id, self._epoch = -1, -1
+        self._end_epoch = -1
         self._executions: set[tuple[int, int]] = set()
         self._certain: set[bytes] = set()
         """The keys of sinks of which a record was read that names its own writer."""
@@ -113,7 +116,7 @@ class ControlLog:
                 self._take(decoded_records(row.records) or memoryview(b""), row.high_watermark)
             if self._position <= began_at:
                 next(pauses)
-        return Seen(self._record(), self._producer_id, self._epoch, self._undecided())
+        return Seen(self._record(), self._producer_id, self._epoch, self._undecided(), self._end_epoch)
 
     def _end(self, deadline: float) -> int:
         """Return where the log ends. If that is before what was read already, the leader is looked for anew and asked again.
@@ -163,7 +166,7 @@ class ControlLog:
         for header, batch in headers:
             if header.is_control:
                 if header.records_count:
-                    self._decide(header.producer_id, marker_type(header, batch[HEADER_SIZE:]))
+                    self._decide(header, marker_type(header, batch[HEADER_SIZE:]))
             elif rows := own.get(header.base_offset):
                 self._note(header, rows)
         self._position = headers[-1][0].last_offset + 1
@@ -195,7 +198,8 @@ class ControlLog:
         self._pending[header.producer_id] = (header.producer_epoch, pending + rows)
         self._executions.add((header.producer_id, header.producer_epoch))
 
-    def _decide(self, producer_id: int, marker: int) -> None:
+    def _decide(self, header: BatchHeader, marker: int) -> None:
+        producer_id = header.producer_id
         if producer_id not in self._pending or marker not in (ControlType.COMMIT, ControlType.ABORT):
             return
         epoch, rows = self._pending.pop(producer_id)
@@ -210,6 +214,7 @@ class ControlLog:
             self._committed[row.key] = row.value or b""
             self._times[row.key] = row.timestamp
             self._producer_id, self._epoch = producer_id, epoch
+            self._end_epoch = header.producer_epoch
             self._certain.update(own[_main(row.key)])
 
     def _own_keys(self, rows: list[_Row], writer: tuple[int, int]) -> dict[bytes, set[bytes]]:
@@ -245,9 +250,9 @@ class ControlLog:
         return self._times.get(record_json.key_of(sink), -1)
 
     @property
-    def last_writer(self) -> Fencing:
-        """The producer and the epoch that have written the last committed record."""
-        return Fencing(self._producer_id, self._epoch)
+    def last_end(self) -> Fencing:
+        """The producer that has written the last committed record, and the epoch with which its transaction was ended."""
+        return Fencing(self._producer_id, self._end_epoch)
 
     def pending(self, producer_id: int) -> ControlRecord | None:
         """Return the record that a producer has written, and no marker has decided yet; None if it has not got to its end.

@@ -44,15 +44,16 @@ def noted_commit(row: DescribedTransaction | None) -> int | None:
 def is_missing(noted: int | None, fencing: Fencing, last: Fencing | None) -> bool:
     """Whether a control topic lacks the record of the commit that was noted.
 
-    `last` is the writer of the newest record there (None: there is no record), `fencing` that of whoever asks. In the implicit
-    style the end of a transaction has the next epoch (KIP-890). A record that is newer than the note is well: commits may follow
-    it. What was noted was written with the producer id that the control id still has, unless its epochs have come to their end.
+    `last` is what has ended the transaction of the newest record there (None: there is no record): a coordinator that has
+    committed shows just this epoch. `fencing` is that of whoever asks. A record that is newer than the note is well: commits may
+    follow it. A note may mean several epochs, `NOTES` apart. A record of any of them is well, and of others it is the newest one
+    that counts: a query may well fail 900 times in a row, but not also commit in between without a note of that. What was noted
+    was written with the producer id that the control id still has, unless its epochs have come to their end.
     """
     if noted is None or last is None:
         return noted is not None
     if last.producer_id != fencing.producer_id:
         ended = noted >= fencing.epoch or (noted == 0 and last.epoch >= LAST_EPOCHS)
         return not ended
-    if last.epoch >= fencing.epoch:
-        return False
-    return 1 < (noted - last.epoch) % NOTES < NOTES // 2
+    newest = fencing.epoch - 1 - (fencing.epoch - 1 - noted) % NOTES
+    return last.epoch % NOTES != noted and last.epoch < newest

@@ -156,10 +156,10 @@ def _has_last_record(brokers: Brokers, seen: Seen, own: str, deadline: float) ->
     if seen.record is None:
         return False
     row = describe(brokers, [own], deadline)[own]
-    if row is None or row.producer_id != seen.producer_id:
+    if row is None:
         return True
     newest = Fencing(row.producer_id, row.producer_epoch + 1)
-    return not is_missing(noted_commit(row), newest, Fencing(seen.producer_id, seen.epoch))
+    return not is_missing(noted_commit(row), newest, Fencing(seen.producer_id, seen.end_epoch))
 
 
 def _was_aborted(log: ControlLog, each: Abandoned, style: Style, own: str) -> bool:

@@ -9,11 +9,13 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.errors import ExactlyOnceError, TopicNotFound
-from spark_producer.exactly_once import driver, fencing
+from spark_producer.exactly_once import control_log, driver, fencing
 from spark_producer.exactly_once.asks import Fencing
+from spark_producer.exactly_once.control_log import ControlLog
 from spark_producer.exactly_once.coordinator_state import describe
 from spark_producer.exactly_once.last_commit import NOTES, is_missing, noted_commit, timeout_ms
 from spark_producer.exactly_once.outcomes import LeftAlone
+from spark_producer.exactly_once.partition_state import offsets
 from spark_producer.protocol.messages import DescribedTransaction
 from tests.support.filled_tasks import batch, prepared, settings
 from tests.unit.exactly_once.lossy_world import CONTROL, ONE, OTHER_TOPIC, SINK, ZERO, World
@@ -23,6 +25,13 @@ REFUSED = "has no record of the last one"
 
 def delete(world: World, topic: str = CONTROL[0]) -> None:
     world.broker._call(lambda: world.broker._topics.delete_all([topic]))
+
+
+def expire(world: World) -> None:
+    """The coordinator forgets the control id: transactional.id.expiration.ms has passed."""
+    coordinator: Any = world.broker._server._transactions._coordinator
+    world.broker._call(lambda: coordinator._ledger.transactions.pop(f"pyproducer.{SINK}.ctl"))
+    driver.close_all()
 
 
 def refused(world: World, times: int = 3) -> None:
@@ -150,9 +159,7 @@ def test_a_first_begin_that_died_is_nothing_to_warn_of(caplog: pytest.LogCapture
 def test_a_record_outlives_the_memory_of_the_coordinator(world: World) -> None:
     """transactional.id.expiration.ms has passed: the id begins with another producer id and epoch 0."""
     world.commit(0, batch(*ZERO, "a"))
-    coordinator: Any = world.broker._server._transactions._coordinator
-    world.broker._call(lambda: coordinator._ledger.transactions.pop(f"pyproducer.{SINK}.ctl"))
-    driver.close_all()
+    expire(world)
     world.run_again(0, batch(*ZERO, "a"))
     world.run_again(1, batch(*ZERO, "b"))
     world.run_again(1, batch(*ZERO, "b"))
@@ -196,8 +203,8 @@ FENCE = Fencing(7, 100)
 RECORDS = [
     (None, None, False),
     (5, None, True),
-    (5, Fencing(7, 5), False),  # explicit: a transaction ends with its own epoch
-    (5, Fencing(7, 4), False),  # implicit: with the next one
+    (5, Fencing(7, 5), False),  # its own
+    (5, Fencing(7, 4), True),  # that of the commit before, with epochs that rise at each begin alone
     (5, Fencing(7, 3), True),
     (5, Fencing(7, 9), False),  # two commits followed the note
     (5, Fencing(8, 0), True),  # another producer's, of long ago
@@ -208,6 +215,38 @@ RECORDS = [
 @pytest.mark.parametrize(("noted", "last", "missing"), RECORDS)
 def test_which_record_a_note_fits(noted: int | None, last: Fencing | None, missing: bool) -> None:
     assert is_missing(noted, FENCE, last) is missing
+
+
+@pytest.mark.parametrize("age", [1, NOTES // 2, NOTES - 1, NOTES + 1, 3 * NOTES + NOTES // 2])
+def test_a_record_of_long_ago_does_not_look_newer_than_the_note(age: int) -> None:
+    """The note is an epoch modulo a number, so that epochs come round."""
+    for committed in range(age, 12_000, 997):
+        for fences in (1, 2, 50, NOTES):
+            fence, last = Fencing(7, committed + fences), Fencing(7, committed - age)
+            assert is_missing(committed % NOTES, fence, last), (committed, fences)
+
+
+@pytest.mark.parametrize("fences", [1, 20, NOTES, NOTES + 1, 5 * NOTES])
+def test_a_query_may_fail_as_often_as_it_likes(fences: int) -> None:
+    for committed in range(0, 12_000, 997):
+        assert not is_missing(committed % NOTES, Fencing(7, committed + fences), Fencing(7, committed))
+        newer = Fencing(7, committed + fences // 2)  # of a commit that no fence has noted
+        assert fences > NOTES or not is_missing(committed % NOTES, Fencing(7, committed + fences), newer)
+
+
+def test_a_control_topic_that_lost_its_last_records_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unclean election took them; the record of the batch before is there."""
+    world.commit(0, batch(*ZERO, "a"))
+    client = world.tasks.client
+    [end] = offsets(world.tasks.brokers, [CONTROL], client.deadline()).values()
+    world.run_again(1, batch(*ZERO, "b"))
+    driver.close_all()
+    with monkeypatch.context() as shorter:
+        shorter.setattr(ControlLog, "_end", lambda *_: end)
+        shorter.setattr(control_log, "FETCH_BYTES", 1)  # a batch at a time, so that nothing behind the end is read
+        refused(world)
+    world.run_again(1, batch(*ZERO, "b"))
+    assert world.rows() == ["a", "b"]
 
 
 @pytest.mark.parametrize("epoch", [0, 1, NOTES - 1, NOTES, 32_766])
@@ -228,15 +267,21 @@ def test_epochs_that_come_to_their_end_are_no_contradiction() -> None:
     assert not is_missing(32_766 % NOTES, Fencing(8, 1), Fencing(7, 32_766))
 
 
-@pytest.mark.parametrize("has_moved", [False, True], ids=["no record", "an older record"])
+@pytest.mark.parametrize(
+    ("has_moved", "expired"),
+    [(False, False), (True, False), (True, True)],
+    ids=["no record", "an older record", "an older record of another producer"],
+)
 def test_a_repair_with_the_wrong_control_topic_aborts_no_task(
-    world: World, capsys: pytest.CaptureFixture[str], has_moved: bool
+    world: World, capsys: pytest.CaptureFixture[str], has_moved: bool, expired: bool
 ) -> None:
     """The task's id was taken again, so its coordinator does not know any more that its rows were committed."""
     if has_moved:
         world.commit(0, batch(*ZERO, "z"))
+    if expired:
+        expire(world)
     world.sink = world.sink._replace(control_topic=OTHER_TOPIC)
-    if has_moved:
+    if has_moved and not expired:
         assert world.txn("resolve", SINK, "--control-topic", OTHER_TOPIC, "--accept-no-record", "--yes") == 0
     world.ticket = driver.begin(world.sink)
     left = world.fill(0, (0, "a"), (1, "b"))
