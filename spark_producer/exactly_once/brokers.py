@@ -7,7 +7,15 @@ from typing import Any
 
 from spark_producer.backoff import Backoff
 from spark_producer.codes import Action, Code
-from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError, broker_error
+from spark_producer.errors import (
+    BrokerError,
+    BrokersUnreachable,
+    ConnectionFailed,
+    KafkaTimeout,
+    PyProducerError,
+    TopicNotFound,
+    broker_error,
+)
 from spark_producer.escape import for_log
 from spark_producer.exactly_once.control_record import TopicPartition
 from spark_producer.exactly_once.rights import Right, lacking
@@ -75,6 +83,10 @@ class Brokers:
         self._epochs: dict[TopicPartition, int] = {}
         """The newest leader epoch that any broker has told: who tells an older one is cut off."""
         self._topic_ids: dict[str, bytes] = {}
+        self._told: dict[str, Collection[int]] = {}
+        """The partitions of each topic by the last answer that told of it."""
+        self._absent: dict[TopicPartition, tuple[float, float]] = {}
+        """Partitions that no answer has known since a time, and the time of the last one of these."""
 
     def nodes(self, deadline: float, *, anew: bool = False) -> list[int]:
         """Return the brokers of the cluster."""
@@ -180,26 +192,72 @@ class Brokers:
     # Leaders
 
     def leaders(self, partitions: Iterable[TopicPartition], deadline: float) -> dict[TopicPartition, int]:
-        """Return the leader of each partition; those of topics that do not exist are left out.
+        """Return the leader of each partition; those that do not exist are left out.
+
+        Brokers do not know a partition if its topic was deleted, or created again with fewer. One answer proves nothing, since a
+        broker may be behind; so all have to say it for `GONE_AFTER` seconds, or half of the time that is left.
 
         Raises:
             KafkaTimeout: partitions had no leader until the deadline; the text names them.
             BrokerError: the right to see a topic is missing.
         """
         wanted = list(partitions)
-        began = self.client.clock()
+        confirmed_after = min(GONE_AFTER, (deadline - self.client.clock()) / 2)
         attempts = self.attempts(deadline, "leaders")
         for _ in attempts:
             missing = [each for each in wanted if each not in self._leaders]
             if missing:
-                gone = self._learn(sorted({topic for topic, _ in missing}), deadline)
-                missing = [each for each in wanted if each not in self._leaders]
-                if self.client.clock() - began >= min(GONE_AFTER, (deadline - began) / 2):
-                    missing = [each for each in missing if each[0] not in gone]
+                self._note_absent(missing, self._learn(sorted({topic for topic, _ in missing}), deadline))
+                missing = [
+                    each for each in missing if each not in self._leaders and not self._is_absent(each, confirmed_after)
+                ]
             if not missing:
                 return {each: self._leaders[each] for each in wanted if each in self._leaders}
-            attempts.waiting_for = f"a live leader of {spoken(missing)}: start its broker"
+            unknown = all(each in self._absent for each in missing)
+            attempts.waiting_for = (
+                f"brokers that know {spoken(missing)}"
+                if unknown
+                else f"a live leader of {spoken(missing)}: start its broker"
+            )
         raise AssertionError
+
+    def _note_absent(self, partitions: Iterable[TopicPartition], told: Mapping[str, Collection[int]]) -> None:
+        now = self.client.clock()
+        for topic, partition in partitions:
+            where = topic, partition
+            if partition in told.get(topic, (partition,)):
+                self._absent.pop(where, None)
+            else:
+                since, last = self._absent.get(where, (now, now))
+                self._absent[where] = since if now - last <= GONE_AFTER else now, now
+
+    def _is_absent(self, where: TopicPartition, seconds: float) -> bool:
+        """Whether all answers of so many seconds did not know a partition."""
+        since, last = self._absent.get(where, (0.0, -1.0))
+        return last - since >= seconds
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether there was such a topic by the last answer that told of it."""
+        return bool(self._told.get(topic))
+
+    def not_found(self, where: TopicPartition) -> BrokerError:
+        """Return the error of rows for a partition that does not exist, by the last answer that told of its topic."""
+        topic, partition = where
+        known = self._told.get(topic, ())
+        if not known:
+            why, advice = "the topic does not exist", "create it, or correct its name, and write the batch again"
+        elif partition in known:
+            why, advice = "a broker does not know the partition, and others do", "write the batch again"
+        else:
+            why = f"the partition no longer exists: the topic was created again, and has {len(known)} now"
+            advice = "write the batch again, so that its rows are shared among the partitions that there are"
+        return TopicNotFound(
+            f"exactlyOnceId {self.sink!r}: rows for {spoken([where])} were not written, because {why} "
+            f"(UNKNOWN_TOPIC_OR_PARTITION). Nothing of the batch is visible. What to do: {advice}.",
+            code=Code.UNKNOWN_TOPIC_OR_PARTITION,
+            topic=topic,
+            partition=partition,
+        )
 
     def forget_leaders(self, partitions: Iterable[TopicPartition]) -> None:
         """Ask for the leaders of these partitions anew, next time."""
@@ -230,21 +288,26 @@ class Brokers:
         """Return those of `partitions` that have no live leader now."""
         wanted = list(partitions)
         self.forget_leaders(wanted)
-        gone = self._learn(sorted({topic for topic, _ in wanted}), deadline)
-        return [each for each in wanted if each not in self._leaders and each[0] not in gone]
+        told = self._learn(sorted({topic for topic, _ in wanted}), deadline)
+        return [each for each in wanted if each not in self._leaders and each[1] in told.get(each[0], (each[1],))]
 
-    def _learn(self, topics: Sequence[str], deadline: float, node: int | None = None) -> set[str]:
-        """Take what a broker (`node`, or any) says of topics, and return those that do not exist."""
+    def _learn(self, topics: Sequence[str], deadline: float, node: int | None = None) -> dict[str, Collection[int]]:
+        """Take what a broker (`node`, or any) says of topics, and return which partitions each has: none if it does not exist. A
+        topic is left out if the broker cannot tell.
+        """
         answer = self.client.metadata(topics, deadline, node)
         live = {row.node_id for row in answer.brokers}
-        gone = set()
+        told: dict[str, Collection[int]] = {}
         for topic in answer.topics:
             name = topic.name or ""
             if topic.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
                 raise lacking(Right.WRITE_TOPIC, self.sink, self.client.user, name)
             if topic.error_code in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.INVALID_TOPIC_EXCEPTION):
-                gone.add(name)
-            elif self._topic_ids.get(name) != topic.topic_id:
+                told[name] = ()
+                continue
+            if not topic.error_code and topic.partitions:
+                told[name] = {row.partition_index for row in topic.partitions}
+            if self._topic_ids.get(name) != topic.topic_id:
                 self._topic_ids[name] = topic.topic_id
                 self._epochs = {where: epoch for where, epoch in self._epochs.items() if where[0] != name}
             for row in topic.partitions:
@@ -256,7 +319,8 @@ class Brokers:
                     self._leaders[where] = row.leader_id
                 else:
                     self._leaders.pop(where, None)
-        return gone
+        self._told |= told
+        return told
 
     def ask_leaders(
         self,

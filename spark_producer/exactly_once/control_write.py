@@ -175,6 +175,10 @@ class ControlWrite:
         if topic := _refused_topic(answer):
             right = Right.CONTROL_TOPIC if topic == self._where[0] else Right.WRITE_TOPIC
             raise lacking(right, self._brokers.sink, self._brokers.client.user, topic)
+        if unknown := _unknown_partition(answer):
+            with suppress(PyProducerError):
+                self._brokers.leaderless([unknown], self._brokers.client.clock() + ABORT_SECONDS)
+            raise self._brokers.not_found(unknown)
         raise refused(code, what, self._brokers.sink, self._brokers.client.user)
 
 
@@ -183,6 +187,15 @@ def _is_unknown(answer: Any) -> bool:
     if isinstance(answer, PyProducerError) or _refused_topic(answer):
         return False
     return code_of(answer) == Code.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _unknown_partition(answer: Any) -> TopicPartition | None:
+    """Return a partition that the coordinator does not know, by its answer to AddPartitionsToTxn."""
+    for topic in getattr(answer, "results_by_topic_v3_and_below", ()):
+        for row in topic.results_by_partition:
+            if row.partition_error_code == Code.UNKNOWN_TOPIC_OR_PARTITION:
+                return topic.name, row.partition_index
+    return None
 
 
 def _refused_topic(answer: Any) -> str:

@@ -172,7 +172,7 @@ class Production:
         leaders = self._brokers.leaders(left, deadline)
         for where in left:
             if where not in leaders:
-                raise broker_error(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {where[0]!r}")
+                raise self._brokers.not_found(where)
         sendings = [*self._sendings(leaders)]
         calls = [Call(sending.node, self._api, self._request(sending)) for sending in sendings]
         for queue in self._queues.values():

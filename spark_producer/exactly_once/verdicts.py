@@ -103,7 +103,7 @@ def _fates(brokers: Brokers, stretches: Sequence[Stretch], deadline: float) -> d
     attempts = brokers.attempts(deadline, "")
     for _ in attempts:
         leaders = brokers.leaders((each.where for each in left), deadline)
-        found.update((each, Fate.UNKNOWN) for each in left if each.where not in leaders)
+        found.update((each, _without_partition(brokers, each)) for each in left if each.where not in leaders)
         asked = [each for each in left if each.where in leaders]
         calls = [
             Call(leaders[each.where], FETCH, question(brokers, each.where, each.first_offset, COMMITTED, 1))
@@ -127,6 +127,16 @@ def _fates(brokers: Brokers, stretches: Sequence[Stretch], deadline: float) -> d
         brokers.forget_leaders(where)
         attempts.waiting_for = f"the leaders of {spoken(where)}, or the rows that were written there"
     return found
+
+
+def _without_partition(brokers: Brokers, stretch: Stretch) -> Fate:
+    """Return the fate of rows whose partition is not there: a topic that has others was created again, without these rows."""
+    if not brokers.has_topic(stretch.topic):
+        return Fate.UNKNOWN
+    logger.error(
+        "rows of %s from offset %d on are gone, with the partition: the topic was created again", *_where(stretch)
+    )
+    return Fate.MIXED
 
 
 def _where(stretch: Stretch) -> tuple[str, int]:

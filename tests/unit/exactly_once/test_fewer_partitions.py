@@ -1,0 +1,128 @@
+"""A topic that is created again with fewer partitions: rows, open transactions and records of those that are gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.errors import ExactlyOnceError, TopicNotFound
+from spark_producer.exactly_once import brokers, control_write, driver, verdicts
+from spark_producer.exactly_once.asks import Fate
+from spark_producer.exactly_once.partition_state import Stretch
+from tests.support.filled_tasks import batch, prepared
+from tests.unit.exactly_once.lossy_world import ONE, SINK, ZERO, World
+
+
+@pytest.fixture(autouse=True)
+def gone_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (brokers, control_write, verdicts):
+        monkeypatch.setattr(module, "GONE_AFTER", 0.3)
+
+
+def make_smaller(world: World, partitions: int = 1) -> None:
+    world.broker._call(lambda: world.broker._topics.delete_all(["rows"]))
+    if partitions:
+        world.broker.create_topic("rows", partitions)
+
+
+def test_rows_by_the_driver_for_a_partition_that_is_gone_are_refused(world: World) -> None:
+    world.ticket = driver.begin(world.sink)
+    make_smaller(world)
+    with pytest.raises(TopicNotFound, match="rows for rows-1 were not written, because the partition no longer exists"):
+        world.commit(0, batch(*ONE, "b"))
+    world.run_again(0, batch(*ZERO, "b"))
+    assert world.rows() == ["b"]
+
+
+def test_rows_by_the_driver_for_a_topic_that_is_gone_are_refused(world: World) -> None:
+    make_smaller(world, 0)
+    with pytest.raises(TopicNotFound, match="because the topic does not exist"):
+        world.commit(0, batch(*ONE, "b"))
+
+
+def test_a_sink_whose_last_rows_went_there_goes_on(world: World) -> None:
+    """The record of the last batch names the partition."""
+    world.commit(0, batch(*ZERO, "a"), batch(*ONE, "b"))
+    driver.close_all()
+    make_smaller(world)
+    world.run_again(0, batch(*ZERO, "a"))
+    world.run_again(1, batch(*ZERO, "c"))
+    assert world.txn("describe", SINK) == 0
+    assert world.txn("resolve", SINK, "--yes") == 0
+    assert world.rows() == ["c"]
+
+
+def test_a_transaction_of_a_task_is_not_committed(world: World) -> None:
+    left = world.fill(0, (0, "a"), (1, "b"))
+    make_smaller(world)
+    with pytest.raises(ExactlyOnceError, match="its rows are not in rows-1 any more") as caught:
+        world.commit(0, left)
+    assert caught.value.again
+    driver.abort(world.sink, [prepared(world.ticket, 0, left)], 0)
+    world.run_again(0, (0, "b"))
+    assert world.rows() == ["b"]
+
+
+def test_a_transaction_that_a_dead_driver_has_left_is_aborted(world: World) -> None:
+    world.fill(0, (0, "a"), (1, "b"))
+    driver.close_all()
+    make_smaller(world)
+    world.run_again(0, (0, "b"))
+    assert world.rows() == ["b"]
+
+
+def test_rows_that_were_decided_are_told_to_be_gone(world: World) -> None:
+    left = world.fill(0, (1, "b"))
+    world.die_behind_the_commit_point(0, left)
+    driver.close_all()
+    make_smaller(world)
+    with pytest.raises(ExactlyOnceError) as caught:
+        driver.begin(world.sink)
+    assert caught.value.kind == "PARTIAL"
+    driver.close_all()
+    assert world.txn("resolve", SINK, "--accept-partial", "--yes") == 0
+    world.run_again(1, (0, "c"))
+    assert world.rows() == ["c"]
+
+
+def test_only_a_topic_that_exists_says_that_rows_are_gone(world: World) -> None:
+    """Of a topic that is deleted nothing is known, as before."""
+    deadline = world.tasks.client.deadline()
+    for partitions, fate in ((1, Fate.MIXED), (0, Fate.UNKNOWN)):
+        make_smaller(world, partitions)
+        stretch = Stretch(1, *ONE, 0, 0)
+        world.tasks.brokers.forget_leaders([ONE])
+        assert verdicts.fates_of(world.tasks.brokers, [stretch], deadline) == {stretch: fate}
+
+
+def test_a_partition_without_a_leader_is_waited_for_as_before(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is named by the brokers, so it exists."""
+    asked = world.tasks.brokers
+    metadata = asked.client.metadata
+
+    def without_leader(*given: object, **more: object) -> object:
+        answer = metadata(*given, **more)  # type: ignore[arg-type]
+        rows = [
+            topic._replace(partitions=tuple(row._replace(leader_id=-1) for row in topic.partitions))
+            for topic in answer.topics
+        ]
+        return answer._replace(topics=tuple(rows))
+
+    monkeypatch.setattr(asked.client, "metadata", without_leader)
+    with pytest.raises(Exception, match="a live leader of rows-1: start its broker"):
+        asked.leaders([ONE], asked.client.clock() + 1)
+    assert asked.leaderless([ONE], asked.client.clock() + 1) == [ONE]
+
+
+def test_a_broker_that_is_behind_is_not_believed_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first answers know one partition less, as behind CreatePartitions."""
+    asked = world.tasks.brokers
+    metadata, answers = asked.client.metadata, iter(range(3))
+
+    def behind(*given: object, **more: object) -> object:
+        answer = metadata(*given, **more)  # type: ignore[arg-type]
+        if next(answers, None) is None:
+            return answer
+        return answer._replace(topics=tuple(topic._replace(partitions=topic.partitions[:1]) for topic in answer.topics))
+
+    monkeypatch.setattr(asked.client, "metadata", behind)
+    assert set(asked.leaders([ONE], asked.client.clock() + 10)) == {ONE}
