@@ -41,8 +41,11 @@ def read_checkpoint(directory: Path) -> Checkpoint | None:
             written_segment=stored.get("written_segment", -1),
             boot_id=stored.get("boot_id", ""),
         )
-        if stored.get("crc32c", _crc(checkpoint)) != _crc(checkpoint):  # earlier versions wrote none
+        partition = stored.get("partition", "")  # earlier versions wrote none, and no checksum
+        if stored.get("crc32c", _crc(checkpoint, partition)) != _crc(checkpoint, partition):
             raise ValueError(f"its checksum does not fit {stored}")
+        if partition not in ("", directory.name):
+            raise ValueError(f"it is the one of partition {partition}")
         if stored["format"] != _FORMAT or not _is_legal(checkpoint):
             raise ValueError(f"it has {stored}")
     except FileNotFoundError:
@@ -58,7 +61,7 @@ def write_checkpoint(directory: Path, checkpoint: Checkpoint, *, sync: bool) -> 
 
     An older one that a loss of power leaves behind does harm only if segments were deleted since; `sync` prevents that.
     """
-    write_private(directory / NAME, json.dumps(_content(checkpoint)), sync=sync)
+    write_private(directory / NAME, json.dumps(_content(checkpoint, directory.name)), sync=sync)
 
 
 def _is_legal(checkpoint: Checkpoint) -> bool:
@@ -66,15 +69,19 @@ def _is_legal(checkpoint: Checkpoint) -> bool:
     return all(type(offset) is int for offset in offsets) and min(offsets[:2]) >= 0 and isinstance(checkpoint[3], str)
 
 
-def _content(checkpoint: Checkpoint) -> dict[str, int | str]:
-    return {"format": _FORMAT, **checkpoint._asdict(), "crc32c": _crc(checkpoint)}
+def _content(checkpoint: Checkpoint, partition: str) -> dict[str, int | str]:
+    said = {"format": _FORMAT, "partition": partition, **checkpoint._asdict()}
+    return {**said, "crc32c": _crc(checkpoint, partition)}
 
 
-def _crc(checkpoint: Checkpoint) -> int:
+def _crc(checkpoint: Checkpoint, partition: str) -> int:
     """Return a checksum of the checkpoint.
 
-    Without it, one flipped digit of `log_start_offset` could name a later segment, and all before that would be deleted.
+    Without it, one flipped digit of `log_start_offset` could name a later segment, and all before that would be deleted. So it
+    would be with the checkpoint of another partition, whose name is in the file for that.
     """
-    said = checkpoint[:2] if checkpoint.written_segment < 0 else checkpoint  # earlier versions wrote the offsets alone
+    said = (*checkpoint, partition)
+    if not partition:  # earlier versions wrote the offsets alone, and then the segment
+        said = checkpoint[:2] if checkpoint.written_segment < 0 else checkpoint
     checksum: int = crc32c(" ".join(map(str, said)).encode())
     return checksum

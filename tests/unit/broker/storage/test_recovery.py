@@ -349,6 +349,19 @@ def test_a_checkpoint_of_earlier_versions_has_no_checksum(tmp_path: Path) -> Non
     assert "records from offset 12 up to 13 were there" in refused(tmp_path)
 
 
+def test_the_checkpoint_of_another_partition_deletes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("a-0", "a-1"):
+        written(tmp_path / name, 6, cleanly=True, segment_bytes=200)
+    other = open_log(tmp_path / "a-1", 200)
+    other.delete_before(9)
+    other.close()
+    (tmp_path / "a-0" / "checkpoint").write_bytes((tmp_path / "a-1" / "checkpoint").read_bytes())
+    log = open_log(tmp_path / "a-0", 200)
+    assert (log.start_offset, log.high_watermark, len(read_all(log))) == (0, 12, 6)
+    assert "it is the one of partition a-1" in caplog.text
+    log.close()
+
+
 def test_a_checkpoint_that_nests_without_end_is_none(tmp_path: Path) -> None:
     written(tmp_path, 1, cleanly=True)
     (tmp_path / "checkpoint").write_text("[" * 100_000)
