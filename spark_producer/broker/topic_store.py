@@ -92,7 +92,7 @@ class TopicStore:
     def _load_state(self) -> BrokerState:
         """Return the stored state, or store a new one; raise CorruptRecord if there are records but no state."""
         is_new = not self._file.exists()
-        state = self._file.load()
+        state = replace(self._file.load(), engine=self._storage.name)
         if is_new:
             found = self._storage.unowned({})
             traces = [f"records ({first_few(found)})"] if found else []

@@ -39,6 +39,7 @@ def chosen_engine(data_dir: Path | None, settings: BrokerSettings) -> str:
 
     Raises:
         ConfigError: as `open_storage`; or the engine's memory is too small for the batches that topics accept by default.
+        CorruptRecord: `broker.json` cannot be read.
         OSError: the disk refused.
     """
     asked, found = settings.storage_engine, None if data_dir is None else engine_of(data_dir)
@@ -58,8 +59,12 @@ def engine_of(data_dir: Path) -> str | None:
     """Return the name of the engine that has kept records in a data directory, by what lies in it; None if none has.
 
     Raises:
+        CorruptRecord: `broker.json` cannot be read.
         OSError: the disk refused.
     """
     if holds_tiers(data_dir):
         return "tiered"
-    return "segments" if StateFile(data_dir).exists() or holds_segments(data_dir) else None
+    if StateFile(data_dir).exists():  # the folder of an engine may be lost
+        noted = StateFile(data_dir).load().engine
+        return noted if noted in _ENGINES else "segments"
+    return "segments" if holds_segments(data_dir) else None

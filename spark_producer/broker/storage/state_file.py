@@ -31,12 +31,13 @@ class BrokerState:
     """The whole content of the file.
 
     Producer ids below `next_producer_id` may have been given out. The coordinator's log had `coordinator_bytes` at least, when it
-    was last noted; 0 if there has been none.
+    was last noted; 0 if there has been none. `engine` keeps the records; earlier versions did not note which.
     """
 
     cluster_id: str
     next_producer_id: int = 0
     coordinator_bytes: int = 0
+    engine: str = ""
     topics: dict[str, TopicEntry] = field(default_factory=dict)
 
 
@@ -44,11 +45,11 @@ class StateFile:
     """The file `broker.json` in a data directory, which must be locked (`DirectoryLock`) while this is used."""
 
     def __init__(self, data_dir: Path) -> None:
-        self._path = data_dir / _NAME
+        self.path = data_dir / _NAME
 
     def exists(self) -> bool:
         """Return whether there is a stored state."""
-        return self._path.exists()
+        return self.path.exists()
 
     def load(self) -> BrokerState:
         """Return the stored state, or a fresh one with a new cluster id.
@@ -57,7 +58,7 @@ class StateFile:
             CorruptRecord: the file is not what a broker of this version wrote.
         """
         try:
-            stored = json.loads(self._path.read_text())
+            stored = json.loads(self.path.read_text())
             crc = stored.pop("crc32c", None)  # earlier versions wrote none
             if crc is not None and crc != _crc(stored):
                 raise ValueError("its checksum does not fit; who has changed it on purpose takes crc32c out")
@@ -68,12 +69,12 @@ class StateFile:
         except FileNotFoundError:
             return BrokerState(cluster_id=base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptRecord(f"{self._path} is not a broker's state ({error}); restore it or start anew") from error
+            raise CorruptRecord(f"{self.path} is not a broker's state ({error}); restore it or start anew") from error
 
     def store(self, state: BrokerState) -> None:
         """Replace the file as a whole: after a crash at any moment, either the old or the new one is there."""
         content = {"format": _FORMAT, **asdict(state)}
-        write_private(self._path, json.dumps({**content, "crc32c": _crc(content)}, indent=1), sync=True)
+        write_private(self.path, json.dumps({**content, "crc32c": _crc(content)}, indent=1), sync=True)
 
 
 def _crc(content: object) -> int:
@@ -88,6 +89,7 @@ def _checked(state: BrokerState) -> BrokerState:
         "cluster_id": (state.cluster_id, str),
         "next_producer_id": (state.next_producer_id, int),
         "coordinator_bytes": (state.coordinator_bytes, int),
+        "engine": (state.engine, str),
     }
     for name, entry in state.topics.items():
         values[f"topic_id of {name!r}"] = (entry.topic_id, str)

@@ -88,8 +88,7 @@ def prepare(files: FileOps, directory: Path, options: TieredOptions, catalog: Ca
     if catalog.outside is None:
         _take(files, owners, catalog)
         catalog.settle(outside)
-        if owners:
-            catalog.store()
+        catalog.store()  # else its loss could not be told from a first start that a full disk has ended
     elif catalog.outside != outside:
         raise ConfigError(
             f"the records of {directory} are kept with {_described(catalog.outside)}, and this start names "

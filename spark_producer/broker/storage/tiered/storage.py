@@ -16,6 +16,9 @@ from spark_producer.broker.storage.base import Recovered, UnreadableLog
 from spark_producer.broker.storage.directory_lock import DirectoryLock
 from spark_producer.broker.storage.disk import make_private_directory
 from spark_producer.broker.storage.file_ops import FileOps, SystemFiles, UnforcedFiles
+from spark_producer.broker.storage.state_file import StateFile
+from spark_producer.broker.storage.tiered.catalog_file import NAME as CATALOG
+from spark_producer.broker.storage.tiered.catalog_file import missing_catalog
 from spark_producer.broker.storage.tiered.engine import Engine
 from spark_producer.broker.storage.tiered.log import TieredLog
 from spark_producer.broker.storage.tiered.log_state import LogState
@@ -24,7 +27,7 @@ from spark_producer.broker.storage.tiered.operations import LogOperations
 from spark_producer.broker.storage.tiered.options import TieredOptions, options_for
 from spark_producer.broker.storage.tiered.places import check_beginning
 from spark_producer.codes import Code
-from spark_producer.errors import BrokerError, PyProducerError
+from spark_producer.errors import BrokerError, CorruptRecord, PyProducerError
 
 NAME: Final = "tiered"
 """The folder in a data directory. No partition can have that name, because the names of partitions end in `-` and a number."""
@@ -69,6 +72,7 @@ class TieredStorage:
         with contextlib.ExitStack() as life:
             if files is None:  # those of a simulated disk are nobody else's
                 files = SystemFiles() if self._is_kept else UnforcedFiles()
+                _check_catalog(data_dir, skip_damage=settings.skip_damage)
                 check_beginning(files, data_dir / NAME, options)
                 _lock_outside(options, life)
             self.engine = Engine(data_dir / NAME, files, options, sync=settings.sync_each_append, clock_ms=clock_ms)
@@ -187,6 +191,20 @@ class TieredStorage:
             if is_done:
                 self._life.close()
         return is_done
+
+
+def _check_catalog(data_dir: Path, *, skip_damage: bool) -> None:
+    """Check that there is a catalog if there are topics, which are made after it. Nothing is made before that is known.
+
+    Raises:
+        CorruptRecord: there is none, and damage is not skipped; or the list of topics cannot be read.
+    """
+    path, state = data_dir / NAME / CATALOG, StateFile(data_dir)
+    if state.load().topics and not path.exists():
+        text = missing_catalog(path, f"{state.path}, which has topics")
+        if not skip_damage:
+            raise CorruptRecord(text)
+        logger.error("%s", text)
 
 
 def _lock_outside(options: TieredOptions, life: contextlib.ExitStack) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +15,7 @@ from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.broker.memory_plan import SHARES, plan_memory
 from spark_producer.broker.settings import STORAGE_ENGINES, TopicSettings, with_memory
 from spark_producer.broker.storage.engines import chosen_engine, engine_of, open_storage
-from spark_producer.errors import ConfigError
+from spark_producer.errors import ConfigError, CorruptRecord
 from spark_producer.record.batch_v2 import read_header
 from tests.interop.broker_records import assert_holds, read, records_of_every_kind, write
 from tests.unit.broker.batches import make_batch
@@ -168,6 +169,44 @@ def test_a_broker_without_records_is_remembered_too(engine: str, tmp_path: Path)
     with LocalBroker(tmp_path, settings=settings(engine)):
         pass
     assert engine_of(tmp_path) == engine
+
+
+@pytest.mark.parametrize("named", ["tiered", None])
+@pytest.mark.parametrize("left", ["nothing", "the folder", "all folders"])
+def test_a_folder_of_the_tiered_engine_that_is_lost_is_missed(tmp_path: Path, left: str, named: str | None) -> None:
+    """As when it is a file system of its own that is not mounted."""
+    keep_topic(tmp_path, "tiered")
+    tiers = tmp_path / "tiered"
+    if left == "all folders":
+        for path in [path for path in tiers.rglob("*") if path.is_file()]:
+            path.unlink()
+    else:
+        shutil.rmtree(tiers)
+        if left == "the folder":
+            tiers.mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    for _ in range(2):
+        with pytest.raises(
+            CorruptRecord, match=r"tiered/catalog\.json is missing.*broker\.json, which has topics, so it was"
+        ):
+            LocalBroker(tmp_path, settings=BrokerSettings(storage_engine=named))
+        assert sorted(tmp_path.rglob("*")) == before, "nothing is made"
+    with LocalBroker(tmp_path, settings=BrokerSettings(storage_engine=named, skip_damage=True)) as broker:
+        assert broker.topics() == {"t": 1}
+
+
+def keep_topic(path: Path, engine: str) -> None:
+    with LocalBroker(path, settings=settings(engine)) as broker:
+        broker.create_topic("t")
+        write("kafka-python", broker.bootstrap_servers, "t", records_of_every_kind(1, writer="kafka-python"))
+
+
+def test_the_lost_directories_of_segments_are_not_taken_for_those_of_another_engine(tmp_path: Path) -> None:
+    keep_topic(tmp_path, "segments")
+    shutil.rmtree(tmp_path / "t-0")
+    assert chosen_engine(tmp_path, BrokerSettings()) == "segments"
+    with pytest.raises(ConfigError, match="written by the storage engine 'segments'"):
+        LocalBroker(tmp_path, settings=settings("tiered"))
 
 
 def test_an_unknown_engine_is_refused() -> None:
