@@ -4,15 +4,18 @@ A broker, a token endpoint or a registry may repeat what it was sent, in an erro
 sends a secret calls `remember` first, and `escape.for_log`, which all texts of peers pass through, calls `hide`.
 
 A text is not searched for the codings of a secret, of which there are too many. It is decoded in every way that it can be, and
-what comes out is searched for the secret: percent and form encoding, the escapes of JSON, C and HTML, hexadecimal digits, base64
-in both alphabets, at every alignment, with padding or without. What comes out is decoded again, for a coding within another.
+what comes out is searched for the secret: percent and form encoding, quoted-printable, the escapes of JSON, C and HTML, lists of
+numbers, hexadecimal digits, base64 in both alphabets, at every alignment, in lines, with padding or without. What comes out is
+decoded again, for a coding within another. It is searched in any letter case, backwards, and without what is no letter or digit,
+which may stand between all of them.
 """
 
 from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import Callable, Iterator
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from spark_producer.secret import HIDDEN, Secret
@@ -32,6 +35,10 @@ MIN_CUT_PIECE: Final = 3
 MIN_LENGTH: Final = 4
 """A secret of fewer bytes is hidden together with its whole text: what else stands there would tell which letters it has."""
 
+MIN_SQUEEZED: Final = 8
+"""The minimum bytes of the letters and digits of a secret that are hidden whatever stands between them: fewer may be the end of a
+word and the beginning of the next one."""
+
 _MIN_LENGTH_OF_CUT: Final = 6
 """The minimum bytes of a secret whose pieces are hidden where a text was cut."""
 
@@ -45,8 +52,16 @@ _CODED_RUN: Final = re.compile(rb"([A-Za-z0-9+/_-]{3,})={0,2}")
 """What may be base64, of either alphabet (RFC 4648)."""
 
 _STANDARD_ALPHABET: Final = bytes.maketrans(b"-_", b"+/")
+_WRAPPED_RUN: Final = re.compile(rb"[A-Za-z0-9+/_-]\r?\n[ \t]*(?=[A-Za-z0-9+/_=-])")
+_LINE_END: Final = re.compile(rb"=?\r?\n[ \t]*")
+_SEQUENCE: Final = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
+"""What a terminal obeys and does not show (ECMA-48, control sequences)."""
+
 _HEX_RUN: Final = re.compile(rb"[0-9A-Fa-f]{2}(?:[ :-]?[0-9A-Fa-f]{2}){2,}[0-9A-Fa-f]?")
+_NUMBERS: Final = re.compile(rb"(?:0[xX][0-9A-Fa-f]{1,2}|-?\d{1,3})(?:[,; ]{1,2}(?:0[xX][0-9A-Fa-f]{1,2}|-?\d{1,3}))+")
+_NUMBER: Final = re.compile(rb"0[xX][0-9A-Fa-f]{1,2}|-?\d{1,3}")
 _PERCENT: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
+_QUOTED_PRINTABLE: Final = re.compile(rb"=([0-9A-Fa-f]{2})")
 _FORM: Final = re.compile(rb"%([0-9A-Fa-f]{2})|\+")
 _ENTITY: Final = re.compile(rb"&(?:#(\d{1,7})|#[xX]([0-9A-Fa-f]{1,6})|(amp|lt|gt|quot|apos));")
 _ENTITIES: Final = {b"amp": b"&", b"lt": b"<", b"gt": b">", b"quot": b'"', b"apos": b"'"}
@@ -67,6 +82,8 @@ _PARTIAL_BEGINNING: Final = re.compile(rb"[0-9A-Fa-f]{1,2}(?=%)|[uUx]?[0-9A-Fa-f
 _CUT: Final = re.compile(rb"\.\.\.|\xe2\x80\xa6")
 _QUOTES: Final = b"'\"`()[]{}<> \t\r\n"
 _WORD: Final = re.compile(rb"[0-9a-z]")
+_BETWEEN: Final = bytes(byte for byte in range(0x80) if not chr(byte).isalnum())
+"""What may stand between the letters and digits of a secret that is squeezed."""
 
 
 class View(NamedTuple):
@@ -79,22 +96,63 @@ class View(NamedTuple):
     """Whether it was decoded from a run of digits, which most words are too: then it is probably nonsense."""
 
 
+class Needle(NamedTuple):
+    """Bytes to search for, ASCII letters in lower case, and all pieces of them that are hidden."""
+
+    data: bytes
+    pieces: frozenset[bytes]
+
+
+class Sought(NamedTuple):
+    """By what a secret is found: its bytes, these in other letter cases and normal forms and backwards, and the letters and digits
+    of all of them alone."""
+
+    exact: bytes
+    whole: tuple[Needle, ...]
+    squeezed: tuple[Needle, ...]
+
+
+def _sought(secret: str) -> Sought:
+    exact = _folded(secret)
+    if len(exact) < MIN_LENGTH:
+        return Sought(exact, (), ())
+    spelled = {secret, secret.upper(), secret.lower(), secret.casefold(), secret.swapcase()}
+    spelled |= {unicodedata.normalize(form, each) for each in spelled for form in ("NFC", "NFD")}
+    whole = {_folded(text) for each in spelled for text in (each, each[::-1])}
+    squeezed = {each.translate(None, _BETWEEN) for each in whole}
+    return Sought(exact, _needles(whole), _needles(each for each in squeezed if len(each) >= MIN_SQUEEZED))
+
+
+def _needles(found: Iterable[bytes]) -> tuple[Needle, ...]:
+    return tuple(Needle(each, frozenset(_pieces(each))) for each in sorted(found))
+
+
+def _pieces(data: bytes) -> set[bytes]:
+    """Return all pieces of `MIN_PIECE` bytes, or what is shorter than that."""
+    return {data[at : at + MIN_PIECE] for at in range(max(1, len(data) - MIN_PIECE + 1))}
+
+
+def _folded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass").lower()
+
+
 class SentSecrets:
     """The secrets that a process has sent. Any thread may call any method: each step on the dictionary is atomic."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, None] = {}
+        self._kept: dict[str, Sought] = {}
 
     def add(self, secret: Secret) -> None:
         """Remember a secret. One that is empty hides nothing."""
         if secret:
-            self._kept[secret.reveal()] = None
+            text = secret.reveal()
+            self._kept[text] = _sought(text)
             for oldest in list(self._kept)[:-MAX_SECRETS]:
                 self._kept.pop(oldest, None)
 
-    def folded(self) -> list[bytes]:
-        """Return the secrets as bytes to search for, ASCII letters in lower case."""
-        return [each.encode("utf-8", "surrogatepass").lower() for each in list(self._kept)]
+    def sought(self) -> list[Sought]:
+        """Return by what the secrets are found."""
+        return list(self._kept.values())
 
 
 _sent = SentSecrets()
@@ -108,10 +166,10 @@ def remember(secret: Secret) -> None:
 def hide(text: str) -> str:
     """Return `text` with `***` in place of every secret that `remember` was called with; at most `MAX_TEXT` characters of it.
 
-    It hides whole secrets in any coding and letter case, pieces of at least `MIN_PIECE` bytes, and the beginning or the end of a
-    secret where the text begins or ends, or has an ellipsis.
+    It hides whole secrets in any coding and letter case, backwards, and with other characters between their letters and digits;
+    pieces of at least `MIN_PIECE` bytes; and the beginning or the end of a secret where the text begins or ends, or has an ellipsis.
     """
-    secrets = _sent.folded()
+    secrets = _sent.sought()
     if not secrets:
         return text
     head = text[:MAX_TEXT]
@@ -125,24 +183,35 @@ def hide(text: str) -> str:
     return "".join(shown) + head[at:] + ("…" if len(text) > MAX_TEXT else "")
 
 
-def _marks(text: str, secrets: list[bytes]) -> list[tuple[int, int]]:
+def _marks(text: str, secrets: list[Sought]) -> list[tuple[int, int]]:
     """Return the ranges of `text` that are to be hidden, in order and apart from each other."""
     found: list[tuple[int, int]] = []
     for view in _views(text):
         if view is None:
             return [(0, len(text))]
+        if any(len(each.exact) < MIN_LENGTH and _is_word(view, each.exact) for each in secrets):
+            return [(0, len(text))]
         data = view.data.lower()
+        found += _places(view, _ranges(data, [needle for each in secrets for needle in each.whole]))
         for secret in secrets:
-            if len(secret) >= MIN_LENGTH:
-                found += [(view.starts[start], view.ends[end - 1]) for start, end in _ranges(data, secret)]
-            elif _is_word(view, secret):
-                return [(0, len(text))]
+            if len(secret.exact) >= _MIN_LENGTH_OF_CUT:
+                found += _places(view, _cut_pieces(data, secret.exact))
+        letters = data.translate(None, _BETWEEN)
+        ranges = list(_ranges(letters, [needle for each in secrets for needle in each.squeezed]))
+        if ranges:
+            kept = [at for at, byte in enumerate(data) if byte not in _BETWEEN]
+            found += [(view.starts[kept[start]], view.ends[kept[end - 1]]) for start, end in ranges]
     return _merged(found)
+
+
+def _places(view: View, ranges: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return where in the text these ranges of a view came from."""
+    return [(view.starts[start], view.ends[end - 1]) for start, end in ranges]
 
 
 def _views(text: str) -> Iterator[View | None]:
     """Return `text` and all that can be decoded from it; None at the end if that is too much."""
-    level = [whole := _view_of(text), *_segments(whole)]
+    level = [whole := _view_of(text), *_segments(whole), *_other_readings(text)]
     known: set[tuple[bytes, int, int]] = set()
     size = 0
     for depth in range(_MAX_DEPTH + 1):
@@ -161,21 +230,23 @@ def _views(text: str) -> Iterator[View | None]:
             level.append(view)
 
 
-def _ranges(data: bytes, secret: bytes) -> Iterator[tuple[int, int]]:
-    """Return where in `data` is the secret, or a piece of it."""
-    piece = min(len(secret), MIN_PIECE)
-    at = 0
-    while at <= len(data) - piece:
-        end = at + piece
-        if data[at:end] not in secret:
-            at += 1
+def _ranges(data: bytes, needles: list[Needle]) -> Iterator[tuple[int, int]]:
+    """Return where in `data` are any of the needles, or pieces of them."""
+    there = _pieces(data)
+    for needle in needles:
+        size = len(needle.data)
+        if not (needle.data in data if size < MIN_PIECE else there & needle.pieces):
             continue
-        while end < len(data) and data[at : end + 1] in secret:
-            end += 1
-        yield at, end
-        at = end
-    if len(secret) >= _MIN_LENGTH_OF_CUT:
-        yield from _cut_pieces(data, secret)
+        at, piece = 0, min(size, MIN_PIECE)
+        while at <= len(data) - piece:
+            end = at + piece
+            if data[at:end] not in needle.pieces:
+                at += 1
+                continue
+            while end < len(data) and data[at : end + 1] in needle.data:
+                end += 1
+            yield at, end
+            at = end
 
 
 def _cut_pieces(data: bytes, secret: bytes) -> Iterator[tuple[int, int]]:
@@ -228,6 +299,19 @@ def _view_of(text: str) -> View:
     return View(b"".join(pieces), starts, [at + 1 for at in starts])
 
 
+def _other_readings(text: str) -> Iterator[View]:
+    """Return a text without characters that nobody sees, and what it is if UTF-8 was taken for Latin-1 or Windows-1252."""
+    if text.isascii():
+        return
+    seen = [at for at, each in enumerate(text) if unicodedata.category(each) not in ("Cf", "Cc", "Mn")]
+    if len(seen) < len(text):
+        visible = _view_of("".join(text[at] for at in seen))
+        yield View(visible.data, [seen[at] for at in visible.starts], [seen[at - 1] + 1 for at in visible.ends])
+    for codec in ("latin-1", "cp1252"):
+        data = b"".join(each.encode(codec, "replace") for each in text)
+        yield View(data, list(range(len(text))), list(range(1, len(text) + 1)))
+
+
 def _segments(view: View) -> Iterator[View]:
     """Return what lies between ellipses: there a text was cut before."""
     at = 0
@@ -245,6 +329,11 @@ def _decoded(view: View) -> Iterator[View]:
             if partial := _PARTIAL_BEGINNING.match(view.data):
                 rest = len(found.data) - partial.end()
                 yield View(found.data[-rest:], found.starts[-rest:], found.ends[-rest:], view.of_run)
+    for pattern, gone in ((_WRAPPED_RUN, _LINE_END), (_SEQUENCE, _SEQUENCE)):
+        if pattern.search(view.data):
+            yield _unescaped(view, gone, lambda _: b"")
+    for run in _NUMBERS.finditer(view.data):
+        yield _of_run(view, run, bytes(int(each, 0) & 0xFF for each in _numbers(run[0])))
     for run in _HEX_RUN.finditer(view.data):
         digits = run[0].translate(None, b" :-")
         for skipped in range(2):
@@ -256,6 +345,11 @@ def _decoded(view: View) -> Iterator[View]:
             size = len(digits) - skipped
             group = digits[skipped : len(digits) - (size % 4 == 1)]
             yield _of_run(view, run, binascii.a2b_base64(group + b"=" * (-len(group) % 4)))
+
+
+def _numbers(run: bytes) -> list[str]:
+    """Return the numbers of a list, as Java and Go show bytes."""
+    return [each if each[1:2] in "xX" else str(int(each)) for each in map(bytes.decode, _NUMBER.findall(run))]
 
 
 def _of_run(view: View, run: re.Match[bytes], data: bytes) -> View:
@@ -317,6 +411,7 @@ def _character(number: int) -> bytes:
 
 _ESCAPES: Final = (
     (_PERCENT, _of_percent),
+    (_QUOTED_PRINTABLE, _of_percent),
     (_FORM, _of_form),
     (_ENTITY, _of_entity),
     (_BACKSLASH, _of_backslash),
