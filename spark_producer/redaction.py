@@ -104,8 +104,8 @@ class Needle(NamedTuple):
 
 
 class Sought(NamedTuple):
-    """By what a secret is found: its bytes, these in other letter cases and normal forms and backwards, and the letters and digits
-    of all of them alone."""
+    """By what a secret is found: its bytes, these in other letter cases and normal forms and backwards, and the letters and
+    digits of all of them alone."""
 
     exact: bytes
     whole: tuple[Needle, ...]
@@ -167,7 +167,8 @@ def hide(text: str) -> str:
     """Return `text` with `***` in place of every secret that `remember` was called with; at most `MAX_TEXT` characters of it.
 
     It hides whole secrets in any coding and letter case, backwards, and with other characters between their letters and digits;
-    pieces of at least `MIN_PIECE` bytes; and the beginning or the end of a secret where the text begins or ends, or has an ellipsis.
+    pieces of at least `MIN_PIECE` bytes; and the beginning or the end of a secret where the text begins or ends, or has an
+    ellipsis.
     """
     secrets = _sent.sought()
     if not secrets:

@@ -80,7 +80,7 @@ def _crc(checkpoint: Checkpoint, partition: str) -> int:
     Without it, one flipped digit of `log_start_offset` could name a later segment, and all before that would be deleted. So it
     would be with the checkpoint of another partition, whose name is in the file for that.
     """
-    said = (*checkpoint, partition)
+    said: tuple[int | str, ...] = (*checkpoint, partition)
     if not partition:  # earlier versions wrote the offsets alone, and then the segment
         said = checkpoint[:2] if checkpoint.written_segment < 0 else checkpoint
     checksum: int = crc32c(" ".join(map(str, said)).encode())
