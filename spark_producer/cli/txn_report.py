@@ -53,9 +53,10 @@ def show(chosen: argparse.Namespace, found: Survey, now_ms: int) -> None:
         say(f"    in {spoken(each.partitions) or 'no partition that we may see'}")
     show_held(sink, found.held_back)
     for lost in found.lost.lost:
-        ended = {True: "committed", False: "aborted", None: "ended, with an unknown outcome"}[lost.commit]
-        whose = f"producer {lost.producer_id}'s transaction, which was {ended}"
-        say(f"lost: {spoken([lost.where])} lacks the marker of {whose}")
+        outcome = {True: "which was committed", False: "which was aborted", None: "whose outcome is unknown"}[
+            lost.commit
+        ]
+        say(f"lost: {spoken([lost.where])} lacks the marker of producer {lost.producer_id}'s transaction, {outcome}")
     for topic in sorted({topic for topic, _ in found.lost.unseen}):
         complain(f"whether ends of transactions are lost in topic {topic} is not known: READ on it is missing")
 

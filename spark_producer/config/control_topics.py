@@ -1,26 +1,26 @@
-"""The topics that are for control records of exactly-once writes alone: rows could be taken for what a sink has committed."""
+"""The control topics of exactly-once writes, to which no rows go: a row could pass for the record of a commit."""
 
 from __future__ import annotations
 
 DEFAULT_CONTROL_TOPIC = "__pyproducer_commits"
 
 _known: dict[str, None] = {DEFAULT_CONTROL_TOPIC: None}
-"""Those that this process knows of."""
+"""The control topics that this process knows."""
 
 
-def keep_rows_out(topic: str) -> None:
-    """Let no producer of this process write rows to a topic from now on, since it is the `exactlyOnceTopic` of a write."""
+def add_control_topic(topic: str) -> None:
+    """Make all producers of this process refuse rows for a topic, which is the `exactlyOnceTopic` of a write."""
     _known[topic] = None
 
 
 def is_control_topic(topic: str | None) -> bool:
-    """Whether a topic is known to have control records."""
+    """Return whether a topic is a known control topic."""
     return topic in _known
 
 
 def refusal(topic: str) -> str:
-    """Return why rows do not go to a control topic, and what to do."""
+    """Return why rows for a control topic are refused, and what to do."""
     return (
-        f"the topic {topic!r} is for control records of exactly-once writes (exactlyOnceTopic), and takes no rows: they could be "
-        "taken for what a sink has committed. Name another topic, or leave these rows out"
+        f"the topic {topic!r} is for control records of exactly-once writes (exactlyOnceTopic) and takes no rows: a row "
+        "could pass for the record of a commit. Name another topic, or leave these rows out"
     )

@@ -32,7 +32,7 @@ def register_once(spark: SparkSession, source: type[DataSource]) -> None:
 
 @contextmanager
 def _without_warning(spark: SparkSession) -> Iterator[None]:
-    """Keep Spark from warning that the source replaces the same one, which it had found installed: users asked for nothing else.
+    """Suppress Spark's warning that the source replaces the installed one, which is the same.
 
     Only in classic Spark with Log4j 2; elsewhere the warning stays.
     """
@@ -44,7 +44,7 @@ def _without_warning(spark: SparkSession) -> Iterator[None]:
         log4j = jvm.org.apache.logging.log4j
         level = log4j.LogManager.getLogger(MANAGER).getLevel()
         log4j.core.config.Configurator.setLevel(MANAGER, log4j.Level.ERROR)
-    except Exception:  # of py4j, which no dependency of ours names, or of Python where the JVM logs otherwise
+    except Exception:  # py4j is no dependency of ours, and another logger of the JVM may fail in other ways
         yield
         return
     try:

@@ -14,7 +14,7 @@ from pyspark import SparkFiles, TaskContext
 
 from spark_producer import kernel
 from spark_producer.config import ProducerConfig
-from spark_producer.config.control_topics import keep_rows_out
+from spark_producer.config.control_topics import add_control_topic
 from spark_producer.datasource.cache import ProducerCache
 from spark_producer.datasource.commit import TaskReport
 from spark_producer.datasource.executor_memory import default_buffer_memory
@@ -26,7 +26,7 @@ from spark_producer.datasource.writers import TaskSettings as TaskSettings
 from spark_producer.producer import Producer, parts_of
 
 WARNED = ".pyproducer-warned-of-kernel"
-"""A file of this name says that a worker of the executor has warned of the portable kernel."""
+"""The name of the file by which a worker tells the others of its executor that it has warned of the portable kernel."""
 
 _producers = ProducerCache()
 """The producers of this Python worker, which runs one task at a time."""
@@ -47,7 +47,7 @@ def write_task(
     freeze_at_second_task()
     keep_memory_once()
     _warn_of_kernel()
-    keep_rows_out(settings.sink.exactly_once_topic)
+    add_control_topic(settings.sink.exactly_once_topic)
     config, rows = worker_config(settings), jvm.answered(batches)
     if settings.ticket is None:
         report = _write_at_least_once(config, settings, rows, producers)
@@ -60,20 +60,20 @@ def write_task(
 
 
 def _warn_of_kernel() -> None:
-    """Say if the portable kernel is in use: once for an application on each executor, and not once for each of its workers."""
+    """Warn if the portable kernel is in use: once per application on each executor, and not in each of its workers."""
     if kernel.LOADED.problem and _is_first_of_executor():
         kernel.warn_once()
 
 
 def _is_first_of_executor() -> bool:
-    """Return whether no other worker of this executor was here before, by a file in the application's folder there."""
-    from pathlib import Path  # only here: a worker with the compiled kernel does without it
+    """Return whether no other worker of this executor has called this, by a file in the application's folder."""
+    from pathlib import Path  # imported here: with the compiled kernel no worker needs it
 
     try:
         Path(SparkFiles.getRootDirectory(), WARNED).touch(exist_ok=False)
     except FileExistsError:
         return False
-    except (OSError, AssertionError, TypeError):  # a disk that takes no file, or no Spark here
+    except (OSError, AssertionError, TypeError):  # the disk takes no file, or Spark is not running
         return True
     return True
 

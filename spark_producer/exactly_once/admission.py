@@ -26,7 +26,7 @@ Admission: TypeAlias = Run | Skip | Refuse
 
 
 def admit(last: ControlRecord | None, sink: str, query: str, batch: int, origin: Origin = NOWHERE) -> Admission:
-    """Judge by the sink's last word whether `batch` of `query` is to be written.
+    """Decide by the sink's last control record whether `batch` of `query` is to be written.
 
     `query` is the id of a streaming query, and empty for a batch write, whose `batch` is its `txnVersion`, or `NO_BATCH` if it
     has none and is written whenever it is run. `origin` is that of a batch write in `foreachBatch`: it binds the sink to its
@@ -35,11 +35,10 @@ def admit(last: ControlRecord | None, sink: str, query: str, batch: int, origin:
     if last is None:
         return Run()
     if last.query is not None and last.query != query:
-        return Refuse(f"exactlyOnceId {sink!r} {belongs(last.query)}: {advice(last.query, query)}{rebind(sink)}")
+        return Refuse(f"exactlyOnceId {sink!r} {belongs(last.query)}: {advice(last.query, query)}{rebind_advice(sink)}")
     if origin.query and last.origin is not None and last.origin != origin.query:
-        return Refuse(
-            f"exactlyOnceId {sink!r} {belongs(last.origin)}, in foreachBatch: {advice(last.origin, origin.query)}{rebind(sink)}"
-        )
+        owner = f"{belongs(last.origin)}, in foreachBatch"
+        return Refuse(f"exactlyOnceId {sink!r} {owner}: {advice(last.origin, origin.query)}{rebind_advice(sink)}")
     if batch == NO_BATCH:
         return Run()
     if origin.query:
@@ -86,15 +85,15 @@ def _rewound(sink: str, done: str, now: str) -> str:
 def _twice(sink: str, batch: int) -> str:
     return (
         f"exactlyOnceId {sink!r}: txnVersion {batch} was written before in this run of the query: the function of foreachBatch "
-        "writes twice with one id, and these rows would be taken for those. Give each write of the function an id of its own. If "
-        "this repeats a write that has ended with an error, start the query again"
+        "writes twice with one id. Give each write of the function an id of its own. If this repeats a write that ended with an "
+        "error, start the query again"
     )
 
 
 def _falling(sink: str, number: int, done: int) -> str:
     return (
         f"exactlyOnceId {sink!r}: txnVersion {number} comes after {done} in this run of the query: the function of foreachBatch "
-        "writes a lower number after a higher one, and these rows would be taken for written. Let its numbers rise, or give each "
+        "writes a lower number after a higher one, and these rows would count as written. Let its numbers rise, or give each "
         "write of the function an id of its own. If this repeats a write that has ended with an error, start the query again"
     )
 
@@ -102,7 +101,7 @@ def _falling(sink: str, number: int, done: int) -> str:
 def _not_rising(sink: str, number: int, micro_batch: int, done: int, done_in: int) -> str:
     return (
         f"exactlyOnceId {sink!r}: txnVersion {number} of micro-batch {micro_batch} is not higher than {done}, which was written "
-        f"in micro-batch {done_in}, so these rows would be taken for written. Give each micro-batch higher numbers than those "
+        f"in micro-batch {done_in}, so these rows would count as written. Give each micro-batch higher numbers than those "
         "before it have (batch_id, or 2 * batch_id and 2 * batch_id + 1), or take a new exactlyOnceId"
     )
 
@@ -116,8 +115,8 @@ def _unknown(sink: str, number: int, micro_batch: int, done: int) -> str:
     )
 
 
-def rebind(sink: str) -> str:
-    """How a sink is given to another query."""
+def rebind_advice(sink: str) -> str:
+    """Return how to give a sink to another query."""
     return f". To give this id to the query that writes next: `pyproducer txn resolve {sink} --rebind`"
 
 

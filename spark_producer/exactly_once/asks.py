@@ -35,7 +35,7 @@ class LookAtHolder(NamedTuple):
 
 
 class ReadControl(NamedTuple):
-    """Read the sink's last committed control record; asked when all earlier transactions of the control id are ended by a fence.
+    """Read the sink's last committed control record; asked after a fence has ended all earlier transactions of the control id.
 
     It is checked that the log shows their end: in the control partition, and in the record's `inline` partitions (R8).
     Answer: `Found`, `Missing`, `Hung`.
@@ -100,9 +100,9 @@ Ask: TypeAlias = Fence | LookAtHolder | ReadControl | ListOpen | WriteControl | 
 
 
 class Fenced(NamedTuple):
-    """The epoch is taken. `before` is the one that the coordinator knew until then; -1: it did not know the id.
+    """The epoch is taken. `before` is the previous one at the coordinator; -1: it did not know the id.
 
-    `noted` is what it remembers of the sink's last commit (`last_commit`); None if that is nothing.
+    `noted` is its note of the sink's last commit (`last_commit`); None if there is none.
     """
 
     fencing: Fencing
@@ -111,7 +111,7 @@ class Fenced(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """The newest producer id and epoch of the control id; None if the coordinator does not know the id (any more).
+    """The newest producer id and epoch of the control id; None if the coordinator does not know the id.
 
     `noted`: as of `Fenced`.
     """
@@ -127,7 +127,7 @@ class Found(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """The coordinator has committed a record of the sink that this control topic does not have."""
+    """The control topic lacks the record of the sink that the coordinator has committed last."""
 
     topic: str
 

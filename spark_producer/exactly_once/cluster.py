@@ -80,19 +80,19 @@ class SinkCluster:
         self._just_fenced = False
         """Whether nothing but a look at the log came since the last fence, with which the coordinator tells of all brokers."""
         self.fenced: Fenced | None = None
-        """What the last fence has learned."""
+        """The result of the last fence."""
         self._noted: tuple[int | None, Fencing] = None, Fencing(-1, -1)
-        """What the coordinator remembers of the sink's last commit, and an epoch that is newer than all of those before."""
+        """The note of the sink's last commit, and a newer producer id and epoch than all of those before."""
         self.written: tuple[Span, ...] = ()
         """Where the rows lie that `WriteControl` has written last."""
 
     def prepare(self, *, make: bool = False) -> None:
-        """Learn the style of transactions, and make or check the control topic: each time, since both may change meanwhile.
-        With `make` it is made also if the sink has committed writes elsewhere.
+        """Find the style of transactions, and create or check the control topic: each time, since both may change meanwhile.
+        With `make` the topic is created also if the sink has committed writes elsewhere.
 
         Raises:
-            ExactlyOnceError: the brokers have no transactions; the topic would lose control records; or it is not there, though
-            the sink has committed writes.
+            ExactlyOnceError: the brokers have no transactions; the topic would lose control records; or it does not exist,
+            though the sink has committed writes.
         """
         deadline = self.client.deadline()
         if self._known is not None:
@@ -218,7 +218,7 @@ class SinkCluster:
         raise AssertionError
 
     def _is_missing(self, found: Found) -> bool:
-        """Whether the coordinator remembers a commit, by the last fence or look, that the topic does not have."""
+        """Return whether the topic lacks the commit that the coordinator has noted."""
         noted, newest = self._noted
         last = None if found.record is None else self._log.last_end
         return last_commit.is_missing(noted, newest, last)
@@ -249,12 +249,12 @@ def learn_style(client: ParallelClient, deadline: float) -> Style:
 
 
 def versions_question() -> tuple[AnyApi, ApiVersionsRequest]:
-    """Return the request for what a broker knows, and the cluster has agreed on."""
+    """Return the ApiVersions request, for the APIs of a broker and the finalized features of the cluster."""
     return API_VERSIONS, ApiVersionsRequest("pyproducer", "1")
 
 
 def style_of(answer: ApiVersionsResponse) -> Style:
-    """Return how a cluster speaks transactions, by a broker's answer.
+    """Return the style of a cluster's transactions, from an ApiVersions response.
 
     Raises: as `learn_style`.
     """

@@ -49,7 +49,7 @@ from spark_producer.exactly_once.outcomes import (
     hung,
     no_record,
 )
-from spark_producer.exactly_once.repetition import content_of, repeated
+from spark_producer.exactly_once.repetition import repeated, total_content
 from spark_producer.exactly_once.steps import unexpected, write_answer
 from spark_producer.exactly_once.verdict import done, void
 
@@ -239,7 +239,7 @@ class Sweeping:
 
 @dataclass(frozen=True, slots=True)
 class Noting:
-    """A batch that was done in an earlier run was found done in this one, where its number counts no second time."""
+    """Notes in the control record that this run has found a batch of an earlier run done: it must not skip that number again."""
 
     fencing: Fencing
     record: ControlRecord
@@ -260,8 +260,8 @@ class Noting:
             case Unsure() | Glued():
                 return Failed(
                     Failure.NOT_WRITTEN,
-                    f"sink {self.record.sink!r}, batch {self.batch}: it was committed before, but the brokers did not answer the "
-                    "note that this run has found it so. It can be run again: no row will be doubled",
+                    f"sink {self.record.sink!r}, batch {self.batch}: it was committed before, but the brokers did not "
+                    "acknowledge the control record that notes this run. It can be run again: no row will be written twice",
                 )
 
 
@@ -296,10 +296,10 @@ def commit(messages: Sequence[TaskOutcome], batch: int) -> Next:
 
 
 def noted(ticket: Ticket, batch: int, origin: Origin, outcome: AlreadyDone | Failed) -> Next:
-    """What follows for a batch that was found done: in `foreachBatch` the run that has found it so is noted.
+    """Return the next step for a batch that is done: in `foreachBatch` the control record notes this run.
 
-    A lower number of a micro-batch that Spark repeats is not: it would make the next one, the last that is done, look like a
-    second write of this run.
+    It does not for a lower number of a micro-batch that Spark repeats: that would make the next one, the last that is done,
+    look like a second write of this run.
     """
     last = ticket.last
     if isinstance(outcome, Failed) or last is None or not origin.run or batch != last.last_done:
@@ -332,7 +332,7 @@ def decision(ticket: Ticket, query: str, batch: int, messages: Sequence[TaskOutc
         None if last is None else last.done_rows,
         messages[0].origin.query or (None if last is None else last.origin),
         messages[0].origin.run,
-        content_of(messages),
+        total_content(messages),
         None if last is None else last.done_content,
         messages[0].origin.micro_batch,
         None if last is None else last.done_micro_batch,

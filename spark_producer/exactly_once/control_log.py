@@ -82,9 +82,9 @@ class ControlLog:
         self._end_epoch = -1
         self._executions: set[tuple[int, int]] = set()
         self._certain: set[bytes] = set()
-        """The keys of sinks of which a record was read that names its own writer."""
+        """The keys of sinks with a record that names its own writer."""
         self._foreign: dict[bytes, int] = {}
-        """The keys under which others than the sink have written, and an offset of that."""
+        """The keys under which another producer than the sink's has written, and the offset of such a record."""
 
     def forget(self) -> None:
         """Read from the start again, next time."""
@@ -209,7 +209,11 @@ class ControlLog:
         for row in rows:
             if _main(row.key) not in own:
                 self._foreign[_main(row.key)] = row.offset
-                logger.warning("control topic %s: offset %d is no record of the sink's own", self._topic, row.offset)
+                logger.warning(
+                    "control topic %s: the record at offset %d is ignored: its sink did not write it",
+                    self._topic,
+                    row.offset,
+                )
                 continue
             self._committed[row.key] = row.value or b""
             self._times[row.key] = row.timestamp
@@ -218,19 +222,19 @@ class ControlLog:
             self._certain.update(own[_main(row.key)])
 
     def _own_keys(self, rows: list[_Row], writer: tuple[int, int]) -> dict[bytes, set[bytes]]:
-        """Return the keys under which a transaction has a record of the sink's own, and those that are certain.
+        """Return the keys under which a transaction has a record that counts; for each, those whose record names its writer.
 
-        A record names the producer and epoch that write it, which no row of data can know; so it is believed whatever has become
-        of that producer since. Those of earlier versions name none. They are believed as long as none is certain.
+        A record names the producer and epoch that write it, which no row of data can know; so it counts for ever. Those of
+        earlier versions name none. They count until the sink has one that does.
         """
         own: dict[bytes, set[bytes]] = {}
         for row in rows:
             if _main(row.key) != row.key:
                 continue
-            told = record_json.writer_of(row.value or b"")
-            if told == writer:
+            named = record_json.writer_of(row.value or b"")
+            if named == writer:
                 own[row.key] = {row.key}
-            elif told is None and row.key not in self._certain:
+            elif named is None and row.key not in self._certain:
                 own[row.key] = set()
         return own
 
@@ -239,9 +243,9 @@ class ControlLog:
         value = self._committed.get(key)
         if key in self._foreign and key not in self._certain:
             raise ExactlyOnceError(
-                f"exactlyOnceId {self._sink!r}: at offset {self._foreign[key]} of {self._topic!r} somebody else has written "
-                "under its key, perhaps outside of a transaction. Only the sink may write there: what it has written is unknown "
-                "now. Look which rows readers of committed records see, and go on with a new exactlyOnceId"
+                f"exactlyOnceId {self._sink!r}: the control record at offset {self._foreign[key]} of {self._topic!r} was written "
+                "by another producer than the sink's, perhaps outside of a transaction, so what the sink has committed is "
+                "unknown. Check which rows readers of committed records see, and go on with a new exactlyOnceId"
             )
         return None if value is None else record_json.decode(self._sink, value, self._committed)
 
@@ -251,7 +255,7 @@ class ControlLog:
 
     @property
     def last_end(self) -> Fencing:
-        """The producer that has written the last committed record, and the epoch with which its transaction was ended."""
+        """The producer id of the last committed record, and the epoch of its transaction's marker."""
         return Fencing(self._producer_id, self._end_epoch)
 
     def pending(self, producer_id: int) -> ControlRecord | None:

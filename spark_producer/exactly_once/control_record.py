@@ -51,11 +51,11 @@ class TaskTransaction(NamedTuple):
 
 
 class ControlRecord(NamedTuple):
-    """The last word about a sink. It replaces all earlier ones of the same sink, so each repeats what is still to be known.
+    """The state of a sink. It replaces all earlier records of the same sink, so each repeats what must still be known.
 
-    `query` is the id of the streaming query, empty for batch writes, and None as long as nobody has written: BEGIN does not know
-    it. `batch` is the number of the micro-batch, or `txnVersion`, that this word is about; `last_done` is the newest one that is
-    wholly committed (`NO_BATCH`: none). `token` is the one of the execution that the word is about, also if another driver
+    `query` is the id of the streaming query, empty for batch writes, and None until the first write: BEGIN does not know it.
+    `batch` is the number of the micro-batch, or `txnVersion`, that the record is about; `last_done` is the newest one that is
+    wholly committed (`NO_BATCH`: none). `token` is that of the execution that the record is about, also if another driver
     finishes it. `inline` are the partitions to which rows were written in the same transaction as the record; whoever reads the
     record looks whether these show its end. `rows` is the number of rows of `batch`, and `done_rows` that of `last_done`, as the
     tasks have read them; None where it is not known: records of version 1 do not say it. `content` and `done_content` are the

@@ -70,7 +70,7 @@ class ControlTopic(NamedTuple):
 def ensure(
     brokers: Brokers, topic: str, deadline: float, before_making: Callable[[], None] = lambda: None
 ) -> ControlTopic:
-    """Make the topic if it is not there, and check that it keeps the last record of each sink. `before_making` may refuse that.
+    """Create the topic if it is missing, and check that it keeps the last record of each sink. `before_making` may refuse that.
 
     Raises:
         ExactlyOnceError: it would lose control records. BrokerError: a right is missing, or the brokers refuse to make it.
@@ -148,7 +148,7 @@ def settings_question(topic: str) -> tuple[AnyApi, DescribeConfigsRequest]:
 
 
 def is_gone(answer: DescribeConfigsResponse) -> bool:
-    """Whether the answer about the topic's settings says that there is no such topic."""
+    """Return whether the answer about the topic's settings says that there is no such topic."""
     return any(row.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION for row in answer.results)
 
 

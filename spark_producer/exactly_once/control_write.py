@@ -155,7 +155,7 @@ class ControlWrite:
             self._brokers.settle(END_STYLE[self._style], {self._id: body}, deadline, resend=False)
 
     def _fenced_off(self, found: FencedOff) -> FencedOff:
-        """Tell an id that its coordinator has forgotten from one that somebody else has taken: the answer may be the same."""
+        """Return whether the id was taken over or has expired, for which the error code may be the same."""
         if found.expired:
             with suppress(PyProducerError):
                 return FencedOff(describe(self._brokers, [self._id], self._deadline)[self._id] is None)

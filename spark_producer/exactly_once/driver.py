@@ -143,7 +143,7 @@ def _begin(cluster: SinkCluster, topics: Sequence[str]) -> Ticket:
     if outcome.last is None and cluster.fenced is not None and cluster.fenced.before > 0:
         logger.warning(
             "exactlyOnceId %s: its transactional id was used before, and the control topic %s has no record of it, so it is "
-            "taken for a new sink whose first writes failed. If it has written with another exactlyOnceTopic, or that topic was "
+            "treated as a new sink whose first writes failed. If it has written with another exactlyOnceTopic, or that topic was "
             "deleted, stop it: rows could be written twice",
             cluster.sink,
             cluster.topic,
@@ -169,10 +169,10 @@ def _prepare_for(cluster: SinkCluster, messages: Sequence[TaskOutcome | None]) -
 
 
 def _refuse_control_topics(cluster: SinkCluster, messages: Sequence[TaskOutcome]) -> None:
-    """Commit no rows where control records are; tasks of this version refuse them.
+    """Refuse rows in control topics, which tasks of an older version write.
 
     Raises:
-        ExactlyOnceError: a task has some.
+        ExactlyOnceError: a task has written some.
     """
     for topic in sorted(_topics_of(messages)):
         if topic == cluster.topic or is_control_topic(topic):

@@ -17,8 +17,7 @@ from spark_producer.protocol.messages import InitProducerIdRequest
 
 
 def fence(brokers: Brokers, topic: str, deadline: float) -> Fenced:
-    """Take the next epoch of the sink's control id, and learn who leads the control topic, and what the coordinator remembers of
-    the last commit.
+    """Take the next epoch of the sink's control id, and find the leader of the control topic and the note of the last commit.
 
     That is asked of the coordinator itself. It has written the end of the sink's last transaction into the control topic, so it
     knows the leader that took it, or a newer one. Any other broker may be cut off, and name a leader that was deposed since: that

@@ -24,7 +24,7 @@ from spark_producer.exactly_once.coordinator_state import (
     how_ended,
 )
 from spark_producer.exactly_once.fetching import read_at
-from spark_producer.exactly_once.last_commit import NOTES, is_missing, noted_commit
+from spark_producer.exactly_once.last_commit import EPOCH_MODULUS, is_missing, noted_commit
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.partition_state import (
     UNCOMMITTED,
@@ -149,9 +149,9 @@ def lost_ends(
 
 
 def _has_last_record(brokers: Brokers, seen: Seen, own: str, deadline: float) -> bool:
-    """Whether the control topic has the sink's last record, as far as the coordinator of its control id remembers.
+    """Return whether the control topic has the sink's last record, as far as the coordinator of its control id remembers.
 
-    A topic without a record of the sink may be the wrong one: then nobody knows which transactions were decided.
+    A topic without a record of the sink may be the wrong one: then it is unknown which transactions were decided.
     """
     if seen.record is None:
         return False
@@ -251,14 +251,14 @@ def _how_ended(
 
 
 def _is_noted(state: DescribedTransaction | None, suspect: _Suspect) -> bool:
-    """Whether the coordinator notes, since the fence, that the last commit of the control id was that of a pending record.
+    """Return whether the note of the fence is that the last commit of the control id was that of a pending record.
 
     EndTxn 5 raises the epoch (KIP-890), so the note may have the one after that of the record.
     """
     noted = noted_commit(state)
     if state is None or noted is None or state.producer_id != suspect.producer_id:
         return False
-    return (noted - suspect.first_epoch) % NOTES in (0, 1)
+    return (noted - suspect.first_epoch) % EPOCH_MODULUS in (0, 1)
 
 
 def _decides(pending: ControlRecord, seen: Seen) -> bool:

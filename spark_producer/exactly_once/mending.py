@@ -77,23 +77,23 @@ def accept_partial(cluster: SinkCluster) -> ControlRecord:
 
 
 def rebind(cluster: SinkCluster) -> ControlRecord:
-    """As `carry_on`; then the sink is bound to nobody and has no number: the query that commits next gets it.
+    """As `carry_on`; then unbind the sink from its query, and forget its last number: the query that commits next gets it.
 
     Raises:
-        ExactlyOnceError: it has written nothing, or somebody else took it over; and as `carry_on`.
+        ExactlyOnceError: it has written nothing, or another driver took it over; and as `carry_on`.
     """
     outcome = _begun(cluster)
     if outcome is None or outcome.last is None:
-        raise ExactlyOnceError(f"sink {cluster.sink!r} is bound to nobody: it has no record in {cluster.topic!r}")
+        raise ExactlyOnceError(f"sink {cluster.sink!r}: nothing to rebind: it has no record in {cluster.topic!r}")
     record = ControlRecord(cluster.sink, None, Status.INTENT, NO_BATCH, NO_BATCH, secrets.token_hex(16))
     return _written(cluster, outcome.fencing, record)
 
 
 def accept_no_record(cluster: SinkCluster) -> ControlRecord:
-    """Take the sink for one that has written nothing yet, since its record is lost, and return the record that says so.
+    """Reset a sink whose record is lost to one that has written nothing yet, and return the record that says so.
 
     Raises:
-        ExactlyOnceError: the control topic has a record of the sink; or somebody else took the sink over.
+        ExactlyOnceError: the control topic has the sink's last record; or another driver took the sink over.
     """
     cluster.prepare(make=True)
     fenced, found = cluster.perform(Fence()), cluster.perform(ReadControl())
@@ -101,7 +101,7 @@ def accept_no_record(cluster: SinkCluster) -> ControlRecord:
         raise ExactlyOnceError(hung(cluster.sink, found.partitions).text, kind=Failure.HUNG.name)
     if not isinstance(found, Missing) or not isinstance(fenced, Fenced):
         raise ExactlyOnceError(
-            f"sink {cluster.sink!r}: nothing to accept: the control topic {cluster.topic!r} has all that it has committed"
+            f"sink {cluster.sink!r}: nothing to accept: the control topic {cluster.topic!r} has its last committed record"
         )
     record = ControlRecord(cluster.sink, None, Status.INTENT, NO_BATCH, NO_BATCH, secrets.token_hex(16))
     return _written(cluster, fenced.fencing, record)

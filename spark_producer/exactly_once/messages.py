@@ -50,7 +50,7 @@ class EncodedBatch(NamedTuple):
 class Inline(NamedTuple):
     """The task's rows, which the driver writes in the transaction of the control record (path A). `rows` is their number.
 
-    `content` is the sum of their hashes (`repetition`); None if nobody has reckoned it.
+    `content` is the sum of their hashes (`repetition`); None if it was not computed.
     """
 
     ticket: Ticket

@@ -48,14 +48,14 @@ class Failure(enum.Enum):
     REFUSED = "the sink belongs to another query, or its checkpoint was rewound"
     VOTE = "transactions of tasks are not fit to be committed"
     FENCED = "a newer driver has taken over, or a transaction of the control id was open for too long"
-    EXPIRED = "the coordinator has forgotten the control id"
+    EXPIRED = "the control id has expired at its coordinator"
     GLUED = "an older transaction of the control id hangs, and would have been decided by this one"
     NOT_WRITTEN = "the commit was not answered, and has not happened"
     UNKNOWN = "the write has no number, and may be committed"
     UNSURE = "writes of the control record are not answered, again and again"
     VOID = "the write was decided, but all its transactions had timed out"
     PARTIAL = "the write was decided, but only a part of its transactions could be committed"
-    NO_RECORD = "the control topic does not have the record that was committed last"
+    NO_RECORD = "the control topic lacks the control record that was committed last"
     HUNG = "partitions have lost the marker that ends a transaction"
 
 
@@ -84,16 +84,16 @@ Outcome: TypeAlias = Begun | Committed | AlreadyDone | Aborted | LeftAlone | Fai
 
 
 def fenced_off(sink: str, what: str, *, expired: bool = False) -> Failed:
-    """The control id is not held any more: somebody else has it, or (`expired`) its coordinator has forgotten it."""
+    """Return the failure of a producer that is fenced off: a newer one has the control id, or (`expired`) the id has expired."""
     return _expired(sink, what) if expired else _overtaken(sink, what)
 
 
 def _expired(sink: str, what: str) -> Failed:
     return Failed(
         Failure.EXPIRED,
-        f"sink {sink!r}: its coordinator has forgotten its transactional id, since nothing was written with it for longer than "
-        f"the brokers' transactional.id.expiration.ms, so {what}. No other driver has it. It can be run again, which a "
-        "restarted query does by itself. If batches take longer than that, raise the setting (7 days by default)",
+        f"sink {sink!r}: its transactional id has expired, since nothing was written with it for longer than the brokers' "
+        f"transactional.id.expiration.ms, so {what}. No other driver has taken it over. It can be run again, which a restarted "
+        "query does by itself. If batches take longer than that, raise the setting (7 days by default)",
     )
 
 
@@ -111,13 +111,13 @@ def _overtaken(sink: str, what: str) -> Failed:
 
 
 def no_record(sink: str, topic: str) -> Failed:
-    """The coordinator has committed a record of the sink which the control topic does not have."""
+    """Return the failure of a sink of which the coordinator has committed a record that the control topic lacks."""
     return Failed(
         Failure.NO_RECORD,
         f"sink {sink!r}: it has committed writes, and the control topic {topic!r} has no record of the last one: "
         "exactlyOnceTopic was changed, or that topic was deleted, or has lost records (retention). Nothing is written, since "
-        "rows could be doubled. Give exactlyOnceTopic its former value. If that record is lost, look which rows readers of "
-        "committed records see, and go on with a new exactlyOnceId, or with this one after `pyproducer txn resolve "
+        "rows could be written twice. Give exactlyOnceTopic its former value. If that record is lost, check which rows readers "
+        "of committed records see, and go on with a new exactlyOnceId, or with this one after `pyproducer txn resolve "
         f"{sink} --control-topic {topic} --accept-no-record`",
     )
 

@@ -19,8 +19,7 @@ from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, 
 from spark_producer.exactly_once.names import is_task_of
 
 VERSION = 3
-"""The version of the form that is written here. Version 1 has no numbers of rows, version 2 names no writer. Both are read, and
-every other is refused."""
+"""The version that is written. Version 1 has no numbers of rows, version 2 names no writer. Both are read; others are refused."""
 
 MOST_BYTES = 64 << 20
 """The most bytes of a control record, all parts together: some million partitions of tasks."""
@@ -70,7 +69,7 @@ def encode(
 ) -> list[tuple[bytes, bytes]]:
     """Return the (key, value) records that say `record`, parts first, each value at most `largest` bytes.
 
-    `writer` is the producer id and epoch that it is written with; without one it has the form of version 2.
+    `writer` is the producer id and epoch that it is written with; without one the record has version 2.
 
     Raises:
         ExactlyOnceError: it is larger than `MOST_BYTES`, or than `MOST_PARTS` of them; or it could never be read again.

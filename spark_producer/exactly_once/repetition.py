@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from spark_producer.exactly_once.messages import Skipped, TaskOutcome
 from spark_producer.exactly_once.outcomes import AlreadyDone, Failed, Failure
 
-CONTENT = (1 << 63) - 1
-"""A sum of hashes is taken modulo this and one: it must fit into a control record."""
+CONTENT_MASK = (1 << 63) - 1
+"""The bits that a sum of hashes keeps: those that a number of the control record holds."""
 
 
 def repeated(skipped: Sequence[Skipped]) -> AlreadyDone | Failed:
@@ -28,22 +28,22 @@ def repeated(skipped: Sequence[Skipped]) -> AlreadyDone | Failed:
     now = sum(counted)
     if now != last.done_rows:
         return Failed(Failure.REFUSED, _difference(one.ticket.sink, one.query, one.batch, last.done_rows, now))
-    content = content_of(skipped)
+    content = total_content(skipped)
     if last.done_content is None or content is None or content == last.done_content:
         return AlreadyDone(one.batch)
     return Failed(Failure.REFUSED, _other_rows(one.ticket.sink, one.query, one.batch, now))
 
 
-def content_of(messages: Sequence[TaskOutcome]) -> int | None:
-    """The sum of the hashes of all rows, however tasks share them; None if it is not known of one."""
+def total_content(messages: Sequence[TaskOutcome]) -> int | None:
+    """Return the sum of the hashes of all rows, however tasks share them; None if one task reports none."""
     known = [one.content for one in messages if one.content is not None]
-    return sum(known) & CONTENT if known and len(known) == len(messages) else None
+    return sum(known) & CONTENT_MASK if known and len(known) == len(messages) else None
 
 
 def _other_rows(sink: str, query: str, batch: int, rows: int) -> str:
     what = f"batch {batch}" if query else f"txnVersion {batch}"
     return (
-        f"sink {sink!r}: {what} was committed with {rows} rows, and now has as many, but others. None of these is written. The "
+        f"sink {sink!r}: {what} was committed with {rows} rows, and now has as many, but others. Nothing is written. The "
         "checkpoint was rewound by one micro-batch, or is a copy of an older one; or the input does not give the same rows. "
         "Start from the newest checkpoint, or with a new exactlyOnceId. If the query makes new values each time (uuid, rand, a "
         f"clock), what was committed is the whole batch: `pyproducer txn resolve {sink} --accept-difference`, and set "

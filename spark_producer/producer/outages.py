@@ -5,12 +5,12 @@ Nothing is said of a connection that breaks and is made again at once, nor of a 
 
 from __future__ import annotations
 
-import logging
 from typing import NamedTuple
 
 from spark_producer.accumulator import ProducerBatch, RecordAccumulator
 from spark_producer.cluster import NO_LEADER, TopicPartition
 from spark_producer.errors import PyProducerError
+from spark_producer.escape import escaping_logger
 from spark_producer.network.addresses import format_address
 from spark_producer.sender import Metadata
 
@@ -30,7 +30,7 @@ FORGOTTEN_AFTER = 30.0
 MAX_NAMED = 3
 """The brokers that a line names."""
 
-logger = logging.getLogger("pyproducer")
+logger = escaping_logger("pyproducer")
 
 
 class Waiting(NamedTuple):

@@ -143,7 +143,7 @@ def test_a_lost_marker_is_found_by_the_commit_and_repaired_by_a_person(
     code, shown = txn("repair", sink.name, "--yes")
     assert code == 0, shown
     assert (
-        f"lost: {rows}-1 does not show the end of producer {told.transaction.producer_id}'s transaction, which was committed"
+        f"lost: {rows}-1 lacks the marker of producer {told.transaction.producer_id}'s transaction, which was committed"
         in shown
     )
     again = driver.begin(sink)

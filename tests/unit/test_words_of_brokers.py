@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+import spark_producer
 from spark_producer.broker.counting import Kind, Meaning, Reading
 from spark_producer.broker.metrics_page import metrics_page
 from spark_producer.cli import topics, txn, waiting
@@ -138,6 +140,13 @@ def test_a_log_shows_no_word_of_somebody_else_as_it_is(caplog: pytest.LogCapture
     assert third == "first\nsecond \\x1b"
     assert escaping_logger("pyproducer.test").filters == logger.filters
     assert len(logger.filters) == 1
+
+
+def test_each_logger_of_the_package_escapes() -> None:
+    """But for the one whose lines are JSON: `pyproducer.commit`."""
+    package = Path(spark_producer.__file__).parent
+    plain = [path for path in package.rglob("*.py") if "logging.getLogger(" in path.read_text(encoding="utf-8")]
+    assert sorted(str(path.relative_to(package)) for path in plain) == ["datasource/commit.py", "escape.py"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,6 +11,7 @@ from spark_producer.broker.compaction.rewriting import MAX_GAP, empty_batch, row
 from spark_producer.broker.partition import Partition
 from spark_producer.broker.storage.base import Rewriting
 from spark_producer.errors import CorruptRecord
+from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import BatchHeader, batches, read_header
 
 STEP_BYTES: Final = 256 * 1024
@@ -24,7 +24,7 @@ compacts as far as they go, and the next one goes on."""
 KEY_OVERHEAD: Final = 120
 """The bytes that a key takes besides its own: an entry of the dict, and two objects."""
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 @dataclass

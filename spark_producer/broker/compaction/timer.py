@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Generator, Iterable
 from typing import Final
@@ -11,11 +10,12 @@ from weakref import WeakKeyDictionary
 from spark_producer.broker.compaction.passes import CompactionState, compact, dirty_ratio, is_overdue
 from spark_producer.broker.partition import Partition
 from spark_producer.errors import BrokerError, CorruptRecord
+from spark_producer.escape import escaping_logger
 
 BUSY_S: Final = 0.005
 """How long compaction works at a time before clients are served again."""
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 class CompactionTimer:

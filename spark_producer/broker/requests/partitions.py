@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections import Counter
 from collections.abc import Hashable
@@ -13,6 +12,7 @@ from spark_producer.broker.partition import Partition
 from spark_producer.broker.requests.admin import MOST_NEW_PARTITIONS
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
+from spark_producer.escape import escaping_logger
 from spark_producer.protocol import messages
 
 HIGH_WATERMARK: Final = -1
@@ -20,7 +20,7 @@ HIGH_WATERMARK: Final = -1
 
 _WHOLE_LOG: Final = 2**62
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 def create_partitions(

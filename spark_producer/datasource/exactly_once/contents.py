@@ -1,7 +1,6 @@
-"""What the rows of a micro-batch are, in one number: the sum of their values' hashes, in whatever order and tasks they come.
+"""A checksum of the rows of a micro-batch: the sum of the hashes of their values, whatever their order and tasks.
 
-A batch that Spark plans anew may have as many rows as before, and others: a file that came late, in the place of another one.
-Rows that are the same in another order have the same sum.
+A batch that Spark plans again may have as many rows as before, but others: those of a file that came late, in place of another.
 """
 
 from __future__ import annotations
@@ -15,45 +14,34 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_producer import kernel
-from spark_producer.exactly_once.repetition import CONTENT
+from spark_producer.exactly_once.repetition import CONTENT_MASK
 from spark_producer.kernel import BinaryColumn
 
 _MIX = 0x9E3779B97F4A7C15
-_WORD = (1 << 64) - 1
+_MASK_64 = (1 << 64) - 1
 
 ArrowArray: TypeAlias = Any
 """An array of any type: each has its own methods."""
 
 
-class Uncounted:
-    """Batches of which nobody reckons what they have."""
+class HashedBatches:
+    """Batches whose rows are hashed as they are taken. `content` is the sum of those so far, and None without `hashes`."""
 
-    content: int | None = None
-
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+    def __init__(self, batches: Iterator[pa.RecordBatch], *, hashes: bool) -> None:
         self._batches = batches
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return self._batches
-
-
-class Contents(Uncounted):
-    """Batches that are summed up on their way. `content` is the sum of those that were taken."""
-
-    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
-        super().__init__(batches)
-        self.content = 0
+        self.content: int | None = 0 if hashes else None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         for batch in self._batches:
-            self.content = (self.content or 0) + content_of(batch) & CONTENT
+            if self.content is not None:
+                self.content = (self.content + content_of(batch)) & CONTENT_MASK
             yield batch
 
 
 def content_of(batch: pa.RecordBatch) -> int:
     """Return the sum of the hashes of a batch's values, and of the keys of rows without one, modulo 2**63.
 
-    The order of rows does not matter. Other columns do not count: what a query adds by itself, as a time, is often there.
+    The order of rows does not matter. Other columns do not count, since queries often add new values there, such as times.
     """
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     value, key = columns.get("value"), columns.get("key")
@@ -62,17 +50,17 @@ def content_of(batch: pa.RecordBatch) -> int:
     found = _of(value, _seed("value"))
     if key is not None and value.null_count:
         found += _of(key.filter(value.is_null()), _seed("key"))
-    return found & CONTENT
+    return found & CONTENT_MASK
 
 
 def _seed(name: str) -> int:
-    return zlib.crc32(name.encode()) * _MIX + 1 & _WORD
+    return zlib.crc32(name.encode()) * _MIX + 1 & _MASK_64
 
 
 def _of(array: ArrowArray, seed: int) -> int:
     """Return the sum of the hashes of the values of a column that are not null, and of their number."""
     count: int = len(array) - array.null_count
-    return count * seed + _values(array, seed) & _WORD
+    return count * seed + _values(array, seed) & _MASK_64
 
 
 def _values(array: ArrowArray, seed: int) -> int:
@@ -95,7 +83,7 @@ def _values(array: ArrowArray, seed: int) -> int:
         large = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
         plain = array.drop_null().cast(pa.large_binary() if large else pa.binary())
         return _sum(kernel.murmur2(BinaryColumn(plain)).astype(np.uint64), seed)
-    return _sum(_words(array.drop_null()), seed)
+    return _sum(_uint64s(array.drop_null()), seed)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -104,8 +92,8 @@ def _is_text(kind: pa.DataType) -> bool:
     return any(test(kind) for test in (*tests, *views)) and not pa.types.is_decimal(kind)
 
 
-def _words(array: ArrowArray) -> npt.NDArray[np.uint64]:
-    """Return one number for each value of a type of fixed width."""
+def _uint64s(array: ArrowArray) -> npt.NDArray[np.uint64]:
+    """Return one number for each value of a fixed-width type."""
     width = array.type.byte_width
     data = array.buffers()[1]
     if data is None or not len(array):
@@ -114,15 +102,15 @@ def _words(array: ArrowArray) -> npt.NDArray[np.uint64]:
     raw = np.frombuffer(memoryview(data), dtype=np.uint8, count=count, offset=first).reshape(-1, width)
     padded = np.zeros((len(array), -(-width // 8) * 8), dtype=np.uint8)
     padded[:, :width] = raw
-    words = padded.view(np.uint64)
-    mixed: npt.NDArray[np.uint64] = words[:, 0].copy()
-    for column in range(1, words.shape[1]):
-        mixed = mixed * np.uint64(_MIX) + words[:, column]
+    parts = padded.view(np.uint64)
+    mixed: npt.NDArray[np.uint64] = parts[:, 0].copy()
+    for column in range(1, parts.shape[1]):
+        mixed = mixed * np.uint64(_MIX) + parts[:, column]
     return mixed
 
 
 def _sum(hashes: npt.NDArray[np.uint64], seed: int) -> int:
-    """Mix each hash with the seed, so that sums of other values differ, and add them up."""
+    """Mix each hash with the seed, so that sums of other values differ, and return the sum."""
     mixed = (hashes ^ np.uint64(seed)) * np.uint64(_MIX)
     mixed ^= mixed >> np.uint64(29)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)

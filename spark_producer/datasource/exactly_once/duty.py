@@ -12,8 +12,8 @@ from spark_producer.exactly_once.messages import Origin, Ticket
 
 
 class Whereabouts(NamedTuple):
-    """What Spark says of a task. `query` and `micro_batch` are None in a batch write outside of `foreachBatch`; `run` is empty if
-    Spark does not tell it.
+    """What Spark says of a task. `query` and `micro_batch` are None in a batch write outside of `foreachBatch`; `run`, the run id
+    of the query, is empty if Spark does not say it.
     """
 
     query: str | None

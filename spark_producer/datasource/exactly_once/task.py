@@ -19,7 +19,7 @@ from spark_producer.cluster import Span, Style
 from spark_producer.config import ProducerConfig
 from spark_producer.datasource.cache import ProducerCache
 from spark_producer.datasource.commit import TaskReport
-from spark_producer.datasource.exactly_once.contents import Contents, Uncounted
+from spark_producer.datasource.exactly_once.contents import HashedBatches
 from spark_producer.datasource.exactly_once.duty import Duty, Whereabouts, duty_of
 from spark_producer.datasource.exactly_once.filling import Filling, inline_limit
 from spark_producer.datasource.exactly_once.slots import Sink, Slot, Slots
@@ -61,11 +61,11 @@ def write_exactly_once(
     where = where or whereabouts(settings.streaming)
     duty = duty_of(ticket, settings.sink, where)
     compares = where.micro_batch is not None and settings.sink.exactly_once_compare == "content"
-    counted = Contents(batches) if compares else Uncounted(batches)
+    hashed = HashedBatches(batches, hashes=compares)
     if duty.done:
-        rows = None if where.micro_batch is None else _read_to_the_end(counted)
+        rows = None if where.micro_batch is None else _read_to_the_end(hashed)
         return TaskReport(
-            WriteReport({}), outcome=Skipped(ticket, duty.query, duty.batch, rows, where.origin, counted.content)
+            WriteReport({}), outcome=Skipped(ticket, duty.query, duty.batch, rows, where.origin, hashed.content)
         )
     slot = slots.take(Sink(ticket.sink, config.bootstrap_servers), ticket.fencing)
     config = dataclasses.replace(config, transactional_id=slot.transactional_id)
@@ -76,9 +76,9 @@ def write_exactly_once(
     limit = inline_limit(settings.sink, where.partition)
     filling = Filling(producer, settings, limit, where.attempt, clock)
     try:
-        filling.fill(iter(counted))
+        filling.fill(iter(hashed))
         report = _finished(filling, slot, ticket, duty)
-        report = dataclasses.replace(report, outcome=_of(report.outcome, where.origin, counted.content))
+        report = dataclasses.replace(report, outcome=_with_origin(report.outcome, where.origin, hashed.content))
         failpoint("task.prepared")
         _warn_of_many_ids(slot, where)
     except BaseException:  # Spark ends a task by an exception too
@@ -91,7 +91,7 @@ def write_exactly_once(
     return report
 
 
-def _of(outcome: TaskOutcome | None, origin: Origin, content: int | None) -> TaskOutcome | None:
+def _with_origin(outcome: TaskOutcome | None, origin: Origin, content: int | None) -> TaskOutcome | None:
     return None if outcome is None else outcome._replace(origin=origin, content=content)
 
 
@@ -121,7 +121,7 @@ def whereabouts(streaming: bool) -> Whereabouts:
 
 
 def run_of(job_group: str | None) -> str:
-    """Return the run of a query, whose id Spark takes for its job group; empty if a program has set a group of its own."""
+    """Return the run id of a query, which is the job group that Spark sets; empty if a program has set a group of its own."""
     return job_group if job_group and _RUN.fullmatch(job_group) else ""
 
 

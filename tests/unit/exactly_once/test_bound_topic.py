@@ -13,7 +13,7 @@ from spark_producer.exactly_once import control_log, driver, fencing
 from spark_producer.exactly_once.asks import Fencing
 from spark_producer.exactly_once.control_log import ControlLog
 from spark_producer.exactly_once.coordinator_state import describe
-from spark_producer.exactly_once.last_commit import NOTES, is_missing, noted_commit, timeout_ms
+from spark_producer.exactly_once.last_commit import EPOCH_MODULUS, is_missing, noted_commit, timeout_ms
 from spark_producer.exactly_once.outcomes import LeftAlone
 from spark_producer.exactly_once.partition_state import offsets
 from spark_producer.protocol.messages import DescribedTransaction
@@ -217,21 +217,25 @@ def test_which_record_a_note_fits(noted: int | None, last: Fencing | None, missi
     assert is_missing(noted, FENCE, last) is missing
 
 
-@pytest.mark.parametrize("age", [1, NOTES // 2, NOTES - 1, NOTES + 1, 3 * NOTES + NOTES // 2])
+@pytest.mark.parametrize(
+    "age", [1, EPOCH_MODULUS // 2, EPOCH_MODULUS - 1, EPOCH_MODULUS + 1, 3 * EPOCH_MODULUS + EPOCH_MODULUS // 2]
+)
 def test_a_record_of_long_ago_does_not_look_newer_than_the_note(age: int) -> None:
     """The note is an epoch modulo a number, so that epochs come round."""
     for committed in range(age, 12_000, 997):
-        for fences in (1, 2, 50, NOTES):
+        for fences in (1, 2, 50, EPOCH_MODULUS):
             fence, last = Fencing(7, committed + fences), Fencing(7, committed - age)
-            assert is_missing(committed % NOTES, fence, last), (committed, fences)
+            assert is_missing(committed % EPOCH_MODULUS, fence, last), (committed, fences)
 
 
-@pytest.mark.parametrize("fences", [1, 20, NOTES, NOTES + 1, 5 * NOTES])
+@pytest.mark.parametrize("fences", [1, 20, EPOCH_MODULUS, EPOCH_MODULUS + 1, 5 * EPOCH_MODULUS])
 def test_a_query_may_fail_as_often_as_it_likes(fences: int) -> None:
     for committed in range(0, 12_000, 997):
-        assert not is_missing(committed % NOTES, Fencing(7, committed + fences), Fencing(7, committed))
+        assert not is_missing(committed % EPOCH_MODULUS, Fencing(7, committed + fences), Fencing(7, committed))
         newer = Fencing(7, committed + fences // 2)  # of a commit that no fence has noted
-        assert fences > NOTES or not is_missing(committed % NOTES, Fencing(7, committed + fences), newer)
+        assert fences > EPOCH_MODULUS or not is_missing(
+            committed % EPOCH_MODULUS, Fencing(7, committed + fences), newer
+        )
 
 
 def test_a_control_topic_that_lost_its_last_records_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,11 +253,11 @@ def test_a_control_topic_that_lost_its_last_records_is_refused(world: World, mon
     assert world.rows() == ["a", "b"]
 
 
-@pytest.mark.parametrize("epoch", [0, 1, NOTES - 1, NOTES, 32_766])
+@pytest.mark.parametrize("epoch", [0, 1, EPOCH_MODULUS - 1, EPOCH_MODULUS, 32_766])
 def test_a_note_is_kept_by_fences(epoch: int) -> None:
     row = DescribedTransaction(0, "ctl", "CompleteCommit", 60_000, 0, 7, epoch)
     noted = noted_commit(row)
-    assert noted == epoch % NOTES
+    assert noted == epoch % EPOCH_MODULUS
     for state in ("Empty", "Ongoing", "CompleteAbort", "PrepareAbort"):
         after = DescribedTransaction(0, "ctl", state, timeout_ms(noted), 0, 7, epoch + 1)
         assert noted_commit(after) == noted
@@ -264,7 +268,7 @@ def test_a_note_is_kept_by_fences(epoch: int) -> None:
 
 def test_epochs_that_come_to_their_end_are_no_contradiction() -> None:
     assert not is_missing(0, Fencing(8, 1), Fencing(7, 32_766))
-    assert not is_missing(32_766 % NOTES, Fencing(8, 1), Fencing(7, 32_766))
+    assert not is_missing(32_766 % EPOCH_MODULUS, Fencing(8, 1), Fencing(7, 32_766))
 
 
 @pytest.mark.parametrize(
@@ -294,7 +298,7 @@ def test_a_repair_with_the_wrong_control_topic_aborts_no_task(
     capsys.readouterr()
     assert world.txn("repair", SINK, "--topic", "rows", "--yes") == 1
     told = capsys.readouterr()
-    assert "which was ended, nobody knows how" in told.out
+    assert "whose outcome is unknown" in told.out
     assert "is that its control topic?" in told.err
     assert world.txn("repair", SINK, "--control-topic", OTHER_TOPIC, "--yes") == 0
     assert world.txn("resolve", SINK, "--control-topic", OTHER_TOPIC, "--yes") == 0

@@ -27,7 +27,7 @@ def expire(broker: LocalBroker, transactional_id: str) -> None:
 def test_a_sink_whose_id_has_expired_says_so_and_runs_again(world: World, large: bool) -> None:
     row = world.fill(0, (0, "a")) if large else batch(*ZERO, "a")
     expire(world.broker, control_id(SINK))
-    with pytest.raises(ExactlyOnceError, match="has forgotten its transactional id") as caught:
+    with pytest.raises(ExactlyOnceError, match="its transactional id has expired") as caught:
         world.commit(0, row)
     assert (caught.value.kind, caught.value.again) == ("EXPIRED", True)
     assert "newer driver has begun" not in str(caught.value)

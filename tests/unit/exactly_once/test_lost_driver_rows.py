@@ -199,7 +199,7 @@ def test_a_person_who_forgets_the_control_topic_aborts_nothing(
     capsys.readouterr()
     assert world.txn("repair", SINK, "--topic", "rows", "--yes") == 1
     told = capsys.readouterr()
-    assert "which was ended, nobody knows how" in told.out
+    assert "whose outcome is unknown" in told.out
     assert "is that its control topic?" in told.err
     assert world.txn("repair", SINK, "--control-topic", OTHER_TOPIC, "--yes") == 0
     world.run_again(1, batch(*ZERO, "a"))

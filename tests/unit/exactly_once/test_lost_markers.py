@@ -29,7 +29,7 @@ def test_the_commit_of_the_next_task_of_a_slot_is_not_that_of_the_one_before(
     assert elsewhere.producer_id == dead.producer_id
     world.commit_in_vain(elsewhere, again)
     assert world.txn("describe", SINK) == 0
-    assert f"rows-0 does not show the end of producer {dead.producer_id}'s transaction, which was aborted" in (
+    assert f"rows-0 lacks the marker of producer {dead.producer_id}'s transaction, which was aborted" in (
         capsys.readouterr().out
     )
     assert world.txn("repair", SINK, "--yes") == 0
@@ -106,7 +106,7 @@ def test_another_control_topic_does_not_name_what_was_committed(
     world.fill(1, (1, "of a loser"))
     assert world.txn("repair", SINK, "--topic", "rows", "--control-topic", OTHER_TOPIC, "--yes") == 1
     told = capsys.readouterr()
-    assert "which was ended, nobody knows how" in told.out
+    assert "whose outcome is unknown" in told.out
     assert f"no word in {OTHER_TOPIC} names them (is that its control topic?)" in told.err
     world.mend()
     assert world.rows() == ["a", "b"]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from spark_producer.broker.storage.disk import write_private
+from spark_producer.escape import escaping_logger
 from spark_producer.record.checksum import crc32c
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 NAME: Final = "checkpoint"
 _FORMAT: Final = 1

@@ -12,7 +12,6 @@ The log is then read-only, and readable up to what was forced before, until a re
 from __future__ import annotations
 
 import contextlib
-import logging
 from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,12 +28,13 @@ from spark_producer.broker.storage.segments.rewriting import SegmentRewriting, f
 from spark_producer.broker.storage.segments.segment import Segment
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
+from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import NO_TIMESTAMP, BatchHeader, assign_base_offset
 
 _ASSIGNED_BYTES: Final = 16
 """The first bytes of a batch: base offset, length and leader epoch. A broker changes nothing after them."""
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 def ignore(_header: BatchHeader, _batch: bytes) -> None:

@@ -7,7 +7,6 @@ other damage has another cause, such as a failing disk or a person. To cut the l
 
 from __future__ import annotations
 
-import logging
 import shutil
 from bisect import bisect_right
 from pathlib import Path
@@ -19,9 +18,10 @@ from spark_producer.broker.storage.segments.checkpoint import NAME as CHECKPOINT
 from spark_producer.broker.storage.segments.checkpoint import Checkpoint
 from spark_producer.broker.storage.segments.segment import Segment
 from spark_producer.codes import Code
+from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import BatchHeader
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 DAMAGED: Final = "damaged"
 """The directory, inside the partition's, for copies of damaged segments."""

@@ -8,20 +8,20 @@ old ones do not. A start finds the file if a crash came between, and does the re
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from spark_producer.broker.storage.disk import storage_errors, sync_directory, write_private
 from spark_producer.broker.storage.segments.segment import SUFFIX, Segment
+from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.checksum import crc32c
 
 CLEANED: Final = ".cleaned"
 NAME: Final = "rewritten"
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 class SegmentRewriting:

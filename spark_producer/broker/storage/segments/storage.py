@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
@@ -17,8 +16,9 @@ from spark_producer.broker.storage.segments.segment import Segment
 from spark_producer.broker.storage.segments.unowned import NAME as LOST
 from spark_producer.broker.storage.segments.unowned import find_unowned, set_aside
 from spark_producer.codes import Code
+from spark_producer.escape import escaping_logger
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 def holds_segments(data_dir: Path) -> bool:

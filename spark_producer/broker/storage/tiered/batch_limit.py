@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
 from spark_producer.broker.quoting import quoted
 from spark_producer.broker.settings import TopicSettings
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
+from spark_producer.escape import escaping_logger
 
 SETTING: Final = "storage.write.cache.bytes"
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 class BatchLimit:

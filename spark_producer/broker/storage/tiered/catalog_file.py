@@ -11,13 +11,13 @@ newline.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.errors import CorruptRecord
+from spark_producer.escape import escaping_logger
 from spark_producer.record.checksum import crc32c
 
 NAME: Final = "catalog.json"
@@ -25,7 +25,7 @@ _CHANGES: Final = "catalog."
 _FEWEST_BYTES: Final = 64 * 1024
 """Changes of fewer bytes are no reason to write the file anew."""
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 class CatalogFile:

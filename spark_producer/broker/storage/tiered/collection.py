@@ -8,7 +8,6 @@ GarbageCollectorThread and EntryLogCompactor). Only the thread of the flush does
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -24,12 +23,13 @@ from spark_producer.broker.storage.tiered.location_index import LocationIndex
 from spark_producer.broker.storage.tiered.options import TieredOptions
 from spark_producer.broker.storage.tiered.sources import Location
 from spark_producer.errors import CorruptRecord
+from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import read_header
 
 _NOTHING: Final = 1e-9
 """A part smaller than this is no entry."""
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 @dataclass

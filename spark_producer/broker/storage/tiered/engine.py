@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -41,13 +40,14 @@ from spark_producer.broker.storage.tiered.tail_cache import TailCache
 from spark_producer.broker.storage.tiered.traces import traces
 from spark_producer.broker.storage.tiered.write_path import WritePath
 from spark_producer.errors import BrokerError, CorruptRecord
+from spark_producer.escape import escaping_logger
 
 STUCK_S: Final = 30.0
 """For how many seconds the end of an engine waits for a disk that does not answer: once for the journal when the logs are closed,
 and once for all the rest. So the broker says what is left before systemd kills it, after 90 s by default (DefaultTimeoutStopSec).
 To flush the write cache takes about a second of a disk that works."""
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 class Engine:

@@ -6,7 +6,6 @@ Only the thread of the flush uses it.
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,11 +23,12 @@ from spark_producer.broker.storage.tiered.entry_log_format import (
     name_of,
     pack_map,
 )
+from spark_producer.escape import escaping_logger
 
 CHUNK: Final = 2 * 1024 * 1024
 """Entries are written in calls of about so many bytes, so that the journal's forces come between."""
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 class NewEntry(NamedTuple):

@@ -11,7 +11,6 @@ a log's batches stay in one, so that one place knows all of them.
 from __future__ import annotations
 
 import errno
-import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,12 +27,13 @@ from spark_producer.broker.storage.tiered.ledger_directories import LedgerDirect
 from spark_producer.broker.storage.tiered.ledgers import Ledger, with_batches
 from spark_producer.broker.storage.tiered.location_index import IndexRow
 from spark_producer.broker.storage.tiered.write_cache import NOTHING, Half, Slot
+from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import HEADER_SIZE
 
 WAIT_S: Final = 1.0
 """How long a flush waits for the journal at a time, at most."""
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 class FlushedJournal(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
@@ -14,13 +13,14 @@ from spark_producer.broker.storage.tiered.counters import FlushCounters
 from spark_producer.broker.storage.tiered.flush import Flush, FlushPlaces
 from spark_producer.broker.storage.tiered.options import TieredOptions
 from spark_producer.errors import BrokerError
+from spark_producer.escape import escaping_logger
 
 CLOSE_TIMEOUT_S: Final = 60.0
 EXPIRE_S: Final = 1.0
 WHAT: Final = 24
 """So many characters of what the system says of an error tell it from others; numbers that change come behind them."""
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 class Flusher:

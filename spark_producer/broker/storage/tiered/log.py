@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterator
 
 from spark_producer.broker.settings import TopicSettings
@@ -22,9 +21,10 @@ from spark_producer.broker.storage.tiered.write_cache import Placed
 from spark_producer.broker.storage.tiered.write_path import WritePath
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
+from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import NO_TIMESTAMP, BatchHeader
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 class TieredLog:

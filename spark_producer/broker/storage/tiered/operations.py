@@ -6,7 +6,6 @@ one write of it. The old ones are garbage then. Meanwhile no garbage is collecte
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
@@ -14,12 +13,13 @@ from spark_producer.broker.storage.disk import storage_errors
 from spark_producer.broker.storage.tiered.entry_log import CHUNK, NewEntry, Written
 from spark_producer.broker.storage.tiered.location_index import IndexRow
 from spark_producer.broker.storage.tiered.log_state import LogState
+from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, read_header
 
 if TYPE_CHECKING:
     from spark_producer.broker.storage.tiered.engine import Engine
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 class LogOperations:

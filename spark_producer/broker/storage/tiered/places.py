@@ -17,6 +17,7 @@ from spark_producer.broker.storage.tiered.catalog import Catalog, Outside
 from spark_producer.broker.storage.tiered.location_index import require_rocksdict
 from spark_producer.broker.storage.tiered.options import TieredOptions
 from spark_producer.errors import ConfigError
+from spark_producer.escape import escaping_logger
 
 JOURNAL: Final = "journal"
 LEDGERS: Final = "ledgers"
@@ -26,7 +27,7 @@ OWNER: Final = "owner"
 _NOTHING: Final = frozenset({OWNER, f"{OWNER}.new", LOCK_NAME, "lost+found"})
 """Names that an empty directory may have: a new file system has the last one."""
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 class Places(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -15,9 +14,10 @@ from spark_producer.broker.storage.tiered.ledgers import RollRules
 from spark_producer.broker.storage.tiered.log_state import LogState
 from spark_producer.broker.storage.tiered.write_cache import NOTHING, Placed
 from spark_producer.errors import CorruptRecord
+from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import BatchHeader, read_header
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 class Recovery:

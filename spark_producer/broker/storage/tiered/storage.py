@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
@@ -28,11 +27,12 @@ from spark_producer.broker.storage.tiered.options import TieredOptions, options_
 from spark_producer.broker.storage.tiered.places import check_beginning
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord, PyProducerError
+from spark_producer.escape import escaping_logger
 
 NAME: Final = "tiered"
 """The folder in a data directory. No partition can have that name, because the names of partitions end in `-` and a number."""
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 def holds_tiers(data_dir: Path) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
@@ -19,12 +18,13 @@ from spark_producer.broker.storage.tiered.log_state import LogState, Tell
 from spark_producer.broker.storage.tiered.write_cache import Placed
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError
+from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset
 
 _ASSIGNED_BYTES: Final = 16
 """The first bytes of a batch: base offset, length and leader epoch. A broker changes nothing after them."""
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 class Admitted(Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_producer.datasource.exactly_once.contents import Contents, Uncounted, content_of
+from spark_producer.datasource.exactly_once.contents import HashedBatches, content_of
 from spark_producer.datasource.exactly_once.task import run_of
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -41,7 +41,7 @@ def batch(kind: pa.DataType, values: list[Any], name: str = "value") -> pa.Recor
 def test_order_and_tasks_change_nothing_and_each_value_does(kind: pa.DataType, values: list[Any]) -> None:
     whole = content_of(batch(kind, values))
     assert content_of(batch(kind, values[::-1])) == whole
-    shared = Contents(iter([batch(kind, values[2:]), batch(kind, values).slice(0, 2)]))
+    shared = HashedBatches(iter([batch(kind, values[2:]), batch(kind, values).slice(0, 2)]), hashes=True)
     assert sum(part.num_rows for part in shared) == 4
     assert shared.content == whole
     assert content_of(batch(kind, [values[0], *values[:1], *values[2:]])) != whole
@@ -67,7 +67,7 @@ def test_rows_without_a_value_are_told_by_their_keys_and_nothing_else_counts() -
 
 def test_no_column_and_nulls_alone() -> None:
     assert content_of(pa.record_batch({"value": pa.nulls(3)})) == 0
-    plain = Uncounted(iter([batch(pa.int8(), [1])]))
+    plain = HashedBatches(iter([batch(pa.int8(), [1])]), hashes=False)
     assert [part.num_rows for part in plain] == [1]
     assert plain.content is None
 

@@ -5,7 +5,6 @@ Its file also says which file of the journal is the newest one, since nothing el
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +13,12 @@ from typing import Final
 
 from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.journal.records import Mark, damaged
+from spark_producer.escape import escaping_logger
 from spark_producer.record.checksum import crc32c
 
 NAME: Final = "lastMark"
 """The name of the file in every ledger directory (BookKeeper's LastLogMark)."""
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 _MARK: Final = Struct(">QQ")
 _FILE: Final = Struct(">16sI")

@@ -7,7 +7,6 @@ changed, and the start is refused, unless whoever starts has asked to go on with
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -25,11 +24,12 @@ from spark_producer.broker.storage.tiered.journal.records import (
     damaged,
     missing,
 )
+from spark_producer.escape import escaping_logger
 
 DAMAGED: Final = ".damaged"
 """What is behind the name of a file in that of its copy, made before it was cut."""
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 def replay(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from spark_producer.broker.storage.disk import FULL
+from spark_producer.escape import escaping_logger
 
 RETRY_S: Final = 1.0
 """After so many seconds a full disk is asked for space again."""
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 class Space:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from spark_producer.broker.storage.tiered.location_index.rocks_database import N
 from spark_producer.broker.storage.tiered.location_index.rocks_database import put_aside, remove_database
 from spark_producer.broker.storage.tiered.sources import StoredEntry
 from spark_producer.errors import CorruptRecord
+from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import HEADER_SIZE as BATCH_HEADER_SIZE
 from spark_producer.record.batch_v2 import read_header
 
@@ -25,7 +25,7 @@ ARRAYS: Final = "arrays"
 ROCKS: Final = "rocks"
 DAMAGED: Final = f"{NAME}.damaged"
 
-logger = logging.getLogger(__name__)
+logger = escaping_logger(__name__)
 
 
 class ScannedLogs(Protocol):
