@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import math
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,8 +60,7 @@ class UnfitPiece:
         """Return a value as JSON in UTF-8, or None if it is in no way unfit, and so encoded as ever."""
         if position not in self._refused.get(name, ()):
             return None
-        value = self._columns[name].column.take(from_numbers(np.array([position])))[0]
-        return json.dumps(_plain(value), ensure_ascii=False).encode("utf-8", "backslashreplace")
+        return _json(self._columns[name].column.take(from_numbers(np.array([position])))).encode()
 
 
 def _told_of(unfit: UnfitRows) -> Tell:
@@ -80,30 +75,27 @@ def _told_of(unfit: UnfitRows) -> Tell:
     return told
 
 
-def _plain(value: Any) -> Any:
-    """Return an Arrow value as JSON has it. What JSON does not have becomes text; bytes become base64, as in Spark's to_json."""
-    if not value.is_valid:
-        return None
-    kind = value.type
-    if pa.types.is_dictionary(kind):
-        return _plain(value.value)
-    if pa.types.is_struct(kind):
-        return {kind.field(place).name: _plain(value[place]) for place in range(kind.num_fields)}
-    if pa.types.is_map(kind):
-        return {str(_plain(entry[0])): _plain(entry[1]) for entry in value.values or ()}
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return [_plain(item) for item in value.values or ()]
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return value.as_buffer().to_pybytes().decode("utf-8", "replace")
+def _json(column: Any) -> str:
+    """Return the one value of a column as JSON, as `as_records` has it; what has none there, in the form that loses least."""
+    from spark_producer.record.rendering import (
+        as_json,
+    )  # only rows that are refused need it, and the kernels that it imports
+
     try:
-        return _in_json(value.as_py())
-    except (ValueError, OverflowError):  # a time that Python does not have
-        return value.value
-
-
-def _in_json(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode("ascii")
-    if isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value)):
-        return value
-    return format(value, "f") if isinstance(value, Decimal) else str(value)
+        return as_json(column, keep_nulls=True)[0].as_py() or "null"
+    except pa.ArrowException:  # a text that is not UTF-8, or a time of day after its end
+        pass
+    kind = column.type
+    if pa.types.is_struct(kind):
+        fields = zip(kind, column.flatten(), strict=True)
+        return f"{{{','.join(f'{_json(pa.array([field.name]))}:{_json(inner)}' for field, inner in fields)}}}"
+    if pa.types.is_map(kind):
+        first, last = column.offsets[0].as_py(), column.offsets[1].as_py()
+        pairs = ((column.keys.slice(at, 1), column.items.slice(at, 1)) for at in range(first, last))
+        return f"{{{','.join(f'{_json(key)}:{_json(inner)}' for key, inner in pairs)}}}"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        items = column.flatten()
+        return f"[{','.join(_json(items.slice(at, 1)) for at in range(len(items)))}]"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _json(pa.array([column[0].as_buffer().to_pybytes().decode("utf-8", "replace")]))
+    return str(column[0].value)

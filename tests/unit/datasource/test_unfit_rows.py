@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import io
 import json
+import math
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
@@ -137,7 +138,7 @@ def test_com1_a_string_that_is_not_utf8_is_dead(broker: LocalBroker, topic: str,
     batch = pa.RecordBatch.from_pydict({"value": values})
     assert write(broker, batch, topic=topic, deadLetterTopic=dead).report.rejected_by == {"schema": len(BAD)}
     letters = read_topic(broker.bootstrap_servers, dead, expected=len(BAD))
-    assert [letter.value for letter in letters] == ['{"id": %d, "at": "\ufffd"}'.encode() % row for row in BAD]
+    assert [letter.value for letter in letters] == ['{"id":%d,"at":"\ufffd"}'.encode() % row for row in BAD]
     assert "field 'value.at': it is not UTF-8" in told(letters[0])["exception.message"]
     with pytest.raises(RecordError, match=r"row 3 of the task .* field 'value\.at': it is not UTF-8"):
         write(broker, batch, topic=topic)
@@ -184,16 +185,26 @@ def test_com1_both_columns_of_one_row_may_be_unfit(broker: LocalBroker, topic: s
 @pytest.mark.parametrize(
     ("value", "kind", "shown"),
     [
-        ({"a": b"\xff\x00"}, pa.struct([("a", pa.binary())]), '{"a": "/wA="}'),
-        ({"a": float("nan")}, pa.struct([("a", pa.float64())]), '{"a": "nan"}'),
-        ({"a": Decimal("-1E-7")}, pa.struct([("a", pa.decimal128(38, 10))]), '{"a": "-0.0000001000"}'),
-        ({"a": datetime.date(1969, 12, 31)}, pa.struct([("a", pa.date32())]), '{"a": "1969-12-31"}'),
-        ({"a": -(1 << 62)}, pa.struct([("a", pa.timestamp("us"))]), '{"a": -4611686018427387904}'),
-        ({"a": [("k", None), ("l", 1)]}, pa.struct([("a", pa.map_(pa.string(), pa.int32()))]), '{"a": {"k": null, "l": 1}}'),
-        ({"a": [[True], None]}, pa.struct([("a", pa.list_(pa.list_(pa.bool_())))]), '{"a": [[true], null]}'),
+        ({"a": b"\xff\x00"}, pa.struct([("a", pa.binary())]), '{"a":"/wA="}'),
+        ({"a": float("nan")}, pa.struct([("a", pa.float64())]), '{"a":"NaN"}'),
+        ({"a": -math.inf}, pa.struct([("a", pa.float32())]), '{"a":"-Infinity"}'),
+        ({"a": 1e10}, pa.struct([("a", pa.float64())]), '{"a":1.0E10}'),
+        ({"a": Decimal("-1E-7")}, pa.struct([("a", pa.decimal128(38, 10))]), '{"a":-1.000E-7}'),
+        ({"a": datetime.date(1969, 12, 31)}, pa.struct([("a", pa.date32())]), '{"a":"1969-12-31"}'),
+        ({"a": 1}, pa.struct([("a", pa.timestamp("us", "UTC"))]), '{"a":"1970-01-01T00:00:00.000001Z"}'),
+        ({"a": -(1 << 63)}, pa.struct([("a", pa.timestamp("us"))]), '{"a":"-290308-12-21T19:59:05.224192"}'),
+        (
+            {"a": datetime.timedelta(days=1)},
+            pa.struct([("a", pa.duration("us"))]),
+            '{"a":"INTERVAL \'1 00:00:00\' DAY TO SECOND"}',
+        ),
+        ({"a": 86_400_000_000}, pa.struct([("a", pa.time64("us"))]), '{"a":86400000000}'),
+        ({"a": [("k", None), ("l", 1)]}, pa.struct([("a", pa.map_(pa.string(), pa.int32()))]), '{"a":{"k":null,"l":1}}'),
+        ({"a": [[True], None]}, pa.struct([("a", pa.list_(pa.list_(pa.bool_())))]), '{"a":[[true],null]}'),
+        (None, pa.struct([("a", pa.int32())]), "null"),
     ],
 )  # fmt: skip
-def test_com1_what_json_does_not_have_is_text(value: object, kind: pa.DataType, shown: str) -> None:
+def test_com1_a_dead_struct_is_the_json_of_as_records(value: object, kind: pa.DataType, shown: str) -> None:
     column = pa.array([None, value], kind)
     bad = UnfitColumn("value", column, [UnfitRows("value", "it is so", pa.array([1]).to_numpy())])
     encoded = pa.RecordBatch.from_pydict({"value": pa.array([None, None], pa.binary())})
@@ -201,3 +212,16 @@ def test_com1_what_json_does_not_have_is_text(value: object, kind: pa.DataType, 
     assert piece.text_of("value", 1) == shown.encode()
     assert piece.text_of("value", 0) is None
     assert piece.text_of("key", 1) is None
+
+
+def test_com1_texts_of_a_dead_struct_that_are_not_utf_8_are_shown_as_far_as_they_can_be_read() -> None:
+    text = pa.array([b'a\xff"', b"b", None], pa.binary()).view(pa.string())
+    numbers = pa.array([1e10, None, float("nan")])
+    inner = pa.StructArray.from_arrays([text, numbers], ["t", "n"])
+    maps = pa.MapArray.from_arrays([0, 1, 3], pa.array([b"\xfe", b"k", b"l"], pa.binary()).view(pa.string()), numbers)
+    column = pa.StructArray.from_arrays([pa.ListArray.from_arrays([0, 0, 3], inner), maps.slice(0, 2)], ["l", 'q"'])
+    bad = UnfitColumn("value", column, [UnfitRows("value", "it is so", pa.array([0, 1]).to_numpy())])
+    piece = UnfitPiece(pa.RecordBatch.from_pydict({"value": pa.array([None, None], pa.binary())}), [bad])
+    assert piece.text_of("value", 0) == '{"l":[],"q\\"":{"\ufffd":1.0E10}}'.encode()
+    shown = '{"l":[{"t":"a\ufffd\\"","n":1.0E10},{"t":"b","n":null},{"t":null,"n":"NaN"}],"q\\"":{"k":null,"l":"NaN"}}'
+    assert piece.text_of("value", 1) == shown.encode()
