@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -12,6 +13,8 @@ import pyarrow.compute as pc
 from spark_producer.kernel.arrays import ArrowArray
 
 Convert = Callable[[ArrowArray], ArrowArray]
+
+_DIGITS = re.compile(r"^-?\d+$", re.ASCII)
 
 _MILLISECONDS, _WITH_ZONE, _WITHOUT = "is a number of milliseconds", "has a zone", "has no zone"
 """The kinds of times, as messages say them."""
@@ -108,7 +111,13 @@ def _microseconds(column: ArrowArray) -> ArrowArray:
 
 def partitions(column: ArrowArray) -> ArrowArray:
     """Return numbers, also as texts of digits, as numbers of partitions."""
-    return _trimmed(column).cast(pa.int32())
+    column = _trimmed(column)
+    if pa.types.is_string(column.type) and not _are_digits(column):  # Arrow takes 0x10 for 16
+        texts: list[str | None] = cast(Any, column).to_pylist()
+        found = next((text for text in texts if text is not None and not _DIGITS.fullmatch(text)), None)
+        if found is not None:
+            raise pa.ArrowInvalid(f"{found!r} is no number of a partition")
+    return column.cast(pa.int32())
 
 
 def _decoded(column: ArrowArray) -> ArrowArray:
@@ -125,7 +134,7 @@ def _decoded(column: ArrowArray) -> ArrowArray:
 def _are_digits(column: ArrowArray) -> bool:
     if not pa.types.is_string(column.type):
         return False
-    return bool(pc.all(pc.match_substring_regex(cast(pa.StringArray, column), r"^-?\d+$")).as_py())
+    return bool(pc.all(pc.match_substring_regex(cast(pa.StringArray, column), _DIGITS.pattern)).as_py())
 
 
 def _trimmed(column: ArrowArray) -> ArrowArray:

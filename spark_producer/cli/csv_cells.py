@@ -55,8 +55,8 @@ BY_NAME = CsvForm()
 def read_cells(file: pa.NativeFile, form: CsvForm) -> tuple[list[str], Iterator[pa.RecordBatch]]:
     """Return the names in the first line, and batches of the rows. The first batch is read here, to find a bad one early.
 
-    Cells are texts, so that nothing of them is lost: 007 stays 007. An empty one is null, and `""` an empty text, as Spark reads
-    them. With guessed types a column is what its first rows are.
+    Cells are texts, so that nothing of them is lost: 007 stays 007. An empty one is null, and `""` an empty text, as Spark
+    writes them. With guessed types a column is what its first rows are.
 
     Raises:
         pyarrow.ArrowException: there is no first line, or the first rows are not what it says.

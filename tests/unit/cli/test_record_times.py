@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from spark_producer.broker import LocalBroker
-from spark_producer.cli.cells import converted, moments
+from spark_producer.cli.cells import converted, moments, partitions
 from spark_producer.cli.entry import main
 from tests.support.read_back import read_topic
 
@@ -87,3 +87,15 @@ def test_com24_help_says_how_times_are_rounded(capsys: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         main(["write", "--help"])
     assert "rounded down to milliseconds" in " ".join(capsys.readouterr().out.split())
+
+
+def test_com24_partitions_are_texts_of_decimal_digits() -> None:
+    def of(*texts: str | None) -> Any:
+        found: Any = converted(pa.record_batch({"p": pa.array(texts, pa.string())}), "p", partitions, 0)
+        return found.to_pylist()
+
+    assert of("7", " 10 ", None) == [7, 10, None]
+    assert of(None) == [None]
+    for text in ("0x10", "1.0", "", "٣"):
+        with pytest.raises(pa.ArrowInvalid, match=f"^row 2, column 'p': {text!r} is no number of a partition$"):
+            of("1", text)

@@ -215,10 +215,12 @@ def test_com1_a_dead_struct_is_the_json_of_as_records(value: object, kind: pa.Da
 
 
 def test_com1_texts_of_a_dead_struct_that_are_not_utf_8_are_shown_as_far_as_they_can_be_read() -> None:
-    text = pa.array([b'a\xff"', b"b", None], pa.binary()).view(pa.string())
-    numbers = pa.array([1e10, None, float("nan")])
+    text: Any = pa.array([b'a\xff"', b"b", None], pa.binary()).view(pa.string())
+    keys: Any = pa.array([b"\xfe", b"k", b"l"], pa.binary()).view(pa.string())
+    offsets: Any = pa.array([0, 1, 3], pa.int32())
+    numbers: Any = pa.array([1e10, None, float("nan")])
     inner = pa.StructArray.from_arrays([text, numbers], ["t", "n"])
-    maps = pa.MapArray.from_arrays([0, 1, 3], pa.array([b"\xfe", b"k", b"l"], pa.binary()).view(pa.string()), numbers)
+    maps = pa.MapArray.from_arrays(offsets, keys, numbers)
     column = pa.StructArray.from_arrays([pa.ListArray.from_arrays([0, 0, 3], inner), maps.slice(0, 2)], ["l", 'q"'])
     bad = UnfitColumn("value", column, [UnfitRows("value", "it is so", pa.array([0, 1]).to_numpy())])
     piece = UnfitPiece(pa.RecordBatch.from_pydict({"value": pa.array([None, None], pa.binary())}), [bad])
