@@ -71,7 +71,7 @@ campaigns: setup-dev ## more cases of schedules, races and odd requests than eve
 crash-seeds: setup-dev ## 100,000 lives of the tiered engine that end anywhere, on a simulated disk; goes on where it stopped
 	@$(BIN)/python -m tests.unit.broker.storage.tiered.crash_seeds $(ARGS)
 
-kills: setup-dev ## kill -9 the tiered engine 200 times below kafka-python and librdkafka, and read everything back
+kills: setup-dev ## kill -9 each storage engine of the broker 200 times below kafka-python and librdkafka, and read everything back
 	$(BIN)/python -m pytest -n 0 -s -m campaign tests/faults/test_storage_killed.py $(ARGS)
 
 model: setup-dev ## search all orders of exactly-once writes, larger worlds than the tests do, and write docs/exactly_once_models.md

@@ -1,7 +1,7 @@
-"""An embedded broker with tiers so small that flushes, compactions and retention never stop, until the process is killed.
+"""An embedded broker whose tiers or segments are so small that flushes, compactions and retention never stop, until it is killed.
 
-Run with a directory, a port and `sync` or `unsynced`. It tells in lines: `recovered TOPIC PARTITION HIGH_WATERMARK` for each log
-that it opens, before anybody can connect; `ready`; then again and again `did FLUSHES DELETED COMPACTED`, of this life.
+Run with a directory, a port, `sync` or `unsynced`, and the engine. It prints lines: `recovered TOPIC PARTITION HIGH_WATERMARK`
+for each log that it opens, before anybody can connect; `ready`; then, of tiers, `did FLUSHES DELETED COMPACTED` again and again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from spark_producer.broker import BrokerSettings, LocalBroker, TopicSettings
-from spark_producer.broker.storage.base import Recovered
+from spark_producer.broker.storage.base import Recovered, Storage
+from spark_producer.broker.storage.segments import SegmentStorage
+from spark_producer.broker.storage.segments.log import SegmentLog
 from spark_producer.broker.storage.tiered import TieredOptions, TieredStorage
 from spark_producer.broker.storage.tiered.journal import JournalSettings
 from spark_producer.broker.storage.tiered.ledgers import RollRules
@@ -35,8 +37,11 @@ TIERS: Final = TieredOptions(
 )
 
 
-class TellingTiers(TieredStorage):
-    """Tells what each log holds when it is opened."""
+SMALL_SEGMENTS: Final = TopicSettings(segment_bytes=20 * KIB)
+
+
+class PrintingTiers(TieredStorage):
+    """Prints what each log holds when it is opened."""
 
     def open(self, topic: str, partition: int, settings: TopicSettings, recovered: Recovered) -> TieredLog:
         log = super().open(topic, partition, settings, recovered)
@@ -44,23 +49,35 @@ class TellingTiers(TieredStorage):
         return log
 
 
-def serve_until_killed(directory: Path, port: int, sync: bool) -> None:
-    """Serve, and tell now and then what was done."""
-    storages: list[TellingTiers] = []
+class PrintingSegments(SegmentStorage):
+    """Prints what each log holds when it is opened."""
 
-    def opened(data_dir: Path, settings: BrokerSettings) -> TellingTiers:
-        storages.append(TellingTiers(data_dir, settings, options=TIERS))
-        return storages[-1]
+    def open(self, topic: str, partition: int, settings: TopicSettings, recovered: Recovered) -> SegmentLog:
+        log = super().open(topic, partition, settings, recovered)
+        print("recovered", topic, partition, log.high_watermark, flush=True)
+        return log
 
-    settings = BrokerSettings(storage_engine="tiered", sync_each_append=sync, retention_check_s=0.1)
+
+def serve_until_killed(directory: Path, port: int, sync: bool, engine: str) -> None:
+    """Serve, and print now and then what was done."""
+    tiers: list[PrintingTiers] = []
+
+    def opened(data_dir: Path, settings: BrokerSettings) -> Storage:
+        if engine == "segments":
+            return PrintingSegments(data_dir, settings)
+        tiers.append(PrintingTiers(data_dir, settings, options=TIERS))
+        return tiers[-1]
+
+    topic = SMALL_SEGMENTS if engine == "segments" else TopicSettings()
+    settings = BrokerSettings(storage_engine=engine, sync_each_append=sync, retention_check_s=0.1, topic=topic)
     with LocalBroker(directory, port=port, settings=settings, open_storage=opened):
         print("ready", flush=True)
-        engine = storages[0].engine
         while True:
             time.sleep(0.05)
-            collected = engine.ledgers[0].collector.counters
-            print("did", engine.flusher.counters.count, collected.deleted, collected.compacted, flush=True)
+            for each in (storage.engine for storage in tiers):
+                collected = each.ledgers[0].collector.counters
+                print("did", each.flusher.counters.count, collected.deleted, collected.compacted, flush=True)
 
 
 if __name__ == "__main__":
-    serve_until_killed(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "sync")
+    serve_until_killed(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "sync", sys.argv[4])

@@ -14,6 +14,7 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.broker.context import Endpoint
+from spark_producer.broker.settings import STORAGE_ENGINES
 from spark_producer.broker.storage.base import Storage
 from spark_producer.broker.storage.engines import open_storage
 from spark_producer.errors import BrokerError, ConfigError, ConnectionFailed
@@ -84,9 +85,10 @@ def test_a_temporary_data_directory_is_removed_at_the_end() -> None:
     broker.close()
 
 
-def test_closing_ends_the_thread_the_port_and_the_connections(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", STORAGE_ENGINES)
+def test_closing_ends_the_thread_the_port_and_the_connections(engine: str, tmp_path: Path) -> None:
     before = set(threading.enumerate())
-    broker = LocalBroker(tmp_path)
+    broker = LocalBroker(tmp_path, settings=BrokerSettings(storage_engine=engine))
     with RawClient(broker.port) as client:
         create_by_metadata(client)
         broker.close()
@@ -96,8 +98,12 @@ def test_closing_ends_the_thread_the_port_and_the_connections(tmp_path: Path) ->
         socket.create_connection(("127.0.0.1", broker.port), DEADLINE)
 
 
-def test_the_same_directory_and_port_can_be_used_again(tmp_path: Path) -> None:
-    with LocalBroker(tmp_path, port=free_ports(1)[0]) as broker, RawClient(broker.port) as client:
+@pytest.mark.parametrize("engine", STORAGE_ENGINES)
+def test_the_same_directory_and_port_can_be_used_again(engine: str, tmp_path: Path) -> None:
+    with (
+        LocalBroker(tmp_path, port=free_ports(1)[0], settings=BrokerSettings(storage_engine=engine)) as broker,
+        RawClient(broker.port) as client,
+    ):
         broker.create_topic("t")
         assert produce(client, make_batch(5)) == 0
     with LocalBroker(tmp_path, port=broker.port) as again:
@@ -105,11 +111,12 @@ def test_the_same_directory_and_port_can_be_used_again(tmp_path: Path) -> None:
         assert end_offset(again.port) == 5
 
 
-def test_what_cannot_start_says_why_and_leaves_nothing_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", STORAGE_ENGINES)
+def test_what_cannot_start_says_why_and_leaves_nothing_behind(engine: str, tmp_path: Path) -> None:
     before = set(threading.enumerate())
-    with LocalBroker(tmp_path) as broker:
+    with LocalBroker(tmp_path, settings=BrokerSettings(storage_engine=engine)) as broker:
         with pytest.raises(ConfigError, match="in use by another broker"):
-            LocalBroker(tmp_path)
+            LocalBroker(tmp_path, settings=BrokerSettings(storage_engine=engine))
         with pytest.raises(ConnectionFailed, match=f"cannot listen on 127.0.0.1:{broker.port}"):
             LocalBroker(port=broker.port)
     assert set(threading.enumerate()) <= before
