@@ -36,7 +36,7 @@ def for_log(text: str | bytes, limit: int | None = MAX_LENGTH) -> str:
 
 
 HAS_LINES: Final = {"has_lines": True}
-"""To be passed as `extra` for a message of several lines, whose names and texts of others are escaped already."""
+"""The `extra` of a message of several lines, in which names and texts of others are escaped already."""
 
 
 class _Escaping(logging.Filter):
@@ -45,7 +45,7 @@ class _Escaping(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         try:
             message = record.getMessage()
-        except (TypeError, ValueError):  # of a wrong number of arguments, which `logging` reports itself
+        except (TypeError, ValueError):  # the arguments do not fit the format, which `logging` itself reports
             return True
         if not message.isprintable() or len(message) > MAX_LINE:
             lines = message.split("\n") if getattr(record, "has_lines", False) else [message]

@@ -1,7 +1,7 @@
-"""Hides the secrets that this process sends to its peers in whatever they answer, however it is encoded there.
+"""Hides the secrets that this process sends to its peers in all of their answers, in whatever encoding.
 
-A broker, a token endpoint or a registry may repeat what it was sent, in an error text or in what a library makes of one. Whoever
-sends a secret calls `remember` first, and `escape.for_log`, which all texts of peers pass through, calls `hide`.
+A broker, a token endpoint or a registry may repeat what it was sent, in an error text or in what a library makes of one. Code
+that sends a secret calls `remember` first, and `escape.for_log`, which all texts of peers pass through, calls `hide`.
 
 A text is not searched for the codings of a secret, of which there are too many. It is decoded in every way that it can be, and
 what comes out is searched for the secret: percent and form encoding, quoted-printable, the escapes of JSON, C and HTML, lists of

@@ -18,11 +18,11 @@ PARTITION_GRACE = 2.0
 Java's producer waits `max.block.ms`; here a row with a wrong partition number should not delay a write for a minute."""
 
 UNKNOWN_TOPIC_GRACE = 8.0
-"""The seconds for which the driver and the commands wait for a topic that brokers may create by the question, if nobody asks for
-longer. Brokers do so within a second or two; the name is wrong far more often."""
+"""The seconds for which the driver and the commands wait by default for an unknown topic, which brokers may create automatically.
+They do so within a second or two; far more often the name is wrong."""
 
 DELETED_TOPIC_GRACE = 5.0
-"""The seconds for which a producer waits for a topic that has vanished while it was written to, since it may be created again."""
+"""The seconds for which a producer waits for a topic that was deleted while it was written to, since it may be created again."""
 
 
 class TopicAnswer(Protocol):
@@ -111,15 +111,15 @@ class TopicWait:
         return Verdict.ASK_AGAIN
 
     def ends_early(self, now: float) -> bool:
-        """Whether the wait has ended before its deadline, because no broker that was asked knows the topic."""
+        """Return whether the wait has ended before its deadline, because no broker that was asked knows the topic."""
         return self._appears and now < self.deadline
 
     def exists(self) -> None:
-        """Wait until the deadline, because another broker knows the topic."""
+        """Note that another broker knows the topic, so that the wait lasts until the deadline."""
         self._unknown_for, self._unknown_too_long = float("inf"), False
 
     def _still_unknown(self, now: float) -> bool:
-        """Return whether the topic is unknown, and has been for as long as it is waited for."""
+        """Return whether the topic has been unknown for as long as an unknown topic is waited for."""
         if self.code is not Code.UNKNOWN_TOPIC_OR_PARTITION:
             self._unknown_since = None
             return False

@@ -1,6 +1,6 @@
-"""What the log says when batches wait because brokers are lost or partitions have no leader: once at the loss, once at the end.
+"""Logs outages, in which batches wait for lost brokers or for partitions without a leader: once at the loss, once at the end.
 
-Nothing is said of a connection that breaks and is made again at once, nor of a broker for which nothing waits.
+A connection that is lost and made again at once is not logged, nor a broker for which nothing waits.
 """
 
 from __future__ import annotations
@@ -14,27 +14,26 @@ from spark_producer.escape import escaping_logger
 from spark_producer.network.addresses import format_address
 from spark_producer.sender import Metadata
 
-TOLD_AFTER = 3.0
-"""Seconds for which batches must wait for a lost broker before the log says so. A leader that stops in good order hands over
-within a second."""
+REPORT_AFTER = 3.0
+"""Seconds that batches must wait for a lost broker before it is logged. A controlled shutdown moves leaders within a second."""
 
 LOOK_INTERVAL = 1.0
-"""Seconds between two looks at what waits."""
+"""Seconds between two checks of the batches that wait."""
 
 MIN_BETWEEN_LOSSES = 10.0
-"""The least seconds between two lines about losses, so that brokers that come and go do not fill the log."""
+"""Minimum seconds between two lines about losses, so that brokers that come and go do not fill the log."""
 
 FORGOTTEN_AFTER = 30.0
 """Seconds after which a lost broker for which nothing waits is forgotten; a new attempt to reach it notes it again."""
 
 MAX_NAMED = 3
-"""The brokers that a line names."""
+"""The maximum number of brokers that a line names."""
 
 logger = escaping_logger("pyproducer")
 
 
 class Waiting(NamedTuple):
-    """The batches that wait for lost brokers or for leaders, and the nodes that lead them (`NO_LEADER` among them)."""
+    """The number and bytes of the batches that wait for lost brokers or for leaders, and these nodes (or `NO_LEADER`)."""
 
     batches: int
     size: int
@@ -48,20 +47,20 @@ class _Lost(NamedTuple):
 
 
 class Outages:
-    """Notices that brokers are lost and back, and tells it. Only the I/O thread calls it."""
+    """Notices that brokers are lost and back, and logs it. Only the I/O thread calls it."""
 
     def __init__(self, accumulator: RecordAccumulator, metadata: Metadata) -> None:
         self._backlog = accumulator.backlog
         self._metadata = metadata
         self._lost: dict[int, _Lost] = {}
         self._leaderless: tuple[TopicPartition, float] | None = None
-        """one of the partitions with batches and without a leader, and since when there are such partitions"""
+        """one of the partitions with batches and without a leader, and the time since when there are such partitions"""
         self._next_look = 0.0
         self._next_loss = 0.0
-        self._told: dict[int, _Lost] = {}
-        """the nodes, or `NO_LEADER`, of the outage that the log has told of; empty if there is none"""
+        self._reported: dict[int, _Lost] = {}
+        """the nodes, or `NO_LEADER`, of the outage that was logged; empty if there is none"""
         self._waited = Waiting(0, 0, frozenset())
-        """what waited at the last look"""
+        """what waited at the last check"""
 
     def lost(self, node: int, error: PyProducerError | None, now: float) -> None:
         """Note that a connection to a node, or an attempt at one, has failed."""
@@ -82,29 +81,29 @@ class Outages:
             self._lost.pop(node, None)
 
     def look(self, now: float) -> None:
-        """Say that an outage has begun, has become larger, or is over, if it is time to look and there is something to say."""
-        if now < self._next_look or not (self._told or self._lost or self._late(now)):
+        """Log that an outage has begun, has grown, or is over, if a check is due."""
+        if now < self._next_look or not (self._reported or self._lost or self._late(now)):
             return
         self._next_look = now + LOOK_INTERVAL
         waiting = self._waiting(now)
         blocking = self._blocking(waiting)
-        if self._told and not waiting.batches:
-            self._tell_end(now)
+        if self._reported and not waiting.batches:
+            self._log_end(now)
         elif waiting.batches and now >= self._next_loss:
-            fresh = {node: lost for node, lost in blocking.items() if node not in self._told}
-            if any(now - lost.since >= TOLD_AFTER for lost in fresh.values()):
+            fresh = {node: lost for node, lost in blocking.items() if node not in self._reported}
+            if any(now - lost.since >= REPORT_AFTER for lost in fresh.values()):
                 self._next_loss = now + MIN_BETWEEN_LOSSES
-                self._told |= fresh
-                self._tell_loss(fresh, waiting, now)
+                self._reported |= fresh
+                self._log_loss(fresh, waiting, now)
         if waiting.batches:
             self._waited = waiting
         else:
             self._lost = {node: lost for node, lost in self._lost.items() if now - lost.since < FORGOTTEN_AFTER}
 
     def _late(self, now: float) -> bool:
-        """Return whether the oldest batch waits for so long that its partition may have no leader."""
+        """Return whether the oldest batch has waited for `REPORT_AFTER`, perhaps for a leader."""
         expiry = self._backlog.next_expiry()
-        return expiry is not None and now - (expiry - self._backlog.delivery_timeout) >= TOLD_AFTER
+        return expiry is not None and now - (expiry - self._backlog.delivery_timeout) >= REPORT_AFTER
 
     def _waiting(self, now: float) -> Waiting:
         batches = [(batch, self._leader(batch)) for batch in self._backlog.left()]
@@ -113,7 +112,7 @@ class Outages:
         leaderless = next((batch.place for batch, node in held_up if node == NO_LEADER), None)
         if leaderless is not None:
             self._leaderless = leaderless, now if self._leaderless is None else self._leaderless[1]
-        elif held_up or not self._told:
+        elif held_up or not self._reported:
             self._leaderless = None
         return Waiting(len(held_up), sum(batch.size for batch, _ in held_up), nodes)
 
@@ -121,16 +120,16 @@ class Outages:
         return batch.queue.node if batch.flying else self._metadata.cluster.leader_of(batch.place)[0]
 
     def _blocking(self, waiting: Waiting) -> dict[int, _Lost]:
-        """Return what the batches wait for. Where a partition has no leader, that is every broker that is lost."""
+        """Return what the batches wait for. Where a partition has no leader, these are all lost brokers."""
         if NO_LEADER not in waiting.nodes or self._leaderless is None:
             return {node: self._lost[node] for node in waiting.nodes}
         brokers = {node: lost for node, lost in self._lost.items() if node >= 0}
-        if brokers or self._told.keys() - {NO_LEADER}:
+        if brokers or self._reported.keys() - {NO_LEADER}:
             return brokers
-        place, since = self._leaderless
-        return {NO_LEADER: _Lost(f"the leader of {place}", since, "the brokers name none")}
+        partition, since = self._leaderless
+        return {NO_LEADER: _Lost(f"the leader of {partition}", since, "the brokers name none")}
 
-    def _tell_loss(self, fresh: dict[int, _Lost], waiting: Waiting, now: float) -> None:
+    def _log_loss(self, fresh: dict[int, _Lost], waiting: Waiting, now: float) -> None:
         first = min(fresh.values(), key=lambda lost: lost.since)
         logger.warning(
             "lost %s for %.1f s: %s. %s. They are sent as soon as that is over, and fail %g s after they were queued "
@@ -142,19 +141,19 @@ class Outages:
             self._backlog.delivery_timeout,
         )
 
-    def _tell_end(self, now: float) -> None:
-        told, self._told = self._told, {}
+    def _log_end(self, now: float) -> None:
+        reported, self._reported = self._reported, {}
         leaderless, self._leaderless = self._leaderless, None
-        seconds = now - min(lost.since for lost in told.values())
+        seconds = now - min(lost.since for lost in reported.values())
         still = leaderless is not None and self._metadata.cluster.leader_of(leaderless[0])[0] == NO_LEADER
-        if still or told.keys() & self._lost.keys():
+        if still or reported.keys() & self._lost.keys():
             logger.warning(
                 "nothing waits for %s any more, after %.1f s: the batches have other leaders, or have ended",
-                _named(told),
+                _named(reported),
                 seconds,
             )
         else:
-            logger.warning("%s: back after %.1f s, and %s went on", _named(told), seconds, _counted(self._waited))
+            logger.warning("%s: back after %.1f s, and %s went on", _named(reported), seconds, _counted(self._waited))
 
 
 def _named(lost: dict[int, _Lost]) -> str:

@@ -53,7 +53,7 @@ class Waited:
         self._silent_since = began
 
     def tell(self, now: float, left: Mapping[str, TopicWait]) -> None:
-        """Say how many topics are still waited for, if it is time; there was an answer."""
+        """Log how many topics are still waited for, if that is due after an answer."""
         self._silent_since = now
         seconds = now - self._began
         if seconds < self._next or not left:
@@ -66,8 +66,8 @@ class Waited:
         said = f"the brokers answer {wait.code.name}" if wait.code else "it has too few partitions yet"
         logger.warning("still waiting for %s (%s) after %.0f s, at most %s", count, said, seconds, self._patience)
 
-    def tell_silence(self, now: float, topic: str, last_error: PyProducerError | None) -> None:
-        """Say that no broker answers, if it is time."""
+    def log_silence(self, now: float, topic: str, last_error: PyProducerError | None) -> None:
+        """Log that no broker answers, if that is due."""
         if now - self._silent_since < FIRST_WORD or now - self._began < self._next:
             return
         self._next = 2 * (now - self._began)
@@ -242,7 +242,7 @@ class Topics:
         self._wakeup()
         try:
             while wish.answer is None:
-                told.tell_silence(self._clock(), wait.topic, self.last_error)
+                told.log_silence(self._clock(), wait.topic, self.last_error)
                 with self._lock:
                     if wish.answer is not None:
                         break

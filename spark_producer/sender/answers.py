@@ -131,10 +131,10 @@ class ProduceAnswers:
         self._settle({batch.queue for batch in expired}, now)
 
     def end_missing(self, topics: Collection[str], now: float) -> None:
-        """End the batches that wait for partitions of these topics, if it is sure that those do not exist any more.
+        """Fail the batches that wait for partitions of these topics that certainly no longer exist.
 
-        Records of a topic that does not exist go back to whoever wants them, as those that a broker refuses. If only the
-        partition is missing they fail: another attempt puts the same rows into the partitions that there are.
+        Records of a topic that does not exist are handed back where that is wanted, as are those that a broker rejects. If only
+        the partition is missing they fail: another attempt distributes the same rows over the existing partitions.
         """
         if self._metadata.answers == self._judged:
             return
@@ -155,7 +155,7 @@ class ProduceAnswers:
             self._give_up(batch, error, now)
 
     def created_again(self, topics: Collection[str], now: float) -> None:
-        """Begin new sequences in topics that were deleted and created again: their logs know nothing of this producer."""
+        """Reset the sequences of topics that were deleted and created again: their logs do not know this producer."""
         if self._sequencer.enabled:
             queues = [queue for queue in list(self._backlog.queues.values()) if queue.place.topic in topics]
             for queue in queues:

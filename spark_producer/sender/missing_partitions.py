@@ -1,8 +1,8 @@
-"""The rule that tells a partition that no longer exists from one whose brokers have not heard of it yet.
+"""Distinguishes a partition that no longer exists from one that the brokers do not know yet.
 
-A single answer proves nothing: a broker may be some seconds behind the controller, above all when it has just started, or when a
-topic was just created. A topic id does not help either, since such a broker names the id of the former topic. Partitions are
-never taken from a topic, so fewer of them mean that the topic was deleted and created again.
+A single answer proves nothing: the metadata of a broker may lag some seconds behind the controller, above all when the broker or
+the topic is new. A topic id does not help either, since such a broker has the id of the former topic. A topic never loses
+partitions, so fewer of them mean that it was deleted and created again.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from spark_producer.errors import BrokerError, TopicNotFound
 from spark_producer.sender.older_epochs import LONGEST_BROKER_LAG
 
 CONFIRMED_AFTER = LONGEST_BROKER_LAG
-"""Seconds for which no answer may know of a partition before it counts as missing."""
+"""Seconds without an answer that has the partition, before it counts as missing."""
 
 MIN_ANSWERS = 3
-"""The answers that must agree within this time."""
+"""The minimum number of answers that must agree."""
 
 MIN_BROKERS = 3
-"""The brokers that must agree, or all if there are fewer, since one of them may be behind."""
+"""The minimum number of brokers that must agree, or all if there are fewer, since the metadata of one may lag."""
 
 FEW_BROKERS_AFTER = 30.0
 """Seconds after which fewer brokers are enough, because the others cannot be asked."""
 
 MAX_ANSWERS = 128
-"""The answers that are remembered of each topic; with the default backoff they come once a second."""
+"""The maximum number of answers that are remembered of each topic; with the default backoff they come once a second."""
 
 FORGOTTEN_AFTER = 120.0
 """Seconds after which an answer no longer counts."""
 
 
 class Absence(NamedTuple):
-    """What the brokers know of a topic that lacks a partition: the number of its partitions, 0 if there is no such topic."""
+    """A topic that lacks a partition, as brokers answer: the number of its partitions, 0 if there is no such topic."""
 
     partitions: int
 
@@ -55,18 +55,18 @@ class MissingPartitions:
         self._answers: dict[str, deque[_Answer]] = {}
 
     def watch(self, topics: Collection[str]) -> None:
-        """Begin to remember the answers about these topics, whose rows have no leader to go to."""
+        """Begin to remember the answers about these topics, whose batches have no leader."""
         for topic in topics:
             self._answers.setdefault(topic, deque(maxlen=MAX_ANSWERS))
 
-    def answered(self, asked: Set[str], told: Mapping[str, TopicInfo], node: int, now: float) -> None:
-        """Take in what a broker says about the topics that it was asked for, and forget topics without recent answers.
+    def answered(self, asked: Set[str], topics: Mapping[str, TopicInfo], node: int, now: float) -> None:
+        """Remember a broker's answer about the topics that it was `asked` for, and forget topics without recent answers.
 
-        Only a topic that does not exist, or exists without an error, says something of its partitions. An answer with another
-        error, or one that leaves the topic out, ends all doubt: the topic may be there.
+        Only the answer that a topic does not exist, or one without an error, tells the number of its partitions. After any other
+        error, or an answer without the topic, the topic may exist, and its answers are forgotten.
         """
         for topic in asked & self._answers.keys():
-            info, answers = told.get(topic), self._answers[topic]
+            info, answers = topics.get(topic), self._answers[topic]
             if info is not None and info.error_code in (Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION):
                 answers.append(_Answer(now, node, 0 if info.error_code else len(info.leaders)))
             else:
@@ -76,16 +76,16 @@ class MissingPartitions:
                 del self._answers[topic]
 
     def other_nodes(self, nodes: Collection[int]) -> list[int]:
-        """Return the nodes that have not been asked yet about one of the topics that another broker has answered about."""
+        """Return the nodes that have not answered yet about a topic of which another broker has."""
         asked = [{answer.node for answer in answers} for answers in self._answers.values() if answers]
         return [node for node in nodes if any(node not in those for those in asked)] if asked else []
 
-    def absence(self, place: TopicPartition, nodes: Collection[int], now: float) -> Absence | None:
-        """Return why a partition does not exist, once that is sure; else None. `nodes` are the cluster's."""
-        answers = self._answers.get(place.topic)
+    def absence(self, tp: TopicPartition, nodes: Collection[int], now: float) -> Absence | None:
+        """Return the absence of a partition, once that is sure; else None. `nodes` are those of the cluster."""
+        answers = self._answers.get(tp.topic)
         agreeing: list[_Answer] = []
         for answer in reversed(answers or ()):
-            if answer.partitions > place.partition or now - answer.time > FORGOTTEN_AFTER:
+            if answer.partitions > tp.partition or now - answer.time > FORGOTTEN_AFTER:
                 break
             agreeing.append(answer)
         if len(agreeing) < MIN_ANSWERS:
@@ -99,8 +99,8 @@ class MissingPartitions:
 
 
 def missing_error(batch: ProducerBatch, absence: Absence) -> BrokerError:
-    """Return the error of a batch whose partition does not exist."""
-    topic, partition = place = batch.place
+    """Return the error of a batch whose partition no longer exists."""
+    topic, partition = tp = batch.place
     records = "1 record" if batch.records_count == 1 else f"{batch.records_count} records"
     if not absence.partitions:
         why = "the topic no longer exists"
@@ -108,12 +108,10 @@ def missing_error(batch: ProducerBatch, absence: Absence) -> BrokerError:
     else:
         count = "only partition 0" if absence.partitions == 1 else f"only partitions 0 to {absence.partitions - 1}"
         why = f"the partition no longer exists: the topic was deleted and created again, and has {count} now"
-        advice = (
-            f"write the rows again, so that they are shared among these, or give the topic {partition + 1} partitions"
-        )
+        advice = f"write the rows again, which distributes them over these, or add partitions up to {partition}"
     return TopicNotFound(
-        f"{records} for {place} were not written, because {why}. All brokers that were asked agree, for "
-        f"{CONFIRMED_AFTER:g} s or longer. What to do: {advice}.",
+        f"{records} for {tp} were not written, because {why}. All brokers that were asked have agreed for at least "
+        f"{CONFIRMED_AFTER:g} s. What to do: {advice}.",
         code=Code.UNKNOWN_TOPIC_OR_PARTITION,
         topic=topic,
         partition=partition,

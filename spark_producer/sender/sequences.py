@@ -98,7 +98,7 @@ class Sequencer:
         return not self._transactional
 
     def created_again(self, queue: PartitionQueue) -> None:
-        """Note that the partition is a new log, which knows nothing of this producer.
+        """Note that the partition is a new log, which does not know this producer.
 
         The next batch goes alone until it is acknowledged, because the new log takes any first sequence. If no batch has a
         sequence, they begin at 0, in the next epoch: batches that the new log got before this was known may have used the

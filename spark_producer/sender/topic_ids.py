@@ -1,4 +1,4 @@
-"""Tells which topics were deleted and created again, so that their partitions are new logs, in which no producer is known."""
+"""Finds topics that were deleted and created again: the logs of their partitions are new, and know no producer."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class TopicIds:
         self._absent: set[str] = set()
         self._created_again: set[str] = set()
 
-    def answered(self, told: Mapping[str, TopicInfo], older_epochs: Collection[str]) -> None:
-        """Take in the topics of an answer. `older_epochs` are those whose older leader epochs are believed from now on."""
-        for topic, info in told.items():
+    def answered(self, topics: Mapping[str, TopicInfo], older_epochs: Collection[str]) -> None:
+        """Take the topics of a Metadata response. `older_epochs` are those whose older leader epochs are believed from now on."""
+        for topic, info in topics.items():
             known = self._ids.get(topic)
             if info.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION and known is not None:
                 self._absent.add(topic)
@@ -37,7 +37,7 @@ class TopicIds:
         self._created_again |= self._ids.keys() & set(older_epochs)
 
     def knows(self, topic: str) -> bool:
-        """Return whether the topic exists, or did before; any thread may ask."""
+        """Return whether the topic exists, or did before; any thread may call it."""
         return topic in self._ids
 
     def forget(self, topics: Collection[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from spark_producer.cluster import TopicPartition
 from spark_producer.errors import ConnectionFailed
-from spark_producer.producer.outages import MIN_BETWEEN_LOSSES, TOLD_AFTER, Outages
+from spark_producer.producer.outages import MIN_BETWEEN_LOSSES, REPORT_AFTER, Outages
 from tests.stages.sender_stage import TOPIC, Stage, answer_to, metadata_of, stage
 
 REFUSED = ConnectionFailed("cannot connect to host1:9092: Connection refused")
@@ -71,7 +71,7 @@ def test_a_broker_that_is_back_at_once_or_for_which_nothing_waits_is_no_outage(w
     assert watched.turns(60) == [], "its batches go to broker 2"
     watched.made.batches(b"a")
     watched.lose(1)
-    assert watched.turns(TOLD_AFTER - 1) == []
+    assert watched.turns(REPORT_AFTER - 1) == []
     watched.outages.answered(1)
     assert watched.turns(60) == []
 
