@@ -93,6 +93,26 @@ do](exactly_once.md#what-you-see-and-what-to-do) has the messages.
 |---|---|---|
 """
 
+SPARK_SECTION = """
+## What Spark says itself
+
+Spark says these before it hands anything to this package, or besides, so they name none of its classes.
+
+| what you see | what it is, and what to do |
+|---|---|
+"""
+
+SPARK_SAYS = {
+    "`DATA_SOURCE_NOT_FOUND`": "Spark looked with a Python that does not have the package: set `PYSPARK_PYTHON` to the one that "
+    "has it, before Spark starts ([deploying](deploying.md#install-the-package)).",
+    "`DATA_SOURCE_NOT_FOUND` after Ctrl-C in the `pyspark` shell, or in a thread of your own": "Spark looks in the session of "
+    "the thread that calls it, and that one has none: `spark_producer.register(spark)`, then write again.",
+    "`UNSUPPORTED_DATA_SOURCE_SAVE_MODE`": 'Add `.mode("append")`: it is the only mode that a topic has, and not Spark\'s '
+    "default. `Overwrite`, which Spark names beside it, is refused.",
+    "`TaskKilledException`, `is aborting`, as a query is stopped": "It was in the middle of a micro-batch, which is written at "
+    "the next start ([streaming](streaming.md#what-a-restart-repeats)).",
+}
+
 EXIT_CODES_SECTION = f"""
 ## Exit codes
 
@@ -211,6 +231,7 @@ def errors_page() -> str:
         f"| {kind.name} | {kind.value} | {'yes' if kind in RUNS_AGAIN else 'no: a person decides'} |\n"
         for kind in Failure
     )
+    page += SPARK_SECTION + "".join(f"| {seen} | {advice} |\n" for seen, advice in SPARK_SAYS.items())
     return page + EXIT_CODES_SECTION
 
 

@@ -302,4 +302,12 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         other = "an address of this machine" if error.errno == errno.EADDRNOTAVAIL else "another port"
-        raise ConnectionFailed(f"cannot listen on {Endpoint(host, port)}: {error}; use {other}") from error
+        raise ConnectionFailed(f"cannot listen on {Endpoint(host, port)}: {_reason(error)}. Use {other}") from error
+
+
+def _reason(error: OSError) -> str:
+    """The system's words alone: `socket.create_server` adds the address as a tuple of Python's to them."""
+    number = error.errno
+    if number is None or isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
+    return os.strerror(number)

@@ -109,7 +109,9 @@ def metrics_server(port: int, page: Callable[[], str]) -> Iterator[int]:
     try:
         server = _Server(port, page)
     except OSError as error:
-        raise ConnectionFailed(f"cannot listen on {HOST}:{port} for metrics: {error}; use another port") from error
+        raise ConnectionFailed(
+            f"cannot listen on {HOST}:{port} for metrics: {error.strerror or error}. Use another port"
+        ) from error
     thread = threading.Thread(target=server.serve_forever, args=(_POLL_S,), name="broker-metrics", daemon=True)
     thread.start()
     try:

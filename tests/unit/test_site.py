@@ -196,6 +196,18 @@ def test_com25_each_cell_of_a_table_names_its_column(site: Path) -> None:
     assert [cell for cell in cells if "data-label=" not in cell] == []
 
 
+def test_the_stylesheet_names_languages_that_blocks_of_code_have(site: Path) -> None:
+    """The lines of terminals are wrapped: without its language a block would be cut at the edge, and so were comments there."""
+    named = set(re.findall(r"\.(language-\w+)", (site / "site" / "site.css").read_text(encoding="utf-8")))
+    found = {
+        language
+        for page in site.glob("*.html")
+        for language in re.findall(r'<div class="(language-\w+) highlight">', page.read_text(encoding="utf-8"))
+    }
+    assert named
+    assert named <= found
+
+
 def test_a_cell_beyond_the_header_has_an_empty_label() -> None:
     html = '<table>\n<tr><th>a <code>b</code></th></tr><tr>\n<td style="x">1</td><td>2</td></tr></table><td>3</td>'
     assert labelled(html) == (

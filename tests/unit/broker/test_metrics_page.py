@@ -143,7 +143,9 @@ def test_a_page_that_cannot_be_made_ends_its_own_request_alone(caplog: pytest.Lo
 
 
 def test_a_port_that_is_taken_or_has_no_page_is_told() -> None:
-    taken = pytest.raises(ConnectionFailed, match=r"cannot listen on 127.0.0.1:[0-9]+ for metrics")
+    taken = pytest.raises(
+        ConnectionFailed, match=r"^cannot listen on 127.0.0.1:[0-9]+ for metrics: [A-Z][a-z ]+. Use another port$"
+    )
     with served() as port, taken, served_at(port):
         pass
     with pytest.raises(ConnectionFailed, match=f"is one running there with --metrics-port {port}"):

@@ -30,8 +30,8 @@ def require_rocksdict() -> None:
         import rocksdict  # noqa: F401
     except ImportError as error:
         raise ConfigError(
-            "the index of locations is to be kept in RocksDB (index_engine=rocks), which needs the extra pyproducer[rocksdb] "
-            "(rocksdict). Or leave index_engine at arrays, which needs nothing"
+            "an index in RocksDB (--index rocks, index_engine='rocks') needs rocksdict: pip install 'pyproducer[rocksdb]'. "
+            "Or take arrays, the default, which needs nothing"
         ) from error
 
 

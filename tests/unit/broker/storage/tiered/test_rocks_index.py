@@ -116,7 +116,7 @@ def test_without_rocksdict_the_extra_is_named(tmp_path: Path, monkeypatch: pytes
         return imported(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ConfigError, match=r"pyproducer\[rocksdb\]"):
+    with pytest.raises(ConfigError, match=r"--index rocks.* pip install 'pyproducer\[rocksdb\]'"):
         RocksIndex(tmp_path, MIB)
     assert not (tmp_path / NAME).exists()
 
