@@ -107,8 +107,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
             action.add_argument(
                 "--accept-no-record",
                 action="store_true",
-                help="treat the sink as one that has written nothing yet, because its control record is lost; check first "
-                "which rows readers see",
+                help="treat the sink as one that has written nothing since the record that the control topic has, or nothing at "
+                "all, because its last control record is lost; check first which rows readers see",
             )
         if name == "repair":
             action.add_argument(
@@ -182,11 +182,7 @@ def _resolve(chosen: argparse.Namespace) -> None:
     with _connected(chosen) as client:
         cluster = SinkCluster(client, chosen.sink, chosen.control_topic)
         if chosen.accept_no_record:
-            _confirm(chosen, f"Treat {chosen.sink!r} as a sink that has written nothing? Rows that were written stay.")
-            accept_no_record(cluster)
-            say(
-                f"accepted: {chosen.control_topic} has no record of {chosen.sink}; its next batch is written, whatever its number"
-            )
+            _accept_no_record(chosen, cluster)
             return
         found = _surveyed(chosen, cluster.brokers)
         show(chosen, found, client.now_ms())
@@ -206,6 +202,19 @@ def _resolve(chosen: argparse.Namespace) -> None:
         say(f"resolved: {no_batch(chosen) if last is None else record_line(last)}")
         for line in _done(found, last, difference=chosen.accept_difference):
             say(f"    {line}")
+
+
+def _accept_no_record(chosen: argparse.Namespace, cluster: SinkCluster) -> None:
+    topic = chosen.control_topic
+    _confirm(
+        chosen,
+        f"Treat {chosen.sink!r} as a sink that has written nothing but what {topic} says? Rows that were written stay.",
+    )
+    record = accept_no_record(cluster)
+    if record.query is None and record.last_done == NO_BATCH:
+        say(f"accepted: {topic} has no record of {chosen.sink}; its next batch is written, whatever its number")
+    else:
+        say(f"accepted: what {topic} has is taken for the last record of {chosen.sink}: {record_line(record)}")
 
 
 def _repair(chosen: argparse.Namespace) -> None:

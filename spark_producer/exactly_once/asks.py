@@ -127,9 +127,12 @@ class Found(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """The control topic lacks the record of the sink that the coordinator has committed last."""
+    """The control topic lacks the record of the sink that the coordinator has committed last. `older` is the newest one that it
+    has, if any.
+    """
 
     topic: str
+    older: ControlRecord | None = None
 
 
 class Opened(NamedTuple):

@@ -44,7 +44,8 @@ GONE_AFTER = 5.0
 
 
 class Attempts:
-    """Yields 0, 1, … with growing pauses in between, until the deadline. `waiting_for`, or what it returns, is for the error.
+    """Yields 0, 1, … with growing pauses in between, until the deadline. `waiting_for`, or what it returns, is for the error;
+    what returns it asks brokers, and is not called before that.
 
     Raises (when the next one is asked for):
         KafkaTimeout: the deadline has passed.
@@ -62,8 +63,9 @@ class Attempts:
         number, backoff, began = 0, Backoff(FIRST_PAUSE, LONGEST_PAUSE), self._client.clock()
         while True:
             yield number
-            if self._client.on_wait is not None and isinstance(self.waiting_for, str):
-                self._client.on_wait(self._client.clock() - began, self.waiting_for)
+            if self._client.on_wait is not None:
+                subject = self.waiting_for if isinstance(self.waiting_for, str) else "the end of transactions"
+                self._client.on_wait(self._client.clock() - began, subject)
             pause = backoff.delay(number)
             if self._client.clock() + pause >= self._deadline:
                 what = self.waiting_for if isinstance(self.waiting_for, str) else self.waiting_for()

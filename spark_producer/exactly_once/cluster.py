@@ -149,7 +149,8 @@ class SinkCluster:
                 return holder
             case ReadControl():
                 answer = self._read(deadline)
-                return Missing(self.topic) if isinstance(answer, Found) and self._is_missing(answer) else answer
+                lacks = isinstance(answer, Found) and self._is_missing(answer)
+                return Missing(self.topic, answer.record) if lacks else answer
             case ListOpen(besides):
                 ids = {each.transactional_id for each in besides}
                 return Opened(coordinator_state.open_tasks(self.brokers, self.style, deadline, ids, nodes_known=fenced))

@@ -31,6 +31,7 @@ from spark_producer.exactly_once.outcomes import (
     Outcome,
 )
 from spark_producer.exactly_once.steps import run
+from spark_producer.exactly_once.waits import Waits
 from spark_producer.network import ConnectionSettings
 from spark_producer.tools.parallel import ParallelClient
 
@@ -207,12 +208,14 @@ def _with_cluster(sink: Sink, act: Callable[[SinkCluster], Result]) -> Result:
         found = (sink, SinkCluster(client, sink.name, sink.control_topic))
     else:
         _open.remove(found)
-    cluster = found[1]
+    client = found[1].client
+    client.on_wait = waits = Waits(sink.name, sink.patience, client.clock)
     try:
-        result = act(cluster)
+        result = act(found[1])
     except BaseException:
-        cluster.client.close()
+        client.close()
         raise
+    waits.over()
     _open.append(found)
     while len(_open) > MOST_OPEN:
         _open.pop(0)[1].client.close()

@@ -90,7 +90,8 @@ def rebind(cluster: SinkCluster) -> ControlRecord:
 
 
 def accept_no_record(cluster: SinkCluster) -> ControlRecord:
-    """Reset a sink whose record is lost to one that has written nothing yet, and return the record that says so.
+    """Reset a sink whose last record is lost to an older one in the control topic, which is written again, or to one that has
+    written nothing yet if there is none; and return the record that says so.
 
     Raises:
         ExactlyOnceError: the control topic has the sink's last record; or another driver took the sink over.
@@ -103,8 +104,8 @@ def accept_no_record(cluster: SinkCluster) -> ControlRecord:
         raise ExactlyOnceError(
             f"sink {cluster.sink!r}: nothing to accept: the control topic {cluster.topic!r} has its last committed record"
         )
-    record = ControlRecord(cluster.sink, None, Status.INTENT, NO_BATCH, NO_BATCH, secrets.token_hex(16))
-    return _written(cluster, fenced.fencing, record)
+    nothing = ControlRecord(cluster.sink, None, Status.INTENT, NO_BATCH, NO_BATCH, secrets.token_hex(16))
+    return _written(cluster, fenced.fencing, found.older or nothing)
 
 
 def _begun(cluster: SinkCluster) -> Begun | None:

@@ -7,8 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from spark_producer import Producer
+from spark_producer.exactly_once import driver, waits
+from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.messages import TaskOutcome
 from tests.conftest import local_broker
 from tests.stages.workbench import Runner, until
+from tests.support.filled_tasks import Tasks, batch, committed, inline, prepared, settings
 from tests.support.proxy import FaultProxy
 from tests.support.read_back import count_and_check
 
@@ -38,3 +42,40 @@ def test_an_outage_is_two_lines_of_the_log(topic: str, caplog: pytest.LogCapture
     assert len(told) == 2, told
     assert "1 batch of " in told[0]
     assert "(kafka.delivery.timeout.ms)" in told[0]
+
+
+@pytest.mark.parametrize("way", ["by the driver", "by a transaction"])
+def test_an_outage_in_a_commit_is_two_lines_of_the_log(
+    topic: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(waits, "TOLD_AFTER", 0.5)
+    told: list[str] = []
+
+    def said(words: str) -> bool:
+        told[:] = [record.getMessage() for record in caplog.records if record.name == waits.__name__]
+        return any(words in each for each in told)
+
+    with FaultProxy() as proxy, local_broker(advertised=(proxy.host, proxy.port)) as broker:
+        proxy.target = (proxy.host, broker.port)
+        broker.create_topic(topic, 1)
+        sink = Sink(topic, settings(proxy.address))
+        ticket = driver.begin(sink)
+        if way == "by the driver":
+            message: TaskOutcome = inline(ticket, 0, batch(topic, 0, "a"))
+        else:
+            tasks = Tasks(proxy.address, topic)
+            message = prepared(ticket, 0, tasks.fill(0, ticket.style, {(topic, 0): ["a"]}))
+            tasks.close()
+        assert not said("waiting for ")
+        proxy.target = (proxy.host, 1)
+        proxy.cut()
+        committing = Runner(lambda: driver.commit(sink, [message], 0))
+        until(lambda: said("waiting for "), "the loss is told of")
+        proxy.target = (proxy.host, broker.port)
+        committing.result()
+        driver.close_all()
+        assert said("went on after ")
+        assert len(told) == 2, told
+        assert f"exactlyOnceId {topic}: waiting for " in told[0]
+        assert "(kafka.max.block.ms)" in told[0]
+        assert committed(broker, topic) == ["a"]

@@ -115,6 +115,26 @@ def test_a_person_may_go_on_with_the_id_when_the_record_is_lost(world: World) ->
     assert world.txn("resolve", SINK, "--accept-no-record", "--yes") != 0, "there is a record now"
 
 
+@pytest.mark.parametrize("decided", [False, True], ids=["done", "decided"])
+def test_an_older_record_is_not_forgotten_when_the_last_one_is(
+    world: World, decided: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command was given the wrong control topic at first."""
+    if decided:
+        world.die_behind_the_commit_point(0, world.fill(0, (0, "a")), world.fill(1, (1, "b")))
+    else:
+        world.commit(0, batch(*ZERO, "a"), batch(*ONE, "b"))
+    driver.close_all()
+    assert world.txn("resolve", SINK, "--control-topic", OTHER_TOPIC, "--accept-no-record", "--yes") == 0
+    refused(world)
+    capsys.readouterr()
+    assert world.txn("resolve", SINK, "--accept-no-record", "--yes") == 0
+    assert f"{'COMMITTING' if decided else 'DONE'}, batch 0" in capsys.readouterr().out
+    world.run_again(0, batch(*ZERO, "a"), batch(*ONE, "b"))
+    world.run_again(1, batch(*ZERO, "c"))
+    assert world.rows() == ["a", "b", "c"]
+
+
 def test_what_was_decided_and_is_not_done_is_not_begun_with_a_lost_topic(world: World) -> None:
     done, left = world.fill(0, (0, "a")), world.fill(1, (0, "b"))
     world.die_behind_the_commit_point(0, done, left)
