@@ -112,7 +112,7 @@ class Coordinator:
             self._finish(transactional_id, most=len(self._unmarked[transactional_id]))
 
     def _apply(self, entries: Iterable[Entry]) -> None:
-        """Take what the log says; of a damaged one, what can be taken.
+        """Apply the entries of the log; skip those that contradict others if the log was damaged.
 
         Raises:
             CorruptRecord: it contradicts itself.

@@ -1,10 +1,10 @@
 """The file in which the coordinator keeps its state: a line of text for each entry, with a CRC, appended and sometimes
 rewritten.
 
-A line is whole or it does not count: the death of the process leaves at most one torn line, without its end, which is cut off
-when the file is opened again. A line with its end that is bad is damage, and so is a file that is missing or shorter than it
-was: then the broker does not start, unless it is told to skip damage. `broker.json` says how long the file was when it was made,
-and when the broker was last stopped.
+Only whole lines count: the death of the process leaves at most one torn line, without its end, which is cut off when the file is
+opened again. A whole line with a bad CRC is damage, and so is a file that is missing or shorter than it was: then the broker does
+not start, unless damage is to be skipped. `broker.json` has the length of the file when it was made, and when the broker was last
+stopped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from spark_producer.escape import escaping_logger
 
 NAME: Final = COORDINATOR_LOG
 DAMAGED: Final = f"{NAME}.damaged"
-"""The name of the copy that is kept of a file of which something does not count."""
+"""The name of the copy of a damaged or torn file."""
 
 SMALLEST_REWRITE: Final = 4 * 1024 * 1024
 """A file up to this size, in bytes, is not rewritten while the broker runs."""
@@ -58,9 +58,9 @@ class CoordinatorLog:
         Args:
             data_dir: where it is.
             sync: every entry is on the disk when `append` returns; else it survives the death of the process only.
-            known_bytes: how long the file was at least, 0 if there was none.
-            note: puts on the disk how long it is at least; may raise OSError.
-            skip_damage: whether what is damaged is left out, and the broker starts.
+            known_bytes: the minimum length that the file had, 0 if there was none.
+            note: puts the minimum length on the disk; may raise OSError.
+            skip_damage: whether damaged lines are skipped, and the broker starts.
         """
         self._path = data_dir / NAME
         self._known_bytes, self._note, self._skip_damage = known_bytes, note, skip_damage
@@ -70,7 +70,7 @@ class CoordinatorLog:
         self._size_when_rewritten = 0
         self._broken = ""
         self.was_damaged = False
-        """Whether `read` has left out what is damaged, so that what is left must be written with `rewrite`."""
+        """Whether `read` has skipped damage, so that the remaining entries must be written with `rewrite`."""
 
     def read(self) -> list[Entry]:
         """Return all entries, and open the file for more. What is torn at its end is cut off, and a copy kept.
@@ -106,7 +106,7 @@ class CoordinatorLog:
         return entries[1:]
 
     def _damage(self, lines: list[bytes], size: int) -> str:
-        """Return what is wrong with the whole lines, which have so many bytes; nothing if a crash explains it."""
+        """Return what is wrong with the whole lines, which have `size` bytes; empty if nothing is."""
         bad = next((number for number, line in enumerate(lines, 1) if _text_of(line) is None), None)
         if bad is not None:
             return f"line {bad} is damaged"
@@ -121,14 +121,14 @@ class CoordinatorLog:
         logger.error("%s: %s; transactions and offsets that were only there are skipped", self._path, why)
 
     def _cut(self, data: bytes, size: int) -> None:
-        """Open the file, and cut off what is torn behind so many bytes."""
+        """Open the file, and cut off the torn line after `size` bytes."""
         if size < len(data):
-            kept = f"a copy of it as it was is {DAMAGED}"
+            kept = f"a copy of the file as it was is {DAMAGED}"
             try:
                 self._path.with_name(DAMAGED).write_bytes(data)
                 self._path.with_name(DAMAGED).chmod(PRIVATE_FILE)
             except OSError as error:
-                kept = f"no copy of it could be kept ({error.strerror})"
+                kept = f"the file could not be copied ({error.strerror})"
             torn = len(data) - size
             logger.warning("%s: %d bytes at its end were torn by a crash, and are cut off; %s", self._path, torn, kept)
         self._open(size)
@@ -139,18 +139,22 @@ class CoordinatorLog:
 
     def _advice(self, why: str) -> str:
         return (
-            f"{self._path} is not the coordinator's log that it was ({why}). Restore it; or start once with skip_damage "
-            "(pyproducer broker --skip-damage): then, as far as it is lost, every transactional id begins anew, "
-            "committed offsets are gone, and open transactions hold their readers back"
+            f"{self._path} is damaged ({why}). Restore it from a backup; or start once with skip_damage (pyproducer broker "
+            "--skip-damage): then the transactional ids and committed offsets that it lost are forgotten, and transactions that "
+            "it lost stay open, so that readers of committed records wait there"
         )
 
     def _try_to_note(self, size: int) -> None:
-        """Note how long the file is, which a full disk may refuse: then one that is missing would not be missed."""
+        """Note the length of the file. A full disk may refuse that: then a later loss of the file would not be noticed."""
         try:
             self._note(size)
             self._known_bytes = size
         except OSError as error:
-            logger.warning("%s: it could not be noted that it is there: %s", self._path, error)
+            logger.warning(
+                "%s: its length could not be noted in broker.json, so that a loss of the file would not be noticed: %s",
+                self._path,
+                error,
+            )
 
     def append(self, entries: Iterable[Entry]) -> None:
         """Add entries, all of them or none.
@@ -170,7 +174,7 @@ class CoordinatorLog:
         self._size += len(data)
 
     def _begin(self) -> None:
-        """Make the file, with its first line, and have it noted that it is there."""
+        """Make the file with its first line, and note its length."""
         first = _line(Begin())
         if self._file is None:
             self._open(0)
@@ -217,7 +221,7 @@ class CoordinatorLog:
         text = b"".join(_line(entry) for entry in [Begin(), *entries]).decode()
         self._size_when_rewritten = self._size  # if it fails, it is not tried again with every entry
         with storage_errors(self._path):
-            self._note(len(_line(Begin())))  # what will be shorter than it was
+            self._note(len(_line(Begin())))  # the file becomes shorter than it was
             write_private(self._path, text, sync=True)
             size = len(text.encode())
             self._close()

@@ -49,6 +49,6 @@ def _of_ledgers(files: FileOps, directory: Path) -> Iterator[str]:
 def _of_journal(files: FileOps, directory: Path) -> Iterator[str]:
     for file_id in journal_ids(directory, files) if _names(files, directory) else ():
         with closing(JournalReader(directory, file_id, files)) as reader:
-            records = reader.behind(0).records
+            records = reader.after_damage(0).records
         if records:
             yield f"{reader.path} with {records} batches"

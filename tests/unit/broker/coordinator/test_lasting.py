@@ -139,7 +139,7 @@ def test_a_damaged_log_stops_the_broker_with_advice(broker: Broker) -> None:
     log = broker.data_dir / "coordinator.log"
     whole = log.read_bytes()
     log.write_bytes(b"x" + whole)
-    with pytest.raises(CorruptRecord, match="Restore it; or start once with skip_damage"):
+    with pytest.raises(CorruptRecord, match="Restore it from a backup; or start once with skip_damage"):
         broker.open()
     log.write_bytes(whole)
     broker.open()

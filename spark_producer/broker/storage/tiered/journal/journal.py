@@ -35,7 +35,7 @@ A_MOMENT_S: Final = 0.01
 """For how long a record that another thread writes is waited for without `sync`, so that it is usually written when `append`
 returns: less than people notice, more than a write to the page cache takes."""
 KEPT: Final = ".kept"
-"""What is behind the name of a file that is kept although the journal does not need it."""
+"""The suffix of a file that is kept although the journal does not need it."""
 
 
 class _Written(NamedTuple):
@@ -205,7 +205,7 @@ class Journal:
             if isinstance(error, MemoryError) and self._file.position == begin:
                 raise  # what may have been written does not count: the next record is written over it
             if isinstance(error, OSError) and error.errno in FULL and self._file.position == begin:
-                self._hand_over(record, len(record.batch))  # to the thread that waits for space
+                self._hand_over(record, len(record.batch))  # wake the thread that waits for space
                 return
             self._fail(error)
         self._check()

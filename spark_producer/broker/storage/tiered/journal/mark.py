@@ -47,7 +47,7 @@ class LastMark:
                 raise damaged(f"{there[0]} does not say where the journal begins")
             for path in there:
                 files.rename(path, path.with_name(f"{NAME}.damaged"))
-                logger.error("%s cannot be read, and is kept as %s.damaged: the journal is read as a whole", path, NAME)
+                logger.error("%s cannot be read, and is kept as %s.damaged: the whole journal is read", path, NAME)
         self._latest = max((mark for mark, _ in found), default=None)
         self._newest = max((newest for _, newest in found), default=0)
 

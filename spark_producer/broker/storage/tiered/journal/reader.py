@@ -26,7 +26,7 @@ WINDOW: Final = 1024 * 1024
 """How many bytes are read at a time."""
 _NO_HEADER: Final = bytes(HEADER_SIZE)
 _GROUP_END_HEADER: Final = re.compile(rb"(?=\x00[\x00-\xff]{7}\xff{8})")
-"""Where the marker at the end of a group may begin: a short record with the id GROUP_END."""
+"""The beginning of a marker at the end of a group: a short record with the id GROUP_END."""
 
 
 class FoundRecord(NamedTuple):
@@ -37,9 +37,9 @@ class FoundRecord(NamedTuple):
     end: int
 
 
-class Behind(NamedTuple):
-    """What can still be read behind damage: how far the file had been forced as it says, where the first group begins that is
-    whole (None if there is none), and how many records all such groups have."""
+class AfterDamage(NamedTuple):
+    """What can be read after damage: up to where the file had been forced, as it says; the start of the first whole group (None
+    if there is none); and the number of records in all whole groups."""
 
     forced: int
     next_group: int | None
@@ -79,8 +79,8 @@ class JournalReader:
             return None
         return FoundRecord(log_id, batch, start + length)
 
-    def behind(self, position: int) -> Behind:
-        """Return what the groups behind the damage at `position` say."""
+    def after_damage(self, position: int) -> AfterDamage:
+        """Return what can be read after the damage at `position`."""
         forced, records, first = 0, 0, None
         at = -(-position // SMALLEST_ALIGNMENT) * SMALLEST_ALIGNMENT
         while at < self.size:
@@ -93,10 +93,10 @@ class JournalReader:
                 at, records = found.end, records + count
             else:
                 at += SMALLEST_ALIGNMENT
-        return Behind(forced, first, records)
+        return AfterDamage(forced, first, records)
 
     def following(self, position: int) -> int | None:
-        """Return where the record begins behind the damaged one at `position`, whose length is perhaps right; else None."""
+        """Return the start of the record after the damaged one at `position`, if the length of that is right; else None."""
         header = self._bytes(position, HEADER_SIZE)
         if len(header) < HEADER_SIZE:
             return None
@@ -104,20 +104,20 @@ class JournalReader:
         return end if end > position and self.record(end) is not None else None
 
     def has_group_end(self, position: int) -> bool:
-        """Return whether the marker at the end of a group stands at `position` or anywhere behind it.
+        """Return whether the marker at the end of a group is at `position` or after it.
 
         A process that was killed while it wrote leaves the beginning of a group, and not its end.
         """
         for at in range(position, self.size, WINDOW):
             chunk = self._files.read(self._file, WINDOW + HEADER_SIZE, at)
-            for place in _GROUP_END_HEADER.finditer(chunk):
-                found = self.record(at + place.start())
+            for match in _GROUP_END_HEADER.finditer(chunk):
+                found = self.record(at + match.start())
                 if found is not None and found.log_id == GROUP_END:
                     return True
         return False
 
     def used(self) -> int:
-        """Return where the zeros begin with which the file ends: space that was reserved."""
+        """Return the start of the zeros at the end of the file, which are reserved space."""
         end = self.size
         while end > 0:
             begin = max(0, end - WINDOW)
@@ -128,7 +128,7 @@ class JournalReader:
         return 0
 
     def copy_to(self, path: Path, size: int) -> None:
-        """Copy the first `size` bytes to another file, whatever was there, and put it on the disk."""
+        """Copy the first `size` bytes to another file, which is replaced, and force it."""
         if path.name in self._files.names(path.parent):
             self._files.unlink(path)
         copy = self._files.open(path, create=True)
@@ -141,7 +141,7 @@ class JournalReader:
         self._files.sync_directory(path.parent)
 
     def write_again(self) -> None:
-        """Write all bytes over themselves and force them, so that they are on the disk for certain. It takes no space."""
+        """Write all bytes over themselves and force them, which takes no space."""
         for at in range(0, self.size, WINDOW):
             self._files.write(self._file, [self._files.read(self._file, min(WINDOW, self.size - at), at)], at)
         self._files.force(self._file)

@@ -1,8 +1,8 @@
 """Reading the journal again after a crash or a stop: every whole record from the mark on, up to the torn end of the last file.
 
 A crash of the process leaves the beginning of the group that it wrote last, and a loss of power any part of what had not been
-forced. Such an end is cut off, and told. All other damage has another cause, such as a failing disk or a person: then nothing is
-changed, and the start is refused, unless whoever starts has asked to go on without what cannot be read.
+forced. Such an end is cut off, and logged. All other damage has another cause, such as a failing disk or a person: then nothing
+is changed, and the start is refused, unless damage is to be skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from spark_producer.broker.storage.tiered.journal.records import (
 from spark_producer.escape import escaping_logger
 
 DAMAGED: Final = ".damaged"
-"""What is behind the name of a file in that of its copy, made before it was cut."""
+"""The suffix of the copy that is made of a file before it is cut."""
 
 logger = escaping_logger(__name__)
 
@@ -37,19 +37,19 @@ def replay(
 ) -> Generator[tuple[int, bytes], None, None]:
     """Yield the id of the log and the batch of every record from `mark` on, in the order in which they were written.
 
-    Without a mark it begins at the first file there ever was. All records that had been forced come, and of those behind them as
+    Without a mark it begins at the first file there ever was. All records that had been forced come, and of those after them as
     many as can be read, without a gap. When the last one has been taken, the torn end of the last file is cut off, so that a
     `Journal` may be opened; opening one before is refused.
 
     A record that comes was not necessarily forced: after a force that failed, Linux may show bytes that are not on the disk. So
-    records must be brought to the disk elsewhere before anybody is told that they are safe.
+    records must be forced elsewhere before they are reported as safe.
 
     Args:
         directory, files: where the journal is.
         mark: where it begins.
         newest: the id of the newest file, as far as that is known (`LastMark.newest`).
-        skip_damage: go on behind what is missing or damaged, with the next group that is whole. There may be gaps then. All that
-            is skipped is told, and a copy of each damaged file is kept beside it.
+        skip_damage: go on after what is missing or damaged, with the next whole group. There may be gaps then. All that is
+            skipped is logged, and each damaged file is copied.
 
     Raises:
         JournalMissing: a file is needed and not there.
@@ -61,11 +61,11 @@ def replay(
         with closing(JournalReader(directory, file_id, files)) as reader:
             marked = mark.position if mark is not None and mark.file_id == file_id else None
             each = _File(reader, marked, files.boot_id(), is_last=file_id == ids[-1], was_begun=file_id <= newest)
-            yield from each.records_behind_damage() if skip_damage else each.records()
+            yield from each.records_around_damage() if skip_damage else each.records()
 
 
 def force_again(directory: Path, files: FileOps, mark: Mark | None) -> None:
-    """Have all records from `mark` on, which `replay` has given, on the disk for certain, where they are.
+    """Force all records from `mark` on, which `replay` has yielded, to the disk where they are.
 
     Raises:
         OSError: the disk refused.
@@ -96,7 +96,7 @@ def _needed(ids: list[int], directory: Path, mark: Mark | None, newest: int, *, 
 
 
 class _File:
-    """One file that is read. `marked` is the mark's position if that is in this file; `was_begun`: it had its header."""
+    """One file that is read. `marked` is the mark's position if it is in this file; `was_begun`: the file had its header."""
 
     def __init__(
         self, reader: JournalReader, marked: int | None, boot_id: bytes, *, is_last: bool, was_begun: bool
@@ -123,14 +123,14 @@ class _File:
         self._cut(position)
 
     def _end_undone_cut(self, position: int, found: FoundRecord) -> None:
-        """End the last file again: a crash may come between the marker and the cut behind it."""
+        """End the last file again: a crash may have come between the marker and the cut after it."""
         if self._is_last and found.end < self._reader.size:
             self._reader.end_at(position)
 
     def _from(
         self, position: int, *, whatever_header: bool = False
     ) -> Generator[tuple[int, bytes], None, tuple[int, FoundRecord | None]]:
-        """Yield the records from a position on; return where they end, and the marker that ends the file, None without one."""
+        """Yield the records from a position on; return where they end, and the marker that ends the file, or None."""
         found: FoundRecord | None = None
         if self._reader.first is not None or whatever_header:
             while (found := self._reader.record(position)) is not None and found.log_id != FILE_END:
@@ -140,31 +140,30 @@ class _File:
         return position, found
 
     def _check_torn(self, position: int) -> None:
-        """Check that a crash may have left what stands at `position`.
+        """Check that the end of the records at `position` is one that a crash leaves.
 
         Raises:
-            JournalDamaged: it may not.
+            JournalDamaged: it is not.
         """
-        reader, behind = self._reader, self._reader.behind(position)
+        reader, after = self._reader, self._reader.after_damage(position)
         where = f"{reader.path} cannot be read at byte {position}"
         if not self._is_last:
-            raise damaged(f"{where}, and is not the last file ({behind.records} whole records follow in it)")
-        if self._was_whole() and reader.size < reader.origin.size:  # else the end of the file may have been begun
+            raise damaged(f"{where}, and is not the last file ({after.records} whole records follow in it)")
+        if self._was_whole() and reader.size < reader.origin.size:  # else it may have been cut at its end
             raise damaged(f"{reader.path} has {reader.size} bytes, and had {reader.origin.size} at least")
-        if behind.forced > position:
+        if after.forced > position:
             raise damaged(
-                f"{where}, up to which it had been forced to the disk ({behind.records} whole records follow in it)"
+                f"{where}, up to which it had been forced to the disk ({after.records} whole records follow in it)"
             )
         if self._was_whole() and reader.has_group_end(position):
             raise damaged(
-                f"{where}, and no crash of the process leaves that: the end of a group follows, and {behind.records} whole "
-                "records behind it"
+                f"{where}, which no crash explains: the end of a group follows, and then {after.records} whole records"
             )
 
     def _was_whole(self) -> bool:
         """Return whether the page cache had everything that was written, so that only the last group may be cut short.
 
-        After another start of the machine it need not: then what was never forced may be there in part.
+        After a restart of the machine it had not: then what was never forced may be there in part.
         """
         when, boot_id, _ = self._reader.origin
         if boot_id and self._boot_id:
@@ -172,16 +171,18 @@ class _File:
         return when is Acknowledged.WRITTEN
 
     def _cut(self, position: int) -> None:
-        """End the last file at `position`; tell what is cut off, and keep a copy."""
+        """End the last file at `position`; log what is cut off, and keep a copy."""
         used = self._reader.used()
-        if used > position and self._reader.first is not None:  # else it died while it was made, before any record
+        if (
+            used > position and self._reader.first is not None
+        ):  # else the process died while it made the file, before any record
             logger.warning(
-                "%s: its last %d bytes, from byte %d on, are no whole group of records, as a crash leaves them, and are cut. %s",
-                *(self._reader.path, used - position, position, self._kept_aside(used)),
+                "%s: its last %d bytes, from byte %d on, are an incomplete group of records, as a crash leaves, and are cut. %s",
+                *(self._reader.path, used - position, position, self._copied(used)),
             )
         self._reader.end_at(position)
 
-    def _kept_aside(self, used: int) -> str:
+    def _copied(self, used: int) -> str:
         """Copy the file once; return a sentence that says where the copy is."""
         path = self._reader.path.with_name(self._reader.path.name + DAMAGED)
         try:
@@ -189,29 +190,29 @@ class _File:
         except OSError as error:
             if error.errno not in FULL:
                 raise
-            return f"There is no space for a copy of it as it was ({error.strerror})"
-        return f"A copy of it as it was is {path}"
+            return f"There is no space for a copy of the file ({error.strerror})"
+        return f"A copy of the file as it was is {path}"
 
-    def records_behind_damage(self) -> Iterator[tuple[int, bytes]]:
-        """Yield all records that can be read; tell what cannot, and keep a copy."""
+    def records_around_damage(self) -> Iterator[tuple[int, bytes]]:
+        """Yield all records that can be read; log what cannot, and keep a copy."""
         reader, marked = self._reader, self._marked
         position = (reader.first or 0) if marked is None else min(marked, reader.size)
-        skipped = places = 0
+        skipped = gaps = 0
         while True:
             position, found = yield from self._from(position, whatever_header=True)
             following = None
             if found is None:
-                following = reader.following(position) or reader.behind(position + 1).next_group
+                following = reader.following(position) or reader.after_damage(position + 1).next_group
             if following is None:
                 break
-            skipped, places, position = skipped + following - position, places + 1, following
+            skipped, gaps, position = skipped + following - position, gaps + 1, following
         used = reader.used()
         lost = max(0, used - position) if found is None else 0
         short = max(0, (marked or 0) - reader.size, reader.origin.size - reader.size if found is None else 0)
         if skipped or lost or short:
             logger.error(
                 "%s: %d bytes in %d places cannot be read, and are skipped with all records in them. %s",
-                *(reader.path, skipped + lost + short, places + bool(lost or short), self._kept_aside(used)),
+                *(reader.path, skipped + lost + short, gaps + bool(lost or short), self._copied(used)),
             )
         if found is not None:
             self._end_undone_cut(position, found)

@@ -1,4 +1,4 @@
-"""Waiting for space on a full disk: what found none is done again, until there is some."""
+"""Waiting for space on a full disk: what failed for lack of it is tried again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_producer.broker.storage.disk import FULL
 from spark_producer.escape import escaping_logger
 
 RETRY_S: Final = 1.0
-"""After so many seconds a full disk is asked for space again."""
+"""Seconds between two attempts on a full disk."""
 
 logger = escaping_logger(__name__)
 
@@ -18,17 +18,16 @@ logger = escaping_logger(__name__)
 class Space:
     """Whether the disk has space for the journal in `directory`. The journal's thread uses it; any thread may read `full`.
 
-    `is_over` says that nobody waits any longer, and `wait` waits for so many seconds, or until that is so.
+    `is_over` returns whether waiting has ended, and `wait` waits for a number of seconds, or until then.
     """
 
     def __init__(self, directory: Path, is_over: Callable[[], bool], wait: Callable[[float], None]) -> None:
         self.full = ""
-        """Why records wait: what is missing. Empty while there is space."""
+        """Why records wait: how much space is missing. Empty while there is space."""
         self._directory, self._is_over, self._wait = directory, is_over, wait
 
     def until_there_is(self, work: Callable[[], None]) -> bool:
-        """Do something that changes nothing if the disk is full; then do it again after a while. Return whether it was done: it
-        was not if the wait is over.
+        """Call a function, which changes nothing if the disk is full, until there is space. Return False if the wait ends first.
 
         Raises:
             OSError: the disk refused for another reason.

@@ -77,7 +77,7 @@ def test_after_another_start_of_the_machine_what_was_never_forced_may_be_there_i
     (told,) = caplog.messages
     used = len(before.rstrip(b"\0"))
     assert f"{FIRST}: its last {used - 5 * BLOCK} bytes, from byte {5 * BLOCK} on," in told
-    assert f"A copy of it as it was is {FIRST}.damaged" in told
+    assert f"A copy of the file as it was is {FIRST}.damaged" in told
     assert disk.content(DIRECTORY / "1.txn.damaged") == before[:used]
 
 
@@ -89,7 +89,7 @@ def test_a_torn_end_is_cut_off_and_told_and_kept(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.WARNING):
         assert replayed(disk) == expected(range(9))
     (told,) = caplog.messages
-    assert "are no whole group of records, as a crash leaves them, and are cut" in told
+    assert "are an incomplete group of records, as a crash leaves, and are cut" in told
     assert disk.content(DIRECTORY / "1.txn.damaged") == whole[:cut].rstrip(b"\0")
     caplog.clear()
     assert replayed(disk) == expected(range(9))
@@ -111,7 +111,7 @@ def test_a_torn_end_is_cut_off_on_a_full_disk_too(caplog: pytest.LogCaptureFixtu
     disk.put(FIRST, whole[:cut] + bytes(len(whole) - cut))
     disk.capacity = 0
     assert replayed(disk) == expected(range(9))
-    assert "There is no space for a copy of it as it was (the simulated disk is full)" in caplog.text
+    assert "There is no space for a copy of the file (the simulated disk is full)" in caplog.text
 
 
 @pytest.mark.parametrize("at", [BLOCK, BLOCK + 9, 5 * BLOCK, 5 * BLOCK + 20, 10 * BLOCK, 10 * BLOCK + 20])
