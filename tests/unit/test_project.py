@@ -115,6 +115,11 @@ def test_pages_that_list_the_dependencies_list_all_of_them(page: str) -> None:
 # Versions that passed together
 
 
+def test_spark_does_not_warn_of_the_pandas_that_setup_installs() -> None:
+    """`pyspark` warns of pandas 3 whenever it starts (`require_minimum_pandas_version` of Spark 4.3)."""
+    assert constraints()["pandas"].major < 3
+
+
 def test_constraints_are_names_and_versions_and_cover_all_that_is_installed() -> None:
     lines = [line for line in text("constraints.txt").splitlines() if not line.startswith("#")]
     assert [line for line in lines if not PINNED.fullmatch(line)] == [], "no addresses, no options"
