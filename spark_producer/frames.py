@@ -59,14 +59,15 @@ def as_records(
     * `value`: `"*"` is all columns. Several columns, a struct, array or map become JSON; one other column is cast to string,
       unless it is binary. With `value_format="struct"` several columns stay a struct, for another function to encode.
     * `headers`: name → expression, each as a key of one column would be; or a column that has all headers already.
-    * `topic` and `partition` are cast to string and int. `timestamp` is a timestamp, or milliseconds since 1970.
+    * `topic` and `partition` are cast to string and int; a partition is a whole number, or a string of one.
+    * `timestamp` is a timestamp, or milliseconds since 1970.
     * `value_without_key`: leave out of `"*"` the columns that `key` names, as Flink's `value.fields-include=EXCEPT_KEY` does.
     * `keep_nulls`: write null fields into the JSON; Spark leaves them out.
     * `tombstone`: a condition; where it is true the value is null.
 
     Raises:
         SchemaError: a name is no column, and the message has the nearest one; or several columns, or fields, have it; or JSON
-            cannot have the keys of a map.
+            cannot have the keys of a map; or the partition is no whole number.
         ConfigError: the arguments contradict each other.
         pyspark.errors.AnalysisException: SQL that Spark does not understand (in Spark Connect when the frame is used).
     """
@@ -257,12 +258,26 @@ def _converted(raw: DataFrame, *, header_names: list[str] | None, as_struct: boo
         found["headers"] = (
             headers if header_names is None else _header_array(header_names, types["headers"], keep_nulls)
         )
+    if "partition" in types:
+        _check_partition(types["partition"])
     casts = {"topic": "string", "partition": "int"}
     found |= {name: functions.col(name).cast(kind) for name, kind in casts.items() if name in types}
     if "timestamp" in types:
         found["timestamp"] = functions.col("timestamp")
     order = ("key", "value", "headers", "topic", "partition", "timestamp")
     return raw.select(*(found[name].alias(name) for name in order if name in found))
+
+
+def _check_partition(kind: DataType) -> None:
+    """Raise SchemaError for a type of which a cast to int drops something, as the fraction of a double."""
+    from pyspark.sql.types import DecimalType, IntegralType, NullType, StringType
+
+    is_whole = isinstance(kind, DecimalType) and kind.scale == 0
+    if not (is_whole or isinstance(kind, IntegralType | StringType | NullType)):
+        raise SchemaError(
+            f"the partition has type {kind.simpleString()}, and partitions are whole numbers: write cast(… as int) if that is "
+            "what you mean"
+        )
 
 
 def _as_bytes(column: Column, kind: DataType, keep_nulls: bool) -> Column:

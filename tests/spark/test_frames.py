@@ -222,6 +222,9 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"value_without_key": True}, "value_without_key needs a key that names columns"),
     ({"key": "upper(carrier)", "value_without_key": True}, "needs a key that names columns, and no SQL"),
     ({"value": []}, "an empty list of columns"),
+    ({"partition": "flight / 2"}, "the partition has type double, and partitions are whole numbers: write cast"),
+    ({"partition": "flight > 2"}, "the partition has type boolean"),
+    ({"partition": "1.5"}, r"the partition has type decimal\(2,1\)"),
 ]
 
 
@@ -229,6 +232,12 @@ BAD: list[tuple[dict[str, Any], str]] = [
 def test_bad_arguments_are_told_at_once(flights: DataFrame, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises((SchemaError, ConfigError), match=message):
         as_records(flights, **arguments)
+
+
+@pytest.mark.parametrize("partition", ["flight % 2", "1L", "cast(1 as decimal(9,0))", "'1'", "cast(null as int)"])
+def test_partitions_are_whole_numbers_of_any_type(flights: DataFrame, partition: str) -> None:
+    (kind,) = [field.dataType for field in as_records(flights, partition=partition).schema if field.name == "partition"]
+    assert kind.simpleString() == "int"
 
 
 TWICE: dict[str, dict[str, Any]] = {

@@ -175,6 +175,13 @@ def test_com24_other_documents_get_a_sentence(
     assert said in line
 
 
+def test_com24_a_reason_has_the_column_and_no_line_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match=r"^\S+x.json, line 2: not a JSON object \(Extra data: column 9\)$"):
+        rows_of(tmp_path / "x.json", b'{"a": 1}\n{"a": 2},\n', key="a")
+    with pytest.raises(PyProducerError, match=r"\(line 1: Extra data: column 9\); --format says what it is$"):
+        rows_of(tmp_path / "x.json", b'{"a": 1},\n', key="a")
+
+
 @pytest.mark.parametrize("bad", [b"[1]", b'"x"', b"{", b'{"a": 01}', b'{"a": "\xff"}', b'{"a": 1} {}', b"{'a': 1}"])
 def test_com24_a_bad_line_later_has_its_number(tmp_path: Path, bad: bytes) -> None:
     with pytest.raises(RecordError, match=r"x\.json, line 3: not a JSON object"):
