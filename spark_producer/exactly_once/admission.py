@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord
+from spark_producer.exactly_once.control_record import MAX_EARLIER, NO_BATCH, ControlRecord
 from spark_producer.exactly_once.messages import NOWHERE, Origin
 
 
@@ -65,13 +65,21 @@ def _in_foreach_batch(last: ControlRecord, sink: str, number: int, origin: Origi
         return Refuse(_not_rising(sink, number, now, last.last_done, done))
     if origin.run and origin.run == last.run:
         return Refuse(_twice(sink, number) if number == last.last_done else _falling(sink, number, last.last_done))
-    if number == last.last_done or (done is not None and now == done):
+    if number == last.last_done:
         return Skip()
+    if done is not None and now is not None:
+        return Skip() if _came_before(last, number) else Refuse(_never_written(sink, number, done, last.last_done))
     if not origin.run and last.origin is None:
         return Skip()  # neither side knows a run, as before version 3: the driver warns of it
     if now is None or number == now:
         return Refuse(_rewound(sink, f"batch {last.last_done}", f"batch {number}"))
     return Refuse(_unknown(sink, number, now, last.last_done))
+
+
+def _came_before(last: ControlRecord, number: int) -> bool:
+    """Whether a number below `last_done` was committed in the same micro-batch; the first of very many are not known any more."""
+    forgotten = len(last.earlier) == MAX_EARLIER and number < last.earlier[0].number
+    return forgotten or any(each.number == number for each in last.earlier)
 
 
 def _rewound(sink: str, done: str, now: str) -> str:
@@ -95,6 +103,14 @@ def _falling(sink: str, number: int, done: int) -> str:
         f"exactlyOnceId {sink!r}: txnVersion {number} comes after {done} in this run of the query: the function of foreachBatch "
         "writes a lower number after a higher one, and these rows would count as written. Let its numbers rise, or give each "
         "write of the function an id of its own. If this repeats a write that has ended with an error, start the query again"
+    )
+
+
+def _never_written(sink: str, number: int, micro_batch: int, done: int) -> str:
+    return (
+        f"exactlyOnceId {sink!r}: txnVersion {number} was not written before {done} in micro-batch {micro_batch}, which Spark "
+        "repeats: the function of foreachBatch makes other writes now, or its numbers do not rise. These rows would be taken for "
+        f"written. Give this write a number above {done}, or an id of its own"
     )
 
 

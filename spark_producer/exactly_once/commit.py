@@ -336,6 +336,7 @@ def decision(ticket: Ticket, query: str, batch: int, messages: Sequence[TaskOutc
         None if last is None else last.done_content,
         messages[0].origin.micro_batch,
         None if last is None else last.done_micro_batch,
+        () if last is None else last.earlier,
     )
     return record if transactions else done(record)
 

@@ -50,6 +50,18 @@ class TaskTransaction(NamedTuple):
     spans: tuple[Span, ...]
 
 
+class Earlier(NamedTuple):
+    """A number of a micro-batch that was committed before the last one of it, with the rows and their content as known then."""
+
+    number: int
+    rows: int | None
+    content: int | None
+
+
+MAX_EARLIER = 64
+"""So many of them are kept, the last ones: each takes up to 64 bytes of the record."""
+
+
 class ControlRecord(NamedTuple):
     """The state of a sink. It replaces all earlier records of the same sink, so each repeats what must still be known.
 
@@ -62,7 +74,8 @@ class ControlRecord(NamedTuple):
     sums of the hashes of their values. `origin` is the streaming query in whose `foreachBatch` it was written, None of a record
     that is bound to none; `run` is the run of the query that wrote it or found it done, and empty where that is not known.
     `micro_batch` is the number that Spark gave to the micro-batch in whose `foreachBatch` `batch` was written, and
-    `done_micro_batch` that of `last_done`; None of other writes, and where it is not known.
+    `done_micro_batch` that of `last_done`; None of other writes, and where it is not known. `earlier` are the numbers below
+    `last_done` that were committed in that micro-batch, rising.
     """
 
     sink: str
@@ -81,3 +94,4 @@ class ControlRecord(NamedTuple):
     done_content: int | None = None
     micro_batch: int | None = None
     done_micro_batch: int | None = None
+    earlier: tuple[Earlier, ...] = ()

@@ -47,7 +47,7 @@ def carry_on(cluster: SinkCluster) -> ControlRecord | None:
 
 def accept_difference(cluster: SinkCluster) -> ControlRecord | None:
     """As `carry_on`; but the number of rows of the last batch is forgotten, so that it is skipped whatever rows it has when it is
-    run again.
+    run again; in `foreachBatch` that of all writes of the micro-batch.
 
     Raises:
         ExactlyOnceError: somebody else took the sink over; and as `carry_on`.
@@ -55,7 +55,9 @@ def accept_difference(cluster: SinkCluster) -> ControlRecord | None:
     outcome = _begun(cluster)
     if outcome is None or outcome.last is None:
         return None
-    return _written(cluster, outcome.fencing, outcome.last._replace(done_rows=None, done_content=None))
+    earlier = tuple(each._replace(rows=None, content=None) for each in outcome.last.earlier)
+    record = outcome.last._replace(done_rows=None, done_content=None, earlier=earlier)
+    return _written(cluster, outcome.fencing, record)
 
 
 def accept_partial(cluster: SinkCluster) -> ControlRecord:

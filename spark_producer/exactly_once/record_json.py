@@ -15,7 +15,7 @@ from typing import Any
 from spark_producer.cluster import Span, Style
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.escape import for_log
-from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
+from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Earlier, Status, TaskTransaction
 from spark_producer.exactly_once.names import is_task_of
 
 VERSION = 3
@@ -50,7 +50,7 @@ _FIELDS_1 = {
 }
 _FIELDS_2 = _FIELDS_1 | {"rows", "done_rows"}
 _FIRST_3 = _FIELDS_2 | {"writer", "origin", "run", "content", "done_content"}
-_FIELDS = {1: (_FIELDS_1,), 2: (_FIELDS_2,), 3: (_FIRST_3 | {"micro_batch", "done_micro_batch"}, _FIRST_3)}
+_FIELDS = {1: (_FIELDS_1,), 2: (_FIELDS_2,), 3: (_FIRST_3 | {"micro_batch", "done_micro_batch", "earlier"}, _FIRST_3)}
 """The fields of each version that is read, each of them once, and no other. Version 3 had no micro-batches before its release."""
 
 
@@ -87,7 +87,7 @@ def encode(
             f"sink {record.sink!r}: the control record would have {len(whole)} bytes, more than {MOST_BYTES}: "
             f"{len(rows)} tasks with a transaction each are too many. Write with fewer, larger tasks (coalesce)"
         )
-    if len(whole) <= largest - 1000 - 100 * len(record.inline):
+    if len(whole) <= largest - 1000 - 100 * len(record.inline) - 64 * len(record.earlier):
         return [(key_of(record.sink), _dump(_head(record, 0, "", rows, writer)))]
     pieces = [whole[at : at + largest] for at in range(0, len(whole), largest)]
     if len(pieces) > MOST_PARTS:
@@ -135,6 +135,7 @@ def decode(sink: str, value: bytes, parts: Mapping[bytes, bytes]) -> ControlReco
             _number_or_none(head.get("done_content")),
             _number_or_none(head.get("micro_batch")),
             _number_or_none(head.get("done_micro_batch")),
+            tuple(map(_earlier, _list(head.get("earlier", [])))),
         )
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ExactlyOnceError(
@@ -167,6 +168,7 @@ def _head(
             "done_content": record.done_content,
             "micro_batch": record.micro_batch,
             "done_micro_batch": record.done_micro_batch,
+            "earlier": record.earlier,
         }
     return more | {
         "version": VERSION if writer else 2,
@@ -232,6 +234,11 @@ def _transaction(row: Any) -> TaskTransaction:
 def _span(row: Any) -> Span:
     topic, partition, first, last, records = _list(row)
     return Span(_text(topic), _number(partition, _INT_32), _number(first), _number(last), _number(records))
+
+
+def _earlier(row: Any) -> Earlier:
+    number, rows, content = _list(row)
+    return Earlier(_number(number), _number_or_none(rows), _number_or_none(content))
 
 
 def _dump(value: Any) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spark_producer.exactly_once.control_record import Earlier
 from spark_producer.exactly_once.messages import Skipped, TaskOutcome
 from spark_producer.exactly_once.outcomes import AlreadyDone, Failed, Failure
 
@@ -19,19 +20,29 @@ def repeated(skipped: Sequence[Skipped]) -> AlreadyDone | Failed:
     """How a batch ends whose tasks, one or more, have all found it done.
 
     It is `AlreadyDone` too where nobody has counted: tasks of jobs do not read their rows, records of version 1 do not say their
-    number, and no record says that of a number before the last one.
+    number, and none says that of a lower one, unless it is of the same micro-batch.
     """
     one = skipped[0]
-    last, counted = one.ticket.last, [each.rows for each in skipped if each.rows is not None]
-    if last is None or last.done_rows is None or one.batch != last.last_done or len(counted) < len(skipped):
+    before, counted = _committed(one), [each.rows for each in skipped if each.rows is not None]
+    if before is None or before.rows is None or len(counted) < len(skipped):
         return AlreadyDone(one.batch)
     now = sum(counted)
-    if now != last.done_rows:
-        return Failed(Failure.REFUSED, _difference(one.ticket.sink, one.query, one.batch, last.done_rows, now))
+    if now != before.rows:
+        return Failed(Failure.REFUSED, _difference(one.ticket.sink, one.query, one.batch, before.rows, now))
     content = total_content(skipped)
-    if last.done_content is None or content is None or content == last.done_content:
+    if before.content is None or content is None or content == before.content:
         return AlreadyDone(one.batch)
     return Failed(Failure.REFUSED, _other_rows(one.ticket.sink, one.query, one.batch, now))
+
+
+def _committed(one: Skipped) -> Earlier | None:
+    """What the sink's last word says of the rows that were committed under the number of a task."""
+    last = one.ticket.last
+    if last is None:
+        return None
+    if one.batch == last.last_done:
+        return Earlier(one.batch, last.done_rows, last.done_content)
+    return next((each for each in last.earlier if each.number == one.batch), None)
 
 
 def total_content(messages: Sequence[TaskOutcome]) -> int | None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_producer.exactly_once.asks import Fate
-from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
+from spark_producer.exactly_once.control_record import (
+    MAX_EARLIER,
+    NO_BATCH,
+    ControlRecord,
+    Earlier,
+    Status,
+    TaskTransaction,
+)
 from spark_producer.exactly_once.outcomes import Failed, Failure
 
 
@@ -59,7 +66,17 @@ def done(record: ControlRecord) -> ControlRecord:
         done_rows=record.rows,
         done_content=record.content,
         done_micro_batch=record.micro_batch,
+        earlier=_earlier(record),
     )
+
+
+def _earlier(record: ControlRecord) -> tuple[Earlier, ...]:
+    """The numbers of its micro-batch that were committed before this one."""
+    if record.last_done == record.batch:
+        return record.earlier  # it is done already
+    if record.micro_batch is None or record.micro_batch != record.done_micro_batch:
+        return ()
+    return (*record.earlier, Earlier(record.last_done, record.done_rows, record.done_content))[-MAX_EARLIER:]
 
 
 def void(record: ControlRecord) -> Failed:

@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from spark_producer.exactly_once.admission import Skip, admit
 from spark_producer.exactly_once.asks import Answer, WriteControl
 from spark_producer.exactly_once.control_record import NO_BATCH, UNFINISHED, TaskTransaction
-from spark_producer.exactly_once.messages import EncodedBatch, Inline, Prepared, Skipped, TaskOutcome, Ticket
+from spark_producer.exactly_once.messages import (
+    NOWHERE,
+    EncodedBatch,
+    Inline,
+    Origin,
+    Prepared,
+    Skipped,
+    TaskOutcome,
+    Ticket,
+)
 from spark_producer.exactly_once.outcomes import (
     RUNS_AGAIN,
     Aborted,
@@ -99,8 +108,14 @@ class Moves:
     def of_driver(self, world: World, index: int, driver: Driver) -> Iterator[Move]:
         match driver.pc:
             case "off":
-                if world.drivers[index - 1].pc not in ("off", "new"):
-                    yield ("driver", index, "starts"), with_driver(world, index, Driver("new"))
+                before = world.drivers[index - 1].pc
+                if before not in ("off", "new"):
+                    stops = not self.wiring.zombies and before != "fin"
+                    alone = with_driver(world, index - 1, Driver("dead")) if stops else world
+                    yield ("driver", index, "starts"), self.forgotten(with_driver(alone, index, Driver("new")))
+            case "next":
+                start = self.wiring.begin(SINK, f"{index}.{driver.batch}")
+                yield ("driver", index, "begins again"), self.goes_on(world, index, driver._replace(pc="begin"), start)
             case "new":
                 if not self.wiring.numbered:
                     start = self.wiring.begin(SINK, f"{index}.{driver.batch}")
@@ -108,8 +123,9 @@ class Moves:
                 elif world.log >= self.wiring.batches:
                     yield ("driver", index, "has nothing to do"), with_driver(world, index, Driver("fin"))
                 else:
-                    start = self.wiring.begin(SINK, f"{index}.{world.log}")
-                    yield ("driver", index, "begins"), self.goes_on(world, index, Driver("begin", world.log), start)
+                    first = world.log * self.wiring.writes
+                    start = self.wiring.begin(SINK, f"{index}.{first}")
+                    yield ("driver", index, "begins"), self.goes_on(world, index, Driver("begin", first), start)
             case "begin" | "commit" | "abort":
                 yield from self.step(world, index, driver)
                 if driver.pc == "commit" and self.wiring.aborts:
@@ -120,7 +136,7 @@ class Moves:
                 if not self.wiring.numbered:
                     told = with_driver(world._replace(log=world.log + 1), index, Driver("fin"))
                     yield ("driver", index, "is told that its job is committed"), told
-                elif world.log == driver.batch:
+                elif world.log == self.micro_batch(driver):
                     yield (
                         ("driver", index, "writes Spark's log"),
                         with_driver(world._replace(log=world.log + 1), index, Driver("new")),
@@ -146,7 +162,7 @@ class Moves:
 
     def dies(self, world: World, index: int, driver: Driver) -> Iterator[Move]:
         """The process of the commit is killed, and Spark calls abort in another one. What it had sent may arrive yet."""
-        start = self.wiring.abort([message for _, message in self.messages(driver)])
+        start = self.wiring.abort([message for _, message in self.messages(index, driver)])
         aborting = self.goes_on(world, index, driver._replace(pc="abort", aux=()), start)
         yield ("driver", index, "is killed in its commit, and aborts"), aborting
         ask = self.steps.values[driver.step].ask
@@ -161,9 +177,11 @@ class Moves:
             case Begun(fencing, last):
                 ticket = Ticket(SINK, f"{index}.{driver.batch}", fencing, self.wiring.style, last)
                 now = Driver("tasks", driver.batch, ticket=self.tickets.of(ticket))
+            case Committed() | AlreadyDone() if driver.pc == "commit" and (driver.batch + 1) % self.wiring.writes:
+                now = Driver("next", driver.batch + 1)
             case Committed() | AlreadyDone():
                 now = Driver("log" if driver.pc == "commit" else "dead", driver.batch)
-            case Failed(Failure.REFUSED) if world.log > driver.batch:
+            case Failed(Failure.REFUSED) if world.log > self.micro_batch(driver):
                 now = Driver(
                     "dead"
                 )  # another incarnation has gone on with Spark's log, so this one's batch is old indeed
@@ -172,7 +190,7 @@ class Moves:
             case Failed(kind) if not self.wiring.numbered and kind in RUNS_AGAIN and driver[:2] == ("commit", 0):
                 now = Driver("new", 1)
             case Failed() if driver.pc == "commit":
-                messages = [message for _, message in self.messages(driver)]
+                messages = [message for _, message in self.messages(index, driver)]
                 return self.goes_on(world, index, driver._replace(pc="abort"), self.wiring.abort(messages))
             case Failed() | Aborted() | LeftAlone():
                 now = Driver("dead")
@@ -205,25 +223,40 @@ class Moves:
 
     def number(self, driver: Driver) -> int:
         """The number under which a driver commits."""
+        if self.wiring.numbers:
+            first = self.micro_batch(driver) * self.wiring.writes
+            return first + self.wiring.numbers[driver.batch - first]
         return driver.batch if self.wiring.numbered else NO_BATCH
 
-    def messages(self, driver: Driver) -> list[tuple[int, TaskOutcome]]:
+    def micro_batch(self, driver: Driver) -> int:
+        """The micro-batch that it is at."""
+        return driver.batch // self.wiring.writes
+
+    def whose(self, index: int, driver: Driver) -> tuple[str, Origin]:
+        """The query that writes, or in whose `foreachBatch` it is written; each incarnation is a run of its own."""
+        if not self.wiring.numbers:
+            return QUERY, NOWHERE
+        run = f"run {index}" if self.wiring.tells_run else ""
+        return "", Origin(QUERY, run, self.micro_batch(driver) if self.wiring.tells_micro_batch else None)
+
+    def messages(self, index: int, driver: Driver) -> list[tuple[int, TaskOutcome]]:
         ticket = self.tickets.values[driver.ticket]
         assert ticket is not None
         found: list[tuple[int, TaskOutcome]] = []
-        rows = driver.batch + 1  # another number in each batch, so that none is taken for that of another
+        rows = self.micro_batch(driver) + 1  # another number in each, so that none is taken for that of another
+        (query, origin), number = self.whose(index, driver), self.number(driver)
         for task, what in driver.won:
             if isinstance(what, TaskTransaction):
-                found.append((task, Prepared(ticket, QUERY, self.number(driver), what, 0, rows)))
+                found.append((task, Prepared(ticket, query, number, what, 0, rows, origin)))
             elif what == "inline":
                 encoded = EncodedBatch(*DATA_PARTITION, 1, b"")
-                found.append((task, Inline(ticket, QUERY, self.number(driver), (encoded,), rows)))
+                found.append((task, Inline(ticket, query, number, (encoded,), rows, origin)))
             else:
-                found.append((task, Skipped(ticket, QUERY, self.number(driver), rows)))
+                found.append((task, Skipped(ticket, query, number, rows, origin)))
         return found
 
     def tasks(self, world: World, index: int, driver: Driver) -> Iterator[Move]:
-        messages = self.messages(driver)
+        messages = self.messages(index, driver)
         if len(messages) == len(self.wiring.tasks):
             start = self.wiring.commit([message for _, message in messages], self.number(driver))
             yield ("driver", index, "commits"), self.goes_on(world, index, driver._replace(pc="commit"), start)
@@ -233,7 +266,9 @@ class Moves:
             yield ("driver", index, "aborts its job"), self.goes_on(world, index, driver._replace(pc="abort"), start)
         ticket, won = self.tickets.values[driver.ticket], dict(driver.won)
         assert ticket is not None
-        skip = self.wiring.admits and isinstance(admit(ticket.last, SINK, QUERY, self.number(driver)), Skip)
+        query, origin = self.whose(index, driver)
+        admission = admit(ticket.last, SINK, query, self.number(driver), origin)
+        skip = self.wiring.admits and isinstance(admission, Skip)
         for task, kind in enumerate(self.wiring.tasks):
             if task in won:
                 continue

@@ -10,7 +10,7 @@ from spark_producer.exactly_once import abort, begin, commit, redrive
 from spark_producer.exactly_once.asks import Answer, Fates, Fence, Fenced, Found, ListOpen, Opened, ReadControl, Unsure
 from spark_producer.exactly_once.control_record import UNFINISHED, Status
 from spark_producer.exactly_once.messages import Prepared, TaskOutcome
-from spark_producer.exactly_once.outcomes import Committed, Failed, Failure, Redriven
+from spark_producer.exactly_once.outcomes import AlreadyDone, Committed, Failed, Failure, Redriven
 from spark_producer.exactly_once.steps import Next, Step
 from spark_producer.exactly_once.verdict import judge, word
 
@@ -136,6 +136,20 @@ def commit_of_what_is_done(messages: Sequence[TaskOutcome], batch: int) -> Next:
 def commit_that_counts_no_transactions(messages: Sequence[TaskOutcome], batch: int) -> Next:
     """A commit that does not count the rows which tasks have in transactions of their own."""
     return commit.commit([one._replace(rows=0) if isinstance(one, Prepared) else one for one in messages], batch)
+
+
+def commit_that_notes_nothing(messages: Sequence[TaskOutcome], batch: int) -> Next:
+    """A run that finds a number done does not note it."""
+    start = commit.commit(messages, batch)
+    return AlreadyDone(batch) if isinstance(start, commit.Noting) else start
+
+
+def commit_that_notes_lower_numbers(messages: Sequence[TaskOutcome], batch: int) -> Next:
+    """A run notes lower numbers too, which it finds done in a micro-batch that Spark repeats."""
+    start, ticket, origin = commit.commit(messages, batch), messages[0].ticket, messages[0].origin
+    if not isinstance(start, AlreadyDone) or ticket.last is None or not origin.run:
+        return start
+    return commit.Noting(ticket.fencing, ticket.last._replace(run=origin.run), batch)
 
 
 def abort_without_a_look(messages: Sequence[TaskOutcome | None]) -> Next:

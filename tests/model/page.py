@@ -20,7 +20,7 @@ rows that a task has differ from one incarnation to the next. A budget says how 
 control writes get lost (or the write itself arrives late, or is put off although it happens), and markers get lost. A lost
 marker leaves rows undecided in the partition, and the next marker of the same producer decides them too, as Kafka 4.3 does
 it. Jobs without numbers are batch writes without `txnVersion`: each driver has one of its own, and runs it a second time if it
-is told that it may.
+is told that it may. A function is one of `foreachBatch`, which writes several times in a micro-batch, with numbers of its own.
 
 In every world it is checked that no row is visible twice (DUPLICATE), that every row of a batch is visible which Spark's log
 calls done (LOSS), and that nobody is called without a reason: PARTIAL and VOID need a timeout, HUNG a lost marker, UNKNOWN a
@@ -48,7 +48,9 @@ BREAKS = """
 REMARKS = """
 Two rules are each one of two locks on the same door. Without a fence of the verdict nothing happens as long as the logs can
 be read, since they tell a stale driver the truth; it needs logs that do not reach back. And an unfenced `DONE` needs three
-drivers. A search that stopped at its limit, marked LIMIT, has found nothing wrong so far.
+drivers. A function whose numbers do not rise is refused in every run: no row is lost, and no batch is done ("never finishes",
+with no moves to show). One that writes a number twice may lose rows only where two of its runs go on side by side, since runs
+have no order. A search that stopped at its limit, marked LIMIT, has found nothing wrong so far.
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from typing import NamedTuple
 
 from spark_producer.exactly_once.control_record import Status
@@ -34,7 +35,7 @@ def wrong(world: World, moves: Moves) -> str | None:
     if len(set(rows)) != len(rows):
         return "DUPLICATE"
     told = [index for index, driver in enumerate(world.drivers) if driver.pc == "fin"]
-    logged = range(world.log) if wiring.numbered else told
+    logged = range(world.log * wiring.writes) if wiring.numbered else told
     if any((batch, item) not in rows for batch in logged for item in range(len(wiring.tasks))):
         return "LOSS"
     states = {driver.pc for driver in world.drivers}
@@ -49,9 +50,15 @@ def wrong(world: World, moves: Moves) -> str | None:
         return "false NO_RECORD"
     if Failure.UNKNOWN.name in states and wiring.numbered:
         return "false UNKNOWN"
-    if states & {Failure.REFUSED.name, Failure.MIXED.name}:
+    refused = {Failure.REFUSED.name} if rises(wiring) else set()
+    if states & {*refused, Failure.MIXED.name}:
         return "false REFUSED"
     return None
+
+
+def rises(wiring: Wiring) -> bool:
+    """Whether a function of `foreachBatch` gives its writes rising numbers, as it must."""
+    return all(one < next_one for one, next_one in itertools.pairwise(wiring.numbers))
 
 
 def search(wiring: Wiring, most: int, eager: bool = False) -> Finding:

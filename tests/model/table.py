@@ -29,8 +29,12 @@ A, B, BB, AB = Wiring(tasks="A"), Wiring(tasks="B"), Wiring(tasks="BB"), Wiring(
 # Drivers that just stop where Spark would call abort: fewer worlds, for what abort has no part in.
 QB, QBB, QAB = B._replace(aborts=False), BB._replace(aborts=False), AB._replace(aborts=False)
 
+# The function of `foreachBatch` writes twice in each micro-batch, with rising numbers.
+FA, FB = A._replace(numbers=(0, 1)), QB._replace(numbers=(0, 1))
+
 TWICE, LOST, FALSE_PARTIAL, FALSE_VOID = "DUPLICATE", "LOSS", "false PARTIAL", "false VOID"
 ALARM = (FALSE_PARTIAL, FALSE_VOID)
+STOPS = "never finishes"
 V2 = Style.IMPLICIT
 TIME, LOSE, DROP, MEND = Budget(timeouts=1), Budget(losses=1), Budget(drops=1), Budget(drops=1, repairs=1)
 LOSE_TOPIC = Budget(topics=1)
@@ -57,6 +61,11 @@ def small() -> Iterator[Case]:
     yield Case("B: 2 jobs without numbers, no aborts", QB._replace(numbered=False, batches=2))
     yield Case("A and B: 2 drivers, 1 timeout, no aborts", QAB._replace(budget=TIME))
     yield Case("A and B: 2 drivers, 1 lost marker, no aborts", QAB._replace(budget=MEND))
+    yield Case("A: a function with 2 numbers, 2 drivers, 2 batches, 1 lost answer", FA._replace(batches=2, budget=LOSE))
+    yield Case("A: a function with 3 numbers, 2 drivers, 1 lost answer", FA._replace(numbers=(0, 1, 2), budget=LOSE))
+    yield Case("A: a function with 2 numbers, 2 drivers, 1 lost marker", FA._replace(budget=MEND))
+    yield Case("B: a function with 2 numbers, 2 drivers, no aborts", FB)
+    yield Case("A: a function with 2 numbers, Spark does not tell the run", FA._replace(tells_run=False))
     yield Case("A: 3 drivers, 2 batches, the control topic lost or changed", A3)
     yield Case("A: the same with transaction.version 2", A3._replace(style=V2))
     yield Case("B: 2 drivers, the control topic lost or changed", B._replace(budget=LOSE_TOPIC))
@@ -79,6 +88,8 @@ def large() -> Iterator[Case]:
         ("B: 2 tasks, 2 drivers, speculation, no aborts", QBB._replace(attempts=2)),
         ("B: 3 drivers, 2 batches, no aborts", QB._replace(drivers=3, batches=2)),
         ("A and B: 2 drivers, 2 batches, 1 lost marker", AB._replace(batches=2, budget=MEND)),
+        ("A: a function with 2 numbers, 3 drivers", FA._replace(drivers=3)),
+        ("B: a function with 2 numbers, 2 drivers, 1 lost answer", FB._replace(budget=LOSE)),
         ("A and B: 2 drivers, 1 timeout, 1 lost answer", AB._replace(budget=Budget(1, 1))),
     ]:
         yield Case(name, wiring, large=True)
@@ -132,5 +143,16 @@ def broken() -> Iterator[Case]:
     yield case("lost marker, R8 off (A)", A._replace(batches=2, r8=False, budget=DROP), LOST)
     yield case("lost marker, R7 and R8 off", again._replace(r7=False, r8=False), LOST, TWICE)
     yield case("fences do not note the last commit", A3._replace(notes=False), TWICE)
+    yield case("the record does not say the micro-batch", FA._replace(tells_micro_batch=False), "false REFUSED")
+    noted = FA._replace(commit=mutants.commit_that_notes_lower_numbers)
+    yield case("lower numbers of a repeated micro-batch are noted", noted, "false REFUSED")
+    same, falling = A._replace(numbers=(0, 0)), A._replace(numbers=(1, 0))
+    yield case("a function writes one number twice", same._replace(zombies=False), STOPS)
+    yield case("the same, and the run before goes on beside it", same, LOST)
+    yield case("a function writes a lower number after a higher one", falling, STOPS)
+    untold = same._replace(zombies=False, tells_run=False)
+    yield case("a number is written twice, and Spark does not tell the run", untold, LOST)
+    unnoted = same._replace(zombies=False, commit=mutants.commit_that_notes_nothing)
+    yield case("a number is written twice, and who finds it done does not note it", unnoted, LOST)
     unseen = A._replace(batches=2, looks_at_inline=False, budget=DROP)
     yield case("lost marker, BEGIN does not look at inline rows", unseen, LOST)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.model.search import search
-from tests.model.table import Case, broken, small
+from tests.model.table import STOPS, Case, broken, small
 from tests.model.wiring import Wiring
 
 
@@ -27,4 +27,4 @@ def test_the_design_holds(case: Case) -> None:
 def test_a_broken_rule_is_found(case: Case) -> None:
     found = search(case.wiring, case.most)
     assert found.result in case.expected, f"{found.result} after {found.states} worlds"
-    assert found.trace
+    assert found.trace or found.result == STOPS

@@ -43,6 +43,14 @@ class Wiring(NamedTuple):
     """when a shared id is taken again: if the ticket has a newer control epoch, or at every other token"""
     numbered: bool = True
     """batches have numbers; without, each incarnation has a job of its own, which is run once more if it is told that it may"""
+    numbers: tuple[int, ...] = ()
+    """of a function of `foreachBatch` that writes so often in a micro-batch, each time other rows: the numbers of its writes,
+    counted from the first of the micro-batch; empty for a query that writes by itself"""
+    tells_run: bool = True
+    """Spark tells the tasks the run of the query"""
+    tells_micro_batch: bool = True
+    zombies: bool = True
+    """an incarnation may go on when the next one has started; without, it is killed then"""
     aborts: bool = True
     """Spark calls abort: when its job fails, and when the process of the commit is killed; without, drivers just stop there"""
     forgets: bool = False
@@ -58,3 +66,8 @@ class Wiring(NamedTuple):
     notes: bool = True
     """fences note the last commit at the coordinator"""
     doubts_late_fences: bool = True
+
+    @property
+    def writes(self) -> int:
+        """How often each micro-batch writes."""
+        return len(self.numbers) or 1

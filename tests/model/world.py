@@ -37,11 +37,13 @@ class Numbers(Generic[T]):
 class Driver(NamedTuple):
     """One incarnation of the driver. `pc` says what it is at.
 
-    off, new, begin, tasks, commit, abort, log, fin, dead: as their names say; what people must see is a name of `Failure`.
+    off, new, next (within a function of `foreachBatch`), begin, tasks, commit, abort, log, fin, dead: as their names say; what
+    people must see is a name of `Failure`.
     """
 
     pc: str = "off"
     batch: int = 0
+    """its write, counted over all micro-batches; of a query that writes by itself the micro-batch"""
     step: int = 0
     """the number of its step"""
     aux: tuple[object, ...] = ()

@@ -25,10 +25,11 @@ from spark_producer.exactly_once.asks import (
     Written,
 )  # fmt: skip
 from spark_producer.exactly_once.commit import commit
-from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status
+from spark_producer.exactly_once.control_record import MAX_EARLIER, NO_BATCH, ControlRecord, Earlier, Status
 from spark_producer.exactly_once.messages import Inline, Origin, Skipped, TaskOutcome
 from spark_producer.exactly_once.outcomes import AlreadyDone, Failed, Failure
 from spark_producer.exactly_once.record_json import decode, encode
+from spark_producer.exactly_once.verdict import word
 from tests.support.filled_tasks import batch
 from tests.unit.exactly_once.lossy_world import SINK, ZERO, World
 from tests.unit.exactly_once.script import HELD, NEWER, ended, prepared, task, ticket
@@ -79,9 +80,9 @@ def test_a_refusal_names_the_remedy() -> None:
 
 AT_7, AT_7_AGAIN, AT_6, AT_8 = (Origin("q1", run, at) for run, at in (("r1", 7), ("r2", 7), ("r2", 6), ("r2", 8)))
 TWO_NUMBERS = ControlRecord(SINK, "", Status.DONE, 15, 15, "old", rows=9, done_rows=9, origin="q1", run="r1")
-TWO_NUMBERS = TWO_NUMBERS._replace(micro_batch=7, done_micro_batch=7)
+TWO_NUMBERS = TWO_NUMBERS._replace(micro_batch=7, done_micro_batch=7, earlier=(Earlier(14, 3, 33),))
 """The function writes 14 and 15 in micro-batch 7."""
-JOBS_NUMBER = TWO_NUMBERS._replace(micro_batch=None, done_micro_batch=None, run="")
+JOBS_NUMBER = TWO_NUMBERS._replace(micro_batch=None, done_micro_batch=None, run="", earlier=())
 """A job beside has written, or an older version."""
 USUAL = BOUND._replace(micro_batch=5, done_micro_batch=5)
 """The number is that of the micro-batch."""
@@ -96,6 +97,8 @@ USUAL = BOUND._replace(micro_batch=5, done_micro_batch=5)
         (TWO_NUMBERS, 16, AT_8, Run, ""),
         (TWO_NUMBERS, 14, AT_7, Refuse, "txnVersion 14 comes after 15 in this run of the query"),
         (TWO_NUMBERS, 15, AT_7, Refuse, "txnVersion 15 was written before in this run"),
+        (TWO_NUMBERS, 13, AT_7_AGAIN, Refuse, "13 was not written before 15 in micro-batch 7, which Spark repeats"),
+        (TWO_NUMBERS, 13, Origin("q1", "", 7), Refuse, "txnVersion 13 was not written before 15"),
         (
             TWO_NUMBERS,
             14,
@@ -144,11 +147,13 @@ def test_the_record_says_the_micro_batch_of_the_last_number_alone() -> None:
         asked, _ = ended(commit([message(16, origin, TWO_NUMBERS)], 16), [Opened(()), Written(HELD)])
         record = asked[-1].record  # type: ignore[union-attr]
         assert (record.micro_batch, record.done_micro_batch) == (at, at)
-        [(key, value)] = encode(record, writer=(7, 1))
-        assert decode(SINK, value, {key: value}) == record
-        unknown = {name: known for name, known in json.loads(value).items() if not name.endswith("micro_batch")}
-        earlier = json.dumps(unknown).encode()
-        assert decode(SINK, earlier, {key: earlier}) == record._replace(micro_batch=None, done_micro_batch=None)
+        assert record.earlier == ()
+    [(key, value)] = encode(TWO_NUMBERS, writer=(7, 1))
+    assert decode(SINK, value, {key: value}) == TWO_NUMBERS
+    fields = json.loads(value)
+    later = {"micro_batch", "done_micro_batch", "earlier"}
+    value = json.dumps({name: fields[name] for name in fields.keys() - later}).encode()
+    assert decode(SINK, value, {key: value}) == JOBS_NUMBER._replace(run="r1")
 
 
 def test_a_write_that_is_decided_and_void_leaves_the_micro_batch_of_the_last_number() -> None:
@@ -157,16 +162,57 @@ def test_a_write_that_is_decided_and_void_leaves_the_micro_batch_of_the_last_num
     asked, _ = ended(commit([told], 16), [Opened(()), Voted(), Written(HELD), *void])
     record = asked[-1].record  # type: ignore[union-attr]
     assert (record.status, record.micro_batch, record.done_micro_batch) == (Status.VOID, 8, 7)
+    assert record.earlier == TWO_NUMBERS.earlier
     assert isinstance(admit(record, SINK, "", 14, Origin("q1", "r3", 7)), Skip)
 
 
 def test_a_lower_number_of_a_repeated_micro_batch_is_not_noted() -> None:
     """The last one is: were the lower one, the last one would count as a second write of this run."""
-    assert commit([Skipped(ticket(TWO_NUMBERS), "", 14, 9, AT_7_AGAIN)], 14) == AlreadyDone(14)
+    assert commit([Skipped(ticket(TWO_NUMBERS), "", 14, 3, AT_7_AGAIN, 33)], 14) == AlreadyDone(14)
     asked, _ = ended(commit([message(15, AT_7_AGAIN, TWO_NUMBERS)], 15), [Written(HELD)])
     assert asked[-1].record == TWO_NUMBERS._replace(run="r2")  # type: ignore[union-attr]
     asked, _ = ended(commit([message(15, AT_7, JOBS_NUMBER)], 15), [Written(HELD)])
     assert asked[-1].record == JOBS_NUMBER._replace(run="r1", done_micro_batch=7)  # type: ignore[union-attr]
+
+
+def test_numbers_of_one_micro_batch_are_kept_with_their_rows() -> None:
+    """A function may write very many: then the last of them are, and lower ones are taken for written."""
+    last = TWO_NUMBERS._replace(done_content=44)
+    for number in range(16, 16 + MAX_EARLIER):
+        asked, _ = ended(commit([message(number, AT_7, last, 55)], number), [Opened(()), Written(HELD)])
+        last = asked[-1].record  # type: ignore[union-attr]
+        if number == 16:
+            assert last.earlier == (Earlier(14, 3, 33), Earlier(15, 9, 44))
+    assert last.earlier == (Earlier(15, 9, 44), *(Earlier(16 + at, 9, 55) for at in range(MAX_EARLIER - 1)))
+    assert isinstance(admit(last, SINK, "", 15, AT_7_AGAIN), Skip)
+    assert isinstance(admit(last, SINK, "", 14, AT_7_AGAIN), Skip)
+    assert commit([Skipped(ticket(last), "", 14, 99, AT_7_AGAIN, 1)], 14) == AlreadyDone(14)
+    written = dict(encode(last, writer=(7, 1)))
+    assert decode(SINK, written[SINK.encode()], written) == last
+    asked, _ = ended(commit([message(99, AT_8, last)], 99), [Opened(()), Written(HELD)])
+    assert asked[-1].record.earlier == ()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_decided_write_that_is_carried_out_keeps_the_numbers_before_it(times: int) -> None:
+    """`done` may be said again of a write that hung."""
+    record = TWO_NUMBERS._replace(batch=16, status=Status.COMMITTING, rows=2, content=7)
+    for _ in range(times):
+        record = word(record, Status.DONE)
+    assert (record.last_done, record.earlier) == (16, (Earlier(14, 3, 33), Earlier(15, 9, None)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "content", "said"),
+    [(2, 33, "was committed with 3 rows, and now has 2"), (3, 34, "with 3 rows, and now has as many, but others")],
+)
+def test_other_rows_under_a_lower_number_are_refused(rows: int, content: int, said: str) -> None:
+    """A checkpoint that is one micro-batch behind may bring a late file whose rows all go into the first write."""
+    outcome = commit([Skipped(ticket(TWO_NUMBERS), "", 14, rows, AT_7_AGAIN, content)], 14)
+    assert isinstance(outcome, Failed)
+    assert outcome.kind is Failure.REFUSED
+    assert "txnVersion 14 was" in outcome.text
+    assert said in outcome.text
 
 
 def message(number: int, origin: Origin, last: ControlRecord | None, content: int | None = None) -> TaskOutcome:

@@ -117,11 +117,12 @@ def test_what_is_no_record_of_ours_is_refused(change: dict[str, Any]) -> None:
         decode("orders", changed, {})
 
 
-@pytest.mark.parametrize("missing", ["micro_batch", "done_micro_batch", "run"])
-def test_a_record_of_version_3_lacks_both_micro_batches_or_nothing(missing: str) -> None:
+@pytest.mark.parametrize("missing", ["micro_batch", "done_micro_batch", "earlier", "run"])
+def test_a_record_of_version_3_says_all_of_the_micro_batch_or_nothing(missing: str) -> None:
     [(_, value)] = encode(RECORD, writer=(7, 1))
     given = json.loads(value)
-    for changed in ({name: given[name] for name in given if name != missing}, given | {missing: -1}):
+    without = {name: given[name] for name in given if name != missing}
+    for changed in (without, given | {missing: -1}, given | {missing: [[1]]}):
         with pytest.raises(ExactlyOnceError, match="no control record"):
             decode("orders", json.dumps(changed).encode(), {})
 
