@@ -30,8 +30,8 @@ from spark_producer.exactly_once.messages import Inline, Origin, Skipped, TaskOu
 from spark_producer.exactly_once.outcomes import AlreadyDone, Failed, Failure
 from spark_producer.exactly_once.record_json import decode, encode
 from spark_producer.exactly_once.verdict import word
-from tests.support.filled_tasks import batch
-from tests.unit.exactly_once.lossy_world import SINK, ZERO, World
+from tests.unit.exactly_once.functions import in_foreach_batch, life
+from tests.unit.exactly_once.lossy_world import SINK, World
 from tests.unit.exactly_once.script import HELD, NEWER, ended, prepared, task, ticket
 
 FIRST, AGAIN, OTHER = Origin("q1", "r1"), Origin("q1", "r2"), Origin("q2", "r3")
@@ -271,19 +271,6 @@ def test_rows_of_another_content_are_refused_though_they_are_as_many() -> None:
         assert ended(commit(told, 5), [Written(HELD)])[1] == AlreadyDone(5)
 
 
-def in_foreach_batch(world: World, number: int, origin: Origin, row: str) -> None:
-    """A write in foreachBatch, as its tasks and the driver make it."""
-    world.ticket = driver.begin(world.sink)
-    admission = admit(world.ticket.last, SINK, "", number, origin)
-    if isinstance(admission, Refuse):
-        raise ValueError(admission.reason)
-    encoded = batch(*ZERO, row)
-    told: TaskOutcome = Inline(world.ticket, "", number, (encoded,), 1, origin)
-    if isinstance(admission, Skip):
-        told = Skipped(world.ticket, "", number, 1, origin)
-    driver.commit(world.sink, [told], number)
-
-
 def test_two_writes_of_a_function_with_one_id_are_never_silent(world: World) -> None:
     in_foreach_batch(world, 0, FIRST, "a")
     with pytest.raises(ValueError, match="written before in this run"):
@@ -306,12 +293,6 @@ def test_a_person_gives_the_id_to_another_query(world: World) -> None:
     with pytest.raises(ValueError, match="belongs to the streaming query q2"):
         in_foreach_batch(world, 1, AGAIN, "d")
     assert world.rows() == ["a", "b", "c"]
-
-
-def life(world: World, run: str, micro_batch: int, *numbers: int) -> None:
-    """What a run does in a micro-batch, until it is killed."""
-    for number in numbers:
-        in_foreach_batch(world, number, Origin("q1", run, micro_batch), f"{micro_batch}.{number}")
 
 
 @pytest.mark.parametrize("killed_after", range(4))
