@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import pickle
@@ -21,7 +22,7 @@ from spark_producer.errors import BrokersUnreachable, CommitError, ConfigError, 
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.asks import Fencing
 from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
-from spark_producer.exactly_once.messages import EncodedBatch, Inline, Prepared, Skipped, TaskOutcome, Ticket
+from spark_producer.exactly_once.messages import EncodedBatch, Inline, Origin, Prepared, Skipped, TaskOutcome, Ticket
 from spark_producer.exactly_once.outcomes import Aborted, AlreadyDone, Committed, LeftAlone
 from spark_producer.metrics import OffsetRange, WriteReport
 
@@ -161,9 +162,19 @@ def numbered(last_done: int, batch: int, query: str = "", kind: type[Skipped] | 
     return TaskReport(NOTHING, outcome=outcome)
 
 
+def repeated(last_done: int, run: str) -> TaskReport:
+    """The same in `foreachBatch`, of version 4."""
+    report = numbered(last_done, 4)
+    assert report.outcome is not None
+    return dataclasses.replace(report, outcome=report.outcome._replace(origin=Origin("q", run, 2)))
+
+
 @pytest.mark.parametrize(
     ("report", "level", "said"),
     [
+        (repeated(5, "r"), "INFO", "txnVersion 4 was committed before the query was started again"),
+        (repeated(4, "r"), "INFO", "txnVersion 4 was committed before the query was started again"),
+        (repeated(5, ""), "WARNING", "txnVersion 4 is not written, since 5 was written before and numbers must rise"),
         (numbered(4, 4, "q"), "INFO", "batch write of exactlyOnceId orders was committed before the query was started"),
         (numbered(4, 4), "WARNING", "txnVersion 4 was written before, so nothing is written now"),
         (numbered(5, 4), "WARNING", "txnVersion 4 is not written, since 5 was written before and numbers must rise"),
