@@ -109,7 +109,7 @@ def _falling(sink: str, number: int, done: int) -> str:
 def _never_written(sink: str, number: int, micro_batch: int, done: int) -> str:
     return (
         f"exactlyOnceId {sink!r}: txnVersion {number} was not written before {done} in micro-batch {micro_batch}, which Spark "
-        "repeats: the function of foreachBatch makes other writes now, or its numbers do not rise. These rows would be taken for "
+        "repeats: the function of foreachBatch makes other writes now, or its numbers do not rise. These rows would count as "
         f"written. Give this write a number above {done}, or an id of its own"
     )
 
