@@ -143,6 +143,17 @@ def broken() -> Iterator[Case]:
     yield case("lost marker, R8 off (A)", A._replace(batches=2, r8=False, budget=DROP), LOST)
     yield case("lost marker, R7 and R8 off", again._replace(r7=False, r8=False), LOST, TWICE)
     yield case("fences do not note the last commit", A3._replace(notes=False), TWICE)
+    yield from broken_functions()
+    unseen = A._replace(batches=2, looks_at_inline=False, budget=DROP)
+    yield case("lost marker, BEGIN does not look at inline rows", unseen, LOST)
+
+
+def broken_functions() -> Iterator[Case]:
+    """The same of functions of `foreachBatch`, and functions whose numbers do not rise."""
+
+    def case(name: str, wiring: Wiring, expected: str) -> Case:
+        return Case(name, wiring, frozenset({expected}))
+
     yield case("the record does not say the micro-batch", FA._replace(tells_micro_batch=False), "false REFUSED")
     noted = FA._replace(commit=mutants.commit_that_notes_lower_numbers)
     yield case("lower numbers of a repeated micro-batch are noted", noted, "false REFUSED")
@@ -154,5 +165,3 @@ def broken() -> Iterator[Case]:
     yield case("a number is written twice, and Spark does not tell the run", untold, LOST)
     unnoted = same._replace(zombies=False, commit=mutants.commit_that_notes_nothing)
     yield case("a number is written twice, and who finds it done does not note it", unnoted, LOST)
-    unseen = A._replace(batches=2, looks_at_inline=False, budget=DROP)
-    yield case("lost marker, BEGIN does not look at inline rows", unseen, LOST)
