@@ -68,7 +68,7 @@ class Clients:
 
     def add(self, sock: socket.socket, peer: str) -> None:
         """Serve a new client on its non-blocking socket; or close it, if there are too many that have not logged in."""
-        if self._strangers.full and not self._make_place(peer):
+        if self._strangers.full and not self._displace(peer):
             if self._strangers.may_be_logged(peer, logging.WARNING, self._clock()):
                 logger.warning("refused %s: %d connections have not logged in yet", peer, len(self._strangers))
             sock.close()
@@ -85,14 +85,14 @@ class Clients:
             self._strangers.add(connection, self._clock(), peer)
         self._guarded(connection, partial(self._settle, connection))
 
-    def _make_place(self, peer: str) -> bool:
-        """Close a connection that has not logged in, if one must give up its place to `peer`. Return whether there is a place."""
+    def _displace(self, peer: str) -> bool:
+        """Close a connection that has not logged in for a new one from `peer`, if one may be; return whether one was."""
         displaced = self._strangers.displaced_by(peer, self._clock())
         if displaced is None:
             return False
         self._tell(
             displaced,
-            "closed %s: it has not logged in, and its host has the most of %d such connections",
+            "closed %s: it has not logged in, and its host has the most of the %d such connections",
             displaced.peer,
             len(self._strangers),
         )

@@ -94,14 +94,13 @@ class TopicStore:
         is_new = not self._file.exists()
         state = replace(self._file.load(), engine=self._storage.name)
         if is_new:
-            found = self._storage.unowned({})
-            traces = [f"records ({first_few(found)})"] if found else []
-            traces += [f"partitions ({first_few(found)})"] if (found := self._storage.partitions()) else []
+            kept = (("records", self._storage.unowned({})), ("partitions", self._storage.partitions()))
+            traces = [f"{what} ({first_few(names)})" for what, names in kept if names]
             traces += [COORDINATOR_LOG] if (self._data_dir / COORDINATOR_LOG).exists() else []
             if traces:
                 raise CorruptRecord(
-                    f"{self._data_dir} has {traces[0]}, but its broker.json is gone, without which nobody knows topics and "
-                    "producer ids. Restore that file from a backup, or use another data directory"
+                    f"{self._data_dir} has {traces[0]}, but its broker.json is missing, which has the topics and producer "
+                    "ids. Restore that file from a backup, or use another data directory"
                 )
             self._file.store(state)  # a file that exists is not written again: a full disk can still be read
         return state

@@ -34,8 +34,8 @@ ROWS_AT_ONCE: Final = 1 << 16
 """The records that are checked together; their columns take 5 MB."""
 
 
-MOST_TOLD: Final = 1000
-"""The most records of a batch of which the answer says that they are refused."""
+MAX_NAMED: Final = 1000
+"""The maximum number of refused records of a batch that a response names."""
 
 
 class Unpacking:
@@ -71,7 +71,7 @@ class RecordsRefused(BrokerError):
     """Records that have no key, which a compacted topic needs (INVALID_RECORD). `rows` are their numbers in the batch."""
 
     def __init__(self, rows: NDArray[np.int64]) -> None:
-        self.rows = [int(row) for row in rows[:MOST_TOLD]]
+        self.rows = [int(row) for row in rows[:MAX_NAMED]]
         super().__init__(
             f"{len(rows)} records of the batch have no key, the first is number {self.rows[0]}: a compacted topic needs keys",
             code=Code.INVALID_RECORD,

@@ -15,11 +15,11 @@ from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import BatchHeader, batches, read_header
 
 STEP_BYTES: Final = 256 * 1024
-"""How much of a log one step reads: some milliseconds' work."""
+"""The bytes of a log that one step reads: some milliseconds' work."""
 
 MAX_MAP_BYTES: Final = 64 * 1024 * 1024
-"""The memory for the keys of a pass (Kafka's `log.cleaner.dedupe.buffer.size` is 128 MiB of hashes). With more of them the pass
-compacts as far as they go, and the next one goes on."""
+"""The maximum memory for the keys of a pass (Kafka's `log.cleaner.dedupe.buffer.size` is 128 MiB of hashes). A pass that needs
+more stops there, and the next one goes on."""
 
 KEY_OVERHEAD: Final = 120
 """The bytes that a key takes besides its own: an entry of the dict, and two objects."""
@@ -29,9 +29,9 @@ logger = escaping_logger(__name__)
 
 @dataclass
 class CompactionState:
-    """What is known of the compaction of a log in this life of the broker.
+    """The progress of the compaction of a log since the broker's start.
 
-    clean_until: the offset before which each key is there once. A start does not know it; then the first pass finds out.
+    clean_until: the offset before which each key occurs once. It is not stored; after a start the first pass finds it.
     next_horizon: when tombstones or markers may go next, in milliseconds since 1970; None if there are none.
     """
 
@@ -41,7 +41,7 @@ class CompactionState:
 
 @dataclass
 class _Output:
-    """What a pass writes: batches that were left, and one empty batch for all offsets in between."""
+    """The batches that a pass writes: those that are left, and an empty batch for each gap between them."""
 
     rewriting: Rewriting
     first_free: int = -1
@@ -58,7 +58,7 @@ class _Output:
                 self._fill()
             if self.first_free < 0:
                 self.first_free = header.base_offset
-            # one empty batch by itself is what it was
+            # a single empty batch has not changed
             self.changed = self.changed or header.records_count > 0 or self.first_free != header.base_offset
             self.last_free = header.last_offset
             return
@@ -72,14 +72,19 @@ class _Output:
             self.first_free = -1
 
     def finish(self) -> None:
-        """Take what is left to be taken."""
+        """Write the last empty batch, if one is due."""
         self._fill()
 
 
 def compact(
-    partition: Partition, state: CompactionState, now_ms: int, *, max_map_bytes: int = MAX_MAP_BYTES
+    partition: Partition,
+    state: CompactionState,
+    now_ms: int,
+    *,
+    name: str = "a log",
+    max_map_bytes: int = MAX_MAP_BYTES,
 ) -> Generator[bool, None, None]:
-    """Compact a log. Each step yields whether the engine must be waited for. Nothing changes before the last one.
+    """Compact a log, which messages call `name`. Each step yields whether to wait for the engine. Only the last changes anything.
 
     Raises:
         BrokerError: KAFKA_STORAGE_ERROR.
@@ -122,7 +127,8 @@ def compact(
     partition.forget_aborted(retention.dropped_markers)
     if retention.without_key:
         logger.warning(
-            "compaction dropped %d records without a key, which no compacted topic has", retention.without_key
+            "compaction dropped %d records without a key from %s, offsets %d to %d: no compacted topic may have them",
+            *(retention.without_key, name, start, end - 1),
         )
 
 

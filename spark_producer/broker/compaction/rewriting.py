@@ -25,7 +25,7 @@ from spark_producer.record.codecs import Codec, Compressor, decompress
 from spark_producer.record.reading import read_records
 
 MAX_GAP: Final = 2**31 - 1
-"""The most offsets of one batch."""
+"""The maximum offset delta of a batch."""
 
 
 class Row(NamedTuple):
@@ -88,7 +88,9 @@ def filtered_batch(header: BatchHeader, batch: memoryview, keep: Sequence[int], 
             latest = max(latest, base + record.timestamp_delta)
             pieces.append(record.content if fresh == base else _at(record, base - fresh))
     if len(pieces) != len(keep):
-        raise CorruptRecord(f"record batch at offset {header.base_offset} has not the records that it had")
+        raise CorruptRecord(
+            f"record batch at offset {header.base_offset} no longer has the records that were read before"
+        )
     joined = b"".join(pieces)
     packed = Compressor(Codec(header.codec)).compress(joined) if header.codec else joined
     out = bytearray(HEADER_SIZE + len(packed))

@@ -1,4 +1,4 @@
-"""When which log is compacted: the one with the largest part that was not, as in Kafka (LogCleanerManager)."""
+"""Chooses which log is compacted when: as in Kafka the one with the largest dirty ratio (LogCleanerManager)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.escape import escaping_logger
 
 BUSY_S: Final = 0.005
-"""How long compaction works at a time before clients are served again."""
+"""Seconds that compaction works before clients are served again."""
 
 logger = escaping_logger(__name__)
 
@@ -99,7 +99,7 @@ class CompactionTimer:
             return False
         _, self._name, self._partition = found
         self._tried[self._partition] = self._clock()
-        self._work = compact(self._partition, self._state(self._partition), now_ms)
+        self._work = compact(self._partition, self._state(self._partition), now_ms, name=self._name)
         return True
 
     def _need(self, partition: Partition, now_ms: int) -> float | None:

@@ -10,10 +10,10 @@ from ipaddress import IPv6Address
 from typing import Final, Generic, TypeVar
 
 MOST: Final = 100
-"""The most connections at a time that have not logged in; a further one takes the place of another, or is closed at once."""
+"""The maximum number of connections that have not logged in. A further one displaces another, or is closed at once."""
 
 SAFE_SECONDS: Final = 1.0
-"""Seconds for which a connection keeps its place against others of its host. A login takes some 0.1 s."""
+"""Seconds for which no other connection of its host displaces one. A login takes some 0.1 s."""
 
 LOGIN_SECONDS: Final = 10.0
 """Seconds from the first moment of a connection to the end of its login, TLS handshake included."""
@@ -69,11 +69,11 @@ class Strangers(Generic[Peer]):
             del self._of_host[host]
 
     def displaced_by(self, address: str, now: float) -> Peer | None:
-        """Return the connection that must go so that one from `address` may come, while `full`; None if that one must go.
+        """Return the connection to close in favour of one from `address`, while `full`; None if the new one is to be closed.
 
-        It is the oldest one of the host with the most of them, so that no host can keep all places from the others: their shares
-        become equal. A host with such a share already displaces only a connection that has had `SAFE_SECONDS` for its login:
-        so silent ones cannot lock out the other programs of their machine, all of which have the loopback address.
+        It is the oldest one of the host with the most of them, so that no host can occupy all connections: their shares become
+        equal. A host that already has the largest share displaces only a connection older than `SAFE_SECONDS`: so silent
+        programs cannot lock out others of their machine, all of which have the loopback address.
         """
         of_largest = max(self._of_host.values(), key=len)
         oldest = next(iter(of_largest))

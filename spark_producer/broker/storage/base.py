@@ -43,7 +43,7 @@ class UnreadableLog(BrokerError):
 
 
 class Rewriting(Protocol):
-    """Batches that shall take the place of the first ones of a log: see `Log.rewrite`. Nobody sees them before `commit`."""
+    """Batches that are to replace the first ones of a log: see `Log.rewrite`. Readers do not see them before `commit`."""
 
     def add(self, batch: bytes) -> bool:
         """Keep the next batch, whose offsets follow those of the last one without a gap. Return False if it cannot be taken now,
@@ -54,8 +54,8 @@ class Rewriting(Protocol):
         """
 
     def commit(self) -> bool:
-        """Put the batches in the place of the old ones, all at once: after a crash at any moment either the old or the new ones
-        are there. Return False, with nothing changed, if the engine is busy; then call it again later.
+        """Replace the old batches, all at once: after a crash at any moment either the old or the new ones are
+        there. Return False, with nothing changed, if the engine is busy; then call it again later.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
@@ -177,7 +177,7 @@ class Log(Protocol):
         """Delete the records before `offset`, which is at most the high watermark, and may lie within a batch. `start_offset` is
         `offset` then, also after a crash; one that is smaller already stays.
 
-        The engine gives the room on the disk back in units that it chooses.
+        The engine frees the space on the disk in units that it chooses.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.

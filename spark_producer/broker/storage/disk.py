@@ -32,7 +32,7 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 def _space_left(path: Path, error: OSError) -> str:
-    """Return what is free where `path` is, if the error is that there is no space."""
+    """Return how much space is free at `path`, as a clause, if the error is a full disk."""
     if error.errno not in FULL:
         return ""
     try:
@@ -43,11 +43,11 @@ def _space_left(path: Path, error: OSError) -> str:
 
 
 def without_space(error: OSError, needed: int, free: int | None) -> str:
-    """Return what is said of a disk without space: what it says itself, how much is needed, how much there is, what to do."""
+    """Return the message for a full disk: the system's, the bytes needed and free, and what to do."""
     there = "" if free is None else f", and {free:,} are free"
     return (
-        f"{error.strerror or error}: {needed:,} bytes are needed{there}. Free some space on that disk; nothing that was "
-        "acknowledged is lost, and the broker goes on by itself"
+        f"{error.strerror or error}: {needed:,} bytes are needed{there}. Free some space on that disk; no acknowledged "
+        "record is lost, and the broker then goes on"
     )
 
 
@@ -62,10 +62,10 @@ def is_at(file: int, path: Path) -> bool:
 
 
 def moved(path: Path) -> OSError:
-    """Return the error that a file which is open is no longer at `path`."""
+    """Return the error that an open file is no longer at `path`."""
     return OSError(
         errno.ENOENT,
-        "it is not there any more: it, or a directory above it, was renamed or removed while the broker ran. Stop the broker, "
+        "it is no longer there: it, or a directory above it, was renamed or removed while the broker ran. Stop the broker, "
         "put the directory back, and start it again",
         str(path),
     )

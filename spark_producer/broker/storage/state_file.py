@@ -61,7 +61,7 @@ class StateFile:
             stored = json.loads(self.path.read_text())
             crc = stored.pop("crc32c", None)  # earlier versions wrote none
             if crc is not None and crc != _crc(stored):
-                raise ValueError("its checksum does not fit; who has changed it on purpose takes crc32c out")
+                raise ValueError("its checksum does not fit; if it was changed on purpose, remove crc32c")
             if stored.pop("format") != _FORMAT:
                 raise ValueError("unknown format")
             topics = {name: TopicEntry(**entry) for name, entry in stored.pop("topics").items()}
@@ -78,7 +78,7 @@ class StateFile:
 
 
 def _crc(content: object) -> int:
-    """Return the checksum of the content. One flipped digit could name another topic, whose partitions would be made anew."""
+    """Return the checksum of the content. One flipped digit could name another topic, whose partitions would start empty."""
     checksum: int = crc32c(json.dumps(content, sort_keys=True).encode())
     return checksum
 

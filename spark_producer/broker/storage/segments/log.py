@@ -139,7 +139,11 @@ class SegmentLog:
             self._note_checkpoint(self.start_offset)
         except OSError as error:
             self._written_segment = -1
-            logger.warning("%s: it could not be noted that it has records: %s", self._active.path, error)
+            logger.warning(
+                "%s: its records could not be noted, so a loss of the file would not be noticed: %s",
+                self._active.path,
+                error,
+            )
 
     def is_written(self, offset: int) -> bool:
         """Return the same as `is_confirmed`."""
@@ -255,7 +259,7 @@ class SegmentLog:
         if failure is not None:
             self._failure = (
                 f"partition {self._directory.name} is read-only: its compacted segments could not be put in their places "
-                f"({failure}). Look after the disk, then restart the broker, which does the rest"
+                f"({failure}). Repair the disk, then restart the broker, which completes it"
             )
             logger.error("%s", self._failure)
         count = self._bases.index(end)

@@ -49,7 +49,7 @@ def recover(
     Args:
         directory, checkpoint, visit: of the log.
         boot_id: of this run of the machine.
-        skip_damage: whether a damaged log is opened up to the damage, after what follows was moved to `DAMAGED`, and told.
+        skip_damage: whether a damaged log is opened up to the damage. What follows is moved to `DAMAGED`, and logged.
 
     Raises:
         DamagedLog: there is damage that no crash explains; the files stay as they are.
@@ -68,7 +68,7 @@ def recover(
 
 
 def _ignore(_header: BatchHeader, _batch: bytes) -> None:
-    """Learn nothing."""
+    """Ignore a batch."""
 
 
 def _give_up(directory: Path, error: DamagedLog) -> None:
@@ -175,7 +175,7 @@ def _cut_torn_end(segment: Segment, damage: str, bases: list[int], recovery_poin
 
 def _damaged(segment: Segment, damage: str, later: list[int]) -> DamagedLog:
     directory = segment.path.parent
-    also = f" and the {len(later)} segments behind it" if later else ""
+    also = f" and the {len(later)} segments after it" if later else ""
     return DamagedLog(
         f"partition {directory.name} is not opened: {segment.path} is damaged at byte {segment.size}, offset "
         f"{segment.next_offset} ({damage}), and no crash explains it, since later records are there or these were on the disk. "
@@ -197,7 +197,7 @@ def _copied_aside(segment: Segment) -> str:
             shutil.copyfile(segment.path, copy)
             copy.chmod(PRIVATE_FILE)
     except OSError as error:
-        return f"It could not be copied aside ({error})"
+        return f"It could not be copied ({error})"
     return f"A copy of it is {copy}"
 
 

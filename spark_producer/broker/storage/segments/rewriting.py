@@ -1,4 +1,4 @@
-"""The rewriting of the first segments of a log: new files beside them, which then take their places all at once.
+"""The rewriting of the first segments of a log: new files beside them, which then replace them all at once.
 
 The new files are `<base offset>.cleaned`. Once all are there, the file `rewritten` names them: from then on they count, and the
 old ones do not. A start finds the file if a crash came between, and does the rest; without it the new files are thrown away.
@@ -90,7 +90,7 @@ class SegmentRewriting:
 
 
 def finish_rewriting(directory: Path, *, sync: bool) -> None:
-    """Put new segments in the places of the old ones if they count, else remove them.
+    """Replace the old segments by the new ones if these count, else remove the new ones.
 
     Raises:
         OSError: the disk refused. The next call goes on.
@@ -138,6 +138,6 @@ def _named(directory: Path) -> tuple[list[int], int] | None:
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise OSError(
-            f"{directory / NAME} is damaged ({error}), so nobody knows which segments count. Restore the directory from a backup"
+            f"{directory / NAME} is damaged ({error}), so it is unknown which segments count. Restore the directory from a backup"
         ) from error
     return bases, end

@@ -99,10 +99,10 @@ class SegmentStorage:
         if not self._skip_damage:
             raise UnreadableLog(
                 f"{text}. Restore it from a backup; or delete the topic; or start once with skip_damage (pyproducer broker "
-                "--skip-damage), and the partition begins anew, without records",
+                "--skip-damage), and the partition starts empty",
                 code=Code.KAFKA_STORAGE_ERROR,
             )
-        logger.error("%s; it begins anew, without records", text)
+        logger.error("%s; it starts empty", text)
 
     def partitions(self) -> list[str]:
         """Return the names of the directories that have segments."""

@@ -66,7 +66,7 @@ class CatalogFile:
             yield from self._read_changes()
         elif stored.get("has_changes", False):
             raise CorruptRecord(
-                f"{changes} is missing, and {self.path} says that it was there: records that it told of would be lost. "
+                f"{changes} is missing, and {self.path} says that it was there: records that it lists would be lost. "
                 "Put it back, or restore a backup of the whole data directory"
             )
 
@@ -96,7 +96,7 @@ class CatalogFile:
         if any(lines[torn:]):
             self._torn = path.name
             logger.warning(
-                "%s: line %d, its last one, is no whole change, as a crash leaves it, and does not count. The file is kept as "
+                "%s: line %d, its last one, is incomplete, as a crash leaves it, and is ignored. The file is kept as "
                 "%s.damaged",
                 *(path, torn + 1, path.name),
             )
@@ -169,6 +169,6 @@ class CatalogFile:
 def missing_catalog(path: Path, trace: str) -> str:
     """Return the sentence that a catalog is missing, by what proves that it was there."""
     return (
-        f"{path} is missing, without which nobody knows whose records are there, and there is {trace}, so it was there once. Put "
-        "it back, or restore a backup of the whole data directory"
+        f"{path} is missing, which says to which topics the records belong; it was there, since there is {trace}. Put it "
+        "back, or restore a backup of the whole data directory"
     )

@@ -109,7 +109,7 @@ class Engine:
         except CorruptRecord as error:
             if not self._options.skip_damage:
                 raise
-            logger.error("%s. All records are kept, and their topics begin anew", error)
+            logger.error("%s. All records are kept, and their topics start empty", error)
 
     def _mark(self) -> Mark | None:
         journal = self.write_path.journal

@@ -69,7 +69,7 @@ class Recovery:
         what = f"{where} has batches of log {log_id}, and the catalog {self._catalog.path} has lost that log"
         if not self._skip_damage:
             raise CorruptRecord(f"{what}. Restore a backup of the whole data directory")
-        logger.error("%s: its records are kept, and nobody can read them, since nobody knows its topic", what)
+        logger.error("%s: its records are kept, and cannot be read, since their topic is unknown", what)
         return self._catalog.adopt(log_id)
 
     def _flushed(self, entry: CatalogEntry) -> LogState:
@@ -137,7 +137,7 @@ class Recovery:
         for state in self.states.values():
             state.confirm_all()
         for name, skipped in self._skipped.items():
-            logger.error("%s: %d records are skipped, which followed damage of the journal", name, skipped)
+            logger.error("%s: skipped %d records that follow damage of the journal", name, skipped)
         return count
 
     def _put(

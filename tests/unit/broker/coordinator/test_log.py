@@ -90,7 +90,7 @@ def test_damage_before_a_whole_entry_is_no_torn_end(tmp_path: Path, line: int) -
     lines = written(tmp_path, *ENTRIES).splitlines(keepends=True)
     lines[line] = lines[line][:-3] + b"x" + lines[line][-2:]
     (tmp_path / NAME).write_bytes(b"".join(lines))
-    with pytest.raises(CorruptRecord, match=f"line {line + 1} is damaged.*--skip-damage.*begins anew"):
+    with pytest.raises(CorruptRecord, match=f"line {line + 1} is damaged.*--skip-damage.*are forgotten"):
         opened(tmp_path)
     assert (tmp_path / NAME).read_bytes() == b"".join(lines)
 

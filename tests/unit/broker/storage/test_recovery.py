@@ -158,7 +158,7 @@ def test_one_flipped_byte_in_the_first_segment_costs_no_later_one(tmp_path: Path
     before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
     assert len(before) == 3
     before[FIRST] = flip(tmp_path / FIRST, 90 + 16)
-    assert "give up all records from offset 2 on and the 2 segments behind it: start once" in refused(tmp_path)
+    assert "give up all records from offset 2 on and the 2 segments after it: start once" in refused(tmp_path)
     assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
 
 
@@ -234,7 +234,7 @@ def test_a_damaged_file_that_cannot_be_copied_is_left_and_that_is_told(tmp_path:
     written(tmp_path, 3, cleanly=True)
     flip(tmp_path / FIRST, 16)
     (tmp_path / "damaged").write_text("in the way")
-    assert "could not be copied aside" in refused(tmp_path)
+    assert "could not be copied" in refused(tmp_path)
 
 
 # A sync that fails
