@@ -149,8 +149,10 @@ class ProduceAnswers:
             self._settle(ended, now)
 
     def _end_missing(self, batch: ProducerBatch, absence: Absence, now: float) -> None:
-        error = missing_error(batch, absence)
-        texts = dict.fromkeys(range(batch.records_count), "the topic no longer exists")
+        error = missing_error(batch, absence, self._user)
+        refused = absence.code in OF_THE_TOPIC
+        why = f"the brokers refuse the topic ({absence.code.name})" if refused else "the topic no longer exists"
+        texts = dict.fromkeys(range(batch.records_count), why)
         if absence.partitions or not self._hand_back(batch, texts, error):
             self._give_up(batch, error, now)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from spark_producer.accumulator import ProducerBatch
 from spark_producer.cluster import TopicInfo, TopicPartition
 from spark_producer.codes import Code
-from spark_producer.errors import BrokerError, TopicNotFound
+from spark_producer.errors import BrokerError, TopicNotFound, broker_error
 from spark_producer.sender.older_epochs import LONGEST_BROKER_LAG
 
 CONFIRMED_AFTER = LONGEST_BROKER_LAG
@@ -36,16 +36,23 @@ FORGOTTEN_AFTER = 120.0
 """Seconds after which an answer no longer counts."""
 
 
+WITHOUT_PARTITIONS = frozenset({Code.UNKNOWN_TOPIC_OR_PARTITION, Code.TOPIC_AUTHORIZATION_FAILED})
+"""The codes of a topic that has no partitions for us: without a right to it brokers name none, and rows would wait in vain."""
+
+
 class Absence(NamedTuple):
     """A topic that lacks a partition, as brokers answer: the number of its partitions, 0 if there is no such topic."""
 
     partitions: int
+    code: Code = Code.NONE
+    """what the last answer said of the topic"""
 
 
 class _Answer(NamedTuple):
     time: float
     node: int
     partitions: int
+    code: Code = Code.NONE
 
 
 class MissingPartitions:
@@ -62,13 +69,14 @@ class MissingPartitions:
     def answered(self, asked: Set[str], topics: Mapping[str, TopicInfo], node: int, now: float) -> None:
         """Remember a broker's answer about the topics that it was `asked` for, and forget topics without recent answers.
 
-        Only the answer that a topic does not exist, or one without an error, tells the number of its partitions. After any other
-        error, or an answer without the topic, the topic may exist, and its answers are forgotten.
+        Only the answer that a topic does not exist or is refused to us, or one without an error, tells the number of its
+        partitions. After any other error, or an answer without the topic, the topic may exist, and its answers are forgotten.
         """
         for topic in asked & self._answers.keys():
             info, answers = topics.get(topic), self._answers[topic]
-            if info is not None and info.error_code in (Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION):
-                answers.append(_Answer(now, node, 0 if info.error_code else len(info.leaders)))
+            if info is not None and (not info.error_code or info.error_code in WITHOUT_PARTITIONS):
+                count = 0 if info.error_code else len(info.leaders)
+                answers.append(_Answer(now, node, count, Code(info.error_code)))
             else:
                 del self._answers[topic]
         for topic, answers in list(self._answers.items()):
@@ -95,13 +103,15 @@ class MissingPartitions:
         enough = len(brokers) >= min(MIN_BROKERS, len(nodes))
         if seconds < CONFIRMED_AFTER or not (enough or seconds >= FEW_BROKERS_AFTER):
             return None
-        return Absence(agreeing[0].partitions)
+        return Absence(agreeing[0].partitions, agreeing[0].code)
 
 
-def missing_error(batch: ProducerBatch, absence: Absence) -> BrokerError:
-    """Return the error of a batch whose partition no longer exists."""
+def missing_error(batch: ProducerBatch, absence: Absence, user: str = "") -> BrokerError:
+    """Return the error of a batch whose partition no longer exists, or whose topic `user` may not write to any more."""
     topic, partition = tp = batch.place
     records = "1 record" if batch.records_count == 1 else f"{batch.records_count} records"
+    if absence.code is Code.TOPIC_AUTHORIZATION_FAILED:
+        return broker_error(absence.code, f"{records} for {tp}", user=user)
     if not absence.partitions:
         why = "the topic no longer exists"
         advice = "create it again, or correct its name, and write the rows again"

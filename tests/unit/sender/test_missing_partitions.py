@@ -9,7 +9,7 @@ import pytest
 from spark_producer.accumulator import RefusedRows
 from spark_producer.cluster import TopicInfo, TopicPartition
 from spark_producer.codes import Code
-from spark_producer.errors import DeliveryTimeout, TopicNotFound, TransactionAbortable
+from spark_producer.errors import BrokerError, DeliveryTimeout, TopicNotFound, TransactionAbortable
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE
 from spark_producer.protocol.messages import InitProducerIdResponse, MetadataResponse
 from spark_producer.sender.missing_partitions import (
@@ -30,6 +30,8 @@ FORMER, LATER = b"1" * 16, b"2" * 16
 TWO_LEFT = metadata_of({TOPIC: (1, 1)}, topic_id=LATER)
 GONE = metadata_of({TOPIC: ()}, codes={TOPIC: UNKNOWN})
 THERE = metadata_of({TOPIC: (1, 1, 2)}, topic_id=FORMER)
+
+REFUSED = metadata_of({TOPIC: ()}, codes={TOPIC: int(Code.TOPIC_AUTHORIZATION_FAILED)})
 
 Answers = Callable[[int, float], MetadataResponse]
 """What a node answers so many seconds after the beginning."""
@@ -272,3 +274,22 @@ def test_a_single_record_is_told_of_it_in_its_future() -> None:
     future = made.bench.append_one(b"a", place=TopicPartition(TOPIC, 2))
     play(made, lambda _node, _seconds: TWO_LEFT, (2,))
     assert isinstance(future.exception(0), TopicNotFound)
+
+
+def test_rows_of_a_topic_that_may_not_be_used_any_more_end_within_seconds() -> None:
+    """The right was taken away when the leader had just moved: brokers name no partitions then."""
+    made = stage(delivery_timeout=120)
+    made.batches(b"a", partition=2)
+    began = made.now
+    play(made, lambda _node, _seconds: REFUSED, (0, 1, 2))
+    assert made.now - began < 8
+    assert isinstance(made.error, BrokerError)
+    assert made.error.code is Code.TOPIC_AUTHORIZATION_FAILED
+    assert f"1 record for topic {TOPIC!r}, partition 2" in str(made.error)
+
+
+def test_a_right_that_a_broker_has_not_heard_of_yet_ends_no_rows() -> None:
+    made = stage(delivery_timeout=120)
+    made.batches(b"a", partition=2)
+    play(made, lambda _node, seconds: REFUSED if seconds < 4 else THERE)
+    assert made.error is None
