@@ -110,6 +110,14 @@ class TopicStore:
         """How many bytes the coordinator's log had at least, 0 if there was none."""
         return self._state.coordinator_bytes
 
+    def check_place(self) -> None:
+        """Check that the data directory is where it was.
+
+        Raises:
+            OSError: it was renamed or removed.
+        """
+        self._lock.check()
+
     def note_coordinator(self, size: int) -> None:
         """Note on the disk that the coordinator's log has so many bytes at least.
 
@@ -461,6 +469,7 @@ class TopicStore:
         self._replace(replace(self._state, topics=topics, next_producer_id=next_producer_id))
 
     def _replace(self, state: BrokerState) -> None:
+        self.check_place()
         self._file.store(state)
         self._state = state
 

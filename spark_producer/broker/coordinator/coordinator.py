@@ -99,6 +99,7 @@ class Coordinator:
             known_bytes=topics.coordinator_bytes,
             note=topics.note_coordinator,
             skip_damage=settings.skip_damage,
+            check_place=topics.check_place,
         )
         entries = self._log.read()
         self._apply(entries)

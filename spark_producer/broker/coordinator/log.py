@@ -52,6 +52,7 @@ class CoordinatorLog:
         known_bytes: int = 0,
         note: Callable[[int], None] = lambda _: None,
         skip_damage: bool = False,
+        check_place: Callable[[], None] = lambda: None,
     ) -> None:
         """Nothing is read yet.
 
@@ -61,10 +62,11 @@ class CoordinatorLog:
             known_bytes: the minimum length that the file had, 0 if there was none.
             note: puts the minimum length on the disk; may raise OSError.
             skip_damage: whether damaged lines are skipped, and the broker starts.
+            check_place: raises OSError once the data directory was moved, perhaps by another one.
         """
         self._path = data_dir / NAME
         self._known_bytes, self._note, self._skip_damage = known_bytes, note, skip_damage
-        self._sync = sync
+        self._sync, self._check_place = sync, check_place
         self._file: int | None = None
         self._size = 0
         self._size_when_rewritten = 0
@@ -176,6 +178,7 @@ class CoordinatorLog:
     def _begin(self) -> None:
         """Make the file with its first line, and note its length."""
         first = _line(Begin())
+        self._check_place()
         if self._file is None:
             self._open(0)
         self._write(first)
@@ -221,6 +224,7 @@ class CoordinatorLog:
         text = b"".join(_line(entry) for entry in [Begin(), *entries]).decode()
         self._size_when_rewritten = self._size  # if it fails, it is not tried again with every entry
         with storage_errors(self._path):
+            self._check_place()
             self._note(len(_line(Begin())))  # the file becomes shorter than it was
             write_private(self._path, text, sync=True)
             size = len(text.encode())

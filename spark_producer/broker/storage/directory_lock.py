@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker.storage.disk import PRIVATE_FILE
+from spark_producer.broker.storage.disk import PRIVATE_FILE, is_at, moved
 from spark_producer.errors import ConfigError
 
 LOCK_NAME: Final = ".lock"
@@ -49,6 +49,15 @@ class DirectoryLock:
             os.close(file)
             raise _in_use(self.path.parent) from error
         return file
+
+    def check(self) -> None:
+        """Check that the locked file is in the directory.
+
+        Raises:
+            OSError: the directory, or one above it, was renamed or removed; another one may be in its place.
+        """
+        if not is_at(self._file, self.path):
+            raise moved(self.path.parent)
 
     def close(self) -> None:
         """Give the lock back. To call it again is harmless. In a forked child the parent keeps the lock."""

@@ -61,6 +61,33 @@ def is_at(file: int, path: Path) -> bool:
     return (found.st_ino, found.st_dev) == (opened.st_ino, opened.st_dev)
 
 
+class HeldDirectory:
+    """A directory that is kept open, so that another one in its place is noticed, even one with the number of its inode.
+
+    Whoever changes files in it by their paths asks before: the other directory may have a broker of its own.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises: OSError."""
+        self._path = path
+        self._file = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def check(self) -> None:
+        """Check that the directory is where it was, also after `close`, which is to come last.
+
+        Raises:
+            OSError: it, or a directory above it, was renamed or removed.
+        """
+        if self._file >= 0 and not is_at(self._file, self._path):
+            raise moved(self._path)
+
+    def close(self) -> None:
+        """Let the directory go. To call it again is harmless."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
 def moved(path: Path) -> OSError:
     """Return the error that an open file is no longer at `path`."""
     return OSError(

@@ -18,6 +18,7 @@ from typing import Final, Protocol, TypeAlias
 from spark_producer.broker.storage.disk import (
     FULL,
     PRIVATE_FILE,
+    HeldDirectory,
     is_at,
     make_private_directory,
     sync_data,
@@ -125,10 +126,34 @@ class FileOps(Protocol):
 
 
 class SystemFiles:
-    """The files of the operating system (a `FileOps`)."""
+    """The files of the operating system (a `FileOps`).
+
+    Once `hold` was called with directories, nothing is opened or changed by its path if one of them was moved.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[HeldDirectory] = []
+
+    def hold(self, directory: Path) -> None:
+        """Keep a directory open until `release`. From now on it must stay where it is.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        self._held.append(HeldDirectory(directory))
+
+    def release(self) -> None:
+        """Let all directories go."""
+        while self._held:
+            self._held.pop().close()
+
+    def _check_held(self) -> None:
+        for directory in self._held:
+            directory.check()
 
     def open(self, path: Path, *, create: bool = False) -> int:
         """See `FileOps.open`."""
+        self._check_held()
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
         return os.open(path, flags, PRIVATE_FILE)
 
@@ -238,10 +263,12 @@ class SystemFiles:
 
     def rename(self, old: Path, new: Path) -> None:
         """See `FileOps.rename`."""
+        self._check_held()
         old.replace(new)
 
     def unlink(self, path: Path) -> None:
         """See `FileOps.unlink`."""
+        self._check_held()
         path.unlink()
 
     def names(self, directory: Path) -> list[str]:
@@ -266,6 +293,7 @@ class SystemFiles:
 
     def replace_file(self, path: Path, data: bytes, *, sync: bool) -> None:
         """See `FileOps.replace_file`."""
+        self._check_held()
         fresh = path.with_name(f"{path.name}.new")
         fresh.unlink(missing_ok=True)  # an old file would keep its mode
         file = self.open(fresh, create=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -56,15 +56,17 @@ class SegmentLog:
         sync_on_close: bool = True,
         visit: Recovered = ignore,
         skip_damage: bool = False,
+        check_place: Callable[[], None] = lambda: None,
     ) -> None:
         """Open the log, which is created or recovered, and call `visit` for each batch found, in order. With `skip_damage` what
-        follows damage is set aside.
+        follows damage is set aside. `check_place` raises OSError once the data directory was moved, perhaps by another one.
 
         Raises:
             DamagedLog: the log cannot be opened without losing records.
             OSError: the disk refused.
         """
         self.settings = settings
+        self._check_place = check_place
         self._directory = directory
         self._sync_each_append = sync_each_append
         self._is_kept = sync_on_close or sync_each_append
@@ -157,6 +159,8 @@ class SegmentLog:
         return False
 
     def _check_writable(self) -> None:
+        with storage_errors(self._directory):
+            self._check_place()
         if self._failure is not None:
             raise BrokerError(self._failure, code=Code.KAFKA_STORAGE_ERROR)
 
@@ -251,7 +255,10 @@ class SegmentLog:
         """See `Log.rewrite`."""
         self._check_writable()
         return SegmentRewriting(
-            self._directory, end, self.settings.segment_bytes, sync=self._is_kept, finished=self._rewritten
+            *(self._directory, end, self.settings.segment_bytes),
+            sync=self._is_kept,
+            finished=self._rewritten,
+            check_place=self._check_place,
         )
 
     def _rewritten(self, end: int, fresh: list[Segment], failure: OSError | None) -> None:
@@ -274,6 +281,7 @@ class SegmentLog:
         if self._failure is not None:
             return
         with storage_errors(self._directory):
+            self._check_place()
             count = count_expired(self._segments, self.settings, now_ms)
             if count == 0:
                 return
@@ -300,6 +308,7 @@ class SegmentLog:
         self.check_offset(offset)
         segment = self._segment_of(offset)
         with _read_errors(self._directory):
+            self._check_place()
             position = segment.locate(offset)
             left = segment.locate(self._end(up_to)) - position
             if left <= 0:
@@ -376,6 +385,7 @@ class SegmentLog:
             OSError: the disk refused.
         """
         if self._is_kept and not discard and self._failure is None:
+            self._check_place()
             if self._forced_to < self.high_watermark:
                 self._force()
             if self._forced_to > 0:

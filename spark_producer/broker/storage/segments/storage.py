@@ -10,6 +10,7 @@ from spark_producer.broker.counting import Reading
 from spark_producer.broker.quoting import first_few
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import Recovered, UnreadableLog
+from spark_producer.broker.storage.disk import HeldDirectory
 from spark_producer.broker.storage.segments.graves import Graves
 from spark_producer.broker.storage.segments.log import SegmentLog, ignore
 from spark_producer.broker.storage.segments.segment import Segment
@@ -42,6 +43,7 @@ class SegmentStorage:
         self._skip_damage = settings.skip_damage
         self._made: set[str] = set()
         self._graves = Graves(data_dir)
+        self._held = HeldDirectory(data_dir)
 
     def watch(self, confirmed: Callable[[str, int], None], room: Callable[[], None]) -> None:
         """Do nothing: neither is ever called, because no batch waits to be confirmed here, nor for room."""
@@ -111,6 +113,7 @@ class SegmentStorage:
     def create(self, topic: str, partition: int, settings: TopicSettings) -> SegmentLog:
         """Make a log in a new directory."""
         directory = self._directory(topic, partition)
+        self._held.check()
         # A crash after the directories are made and before the topic is noted leaves directories that belong to no topic.
         moved = set_aside(directory)
         if moved is not None:
@@ -120,11 +123,13 @@ class SegmentStorage:
 
     def delete(self, partitions: Collection[tuple[str, int]]) -> None:
         """Remove the directories of partitions."""
+        self._held.check()
         for topic, partition in partitions:
             self._graves.bury(self._directory(topic, partition))
 
     def close(self) -> bool:
-        """Return True, because nothing is open besides the logs."""
+        """Return True, because nothing is open besides the logs and the directory."""
+        self._held.close()
         return True
 
     def _log(self, directory: Path, settings: TopicSettings, recovered: Recovered) -> SegmentLog:
@@ -135,6 +140,7 @@ class SegmentStorage:
             sync_on_close=self._sync_on_close,
             skip_damage=self._skip_damage,
             visit=recovered,
+            check_place=self._held.check,
         )
 
     def _directory(self, topic: str, partition: int) -> Path:

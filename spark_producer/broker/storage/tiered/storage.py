@@ -72,10 +72,15 @@ class TieredStorage:
         with contextlib.ExitStack() as life:
             if files is None:  # those of a simulated disk are nobody else's
                 files = SystemFiles() if self._is_kept else UnforcedFiles()
+                life.callback(files.release)
                 _check_catalog(data_dir, skip_damage=settings.skip_damage)
                 check_beginning(files, data_dir / NAME, options)
                 _lock_outside(options, life)
             self.engine = Engine(data_dir / NAME, files, options, sync=settings.sync_each_append, clock_ms=clock_ms)
+            if isinstance(files, SystemFiles):
+                places = self.engine.places
+                for path in (data_dir, data_dir / NAME, places.journal, *places.ledgers):
+                    files.hold(path)
             self._life = life.pop_all()
 
     def watch(self, confirmed: Callable[[str, int], None], room: Callable[[], None]) -> None:
