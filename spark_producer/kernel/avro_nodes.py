@@ -1,4 +1,4 @@
-"""What the encoders of Avro know of a column: its plan, made before any row came, and its values in numpy.
+"""A column for the Avro encoders: its plan, made before any row is read, and its values in numpy.
 
 A plan says how values of an Arrow type become values of an Avro schema. Nothing here looks at a schema: the plan was checked
 against it, and against the column's type.
@@ -14,7 +14,7 @@ import numpy as np
 from spark_producer.kernel.arrays import BoolArray, ByteArray, Int64Array
 
 NO_MARK = -1
-"""The mark of a branch that a union does not have, or of a value that is in no union."""
+"""The mark of a branch that a union lacks, or of a value outside a union."""
 
 
 class Shape(enum.IntEnum):
@@ -78,7 +78,7 @@ class AvroNode(NamedTuple):
 
 
 class Kind(enum.IntEnum):
-    """What the encoders tell apart. A map is an array of records of key and value, and encodes to the same bytes."""
+    """The kinds of columns of the encoders. A map is an array of records of key and value, and encodes to the same bytes."""
 
     VARINT = 0
     FIXED = 1
@@ -91,7 +91,7 @@ class Kind(enum.IntEnum):
 
 
 class Unfit(NamedTuple):
-    """Values that their schema does not take: which, and why."""
+    """Values that do not fit their schema, and the reason."""
 
     where: BoolArray
     reason: str
@@ -121,7 +121,7 @@ class AvroColumn(NamedTuple):
     unfit: tuple[Unfit, ...]
 
     def refusing(self, bad: BoolArray, reason: str) -> AvroColumn:
-        """Return the column with the values that are `bad`, and not null, as unfit."""
+        """Return the column with the non-null values in `bad` marked as unfit."""
         if self.valid is not None:
             bad = bad & self.valid
         return self._replace(unfit=(*self.unfit, Unfit(bad, reason))) if bad.any() else self

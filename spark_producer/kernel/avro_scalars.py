@@ -121,7 +121,7 @@ def read_uuids(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroCol
         texts[whole, place] = found.data[firsts[whole] + place]
     digits = _HEX[texts[:, _DIGITS]]
     good = (texts[:, _HYPHENS] == ord("-")).all(axis=1) & (digits != 0xFF).all(axis=1)
-    found = found.refusing(~good, "it is no UUID, such as 123e4567-e89b-12d3-a456-426614174000")
+    found = found.refusing(~good, "it is not a UUID, such as 123e4567-e89b-12d3-a456-426614174000")
     if node.shape is Shape.UUID_TEXT:
         return found
     packed = np.ascontiguousarray(digits[:, 0::2] << 4 | (digits[:, 1::2] & 0x0F))
@@ -147,7 +147,7 @@ def read_decimals(column: AvroColumn, node: AvroNode, array: ArrowArray) -> Avro
 
 
 def _big_decimals(column: AvroColumn, whole: ByteArray, kept: BoolArray, lengths: Int64Array, scale: int) -> AvroColumn:
-    """Put the length before each number, and the scale behind it (Avro's Java class Conversions.BigDecimalConversion)."""
+    """Put the length before each number, and the scale after it (Avro's Java class Conversions.BigDecimalConversion)."""
     count = len(lengths)
     tail = np.frombuffer(encode_varint(scale), _BYTE)
     data = np.concatenate(((2 * lengths)[:, None].astype(np.uint8), whole, np.tile(tail, (count, 1))), axis=1)
@@ -224,7 +224,7 @@ def _interval_parts(array: ArrowArray) -> tuple[Int64Array, Int64Array, Int64Arr
 
 
 def read_enums(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
-    """Read strings, and write the places of their symbols."""
+    """Read strings, and write the indices of their symbols."""
     encoded = array.dictionary_encode()
     index: dict[object, int] = {symbol.encode(errors="replace"): place for place, symbol in enumerate(node.symbols)}
     words = encoded.dictionary.cast(pa.large_binary()).to_pylist()  # a string of Spark's need not be UTF-8

@@ -1,4 +1,4 @@
-"""What is written for a field that a column lacks: the encoded default of its schema, or null (Avro 1.12, Complex Types)."""
+"""The bytes of a field that a column lacks: the encoded default of its schema, or null (Avro 1.12, Complex Types)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from spark_producer.schemas.names import NAMED, PRIMITIVE, NamedTypes, full_name
 from spark_producer.schemas.types import Schema
 
 MAX_FILLED_BYTES = 16_384
-"""The most bytes that the fields which a column lacks add to a row: a hostile schema would multiply each of them."""
+"""The maximum bytes that missing fields add to a row, which a hostile schema would multiply."""
 
 _MAX_STEPS = 10_000
-"""The most values of one default, those in it among them: records that hold each other twice double them."""
+"""The maximum values within one default: records that contain each other twice double them."""
 
 
 def is_optional(field: dict[str, Any]) -> bool:
-    """Whether a field of a record can be written without a value for it: it has a default, or takes null."""
+    """Return whether a field of a record may be missing in the column: it has a default, or takes null."""
     return "default" in field or _null_mark(field["type"]) is not None
 
 
@@ -27,7 +27,7 @@ def filling(field: dict[str, Any], space: str, named: NamedTypes, path: str) -> 
     """Return the bytes of an optional field that has no value.
 
     Raises:
-        SchemaError: Its default is no value of its type, or too large.
+        SchemaError: Its default is not a value of its type, or is too large.
     """
     if "default" not in field:
         return _null_mark(field["type"]) or b""
@@ -35,18 +35,18 @@ def filling(field: dict[str, Any], space: str, named: NamedTypes, path: str) -> 
         found = _Encoder(named).encode(field["type"], field["default"], space)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, struct.error):
         raise SchemaError(
-            f"field '{path}': the schema's default for it is no value of its type; add the field to the column"
+            f"field '{path}': the schema's default for it is not a value of its type; add the field to the column"
         ) from None
     if len(found) > MAX_FILLED_BYTES:
         raise SchemaError(
-            f"field '{path}': the schema's default for it has {len(found)} bytes, and {MAX_FILLED_BYTES} can be filled in; "
+            f"field '{path}': the schema's default for it has {len(found)} bytes, more than {MAX_FILLED_BYTES}; "
             "add the field to the column"
         )
     return found
 
 
 def _null_mark(schema: Schema) -> bytes | None:
-    """Return how null is written, or None if the type does not take it."""
+    """Return the bytes of null, or None if the type does not take it."""
     while isinstance(schema, dict) and isinstance(schema.get("type"), str | dict | list):
         schema = schema["type"]
     if schema == "null":
@@ -59,7 +59,7 @@ def _null_mark(schema: Schema) -> bytes | None:
 
 
 class _Encoder:
-    """Encodes one default, which a schema has as JSON."""
+    """Encodes one default, which is JSON in the schema."""
 
     def __init__(self, named: NamedTypes) -> None:
         self._named = named

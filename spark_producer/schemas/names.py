@@ -1,4 +1,4 @@
-"""The names of an Avro schema: which types it defines, and which of them a reference means (Avro 1.12 specification, Names)."""
+"""The named types of an Avro schema, and the resolution of references to them (Avro 1.12 specification, Names)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def space_of(name: str) -> str:
 
 
 def named_types(schema: Schema) -> NamedTypes:
-    """Return all types that a schema defines, wherever it does: also in branches and fields that a value does not have."""
+    """Return all types that a schema defines, also in branches and fields that a value does not have."""
     found: NamedTypes = {}
     left: list[tuple[object, str]] = [(schema, "")]
     seen: set[tuple[int, str]] = set()
@@ -55,7 +55,7 @@ def named_types(schema: Schema) -> NamedTypes:
 
 
 def referred(name: str, space: str, named: NamedTypes) -> tuple[dict[str, Any], str] | None:
-    """Return the type that a name means within a namespace, and the namespace inside of it; None if there is none."""
+    """Return the type to which a name refers within a namespace, and the namespace inside it; None if there is none."""
     full = name if "." in name or not space else f"{space}.{name}"
     for each in (full, name):
         if each in named:

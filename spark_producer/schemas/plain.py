@@ -1,6 +1,6 @@
-"""Which Arrow types a type of Avro takes that holds no others, with its logical type (Avro 1.12 specification, Logical Types).
+"""The Arrow types that fit an Avro type without children, with its logical type (Avro 1.12 specification, Logical Types).
 
-A logical type that is unknown, or does not belong to its type, counts for nothing, as the specification wants it.
+A logical type that is unknown, or does not belong to its type, is ignored, as the specification demands.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from spark_producer.schemas.types import is_binary, is_int, is_text
 NUMBERS = frozenset({"int", "long", "float", "double"})
 
 MAX_DECIMAL_BYTES = 1024
-"""The bytes of a fixed decimal. A column's have 16; a schema of a gibibyte would take as much for each row."""
+"""The maximum bytes of a fixed decimal. A column's has 16; a schema with a gibibyte would take that for each row."""
 
 _DAY_SECONDS = 86_400
 _UNITS = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
-"""Arrow's units of time, by how many of them a second has."""
+"""Arrow's units of time, and their number in a second."""
 
 
 class Planned(NamedTuple):
-    """A plan, and how near the schema's type is to the column's.
+    """A plan, and how far the schema's type is from the column's.
 
     Attributes:
         node: The plan.
-        cost: 0 for the column's own type; the more, the farther.
-        total: Whether no value is unfit, strings that are not UTF-8 apart.
+        cost: 0 for the column's own type; more for types farther away.
+        total: Whether every value fits, apart from strings that are not UTF-8.
     """
 
     node: AvroNode
@@ -41,12 +41,12 @@ class Planned(NamedTuple):
 
 
 def disagree(path: str, kind: pa.DataType, wanted: str) -> SchemaError:
-    """Return the error about a column and a schema that do not fit; `wanted` was escaped."""
+    """Return the error for a column that does not fit its schema; `wanted` is escaped."""
     return SchemaError(f"field '{path}' has type {shown_type(kind)}, and the schema wants {wanted}")
 
 
 def type_name(schema: dict[str, Any]) -> str:
-    """Return what messages call a type: its name, or its form with its logical type."""
+    """Return a type for messages: its name, or its form with its logical type."""
     form, logical = schema.get("type"), schema.get("logicalType")
     if isinstance(schema.get("name"), str):
         return f"{for_log(str(form))} '{for_log(schema['name'])}'"
@@ -54,15 +54,15 @@ def type_name(schema: dict[str, Any]) -> str:
 
 
 def is_number(schema: dict[str, Any]) -> bool:
-    """Whether a type is a plain number, without a logical type that is known."""
+    """Return whether a type is a number without a known logical type."""
     return schema.get("type") in NUMBERS and _key(schema) not in _LOGICAL
 
 
 def plain_node(schema: dict[str, Any], kind: pa.DataType, path: str, *, narrow: bool) -> Planned:
-    """Return the plan of a type that holds no others. With `narrow` a number may be of a smaller type, if its value allows it.
+    """Return the plan of a type without children. With `narrow` a number may go into a smaller type, if its value allows it.
 
     Raises:
-        SchemaError: The type does not take the column's.
+        SchemaError: The column's type does not fit.
     """
     read = _LOGICAL.get(_key(schema))
     if read is not None:
@@ -84,12 +84,12 @@ def plain_node(schema: dict[str, Any], kind: pa.DataType, path: str, *, narrow: 
 
 
 def _number(node: AvroNode, form: str, *, total: bool) -> AvroNode:
-    """Return the plan of a number; that of one whose type the schema's does not hold says what fits."""
+    """Return the plan of a number. Where the schema's type does not hold every value, the plan checks each."""
     if total:
         return node
     if form == "int":
         return node._replace(low=-(1 << 31), high=(1 << 31) - 1, reason="it does not fit into 32 bits")
-    return node._replace(reason=f"it is no number that a {form} holds exactly")
+    return node._replace(reason=f"a {form} does not hold it exactly")
 
 
 def _key(schema: dict[str, Any]) -> tuple[object, object]:
@@ -109,7 +109,7 @@ def _enum(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned:
     if not isinstance(symbols, list) or not is_text(kind):
         raise disagree(path, kind, f"the {type_name(schema)}, which takes strings")
     names = tuple(map(str, symbols))
-    reason = f"it is none of the symbols {shown_names(names)}"
+    reason = f"it is not one of the symbols {shown_names(names)}"
     return Planned(AvroNode(Shape.ENUM, path, symbols=names, reason=reason), 1, total=False)
 
 
@@ -137,7 +137,7 @@ def _decimal(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned | 
 
 
 def _digits(width: int) -> int:
-    """Return the digits of every number that as many bytes hold: floor((8 width - 1) log10 2)."""
+    """Return the number of digits that always fit into `width` bytes: floor((8 width - 1) log10 2)."""
     return (8 * width - 1) * 30_103 // 100_000
 
 
@@ -190,7 +190,7 @@ def _time(unit: str, cost: int) -> _Reader:
         node = _scaled(AvroNode(Shape.LONG, path), have, unit)
         high = _DAY_SECONDS * _UNITS[unit] // node.factor - 1
         return Planned(
-            node._replace(low=0, high=high, reason="it is no time of a day"), cost + 5 * is_number, total=False
+            node._replace(low=0, high=high, reason="it is not a time of day"), cost + 5 * is_number, total=False
         )
 
     return read
@@ -210,7 +210,7 @@ def _timestamp(unit: str, cost: int, *, local: bool) -> _Reader:
 
 
 def _scaled(node: AvroNode, ours: str, theirs: str) -> AvroNode:
-    """Return the plan of times in another unit. The rest of a coarser one is dropped, towards the past."""
+    """Return the plan of times in another unit. They are rounded down to a coarser one."""
     have, want = _UNITS[ours], _UNITS[theirs]
     return node._replace(divisor=max(1, have // want), factor=max(1, want // have))
 

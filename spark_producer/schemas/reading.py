@@ -16,13 +16,13 @@ _DEEPEST = 100
 """How deeply a value may be nested: a schema that refers to itself would else let a few bytes recurse without an end."""
 
 _ITEMS_WITHOUT_BYTES = 1000
-"""The most values in one value that may have no bytes, as null and empty records: arrays and records of these multiply."""
+"""The maximum values without bytes in one value, such as null and empty records: arrays and records of these multiply."""
 
 _MAX_NAMES = 16 << 20
-"""The most characters of fields' names and symbols in one value: its bytes refer to them, and a schema's may be megabytes."""
+"""The maximum characters of field names and symbols in one value: its bytes refer to them, and a schema's may be megabytes."""
 
 _MAX_DECIMAL_BYTES = 1024
-"""The most bytes of a decimal, whatever its precision is: to write a number's digits takes the square of their count."""
+"""The maximum bytes of a decimal, whatever its precision: formatting takes the square of the number of digits."""
 
 
 def read_value(schema: Schema, content: bytes, named: NamedTypes | None = None) -> Any:
@@ -115,7 +115,7 @@ class _Reader:
             inner = _Reader(found, {})
             number, scale = inner.take(inner.long()), inner.long()
             if inner.at != len(found):
-                raise self._refusal("bytes behind a decimal")
+                raise self._refusal("bytes after a decimal")
             return self._decimal(number, scale, None)
         if logical == "uuid" and len(found) == 16:
             return str(uuid.UUID(bytes=found))
@@ -125,9 +125,9 @@ class _Reader:
         """Return a number from its bytes, of which those that only repeat its sign do not count."""
         sign = b"\xff" if found[:1] >= b"\x80" else b"\x00"
         found = sign + found.lstrip(sign)
-        room = _MAX_DECIMAL_BYTES if precision is None else min(_MAX_DECIMAL_BYTES, precision * 5 // 12 + 1)
-        if len(found) > room + 1:
-            raise self._refusal(f"a decimal of {len(found) - 1} bytes, and {room} are enough")
+        needed = _MAX_DECIMAL_BYTES if precision is None else min(_MAX_DECIMAL_BYTES, precision * 5 // 12 + 1)
+        if len(found) > needed + 1:
+            raise self._refusal(f"a decimal of {len(found) - 1} bytes, and {needed} are enough")
         number = int.from_bytes(found, "big", signed=True)
         return Decimal(number).scaleb(-scale, Context(prec=max(1, len(str(number)))))
 

@@ -1,4 +1,4 @@
-"""How messages show what schemas and columns bring with them: names, types and paths, escaped and cut, by one function."""
+"""The names, types and paths of schemas and columns in messages: escaped and cut."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pyarrow as pa
 from spark_producer.escape import MAX_LENGTH, for_log
 
 MAX_NAMES_SHOWN = 50
-"""The most names of a list that are looked at: more of them would be cut anyhow."""
+"""The maximum names of a list that are formatted; the text of more would be cut."""
 
 _MAX_TYPE_SHOWN = 100
-"""The most characters of an Arrow type: a struct's has all of its fields."""
+"""The maximum characters of an Arrow type: that of a struct names all of its fields."""
 
 
 def shown_names(names: Iterable[object]) -> str:
-    """Return names with commas between them."""
+    """Return names separated by commas."""
     first = list(itertools.islice(names, MAX_NAMES_SHOWN + 1))
     more = ", …" if len(first) > MAX_NAMES_SHOWN else ""
     return for_log(", ".join(for_log(str(name)) for name in first[:MAX_NAMES_SHOWN]) + more)
 
 
 def shown_type(kind: pa.DataType) -> str:
-    """Return an Arrow type by the name that it has in Arrow, and that of nulls as Spark has it."""
+    """Return the name of an Arrow type; that of nulls is Spark's, void."""
     if pa.types.is_null(kind):
         return "void"
     text = for_log(str(kind))
@@ -32,10 +32,10 @@ def shown_type(kind: pa.DataType) -> str:
 
 
 def path_below(path: str, name: object) -> str:
-    """Return the path of a field of `path`, for messages alone."""
+    """Return the path of a field below `path`, for messages only."""
     return for_log(f"{path}.{str(name)[: MAX_LENGTH + 1]}")
 
 
 def is_printable(name: object) -> bool:
-    """Whether something of a schema is a name that may be shown."""
+    """Return whether a value of a schema is a name that may be shown."""
     return isinstance(name, str) and name.isprintable()

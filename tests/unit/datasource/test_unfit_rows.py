@@ -122,8 +122,8 @@ def test_com1_what_a_logical_type_or_a_union_forbids_is_dead_and_names_the_reaso
         assert (str(found["u"]), found["t"].microsecond, found["e"], found["f"]) == (good["u"], 1000, "B", b"ab")
     found = {told(row)["row"]: row for row in read_topic(broker.bootstrap_servers, dead, expected=4)}
     reasons = (
-        "it is no UUID",
-        "it is no time of a day",
+        "it is not a UUID",
+        "it is not a time of day",
         "no type of its union takes it: enum 'EA', enum 'EB'",
         "it does not have 2 bytes",
     )

@@ -113,7 +113,7 @@ def test_a_field_that_is_not_optional_must_be_in_the_column_and_null_takes_no_de
     ids=str,
 )
 def test_a_default_that_is_no_value_of_its_type_is_one_error(missing: dict[str, Any]) -> None:
-    with pytest.raises(SchemaError, match=r"field 'value\.y': the schema's default for it is no value of its type"):
+    with pytest.raises(SchemaError, match=r"field 'value\.y': the schema's default for it is not a value of its type"):
         plan_of(record(("x", "long"), missing), COLUMN.type, "value", fill=True)
 
 
