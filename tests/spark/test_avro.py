@@ -290,7 +290,7 @@ def test_com10_an_exactly_once_stream_writes_avro_and_its_dead_letters(
     }  # fmt: skip
     frame = b"\x00\x00\x00\x00\x07"
     assert sorted(found[topic], key=str) == [frame + b"\x02", frame + b"\x04", frame + b"\x06"]
-    assert found[f"{topic}-dead"] == [b'{"n": null}']
+    assert found[f"{topic}-dead"] == [b'{"n":null}']
 
 
 CONNECT = """

@@ -180,7 +180,7 @@ def test_com24_a_cell_that_is_no_time_or_partition_is_named(
     words = ["write", str(tmp_path / "x.csv"), topic, "--value", "a", f"--{column}", "c"]
     assert main([*words, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 1
     _, said = capsys.readouterr().err.splitlines()
-    assert "x.csv: row 25001, column 'c': Failed to parse string: " in said
+    assert "x.csv: row 25001, column 'c': " in said
     assert repr(cell) in said
 
 
