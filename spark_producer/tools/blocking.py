@@ -323,7 +323,7 @@ class BlockingClient:
     def _unreachable(self, nodes: list[int]) -> BrokersUnreachable:
         where = "; ".join(self._why_not(node) for node in nodes)
         advice = (
-            "check kafka.bootstrap.servers, that the brokers run, and firewalls"
+            "check the bootstrap servers (kafka.bootstrap.servers, --bootstrap-servers), that the brokers run, and firewalls"
             if min(nodes) < 0
             else "these addresses come from the brokers themselves: check their advertised.listeners"
         )

@@ -154,7 +154,10 @@ def test_unreachable_brokers(watched: Watched, topic: str, silent: int) -> None:
     for address in addresses:
         assert address in message
     assert "Connection refused" in message
-    assert "check kafka.bootstrap.servers, that the brokers run, and firewalls" in message
+    assert (
+        "check the bootstrap servers (kafka.bootstrap.servers, --bootstrap-servers), that the brokers run, and firewalls"
+        in message
+    )
     assert not watched.computed
 
 

@@ -54,7 +54,8 @@ def test_com23_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--bootstrap-servers", f"127.0.0.1:{port}", "--timeout", "1"]) == 1
     told = capsys.readouterr().out
     assert told.startswith("failed   connection: no broker could be reached within 1 s")
-    assert "\n         what to do: check kafka.bootstrap.servers, that the brokers run, and firewalls\n" in told
+    named = "check the bootstrap servers (kafka.bootstrap.servers, --bootstrap-servers), that the brokers run"
+    assert f"\n         what to do: {named}, and firewalls\n" in told
 
 
 def test_com23_a_port_where_no_broker_listens(capsys: pytest.CaptureFixture[str]) -> None:
