@@ -128,7 +128,9 @@ class Cluster:
             hung = (DATA_PARTITION,) if self.hanging(world, CONTROL, control=False) else ()
         if hung:
             return Hung(hung, None if CONTROL_PARTITION in hung else record)
-        noted, last = (None if world.noted < 0 else world.noted), Fencing(0, world.writer)
+        # With transaction.version 2 the marker has the epoch that follows that of its record (KIP-890).
+        noted = None if world.noted < 0 else world.noted
+        last = Fencing(0, world.writer + (self.wiring.style is Style.IMPLICIT))
         newest = Fencing(0, world.control.epoch + 1)
         missing = is_missing(noted, newest, None if record is None else last)
         return Missing(CONTROL_PARTITION[0]) if missing else Found(record)
