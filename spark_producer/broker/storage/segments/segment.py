@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker.storage.base import Recovered
+from spark_producer.broker.storage.base import LEADER_EPOCH, Recovered
 from spark_producer.broker.storage.disk import PRIVATE_FILE, sync_data
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import (
@@ -166,6 +166,10 @@ class Segment:
         if header.base_offset != self.next_offset or header.last_offset_delta < 0:
             raise CorruptRecord(
                 f"record batch at byte {self.size} claims offsets from {header.base_offset}, expected {self.next_offset}"
+            )
+        if header.partition_leader_epoch != LEADER_EPOCH:  # its four bytes are in no CRC
+            raise CorruptRecord(
+                f"record batch at byte {self.size} has leader epoch {header.partition_leader_epoch}, expected {LEADER_EPOCH}"
             )
 
     def truncate(self) -> None:

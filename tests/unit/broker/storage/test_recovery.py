@@ -220,6 +220,13 @@ def test_only_what_lies_behind_the_recovery_point_has_its_crc_compared(tmp_path:
     assert "byte 180, offset 4" in refused(tmp_path)
 
 
+def test_a_leader_epoch_that_changed_is_damage_though_no_crc_covers_it(tmp_path: Path) -> None:
+    """Consumers would commit it, and be told later that no leader has it."""
+    written(tmp_path, 3, cleanly=True)
+    flip(tmp_path / FIRST, 90 + 13)
+    assert "record batch at byte 90 has leader epoch" in refused(tmp_path)
+
+
 def test_a_roll_notes_the_recovery_point(tmp_path: Path, disk: Disk) -> None:
     log = open_log(tmp_path, segment_bytes=200)
     for _ in range(3):
