@@ -76,7 +76,9 @@ class Cluster:
         rows = (
             messages.DescribedTransaction(0, each, self.state, producer_id=DEAD, producer_epoch=self.epoch)
             if each == self.name
-            else messages.DescribedTransaction(0, each, "CompleteCommit", producer_id=OURS.producer_id)
+            else messages.DescribedTransaction(
+                0, each, "CompleteCommit", producer_id=OURS.producer_id, producer_epoch=1
+            )
             for each in body.transactional_ids
         )
         return messages.DescribeTransactionsResponse(0, tuple(rows))
@@ -223,7 +225,7 @@ def people_see(cluster: Cluster, inline: tuple[tuple[str, int], ...], more: tupl
     brokers = brokers_of(cluster.client)
     record = ControlRecord("orders", "q", Status.DONE, 0, 0, "t", (), inline)
     log = ControlLog(brokers, CONTROL[0])
-    return lost_ends(brokers, log, CONTROL, Seen(record, OURS.producer_id, 1, ()), cluster.client.deadline(), more)
+    return lost_ends(brokers, log, CONTROL, Seen(record, OURS.producer_id, 1, (), 1), cluster.client.deadline(), more)
 
 
 @pytest.mark.parametrize("state", ["CompleteAbort", "CompleteCommit", "Ongoing", "Empty"])
