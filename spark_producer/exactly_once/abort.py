@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from spark_producer.exactly_once import redrive
 from spark_producer.exactly_once.asks import (
@@ -46,6 +46,8 @@ class Remains(NamedTuple):
 class Asking:
     """Has anybody fenced, or written, since this execution began?"""
 
+    failpoint: ClassVar = "abort.asking"
+
     remains: Remains
 
     @property
@@ -64,6 +66,8 @@ class Asking:
 class Taking:
     """Nobody has: the fence ends the commit of this execution, if one is under way, and hurts nobody."""
 
+    failpoint: ClassVar = "abort.taking"
+
     remains: Remains
 
     @property
@@ -79,6 +83,8 @@ class Taking:
 @dataclass(frozen=True, slots=True)
 class Reading:
     """Is this execution decided? `fencing` is None if somebody else holds the control id."""
+
+    failpoint: ClassVar = "abort.reading"
 
     remains: Remains
     fencing: Fencing | None
@@ -111,6 +117,8 @@ class Reading:
 class Ending:
     """The execution is not committed, and will never be. A refusal says that a transaction is gone already."""
 
+    failpoint: ClassVar = "abort.ending"
+
     transactions: tuple[TaskTransaction, ...]
 
     @property
@@ -127,6 +135,8 @@ class Ending:
 @dataclass(frozen=True, slots=True)
 class Helping:
     """The execution is committed: its transactions are ended before they time out. Whoever holds the sink gives the verdict."""
+
+    failpoint: ClassVar = "abort.helping"
 
     record: ControlRecord
 
@@ -145,6 +155,8 @@ class Helping:
 @dataclass(frozen=True, slots=True)
 class Finishing:
     """The execution is committed: what is decided is carried out, as in COMMIT."""
+
+    failpoint: ClassVar = "abort.finishing"
 
     driving: redrive.Driving
 

@@ -8,7 +8,7 @@ wakes up cannot abort the transactions of a live one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from spark_producer.exactly_once import redrive
 from spark_producer.exactly_once.asks import (
@@ -49,6 +49,8 @@ class Beginning(NamedTuple):
 class Taking:
     """The first ask. Once it is answered, no older driver can write a control record any more."""
 
+    failpoint: ClassVar = "begin.taking"
+
     beginning: Beginning
 
     @property
@@ -64,6 +66,8 @@ class Taking:
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What has the sink come to?"""
+
+    failpoint: ClassVar = "begin.reading"
 
     beginning: Beginning
     fencing: Fencing
@@ -95,6 +99,8 @@ class Reading:
 class Redriving:
     """An earlier driver had decided its write, and did not see its end."""
 
+    failpoint: ClassVar = "begin.redriving"
+
     beginning: Beginning
     driving: redrive.Driving
 
@@ -109,6 +115,8 @@ class Redriving:
 @dataclass(frozen=True, slots=True)
 class Listing:
     """Nothing that is open now belongs to a decided write."""
+
+    failpoint: ClassVar = "begin.listing"
 
     beginning: Beginning
     fencing: Fencing
@@ -129,6 +137,8 @@ class Listing:
 @dataclass(frozen=True, slots=True)
 class Intending:
     """The orphans are named in a fenced write, before any of them is aborted."""
+
+    failpoint: ClassVar = "begin.intending"
 
     beginning: Beginning
     fencing: Fencing
@@ -155,6 +165,8 @@ class Intending:
 @dataclass(frozen=True, slots=True)
 class Sweeping:
     """The orphans are aborted, each only if it is still the one that was listed. A refusal says that it is gone."""
+
+    failpoint: ClassVar = "begin.sweeping"
 
     fencing: Fencing
     intent: ControlRecord

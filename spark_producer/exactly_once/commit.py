@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from spark_producer.exactly_once import redrive
 from spark_producer.exactly_once.admission import Refuse, Skip, admit
@@ -64,6 +64,8 @@ LEFT_TO_OTHERS = frozenset({Failure.FENCED, Failure.EXPIRED, Failure.UNSURE})
 class Listing:
     """What is open besides the transactions of the write: its orphans."""
 
+    failpoint: ClassVar = "commit.listing"
+
     fencing: Fencing
     record: ControlRecord
     before: str
@@ -83,6 +85,8 @@ class Listing:
 @dataclass(frozen=True, slots=True)
 class Voting:
     """The last moment at which the whole write can be given up: are all transactions fit to be committed?"""
+
+    failpoint: ClassVar = "commit.voting"
 
     fencing: Fencing
     record: ControlRecord
@@ -111,6 +115,8 @@ class Voting:
 @dataclass(frozen=True, slots=True)
 class Writing:
     """The commit point."""
+
+    failpoint: ClassVar = "commit.writing"
 
     fencing: Fencing
     record: ControlRecord
@@ -146,6 +152,8 @@ class Writing:
 class Resolving:
     """The commit was not answered. It is not sent again: a fence decides it, and the next look tells."""
 
+    failpoint: ClassVar = "commit.resolving"
+
     record: ControlRecord
     orphans: Orphans
     before: str
@@ -167,6 +175,8 @@ class Looking:
     Where another's word has replaced the one before this write, that may have happened over this one's. If it has a number, it is
     skipped when it is run again; without one nothing would.
     """
+
+    failpoint: ClassVar = "commit.looking"
 
     record: ControlRecord
     fencing: Fencing
@@ -205,6 +215,8 @@ class Looking:
 class Finishing:
     """What is decided is carried out."""
 
+    failpoint: ClassVar = "commit.finishing"
+
     driving: redrive.Driving
     orphans: Orphans
 
@@ -224,6 +236,8 @@ class Finishing:
 class Sweeping:
     """The batch is committed, and its orphans are aborted, each only if it is still the one that was listed."""
 
+    failpoint: ClassVar = "commit.sweeping"
+
     batch: int
     orphans: Orphans
 
@@ -240,6 +254,8 @@ class Sweeping:
 @dataclass(frozen=True, slots=True)
 class Noting:
     """Notes in the control record that this run has found a batch of an earlier run done: it must not skip that number again."""
+
+    failpoint: ClassVar = "commit.noting"
 
     fencing: Fencing
     record: ControlRecord

@@ -8,7 +8,7 @@ more finds out there, and stays silent.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from spark_producer.exactly_once.asks import (
     Answer,
@@ -52,6 +52,8 @@ class Drive(NamedTuple):
 class Ending:
     """All transactions of the record are committed, or are so already."""
 
+    failpoint: ClassVar = "ending"
+
     drive: Drive
 
     @property
@@ -67,6 +69,8 @@ class Ending:
 @dataclass(frozen=True, slots=True)
 class Looking:
     """The coordinators have answered; `refused` says for each transaction whether with no. Now the logs are asked."""
+
+    failpoint: ClassVar = "looking"
 
     drive: Drive
     refused: tuple[bool, ...]
@@ -98,6 +102,8 @@ class Looking:
 class Deciding:
     """The verdict is written, which tells whether this driver is still the newest. `end` is what it means, once it is there."""
 
+    failpoint: ClassVar = "deciding"
+
     drive: Drive
     word: ControlRecord
     end: Redriven | Failed
@@ -124,6 +130,8 @@ class Deciding:
 class Refencing:
     """It is not known whether the verdict was written. It is not sent again: a fence decides, and the next look tells."""
 
+    failpoint: ClassVar = "refencing"
+
     drive: Drive
 
     @property
@@ -139,6 +147,8 @@ class Refencing:
 @dataclass(frozen=True, slots=True)
 class Rereading:
     """After the fence: what is the last word?"""
+
+    failpoint: ClassVar = "rereading"
 
     drive: Drive
 

@@ -7,7 +7,7 @@ those of two classes are equal if their fields are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn, Protocol, TypeAlias
+from typing import ClassVar, NoReturn, Protocol, TypeAlias
 
 from spark_producer.errors import IllegalState
 from spark_producer.exactly_once.asks import Answer, Ask, FencedOff, Glued, Hung, Unsure, WriteAnswer, Written
@@ -20,6 +20,9 @@ MOST_TRIES = 5
 
 class Step(Protocol):
     """Something that is asked now. `after` is pure, and takes every answer that `ask` may have."""
+
+    failpoint: ClassVar[str]
+    """Name of the failpoint after the step."""
 
     @property
     def ask(self) -> Ask:
@@ -38,16 +41,18 @@ def run(start: Next, perform: Callable[[Ask], Answer]) -> Outcome:
     now = start
     while not isinstance(now, Begun | Committed | AlreadyDone | Aborted | LeftAlone | Failed):
         answer = perform(now.ask)
-        failpoint(place(now))
+        failpoint(failpoint_name(now))
         now = now.after(answer)
     return now
 
 
-def place(step: Step) -> str:
-    """The name of the place behind a step, for failpoints: `begin.taking`, or `commit.finishing.ending` within a redrive."""
+def failpoint_name(step: Step) -> str:
+    """Return the name of the failpoint after a step: `begin.taking`, or `commit.finishing.ending` within a redrive.
+
+    The names are literals of their own: the recorded cases of the failure matrix hang on them.
+    """
     driving = getattr(step, "driving", None)
-    within = f".{type(driving).__name__}" if driving is not None else ""
-    return f"{type(step).__module__.rpartition('.')[2]}.{type(step).__name__}{within}".lower()
+    return step.failpoint if driving is None else f"{step.failpoint}.{driving.failpoint}"
 
 
 def write_answer(step: object, answer: Answer) -> WriteAnswer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from spark_producer.exactly_once import abort, begin, commit, redrive
 from spark_producer.exactly_once.asks import Answer, Fates, Fence, Fenced, Found, ListOpen, Opened, ReadControl, Unsure
@@ -47,6 +47,8 @@ def changed(change: Change) -> Callable[[Step, Answer], Next]:
 class FreshEpoch:
     """A commit that takes its own epoch of the control id, instead of that of BEGIN."""
 
+    failpoint: ClassVar = "freshepoch"
+
     messages: tuple[TaskOutcome, ...]
     batch: int
 
@@ -68,6 +70,8 @@ def commit_with_a_fresh_epoch(messages: Sequence[TaskOutcome], batch: int) -> Ne
 class ReadsFirst:
     """A BEGIN that reads before it fences."""
 
+    failpoint: ClassVar = "readsfirst"
+
     beginning: begin.Beginning
 
     @property
@@ -81,6 +85,8 @@ class ReadsFirst:
 @dataclass(frozen=True)
 class FencesThen:
     """The fence that comes too late."""
+
+    failpoint: ClassVar = "fencesthen"
 
     beginning: begin.Beginning
     read: Answer
@@ -97,6 +103,8 @@ class FencesThen:
 @dataclass(frozen=True)
 class ListsLate:
     """A commit that lists what is open when all is done, as a newer driver's transactions may be."""
+
+    failpoint: ClassVar = "listslate"
 
     batch: int
 
