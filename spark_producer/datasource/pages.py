@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
     from pyspark.accumulators import Accumulator
 
-    from spark_producer.datasource.writers import TaskSettings
+    from spark_producer.datasource.task_settings import TaskSettings
 
 logger = escaping_logger("pyproducer")
 

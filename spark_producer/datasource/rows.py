@@ -9,7 +9,7 @@ from pyspark import TaskContext
 
 from spark_producer.config import SinkOptions
 from spark_producer.datasource.slicing import bytes_to_gather
-from spark_producer.datasource.writers import TaskSettings
+from spark_producer.datasource.task_settings import TaskSettings
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import Producer, parts_of
 

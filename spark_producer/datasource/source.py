@@ -21,7 +21,8 @@ from spark_producer.config.exactly_once_rules import TRANSACTION_TIMEOUT, check_
 from spark_producer.datasource.process import freeze_once
 from spark_producer.datasource.schema import check_schema, has_formats
 from spark_producer.datasource.surface import told_in_short
-from spark_producer.datasource.writers import BatchWriter, StreamWriter, TaskSettings
+from spark_producer.datasource.task_settings import TaskSettings
+from spark_producer.datasource.writers import BatchWriter, StreamWriter
 from spark_producer.errors import ConfigError, TopicNotFound, broker_error
 from spark_producer.escape import escaping_logger
 from spark_producer.network import ConnectionSettings

@@ -22,7 +22,7 @@ from spark_producer.datasource.loopback import JvmConnection
 from spark_producer.datasource.process import freeze_at_second_task, keep_memory_once
 from spark_producer.datasource.rows import task_rows
 from spark_producer.datasource.slicing import gather, pieces
-from spark_producer.datasource.writers import TaskSettings as TaskSettings
+from spark_producer.datasource.task_settings import TaskSettings as TaskSettings
 from spark_producer.producer import Producer, parts_of
 
 WARNED = ".pyproducer-warned-of-kernel"

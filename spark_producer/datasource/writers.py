@@ -5,41 +5,20 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from spark_producer.config import ProducerConfig, SinkOptions
 from spark_producer.datasource.commit import TaskReport, Told, abort, commit
 from spark_producer.datasource.process import freeze_once
 from spark_producer.datasource.stream_base import DataSourceStreamArrowWriter
 from spark_producer.datasource.surface import told_in_short, told_while_pickling
+from spark_producer.datasource.task_settings import TaskSettings
 
 if TYPE_CHECKING:  # neither the lookup of formats nor the commit touches rows
     import pyarrow as pa
     from pyspark.accumulators import Accumulator
-
-    from spark_producer.exactly_once.messages import Ticket
-    from spark_producer.schemas.formats import Formats
-
-
-class TaskSettings(NamedTuple):
-    """What travels from the driver to the tasks. `own_memory` is true if the user has not set `buffer.memory`.
-
-    `own_time` is true if the user has not set how long a transaction may take. `ticket` is there in an exactly-once write, once
-    it has begun. `formats` says how columns become bytes, if any do. `write_id` names this execution of the write; it is empty
-    where there are no dead letters, which alone tell it.
-    """
-
-    config: ProducerConfig
-    sink: SinkOptions
-    own_memory: bool = False
-    own_time: bool = False
-    streaming: bool = False
-    ticket: Ticket | None = None
-    formats: Formats | None = None
-    write_id: str = ""
 
 
 def _write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

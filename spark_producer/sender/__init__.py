@@ -6,7 +6,8 @@ Must not know: sockets and threads. It sees the network through `NetworkView`, a
 
 from spark_producer.sender.load import KnownTopics, ProducerLoad
 from spark_producer.sender.metadata import Metadata, Wish
-from spark_producer.sender.sender import ClientRequest, NetworkView, RequestBatches, Sender, SenderSettings, Step
+from spark_producer.sender.network_view import ClientRequest, NetworkView, RequestBatches
+from spark_producer.sender.sender import Sender, SenderSettings, Step
 
 __all__ = [
     "ClientRequest",

@@ -6,7 +6,7 @@ The order of a step is that of Kafka's Sender.runOnce. Only the I/O thread calls
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from spark_producer.accumulator import ProducerBatch, RecordAccumulator
 from spark_producer.cluster import NO_LEADER, TopicPartition
@@ -26,45 +26,19 @@ from spark_producer.protocol.messages import (
 from spark_producer.sender.answers import ProduceAnswers, Refusal
 from spark_producer.sender.identity import ProducerIdentity
 from spark_producer.sender.metadata import Metadata
+from spark_producer.sender.network_view import NODE_RECHECK, ClientRequest, NetworkView, RequestBatches
 from spark_producer.sender.sequences import Sequencer
 
 if TYPE_CHECKING:  # only transactional producers import them
     from spark_producer.sender.transaction_dialog import TransactionDialog
     from spark_producer.sender.transactions import TransactionManager
 
-NODE_RECHECK = 0.05
-"""Seconds between two attempts to find a node to ask, while all nodes are busy or in backoff."""
 
 ID_REMEDIES = (
     "grant this user WRITE on a topic, which is enough since Kafka 2.8 (KIP-679), or IDEMPOTENT_WRITE on the cluster; or set "
     "kafka.enable.idempotence=false"
 )
 """What to do if the brokers give us no producer id."""
-
-RequestBatches: TypeAlias = tuple[ProducerBatch, ...]
-"""The batches of a Produce request; empty for other requests."""
-
-
-class NetworkView(Protocol):
-    """The questions that the sender may ask the network."""
-
-    def ready(self, node: int) -> bool:
-        """Return whether a request may go to `node` now, and start a connection if there is none."""
-
-    def least_loaded(self) -> int | None:
-        """Return the node for a request that any node can answer; None if all are busy or in backoff."""
-
-    def stranded(self) -> bool:
-        """Return whether no known node of the cluster is connected or connecting, or may be connected to now."""
-
-    def next_attempt_in(self, node: int) -> float:
-        """Return the seconds until a connection to `node` may be tried again; 0 if it is made, or being made."""
-
-    def last_error(self, node: int) -> PyProducerError | None:
-        """Return why the last connection to `node`, or attempt at one, ended; None if it is ready or was never tried."""
-
-    def finalized_level(self, feature: str) -> int:
-        """Return the level of a feature that the cluster has agreed on, by the newest word of any broker; 0 if none (KIP-584)."""
 
 
 class SenderSettings(NamedTuple):
@@ -85,16 +59,6 @@ class SenderSettings(NamedTuple):
     user: str = ""
     transactional_id: str | None = None
     transaction_timeout_ms: int = 60000
-
-
-class ClientRequest(NamedTuple):
-    """A request to send: `body` is the request message of `api`. The network returns `batches` with the answer."""
-
-    node: int
-    api: AnyApi
-    body: tuple[object, ...]
-    batches: RequestBatches
-    expect_response: bool = True
 
 
 class Step(NamedTuple):

@@ -25,7 +25,7 @@ from spark_producer.protocol.messages.transactions import (
 from spark_producer.sender import transaction_requests as requests
 from spark_producer.sender.coordinators import Coordinators, Key, Kind, question_about
 from spark_producer.sender.metadata import Metadata
-from spark_producer.sender.sender import NODE_RECHECK, ClientRequest, NetworkView
+from spark_producer.sender.network_view import NODE_RECHECK, ClientRequest, NetworkView
 from spark_producer.sender.transaction_contents import GroupOffsets
 from spark_producer.sender.transaction_verdicts import Need, Verdict, verdict_on
 from spark_producer.sender.transactions import TransactionManager

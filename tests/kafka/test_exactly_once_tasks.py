@@ -19,7 +19,7 @@ from spark_producer.datasource.exactly_once.duty import Whereabouts
 from spark_producer.datasource.exactly_once.longest import longest_transaction
 from spark_producer.datasource.exactly_once.slots import Slots
 from spark_producer.datasource.exactly_once.task import write_exactly_once
-from spark_producer.datasource.writers import TaskSettings
+from spark_producer.datasource.task_settings import TaskSettings
 from spark_producer.errors import BrokerError, ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.messages import Inline, Prepared, TaskOutcome, Ticket

@@ -18,7 +18,7 @@ from spark_producer.config.dead_letter_rules import brokers_find_bad_rows
 from spark_producer.datasource.commit import TaskReport, Told, all_together, check_complete, for_programs, logger
 from spark_producer.datasource.exactly_once.longest import check_time, longest_transaction
 from spark_producer.datasource.summary import describe, to_json
-from spark_producer.datasource.writers import TaskSettings
+from spark_producer.datasource.task_settings import TaskSettings
 from spark_producer.escape import HAS_LINES
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.control_record import NO_BATCH

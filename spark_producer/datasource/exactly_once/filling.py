@@ -11,7 +11,7 @@ from spark_producer.config import SinkOptions
 from spark_producer.datasource.exactly_once.spool import Spool
 from spark_producer.datasource.rows import task_rows
 from spark_producer.datasource.slicing import gather, pieces
-from spark_producer.datasource.writers import TaskSettings
+from spark_producer.datasource.task_settings import TaskSettings
 from spark_producer.errors import ExactlyOnceError, IllegalState
 from spark_producer.exactly_once.messages import EncodedBatch
 from spark_producer.failpoints import failpoint

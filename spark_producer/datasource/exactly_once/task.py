@@ -23,7 +23,7 @@ from spark_producer.datasource.exactly_once.contents import HashedBatches
 from spark_producer.datasource.exactly_once.duty import Duty, Whereabouts, duty_of
 from spark_producer.datasource.exactly_once.filling import Filling, inline_limit
 from spark_producer.datasource.exactly_once.slots import Sink, Slot, Slots
-from spark_producer.datasource.writers import TaskSettings
+from spark_producer.datasource.task_settings import TaskSettings
 from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once.control_record import TaskTransaction
 from spark_producer.exactly_once.messages import Inline, Origin, Prepared, Skipped, TaskOutcome, Ticket

@@ -19,7 +19,8 @@ from spark_producer.config import SinkOptions, producer_config
 from spark_producer.datasource import pages
 from spark_producer.datasource.commit import TaskReport, Told
 from spark_producer.datasource.follow import KEPT, Reports, Written, _followed_source, _Pages
-from spark_producer.datasource.writers import BatchWriter, StreamWriter, TaskSettings
+from spark_producer.datasource.task_settings import TaskSettings
+from spark_producer.datasource.writers import BatchWriter, StreamWriter
 from spark_producer.errors import CommitError, ConfigError
 from spark_producer.metrics import OffsetRange, WriteReport
 

@@ -17,7 +17,8 @@ from spark_producer.config import SinkOptions, producer_config
 from spark_producer.datasource.commit import TaskReport
 from spark_producer.datasource.exactly_once import longest
 from spark_producer.datasource.exactly_once.driver_side import abort_write
-from spark_producer.datasource.writers import BatchWriter, StreamWriter, TaskSettings
+from spark_producer.datasource.task_settings import TaskSettings
+from spark_producer.datasource.writers import BatchWriter, StreamWriter
 from spark_producer.errors import BrokersUnreachable, CommitError, ConfigError, ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.asks import Fencing

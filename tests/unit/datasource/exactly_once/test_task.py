@@ -20,7 +20,7 @@ from spark_producer.datasource.exactly_once.filling import inline_limit
 from spark_producer.datasource.exactly_once.slots import Slots
 from spark_producer.datasource.exactly_once.spool import Spool
 from spark_producer.datasource.exactly_once.task import write_exactly_once
-from spark_producer.datasource.writers import TaskSettings
+from spark_producer.datasource.task_settings import TaskSettings
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.asks import Fencing
 from spark_producer.exactly_once.control_record import ControlRecord, Status, TaskTransaction
