@@ -16,7 +16,7 @@ from spark_producer.cli.entry import INTERRUPTED
 from spark_producer.codes import Action, Code
 from spark_producer.config import ProducerConfig
 from spark_producer.errors import PyProducerError
-from spark_producer.exactly_once.outcomes import RUNS_AGAIN, Failure
+from spark_producer.exactly_once.protocol.outcomes import RUNS_AGAIN, Failure
 from spark_producer.kernel import MOST_HEADERS
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.partitioner import describe_topic, make_partitioner

@@ -154,9 +154,9 @@ class CommitError(PyProducerError):
 class ExactlyOnceError(PyProducerError):
     """An exactly-once write is refused or stopped, since going on could lose rows or write them twice.
 
-    `kind` is the name of the failure (`spark_producer.exactly_once.outcomes.Failure`), or empty if the write never came to be
-    judged; `names` are the transactions or partitions in question. With `again` the same batch can simply run again, and each row
-    of it will be visible once; otherwise a person must decide.
+    `kind` is the name of the failure (`spark_producer.exactly_once.protocol.outcomes.Failure`), or empty if the write never
+    came to be judged; `names` are the transactions or partitions in question. With `again` the same batch can simply run again,
+    and each row of it will be visible once; otherwise a person must decide.
     """
 
     kind: str = ""

@@ -25,11 +25,20 @@ from spark_producer.cli.txn_report import (
 from spark_producer.cli.waiting import Wait
 from spark_producer.errors import ConfigError, PyProducerError
 from spark_producer.escape import for_log
-from spark_producer.exactly_once.brokers import Brokers, spoken
-from spark_producer.exactly_once.cluster import SinkCluster
-from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status, TopicPartition
+from spark_producer.exactly_once.cluster.broker_requests import Brokers, spoken
+from spark_producer.exactly_once.cluster.command_executor import SinkCluster
+from spark_producer.exactly_once.cluster.required_acls import Right, lacking
 from spark_producer.exactly_once.driver import CONTROL_TOPIC
-from spark_producer.exactly_once.mending import (
+from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status, TopicPartition
+from spark_producer.exactly_once.repair.describe import (
+    Survey,
+    held_back,
+    known_sinks,
+    list_sinks,
+    partitions_of_topics,
+    survey,
+)
+from spark_producer.exactly_once.repair.repair import (
     accept_difference,
     accept_no_record,
     accept_partial,
@@ -37,15 +46,6 @@ from spark_producer.exactly_once.mending import (
     decided,
     rebind,
     write_markers,
-)
-from spark_producer.exactly_once.rights import Right, lacking
-from spark_producer.exactly_once.survey import (
-    Survey,
-    held_back,
-    known_sinks,
-    list_sinks,
-    partitions_of_topics,
-    survey,
 )
 from spark_producer.tools.parallel import ParallelClient
 

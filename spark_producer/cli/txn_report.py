@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from spark_producer.cli.terminal import complain, say
 from spark_producer.escape import for_log
-from spark_producer.exactly_once.brokers import spoken
-from spark_producer.exactly_once.control_record import NO_BATCH, UNFINISHED, ControlRecord, Status
-from spark_producer.exactly_once.lost import Lost
+from spark_producer.exactly_once.cluster.broker_requests import spoken
 from spark_producer.exactly_once.names import sink_of
-from spark_producer.exactly_once.survey import HeldBack, OpenTransaction, Survey
+from spark_producer.exactly_once.protocol.control_record import NO_BATCH, UNFINISHED, ControlRecord, Status
+from spark_producer.exactly_once.repair.describe import HeldBack, OpenTransaction, Survey
+from spark_producer.exactly_once.repair.lost_markers import Lost
 
 MAX_IDS = 10
 """The maximum number of open transactions that the list names of each sink."""

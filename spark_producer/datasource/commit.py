@@ -18,7 +18,7 @@ from spark_producer.escape import HAS_LINES, escaping_logger
 from spark_producer.metrics import Snapshot, WriteReport, merge, merge_snapshots
 
 if TYPE_CHECKING:
-    from spark_producer.exactly_once.messages import TaskOutcome
+    from spark_producer.exactly_once.protocol.task_messages import TaskOutcome
 
 logger = escaping_logger("pyproducer")
 logger.setLevel(logging.INFO)  # so that Spark's worker logging sees it; without a handler nothing is printed

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from spark_producer.config import ProducerConfig, SinkOptions
 
 if TYPE_CHECKING:
-    from spark_producer.exactly_once.messages import Ticket
+    from spark_producer.exactly_once.protocol.task_messages import Ticket
     from spark_producer.schemas.formats import Formats
 
 

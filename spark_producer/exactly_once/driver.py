@@ -11,15 +11,15 @@ from spark_producer.cluster import Span
 from spark_producer.config.control_topics import DEFAULT_CONTROL_TOPIC, is_control_topic, refusal
 from spark_producer.errors import ExactlyOnceError, IllegalState, PyProducerError
 from spark_producer.escape import escaping_logger
-from spark_producer.exactly_once import abort as aborting
-from spark_producer.exactly_once import begin as beginning
-from spark_producer.exactly_once import commit as committing
-from spark_producer.exactly_once import durability
-from spark_producer.exactly_once.asks import Answer, Ask, EndTasks, ListOpen, Opened, TasksEnded
-from spark_producer.exactly_once.cluster import SinkCluster
-from spark_producer.exactly_once.control_topic import COORDINATORS_TOPIC
-from spark_producer.exactly_once.messages import Inline, Prepared, TaskOutcome, Ticket
-from spark_producer.exactly_once.outcomes import (
+from spark_producer.exactly_once.cluster import durability_warning
+from spark_producer.exactly_once.cluster.command_executor import SinkCluster
+from spark_producer.exactly_once.cluster.control_topic import COORDINATORS_TOPIC
+from spark_producer.exactly_once.cluster.waits import Waits
+from spark_producer.exactly_once.protocol import abort as aborting
+from spark_producer.exactly_once.protocol import begin as beginning
+from spark_producer.exactly_once.protocol import commit as committing
+from spark_producer.exactly_once.protocol.commands import Answer, Ask, EndTasks, ListOpen, Opened, TasksEnded
+from spark_producer.exactly_once.protocol.outcomes import (
     RUNS_AGAIN,
     Aborted,
     AlreadyDone,
@@ -30,8 +30,8 @@ from spark_producer.exactly_once.outcomes import (
     LeftAlone,
     Outcome,
 )
-from spark_producer.exactly_once.steps import run
-from spark_producer.exactly_once.waits import Waits
+from spark_producer.exactly_once.protocol.state_machine import run
+from spark_producer.exactly_once.protocol.task_messages import Inline, Prepared, TaskOutcome, Ticket
 from spark_producer.network import ConnectionSettings
 from spark_producer.tools.parallel import ParallelClient
 
@@ -84,7 +84,9 @@ def commit(sink: Sink, messages: Sequence[TaskOutcome], batch: int) -> Committed
     def act(cluster: SinkCluster) -> Committed | AlreadyDone:
         _prepare_for(cluster, messages)
         _refuse_control_topics(cluster, messages)
-        durability.tell_once(cluster.brokers, _topics_of(messages) - set(sink.topics))  # of those BEGIN has told
+        durability_warning.tell_once(
+            cluster.brokers, _topics_of(messages) - set(sink.topics)
+        )  # of those BEGIN has told
         cluster.take_inline(each for one in messages if isinstance(one, Inline) for each in one.batches)
         try:
             outcome = _told(run(committing.commit(messages, batch), partial(perform_commit, cluster)))
@@ -136,7 +138,7 @@ def abort(sink: Sink, messages: Sequence[TaskOutcome | None], batch: int) -> Abo
 
 def _begin(cluster: SinkCluster, topics: Sequence[str]) -> Ticket:
     cluster.prepare()
-    durability.tell_once(cluster.brokers, [cluster.topic, COORDINATORS_TOPIC, *topics])
+    durability_warning.tell_once(cluster.brokers, [cluster.topic, COORDINATORS_TOPIC, *topics])
     token = secrets.token_hex(16)
     outcome = _told(run(beginning.begin(cluster.sink, token), cluster.perform))
     if not isinstance(outcome, Begun):

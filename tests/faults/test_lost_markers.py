@@ -12,12 +12,12 @@ from spark_producer.cli.entry import main
 from spark_producer.codes import Code
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.asks import EndTasks
-from spark_producer.exactly_once.control_record import TaskTransaction
+from spark_producer.exactly_once.cluster.end_transactions import END_STYLE
 from spark_producer.exactly_once.driver import Sink
-from spark_producer.exactly_once.ending import END_STYLE
 from spark_producer.exactly_once.names import task_id
-from spark_producer.exactly_once.outcomes import Failure
+from spark_producer.exactly_once.protocol.commands import EndTasks
+from spark_producer.exactly_once.protocol.control_record import TaskTransaction
+from spark_producer.exactly_once.protocol.outcomes import Failure
 from spark_producer.protocol.messages import EndTxnRequest
 from spark_producer.tools import BlockingClient
 from spark_producer.tools.offsets import offsets

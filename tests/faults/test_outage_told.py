@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from spark_producer import Producer
-from spark_producer.exactly_once import driver, waits
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.cluster import waits
 from spark_producer.exactly_once.driver import Sink
-from spark_producer.exactly_once.messages import TaskOutcome
+from spark_producer.exactly_once.protocol.task_messages import TaskOutcome
 from tests.conftest import local_broker
 from tests.stages.workbench import Runner, until
 from tests.support.filled_tasks import Tasks, batch, committed, inline, prepared, settings

@@ -6,11 +6,11 @@ import pytest
 
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.coordinator_state import describe
+from spark_producer.exactly_once.cluster.coordinator_state import describe
+from spark_producer.exactly_once.cluster.last_commit import noted_commit
 from spark_producer.exactly_once.driver import Sink
-from spark_producer.exactly_once.last_commit import noted_commit
-from spark_producer.exactly_once.messages import EncodedBatch
 from spark_producer.exactly_once.names import control_id
+from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
 from tests.conftest import Broker
 from tests.support.filled_tasks import Tasks, batch, committed, inline, prepared, settings
 

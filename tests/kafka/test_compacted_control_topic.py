@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.control_record import Status
 from spark_producer.exactly_once.driver import Sink
-from spark_producer.exactly_once.outcomes import Committed
+from spark_producer.exactly_once.protocol.control_record import Status
+from spark_producer.exactly_once.protocol.outcomes import Committed
 from tests.support.filled_tasks import SECONDS, Tasks, batch, committed, inline, prepared, settings
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4

@@ -14,9 +14,16 @@ from confluent_kafka.cimpl import NewTopic
 
 from spark_producer.cluster import Span, Style
 from spark_producer.errors import ExactlyOnceError
-from spark_producer.exactly_once import commit as committing
-from spark_producer.exactly_once import driver, steps
-from spark_producer.exactly_once.asks import (
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.cluster.command_executor import SinkCluster
+from spark_producer.exactly_once.cluster.control_write import ControlWrite
+from spark_producer.exactly_once.cluster.coordinator_state import describe, open_tasks
+from spark_producer.exactly_once.cluster.end_transactions import end_tasks
+from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.names import control_id, task_id
+from spark_producer.exactly_once.protocol import commit as committing
+from spark_producer.exactly_once.protocol import state_machine
+from spark_producer.exactly_once.protocol.commands import (
     Answer,
     Ask,
     EndTasks,
@@ -28,15 +35,9 @@ from spark_producer.exactly_once.asks import (
     WriteControl,
     Written,
 )
-from spark_producer.exactly_once.cluster import SinkCluster
-from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
-from spark_producer.exactly_once.control_write import ControlWrite
-from spark_producer.exactly_once.coordinator_state import describe, open_tasks
-from spark_producer.exactly_once.driver import Sink
-from spark_producer.exactly_once.ending import end_tasks
-from spark_producer.exactly_once.messages import Inline, Skipped, Ticket
-from spark_producer.exactly_once.names import control_id, task_id
-from spark_producer.exactly_once.outcomes import Aborted, AlreadyDone, Committed, Failed, Failure
+from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
+from spark_producer.exactly_once.protocol.outcomes import Aborted, AlreadyDone, Committed, Failed, Failure
+from spark_producer.exactly_once.protocol.task_messages import Inline, Skipped, Ticket
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, END_TXN, INIT_PRODUCER_ID, PRODUCE
 from spark_producer.protocol.messages import InitProducerIdRequest
 from spark_producer.tools.parallel import ParallelClient
@@ -234,7 +235,7 @@ def test_a_job_without_a_number_whose_commit_another_has_covered_is_not_told_to_
     proxied.proxy.lose_response(END_TXN.key)
     try:
         message = Inline(ticket, "", NO_BATCH, (batch(rows, 0, "a"),), 1)
-        outcome = steps.run(committing.commit([message], NO_BATCH), perform)
+        outcome = state_machine.run(committing.commit([message], NO_BATCH), perform)
     finally:
         client.close()
     assert isinstance(outcome, Failed)

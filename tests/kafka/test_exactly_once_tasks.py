@@ -22,7 +22,7 @@ from spark_producer.datasource.exactly_once.task import write_exactly_once
 from spark_producer.datasource.task_settings import TaskSettings
 from spark_producer.errors import BrokerError, ExactlyOnceError
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.messages import Inline, Prepared, TaskOutcome, Ticket
+from spark_producer.exactly_once.protocol.task_messages import Inline, Prepared, TaskOutcome, Ticket
 from spark_producer.network import ConnectionSettings
 from tests.conftest import Broker
 from tests.support.read_back import read_topic

@@ -14,13 +14,14 @@ from spark_producer.cli.entry import INTERRUPTED, main
 from spark_producer.cli.txn_report import MAX_IDS
 from spark_producer.cluster import Style
 from spark_producer.errors import ExactlyOnceError
-from spark_producer.exactly_once import cluster, control_write, driver
-from spark_producer.exactly_once.asks import EndTasks
-from spark_producer.exactly_once.brokers import by_topic
-from spark_producer.exactly_once.control_record import Status
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.cluster import command_executor, control_write
+from spark_producer.exactly_once.cluster.broker_requests import by_topic
 from spark_producer.exactly_once.driver import Sink
-from spark_producer.exactly_once.messages import Prepared, TaskOutcome, Ticket
-from spark_producer.exactly_once.outcomes import Committed, Failure
+from spark_producer.exactly_once.protocol.commands import EndTasks
+from spark_producer.exactly_once.protocol.control_record import Status
+from spark_producer.exactly_once.protocol.outcomes import Committed, Failure
+from spark_producer.exactly_once.protocol.task_messages import Prepared, TaskOutcome, Ticket
 from tests.conftest import ProxiedBroker
 from tests.support.filled_tasks import (
     SECONDS,
@@ -182,7 +183,7 @@ def lose_control_markers(monkeypatch: pytest.MonkeyPatch, sink: Sink, spare: tup
         others = [each for each in partitions if each[0] != sink.control_topic]
         return by_topic(others or [spare])
 
-    monkeypatch.setattr(cluster, "learn_style", lambda *_: Style.EXPLICIT)
+    monkeypatch.setattr(command_executor, "learn_style", lambda *_: Style.EXPLICIT)
     monkeypatch.setattr(control_write, "by_topic", without_control)
 
 

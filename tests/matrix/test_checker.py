@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_producer.exactly_once import abort, begin, commit, redrive
+from spark_producer.exactly_once.protocol import abort, begin, commit, roll_forward
 from tests.matrix.cases import PLACES, all_cases
 from tests.matrix.checker import Seen, differences, violations
 from tests.matrix.duel import micro_batches
@@ -186,8 +186,8 @@ def test_the_page_gets_both_tables_into_its_place(tmp_path: Path) -> None:
 def test_the_places_are_those_behind_the_steps() -> None:
     """A step that is renamed, or new, must not fall out of the matrix in silence."""
     steps = {
-        found.failpoint if module is not redrive else f"redrive.{found.failpoint}"
-        for module in (abort, begin, commit, redrive)
+        found.failpoint if module is not roll_forward else f"redrive.{found.failpoint}"
+        for module in (abort, begin, commit, roll_forward)
         for found in vars(module).values()
         if isinstance(found, type) and found.__module__ == module.__name__ and hasattr(found, "failpoint")
     }

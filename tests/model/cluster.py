@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from spark_producer.cluster import Style
-from spark_producer.exactly_once.asks import (
+from spark_producer.exactly_once.cluster.last_commit import is_missing
+from spark_producer.exactly_once.protocol.commands import (
     Answer,
     Ask,
     Ended,
@@ -39,13 +40,12 @@ from spark_producer.exactly_once.asks import (
     WriteControl,
     Written,
 )  # fmt: skip
-from spark_producer.exactly_once.control_record import (
+from spark_producer.exactly_once.protocol.control_record import (
     ControlRecord,
     Status,
     TaskTransaction,
     TopicPartition,
 )
-from spark_producer.exactly_once.last_commit import is_missing
 from tests.model.wiring import Wiring
 from tests.model.world import (
     CONTROL,

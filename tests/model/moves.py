@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spark_producer.exactly_once.admission import Skip, admit
-from spark_producer.exactly_once.asks import Answer, WriteControl
-from spark_producer.exactly_once.control_record import NO_BATCH, UNFINISHED, TaskTransaction
-from spark_producer.exactly_once.messages import (
-    NOWHERE,
-    EncodedBatch,
-    Inline,
-    Origin,
-    Prepared,
-    Skipped,
-    TaskOutcome,
-    Ticket,
-)
-from spark_producer.exactly_once.outcomes import (
+from spark_producer.exactly_once.protocol.batch_admission import Skip, admit
+from spark_producer.exactly_once.protocol.commands import Answer, WriteControl
+from spark_producer.exactly_once.protocol.control_record import NO_BATCH, UNFINISHED, TaskTransaction
+from spark_producer.exactly_once.protocol.outcomes import (
     RUNS_AGAIN,
     Aborted,
     AlreadyDone,
@@ -27,7 +17,17 @@ from spark_producer.exactly_once.outcomes import (
     Failure,
     LeftAlone,
 )
-from spark_producer.exactly_once.steps import Next, Step
+from spark_producer.exactly_once.protocol.state_machine import Next, Step
+from spark_producer.exactly_once.protocol.task_messages import (
+    NOWHERE,
+    EncodedBatch,
+    Inline,
+    Origin,
+    Prepared,
+    Skipped,
+    TaskOutcome,
+    Ticket,
+)
 from tests.model.cluster import Cluster, less_losses
 from tests.model.wiring import Wiring
 from tests.model.world import (

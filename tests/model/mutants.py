@@ -6,13 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from spark_producer.exactly_once import abort, begin, commit, redrive
-from spark_producer.exactly_once.asks import Answer, Fates, Fence, Fenced, Found, ListOpen, Opened, ReadControl, Unsure
-from spark_producer.exactly_once.control_record import UNFINISHED, Status
-from spark_producer.exactly_once.messages import Prepared, TaskOutcome
-from spark_producer.exactly_once.outcomes import AlreadyDone, Committed, Failed, Failure, Redriven
-from spark_producer.exactly_once.steps import Next, Step
-from spark_producer.exactly_once.verdict import judge, word
+from spark_producer.exactly_once.protocol import abort, begin, commit, roll_forward
+from spark_producer.exactly_once.protocol.commands import (
+    Answer,
+    Fates,
+    Fence,
+    Fenced,
+    Found,
+    ListOpen,
+    Opened,
+    ReadControl,
+    Unsure,
+)
+from spark_producer.exactly_once.protocol.control_record import UNFINISHED, Status
+from spark_producer.exactly_once.protocol.final_status import judge, word
+from spark_producer.exactly_once.protocol.outcomes import AlreadyDone, Committed, Failed, Failure, Redriven
+from spark_producer.exactly_once.protocol.state_machine import Next, Step
+from spark_producer.exactly_once.protocol.task_messages import Prepared, TaskOutcome
 
 Change = Callable[[object, Answer], Any]
 """What follows instead from a step (the innermost one) and an answer; None where nothing is changed."""
@@ -184,29 +194,29 @@ def no_redrive(step: object, answer: Answer) -> Any:
 
 def verdict_at_once(step: object, answer: Answer) -> Any:
     """A driver calls a write partial without a fenced write that says so."""
-    if isinstance(step, redrive.Looking) and isinstance(answer, Fates):
+    if isinstance(step, roll_forward.Looking) and isinstance(answer, Fates):
         following = step.after(answer)
-        if isinstance(following, redrive.Deciding) and isinstance(following.end, Failed):
+        if isinstance(following, roll_forward.Deciding) and isinstance(following.end, Failed):
             return following.end
     return None
 
 
 def no_done(step: object, answer: Answer) -> Any:
     """What is carried out is not written as done, so that the record does not say so later."""
-    if isinstance(step, redrive.Looking) and isinstance(answer, Fates):
+    if isinstance(step, roll_forward.Looking) and isinstance(answer, Fates):
         following = step.after(answer)
-        if isinstance(following, redrive.Deciding) and isinstance(following.end, Redriven):
+        if isinstance(following, roll_forward.Deciding) and isinstance(following.end, Redriven):
             return Redriven(step.drive.record._replace(status=Status.DONE), step.drive.fencing)
     return None
 
 
 def void_with_inline_rows(step: object, answer: Answer) -> Any:
     """A write whose inline rows are visible is called void."""
-    if isinstance(step, redrive.Looking) and isinstance(answer, Fates):
+    if isinstance(step, roll_forward.Looking) and isinstance(answer, Fates):
         record = step.drive.record
         if judge(record._replace(inline=()), step.refused, answer.fates) is Status.VOID:
             void = word(record, Status.VOID)
-            return redrive.Deciding(step.drive, void, Redriven(void, step.drive.fencing))
+            return roll_forward.Deciding(step.drive, void, Redriven(void, step.drive.fencing))
     return None
 
 

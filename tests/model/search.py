@@ -6,8 +6,8 @@ import heapq
 import itertools
 from typing import NamedTuple
 
-from spark_producer.exactly_once.control_record import Status
-from spark_producer.exactly_once.outcomes import Failure
+from spark_producer.exactly_once.protocol.control_record import Status
+from spark_producer.exactly_once.protocol.outcomes import Failure
 from tests.model.moves import Moves
 from tests.model.wiring import Wiring
 from tests.model.world import World

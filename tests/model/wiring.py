@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from spark_producer.cluster import Style
-from spark_producer.exactly_once.abort import abort
-from spark_producer.exactly_once.asks import Answer
-from spark_producer.exactly_once.begin import begin
-from spark_producer.exactly_once.commit import commit
-from spark_producer.exactly_once.messages import TaskOutcome
-from spark_producer.exactly_once.steps import Next, Step
+from spark_producer.exactly_once.protocol.abort import abort
+from spark_producer.exactly_once.protocol.begin import begin
+from spark_producer.exactly_once.protocol.commands import Answer
+from spark_producer.exactly_once.protocol.commit import commit
+from spark_producer.exactly_once.protocol.state_machine import Next, Step
+from spark_producer.exactly_once.protocol.task_messages import TaskOutcome
 from tests.model.world import Budget
 
 

@@ -6,16 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 
 from spark_producer.cluster import Span, Style
 from spark_producer.codes import Code
-from spark_producer.exactly_once import commit as committing
-from spark_producer.exactly_once import steps
-from spark_producer.exactly_once.asks import Answer, Ask, Fencing
-from spark_producer.exactly_once.brokers import Brokers
-from spark_producer.exactly_once.cluster import SinkCluster
-from spark_producer.exactly_once.control_record import TaskTransaction
+from spark_producer.exactly_once.cluster.broker_requests import Brokers
+from spark_producer.exactly_once.cluster.command_executor import SinkCluster
+from spark_producer.exactly_once.cluster.inline_produce import Production
 from spark_producer.exactly_once.driver import Sink
-from spark_producer.exactly_once.inline_produce import Production
-from spark_producer.exactly_once.messages import EncodedBatch, Inline, Prepared, TaskOutcome, Ticket
 from spark_producer.exactly_once.names import task_id
+from spark_producer.exactly_once.protocol import commit as committing
+from spark_producer.exactly_once.protocol import state_machine
+from spark_producer.exactly_once.protocol.commands import Answer, Ask, Fencing
+from spark_producer.exactly_once.protocol.control_record import TaskTransaction
+from spark_producer.exactly_once.protocol.task_messages import EncodedBatch, Inline, Prepared, TaskOutcome, Ticket
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 from spark_producer.protocol import ADD_PARTITIONS_TO_TXN, INIT_PRODUCER_ID
 from spark_producer.protocol.messages import (
@@ -120,7 +120,7 @@ def die_before(sink: Sink, batch_number: int, messages: Sequence[TaskOutcome], k
         return cluster.perform(ask)
 
     try:
-        steps.run(committing.commit(messages, batch_number), perform)
+        state_machine.run(committing.commit(messages, batch_number), perform)
     except Died:
         return
     finally:

@@ -17,7 +17,7 @@ from spark_producer.cli.check import line
 from spark_producer.datasource.summary import describe
 from spark_producer.errors import MAX_MESSAGE, BrokerError, SchemaError, broker_error
 from spark_producer.escape import HAS_LINES, MAX_LENGTH, MAX_LINE, escaping_logger
-from spark_producer.exactly_once.brokers import spoken
+from spark_producer.exactly_once.cluster.broker_requests import spoken
 from spark_producer.metrics.write_report import OffsetRange, WriteReport
 from spark_producer.network import format_address
 from spark_producer.network.transport import resolve
@@ -150,12 +150,12 @@ def test_each_logger_of_the_package_escapes() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["pyproducer", "spark_producer.exactly_once.control_topic", "spark_producer.broker.clients"]
+    "name", ["pyproducer", "spark_producer.exactly_once.cluster.control_topic", "spark_producer.broker.clients"]
 )
 def test_the_loggers_of_the_package_escape(name: str, caplog: pytest.LogCaptureFixture) -> None:
     import spark_producer.broker.clients
     import spark_producer.datasource.source
-    import spark_producer.exactly_once.control_topic  # noqa: F401
+    import spark_producer.exactly_once.cluster.control_topic  # noqa: F401
 
     caplog.set_level(logging.INFO, name)
     logging.getLogger(name).warning("made %s", HOSTILE)

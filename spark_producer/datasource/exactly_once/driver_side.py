@@ -21,9 +21,9 @@ from spark_producer.datasource.summary import describe, to_json
 from spark_producer.datasource.task_settings import TaskSettings
 from spark_producer.escape import HAS_LINES
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.control_record import NO_BATCH
-from spark_producer.exactly_once.messages import Inline, Prepared, Skipped, TaskOutcome
-from spark_producer.exactly_once.outcomes import Aborted, Committed, LeftAlone
+from spark_producer.exactly_once.protocol.control_record import NO_BATCH
+from spark_producer.exactly_once.protocol.outcomes import Aborted, Committed, LeftAlone
+from spark_producer.exactly_once.protocol.task_messages import Inline, Prepared, Skipped, TaskOutcome
 from spark_producer.metrics import WriteReport, merge
 from spark_producer.metrics.write_report import OffsetRange
 from spark_producer.network import ConnectionSettings

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from spark_producer.config import SinkOptions
 from spark_producer.errors import ConfigError, ExactlyOnceError
-from spark_producer.exactly_once.admission import Refuse, Skip, admit
-from spark_producer.exactly_once.control_record import NO_BATCH
-from spark_producer.exactly_once.messages import Origin, Ticket
+from spark_producer.exactly_once.protocol.batch_admission import Refuse, Skip, admit
+from spark_producer.exactly_once.protocol.control_record import NO_BATCH
+from spark_producer.exactly_once.protocol.task_messages import Origin, Ticket
 
 
 class Whereabouts(NamedTuple):

@@ -13,7 +13,7 @@ from spark_producer.datasource.rows import task_rows
 from spark_producer.datasource.slicing import gather, pieces
 from spark_producer.datasource.task_settings import TaskSettings
 from spark_producer.errors import ExactlyOnceError, IllegalState
-from spark_producer.exactly_once.messages import EncodedBatch
+from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
 from spark_producer.failpoints import failpoint
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import Producer, parts_of

@@ -10,8 +10,8 @@ import uuid
 from typing import NamedTuple
 
 from spark_producer.errors import ExactlyOnceError
-from spark_producer.exactly_once.asks import Fencing
 from spark_producer.exactly_once.names import task_id
+from spark_producer.exactly_once.protocol.commands import Fencing
 
 MOST = 1000
 """The most slots of one sink in a worker: the most tasks with a transaction of their own that one worker runs in one batch."""

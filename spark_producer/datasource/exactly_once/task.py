@@ -25,8 +25,8 @@ from spark_producer.datasource.exactly_once.filling import Filling, inline_limit
 from spark_producer.datasource.exactly_once.slots import Sink, Slot, Slots
 from spark_producer.datasource.task_settings import TaskSettings
 from spark_producer.escape import escaping_logger
-from spark_producer.exactly_once.control_record import TaskTransaction
-from spark_producer.exactly_once.messages import Inline, Origin, Prepared, Skipped, TaskOutcome, Ticket
+from spark_producer.exactly_once.protocol.control_record import TaskTransaction
+from spark_producer.exactly_once.protocol.task_messages import Inline, Origin, Prepared, Skipped, TaskOutcome, Ticket
 from spark_producer.failpoints import failpoint
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import parts_of

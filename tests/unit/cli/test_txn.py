@@ -14,8 +14,8 @@ from spark_producer.cli.entry import main
 from spark_producer.cluster import Style
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.driver import Sink
-from spark_producer.exactly_once.messages import Ticket
 from spark_producer.exactly_once.names import control_id
+from spark_producer.exactly_once.protocol.task_messages import Ticket
 from tests.support.filled_tasks import SECONDS, Tasks, batch, inline, settings
 
 Txn: TypeAlias = Callable[..., tuple[int, str]]

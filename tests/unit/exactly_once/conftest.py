@@ -10,7 +10,7 @@ from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.broker.coordinator.coordinator import Coordinator
 from spark_producer.broker.coordinator.transactions import Transaction
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.control_record import TopicPartition
+from spark_producer.exactly_once.protocol.control_record import TopicPartition
 from tests.support.filled_tasks import Tasks
 from tests.unit.exactly_once.lossy_world import SINK, Lossy, World
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.admission import Refuse, Skip, admit
-from spark_producer.exactly_once.messages import Inline, Origin, Skipped, TaskOutcome
+from spark_producer.exactly_once.protocol.batch_admission import Refuse, Skip, admit
+from spark_producer.exactly_once.protocol.task_messages import Inline, Origin, Skipped, TaskOutcome
 from tests.support.filled_tasks import batch
 from tests.unit.exactly_once.lossy_world import SINK, ZERO, World
 

@@ -10,13 +10,14 @@ import pytest
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main
 from spark_producer.errors import ExactlyOnceError
-from spark_producer.exactly_once import driver, ending
-from spark_producer.exactly_once.control_record import TaskTransaction, TopicPartition
-from spark_producer.exactly_once.control_topic import PARTITION
-from spark_producer.exactly_once.control_write import ControlWrite
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.cluster import end_transactions
+from spark_producer.exactly_once.cluster.control_topic import PARTITION
+from spark_producer.exactly_once.cluster.control_write import ControlWrite
+from spark_producer.exactly_once.cluster.inline_produce import Production
 from spark_producer.exactly_once.driver import Sink
-from spark_producer.exactly_once.inline_produce import Production
-from spark_producer.exactly_once.messages import EncodedBatch
+from spark_producer.exactly_once.protocol.control_record import TaskTransaction, TopicPartition
+from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
 from spark_producer.protocol import INIT_PRODUCER_ID
 from spark_producer.protocol.messages import InitProducerIdRequest
 from tests.support.filled_tasks import Died, Tasks, committed, inline, prepared, settings
@@ -99,7 +100,7 @@ class World:
             raise Died
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ending, "end_tasks", dies)
+            patch.setattr(end_transactions, "end_tasks", dies)
             with pytest.raises(Died):
                 self.commit(number, *tasks)
 

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from spark_producer.cluster import Span, Style
-from spark_producer.exactly_once.asks import Answer, Ask, Fencing
-from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
-from spark_producer.exactly_once.messages import EncodedBatch, Inline, Prepared, Skipped, Ticket
-from spark_producer.exactly_once.outcomes import Aborted, AlreadyDone, Begun, Committed, Failed, LeftAlone, Outcome
-from spark_producer.exactly_once.steps import Next
+from spark_producer.exactly_once.protocol.commands import Answer, Ask, Fencing
+from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
+from spark_producer.exactly_once.protocol.outcomes import (
+    Aborted,
+    AlreadyDone,
+    Begun,
+    Committed,
+    Failed,
+    LeftAlone,
+    Outcome,
+)
+from spark_producer.exactly_once.protocol.state_machine import Next
+from spark_producer.exactly_once.protocol.task_messages import EncodedBatch, Inline, Prepared, Skipped, Ticket
 
 SINK, QUERY, TOKEN = "orders", "q", "ours"
 HELD, NEWER, NEWEST = Fencing(7, 1), Fencing(7, 2), Fencing(7, 3)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from spark_producer.errors import ConnectionFailed, PyProducerError
-from spark_producer.exactly_once.brokers import Brokers
+from spark_producer.exactly_once.cluster.broker_requests import Brokers
 from spark_producer.protocol import FIND_COORDINATOR, AnyApi, messages
 from spark_producer.tools.parallel import Answered, Call, ParallelClient
 

@@ -8,8 +8,9 @@ import re
 import pytest
 
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.admission import Admission, Refuse, Run, Skip, admit
-from spark_producer.exactly_once.asks import (
+from spark_producer.exactly_once.cluster.record_json import decode, encode
+from spark_producer.exactly_once.protocol.batch_admission import Admission, Refuse, Run, Skip, admit
+from spark_producer.exactly_once.protocol.commands import (
     Answer,
     Fate,
     Fates,
@@ -24,12 +25,11 @@ from spark_producer.exactly_once.asks import (
     WriteAnswer,
     Written,
 )  # fmt: skip
-from spark_producer.exactly_once.commit import commit
-from spark_producer.exactly_once.control_record import MAX_EARLIER, NO_BATCH, ControlRecord, Earlier, Status
-from spark_producer.exactly_once.messages import Inline, Origin, Skipped, TaskOutcome
-from spark_producer.exactly_once.outcomes import AlreadyDone, Failed, Failure
-from spark_producer.exactly_once.record_json import decode, encode
-from spark_producer.exactly_once.verdict import word
+from spark_producer.exactly_once.protocol.commit import commit
+from spark_producer.exactly_once.protocol.control_record import MAX_EARLIER, NO_BATCH, ControlRecord, Earlier, Status
+from spark_producer.exactly_once.protocol.final_status import word
+from spark_producer.exactly_once.protocol.outcomes import AlreadyDone, Failed, Failure
+from spark_producer.exactly_once.protocol.task_messages import Inline, Origin, Skipped, TaskOutcome
 from tests.unit.exactly_once.functions import in_foreach_batch, life
 from tests.unit.exactly_once.lossy_world import SINK, World
 from tests.unit.exactly_once.script import HELD, NEWER, ended, prepared, task, ticket

@@ -9,13 +9,14 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.errors import ExactlyOnceError, TopicNotFound
-from spark_producer.exactly_once import control_log, driver, fencing
-from spark_producer.exactly_once.asks import Fencing
-from spark_producer.exactly_once.control_log import ControlLog
-from spark_producer.exactly_once.coordinator_state import describe
-from spark_producer.exactly_once.last_commit import EPOCH_MODULUS, is_missing, noted_commit, timeout_ms
-from spark_producer.exactly_once.outcomes import LeftAlone
-from spark_producer.exactly_once.partition_state import offsets
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.cluster import control_log, fencing
+from spark_producer.exactly_once.cluster.control_log import ControlLog
+from spark_producer.exactly_once.cluster.coordinator_state import describe
+from spark_producer.exactly_once.cluster.last_commit import EPOCH_MODULUS, is_missing, noted_commit, timeout_ms
+from spark_producer.exactly_once.cluster.partition_state import offsets
+from spark_producer.exactly_once.protocol.commands import Fencing
+from spark_producer.exactly_once.protocol.outcomes import LeftAlone
 from spark_producer.protocol.messages import DescribedTransaction
 from tests.support.filled_tasks import batch, prepared, settings
 from tests.unit.exactly_once.lossy_world import CONTROL, ONE, OTHER_TOPIC, SINK, ZERO, World

@@ -8,14 +8,15 @@ import pytest
 
 from spark_producer.cluster import Style
 from spark_producer.errors import BrokerError, ExactlyOnceError
-from spark_producer.exactly_once import coordinator_state, driver, fencing
-from spark_producer.exactly_once.asks import Fencing, Unsure, WriteControl
-from spark_producer.exactly_once.cluster import SinkCluster
-from spark_producer.exactly_once.control_record import ControlRecord, Status
-from spark_producer.exactly_once.control_write import ControlWrite
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.cluster import coordinator_state, fencing
+from spark_producer.exactly_once.cluster.command_executor import SinkCluster
+from spark_producer.exactly_once.cluster.control_write import ControlWrite
 from spark_producer.exactly_once.driver import Sink
-from spark_producer.exactly_once.messages import Inline, Skipped, Ticket
 from spark_producer.exactly_once.names import control_id, task_id
+from spark_producer.exactly_once.protocol.commands import Fencing, Unsure, WriteControl
+from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status
+from spark_producer.exactly_once.protocol.task_messages import Inline, Skipped, Ticket
 from spark_producer.network import ConnectionSettings
 from spark_producer.protocol import (
     DESCRIBE_PRODUCERS,

@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.errors import ExactlyOnceError, TopicNotFound
-from spark_producer.exactly_once import brokers, control_write, driver, verdicts
-from spark_producer.exactly_once.asks import Fate
-from spark_producer.exactly_once.partition_state import Stretch
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.cluster import broker_requests, control_write, log_outcome
+from spark_producer.exactly_once.cluster.partition_state import Stretch
+from spark_producer.exactly_once.protocol.commands import Fate
 from tests.support.filled_tasks import batch, prepared
 from tests.unit.exactly_once.lossy_world import ONE, SINK, ZERO, World
 
 
 @pytest.fixture(autouse=True)
 def gone_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (brokers, control_write, verdicts):
+    for module in (broker_requests, control_write, log_outcome):
         monkeypatch.setattr(module, "GONE_AFTER", 0.3)
 
 
@@ -91,7 +92,7 @@ def test_only_a_topic_that_exists_says_that_rows_are_gone(world: World) -> None:
         make_smaller(world, partitions)
         stretch = Stretch(1, *ONE, 0, 0)
         world.tasks.brokers.forget_leaders([ONE])
-        assert verdicts.fates_of(world.tasks.brokers, [stretch], deadline) == {stretch: fate}
+        assert log_outcome.fates_of(world.tasks.brokers, [stretch], deadline) == {stretch: fate}
 
 
 def test_a_partition_without_a_leader_is_waited_for_as_before(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

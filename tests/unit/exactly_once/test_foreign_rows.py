@@ -10,10 +10,11 @@ import pytest
 from spark_producer.config import parse_sink_options
 from spark_producer.config.exactly_once_rules import check_exactly_once
 from spark_producer.errors import ConfigError, ExactlyOnceError, PyProducerError, RecordError
-from spark_producer.exactly_once import driver, record_json
-from spark_producer.exactly_once.control_record import ControlRecord, Status
-from spark_producer.exactly_once.ending import end_tasks
-from spark_producer.exactly_once.messages import EncodedBatch
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.cluster import record_json
+from spark_producer.exactly_once.cluster.end_transactions import end_tasks
+from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status
+from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
 from spark_producer.producer import Producer
 from spark_producer.record.few_records import encode_few
 from tests.support import filled_tasks

@@ -8,11 +8,12 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.errors import ExactlyOnceError
-from spark_producer.exactly_once import driver, fencing
-from spark_producer.exactly_once.control_record import TaskTransaction, TopicPartition
-from spark_producer.exactly_once.coordinator_state import COMPLETE_ABORT, COMPLETE_COMMIT, describe
-from spark_producer.exactly_once.ending import end_tasks
+from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.cluster import fencing
+from spark_producer.exactly_once.cluster.coordinator_state import COMPLETE_ABORT, COMPLETE_COMMIT, describe
+from spark_producer.exactly_once.cluster.end_transactions import end_tasks
 from spark_producer.exactly_once.names import control_id
+from spark_producer.exactly_once.protocol.control_record import TaskTransaction, TopicPartition
 from tests.stages.workbench import until
 from tests.support.filled_tasks import Tasks, batch
 from tests.unit.exactly_once.lossy_world import CONTROL, ONE, OTHER_TOPIC, SINK, ZERO, World

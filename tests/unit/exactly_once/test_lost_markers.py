@@ -11,8 +11,8 @@ import pytest
 
 from spark_producer.errors import ExactlyOnceError, KafkaTimeout
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.coordinator_state import COMPLETE_COMMIT, describe
-from spark_producer.exactly_once.ending import end_tasks
+from spark_producer.exactly_once.cluster.coordinator_state import COMPLETE_COMMIT, describe
+from spark_producer.exactly_once.cluster.end_transactions import end_tasks
 from spark_producer.exactly_once.names import control_id
 from spark_producer.protocol import INIT_PRODUCER_ID
 from spark_producer.protocol.messages import InitProducerIdRequest

@@ -13,9 +13,9 @@ import pytest
 from spark_producer import failpoints
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.control_write import ControlWrite
-from spark_producer.exactly_once.messages import Origin
+from spark_producer.exactly_once.cluster.control_write import ControlWrite
 from spark_producer.exactly_once.names import control_id
+from spark_producer.exactly_once.protocol.task_messages import Origin
 from tests.support.filled_tasks import Died
 from tests.unit.exactly_once.functions import in_foreach_batch, life
 from tests.unit.exactly_once.lossy_world import CONTROL, SINK, World

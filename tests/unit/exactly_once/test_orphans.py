@@ -9,7 +9,9 @@ from typing import Any, cast
 import pytest
 
 from spark_producer.errors import KafkaTimeout
-from spark_producer.exactly_once.asks import (
+from spark_producer.exactly_once.cluster.command_executor import SinkCluster
+from spark_producer.exactly_once.driver import LISTING_SECONDS, perform_commit
+from spark_producer.exactly_once.protocol.commands import (
     Answer,
     Ask,
     EndTasks,
@@ -20,8 +22,6 @@ from spark_producer.exactly_once.asks import (
     ReadControl,
     TasksEnded,
 )
-from spark_producer.exactly_once.cluster import SinkCluster
-from spark_producer.exactly_once.driver import LISTING_SECONDS, perform_commit
 from spark_producer.protocol import DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID, LIST_OFFSETS, LIST_TRANSACTIONS, messages
 from tests.unit.exactly_once.script import ONE
 from tests.unit.exactly_once.scripted_brokers import LOST, PATIENCE, ScriptedClient

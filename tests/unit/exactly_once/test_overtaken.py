@@ -8,10 +8,10 @@ import pytest
 
 from spark_producer.cluster import Span, Style
 from spark_producer.errors import UnsupportedVersion
-from spark_producer.exactly_once.asks import Fencing, Vote, Voted
-from spark_producer.exactly_once.cluster import SinkCluster
-from spark_producer.exactly_once.control_record import TaskTransaction
+from spark_producer.exactly_once.cluster.command_executor import SinkCluster
 from spark_producer.exactly_once.names import control_id
+from spark_producer.exactly_once.protocol.commands import Fencing, Vote, Voted
+from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, messages
 from spark_producer.tools.parallel import ParallelClient
 from tests.unit.exactly_once.scripted_brokers import NOW_MS, ScriptedClient

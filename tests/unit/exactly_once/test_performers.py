@@ -10,8 +10,9 @@ import pytest
 from spark_producer.cluster import Span, Style
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, KafkaTimeout, PyProducerError, UnsupportedVersion
-from spark_producer.exactly_once import ending, fencing, voting
-from spark_producer.exactly_once.asks import (
+from spark_producer.exactly_once.cluster import end_transactions, fencing, precommit_check
+from spark_producer.exactly_once.cluster.control_write import ControlWrite
+from spark_producer.exactly_once.protocol.commands import (
     Ended,
     FencedOff,
     Fencing,
@@ -22,9 +23,8 @@ from spark_producer.exactly_once.asks import (
     WriteControl,
     Written,
 )
-from spark_producer.exactly_once.control_record import ControlRecord, Status, TaskTransaction
-from spark_producer.exactly_once.control_write import ControlWrite
-from spark_producer.exactly_once.messages import EncodedBatch
+from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status, TaskTransaction
+from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
 from spark_producer.protocol import (
     ADD_PARTITIONS_TO_TXN,
     DESCRIBE_PRODUCERS,
@@ -172,7 +172,7 @@ def write(client: ScriptedClient, style: Style = Style.EXPLICIT, *, told: bool =
 )
 def test_a_coordinator_that_is_not_ready_is_asked_again(client: ScriptedClient, code: Code) -> None:
     client.answers(END_TXN, ended(code), ended(code), ended())
-    assert ending.end_tasks(brokers_of(client), [TASK], True, client.deadline()) == (Ended(),)
+    assert end_transactions.end_tasks(brokers_of(client), [TASK], True, client.deadline()) == (Ended(),)
     assert client.bodies(END_TXN) == [messages.EndTxnRequest(*TASK[:3], True)] * 3
     looked = len(client.bodies(FIND_COORDINATOR))
     assert looked == (1 if code is Code.CONCURRENT_TRANSACTIONS else 3)
@@ -180,11 +180,11 @@ def test_a_coordinator_that_is_not_ready_is_asked_again(client: ScriptedClient, 
 
 def test_the_end_of_a_tasks_transaction_is_sent_again_if_no_answer_came(client: ScriptedClient) -> None:
     client.answers(END_TXN, LOST, LOST, ended())
-    assert ending.end_tasks(brokers_of(client), [TASK], True, client.deadline()) == (Ended(),)
+    assert end_transactions.end_tasks(brokers_of(client), [TASK], True, client.deadline()) == (Ended(),)
     assert len(client.bodies(END_TXN)) == 3
     client.answers(END_TXN, LOST)
     with pytest.raises(KafkaTimeout, match=TASK.transactional_id):
-        ending.end_tasks(brokers_of(client), [TASK], True, client.deadline())
+        end_transactions.end_tasks(brokers_of(client), [TASK], True, client.deadline())
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_the_end_of_a_tasks_transaction_is_sent_again_if_no_answer_came(client: 
 )
 def test_the_codes_that_say_that_a_transaction_is_over_are_refusals(client: ScriptedClient, code: Code) -> None:
     client.answers(END_TXN, ended(code))
-    assert ending.end_tasks(brokers_of(client), [TASK], True, client.deadline()) == (Refused(code),)
+    assert end_transactions.end_tasks(brokers_of(client), [TASK], True, client.deadline()) == (Refused(code),)
 
 
 def test_a_transaction_that_stays_in_between_names_what_holds_it_up(client: ScriptedClient) -> None:
@@ -206,13 +206,13 @@ def test_a_transaction_that_stays_in_between_names_what_holds_it_up(client: Scri
     topics = (messages.DescribedTransactionTopic("rows", (0,)),)
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("PrepareCommit", topics=topics)
     with pytest.raises(KafkaTimeout, match=r"PrepareCommit, and still has to tell rows-0"):
-        ending.end_tasks(brokers_of(client), [TASK], True, client.deadline())
+        end_transactions.end_tasks(brokers_of(client), [TASK], True, client.deadline())
 
 
 def test_nothing_is_ended_or_fenced_while_a_partition_has_no_leader(client: ScriptedClient) -> None:
     client.leaders[ROWS] = -1
     with pytest.raises(KafkaTimeout, match=r"live leader of rows-0"):
-        ending.end_tasks(brokers_of(client), [TASK], True, client.deadline())
+        end_transactions.end_tasks(brokers_of(client), [TASK], True, client.deadline())
     topics = (messages.DescribedTransactionTopic("rows", (0,)),)
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("Ongoing", topics=topics)
     with pytest.raises(KafkaTimeout, match=r"live leader of rows-0"):
@@ -393,7 +393,7 @@ def test_the_vote_says_which_transaction_is_unfit_and_why(
     }
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described(**{**fit, **row})
     client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 5}, producer_id=TASK.producer_id)
-    objections = voting.objections(brokers_of(client), [TASK], client.deadline())
+    objections = precommit_check.objections(brokers_of(client), [TASK], client.deadline())
     assert len(objections) == (1 if told else 0)
     assert told in "".join(objections)
 
@@ -406,7 +406,7 @@ def fit(
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("Ongoing", transaction_start_time_ms=NOW_MS, **row)
     client.scripts[DESCRIBE_PRODUCERS.name] = producing(starts)
     own = transaction._replace(producer_id=OURS.producer_id)
-    return voting.objections(brokers_of(client), [own], client.deadline())
+    return precommit_check.objections(brokers_of(client), [own], client.deadline())
 
 
 @pytest.mark.parametrize(
@@ -432,7 +432,7 @@ def test_the_vote_objects_if_leaders_do_not_know_the_producer(client: ScriptedCl
     client.scripts[DESCRIBE_PRODUCERS.name] = producing({})
     row = {"producer_id": 8, "producer_epoch": 1, "transaction_timeout_ms": 30_000}
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("Ongoing", transaction_start_time_ms=NOW_MS, **row)
-    [objection] = voting.objections(brokers_of(client), [TASK], client.deadline())
+    [objection] = precommit_check.objections(brokers_of(client), [TASK], client.deadline())
     assert "are not in rows-0 any more" in objection
 
 
@@ -464,7 +464,7 @@ def test_without_the_right_to_read_the_last_stable_offset_tells(client: Scripted
     client.answers(
         LIST_OFFSETS, messages.ListOffsetsResponse(0, (messages.ListOffsetsTopicResponse("rows", (answer,)),))
     )
-    objections = voting.objections(brokers_of(client), [TASK], client.deadline())
+    objections = precommit_check.objections(brokers_of(client), [TASK], client.deadline())
     assert len(objections) == (1 if told else 0)
     assert told in "".join(objections)
 
@@ -480,7 +480,7 @@ def test_the_time_that_is_left_is_told_by_the_clock_of_the_coordinator(
     client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 5}, producer_id=8)
     listed = messages.ListedTransaction(TASK.transactional_id if late else "another's", 8, "Ongoing")
     client.answers(LIST_TRANSACTIONS, messages.ListTransactionsResponse(transaction_states=(listed,)))
-    objections = voting.objections(brokers_of(client), [TASK], client.deadline())
+    objections = precommit_check.objections(brokers_of(client), [TASK], client.deadline())
     assert bool(objections) == late
     assert [body.duration_filter for body in client.bodies(LIST_TRANSACTIONS)] == [20_000]
 
@@ -493,6 +493,6 @@ def test_a_timeout_that_leaves_too_little_for_slow_brokers_is_warned_of_once(
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("Ongoing", transaction_start_time_ms=NOW_MS, **row)
     client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 5}, producer_id=8)
     for _ in range(2):
-        assert voting.objections(brokers_of(client), [TASK], client.deadline()) == ()
+        assert precommit_check.objections(brokers_of(client), [TASK], client.deadline()) == ()
     assert caplog.text.count("4 times kafka.max.block.ms: 40 s") == (1 if warned else 0)
     assert caplog.text.count("Raise the former above 120000") == (1 if warned else 0)

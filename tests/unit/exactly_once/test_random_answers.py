@@ -9,8 +9,9 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_producer.exactly_once.abort import abort
-from spark_producer.exactly_once.asks import (
+from spark_producer.exactly_once.protocol.abort import abort
+from spark_producer.exactly_once.protocol.begin import begin
+from spark_producer.exactly_once.protocol.commands import (
     Answer,
     Ask,
     Ended,
@@ -39,11 +40,18 @@ from spark_producer.exactly_once.asks import (
     WriteControl,
     Written,
 )  # fmt: skip
-from spark_producer.exactly_once.begin import begin
-from spark_producer.exactly_once.commit import commit
-from spark_producer.exactly_once.control_record import UNFINISHED, Status, TaskTransaction
-from spark_producer.exactly_once.outcomes import Aborted, AlreadyDone, Begun, Committed, Failed, LeftAlone, Outcome
-from spark_producer.exactly_once.steps import MOST_TRIES, Next
+from spark_producer.exactly_once.protocol.commit import commit
+from spark_producer.exactly_once.protocol.control_record import UNFINISHED, Status, TaskTransaction
+from spark_producer.exactly_once.protocol.outcomes import (
+    Aborted,
+    AlreadyDone,
+    Begun,
+    Committed,
+    Failed,
+    LeftAlone,
+    Outcome,
+)
+from spark_producer.exactly_once.protocol.state_machine import MOST_TRIES, Next
 from tests.unit.exactly_once.script import SINK, TOKEN, inline, prepared, record, task, ticket
 
 TASKS = [task(number) for number in range(3)]

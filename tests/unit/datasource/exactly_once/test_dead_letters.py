@@ -19,7 +19,7 @@ from spark_producer.datasource.exactly_once.task import write_exactly_once
 from spark_producer.datasource.task_settings import TaskSettings
 from spark_producer.errors import BrokerError
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.messages import Inline, Prepared
+from spark_producer.exactly_once.protocol.task_messages import Inline, Prepared
 from spark_producer.metrics import OffsetRange
 from tests.support.read_back import read_topic
 

@@ -21,10 +21,18 @@ from spark_producer.datasource.task_settings import TaskSettings
 from spark_producer.datasource.writers import BatchWriter, StreamWriter
 from spark_producer.errors import BrokersUnreachable, CommitError, ConfigError, ExactlyOnceError
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.asks import Fencing
-from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
-from spark_producer.exactly_once.messages import EncodedBatch, Inline, Origin, Prepared, Skipped, TaskOutcome, Ticket
-from spark_producer.exactly_once.outcomes import Aborted, AlreadyDone, Committed, LeftAlone
+from spark_producer.exactly_once.protocol.commands import Fencing
+from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
+from spark_producer.exactly_once.protocol.outcomes import Aborted, AlreadyDone, Committed, LeftAlone
+from spark_producer.exactly_once.protocol.task_messages import (
+    EncodedBatch,
+    Inline,
+    Origin,
+    Prepared,
+    Skipped,
+    TaskOutcome,
+    Ticket,
+)
 from spark_producer.metrics import OffsetRange, WriteReport
 
 TICKET = Ticket("orders", "cd" * 16, Fencing(1, 5), Style.IMPLICIT, None)

@@ -8,9 +8,9 @@ from spark_producer.cluster import Style
 from spark_producer.config import SinkOptions
 from spark_producer.datasource.exactly_once.duty import Duty, Whereabouts, duty_of
 from spark_producer.errors import ConfigError, ExactlyOnceError
-from spark_producer.exactly_once.asks import Fencing
-from spark_producer.exactly_once.control_record import NO_BATCH, ControlRecord, Status
-from spark_producer.exactly_once.messages import Ticket
+from spark_producer.exactly_once.protocol.commands import Fencing
+from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status
+from spark_producer.exactly_once.protocol.task_messages import Ticket
 
 
 def ticket(query: str | None = None, last_done: int = NO_BATCH, status: Status = Status.DONE) -> Ticket:

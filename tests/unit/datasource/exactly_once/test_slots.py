@@ -10,7 +10,7 @@ import pytest
 from spark_producer.datasource.exactly_once import slots as module
 from spark_producer.datasource.exactly_once.slots import Sink, Slot, Slots
 from spark_producer.errors import ExactlyOnceError
-from spark_producer.exactly_once.asks import Fencing
+from spark_producer.exactly_once.protocol.commands import Fencing
 
 ORDERS = Sink("orders", "here:9092")
 
@@ -96,7 +96,7 @@ def test_the_number_of_slots_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 FORK = """
 import os
 from spark_producer.datasource.exactly_once.slots import Sink, Slots
-from spark_producer.exactly_once.asks import Fencing
+from spark_producer.exactly_once.protocol.commands import Fencing
 slots, sink = Slots(), Sink("orders", "here:9092")
 slot = slots.take(sink, Fencing(1, 5))
 child = os.fork()

@@ -22,9 +22,9 @@ from spark_producer.datasource.exactly_once.spool import Spool
 from spark_producer.datasource.exactly_once.task import write_exactly_once
 from spark_producer.datasource.task_settings import TaskSettings
 from spark_producer.errors import ExactlyOnceError
-from spark_producer.exactly_once.asks import Fencing
-from spark_producer.exactly_once.control_record import ControlRecord, Status, TaskTransaction
-from spark_producer.exactly_once.messages import EncodedBatch, Inline, Prepared, Skipped, Ticket
+from spark_producer.exactly_once.protocol.commands import Fencing
+from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status, TaskTransaction
+from spark_producer.exactly_once.protocol.task_messages import EncodedBatch, Inline, Prepared, Skipped, Ticket
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import Producer
 from tests.stages.held_producer import ROW_BYTES, HeldProducer

@@ -1,0 +1,396 @@
+"""The brokers of a cluster as the driver asks them: who coordinates an id, who leads a partition, and patience with both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from spark_producer.backoff import Backoff
+from spark_producer.codes import Action, Code
+from spark_producer.errors import (
+    BrokerError,
+    BrokersUnreachable,
+    ConnectionFailed,
+    KafkaTimeout,
+    PyProducerError,
+    TopicNotFound,
+    broker_error,
+)
+from spark_producer.escape import for_log
+from spark_producer.exactly_once.cluster.required_acls import Right, lacking
+from spark_producer.exactly_once.protocol.control_record import TopicPartition
+from spark_producer.protocol import FIND_COORDINATOR, AnyApi
+from spark_producer.protocol.messages import (
+    AddPartitionsToTxnResponse,
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from spark_producer.tools.parallel import Call, ParallelClient
+
+MOVED = frozenset({Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR})
+
+TRANSACTION = 1
+"""The type of key in FindCoordinator that is a transactional id."""
+
+KEYS = 1000
+"""So many ids are asked for in one request."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.25
+"""Seconds between two attempts, which double: markers are written within milliseconds, a leader is elected within seconds."""
+
+GONE_AFTER = 5.0
+"""Seconds for which a topic must be unknown to count as deleted: a broker that has just started knows none."""
+
+
+class Attempts:
+    """Yields 0, 1, … with growing pauses in between, until the deadline. `waiting_for`, or what it returns, is for the error;
+    what returns it asks brokers, and is not called before that.
+
+    Raises (when the next one is asked for):
+        KafkaTimeout: the deadline has passed.
+    """
+
+    def __init__(
+        self, client: ParallelClient, sink: str, deadline: float, waiting_for: str | Callable[[], str]
+    ) -> None:
+        self.waiting_for = waiting_for
+        self._client = client
+        self._sink = sink
+        self._deadline = deadline
+
+    def __iter__(self) -> Iterator[int]:
+        number, backoff, began = 0, Backoff(FIRST_PAUSE, LONGEST_PAUSE), self._client.clock()
+        while True:
+            yield number
+            if self._client.on_wait is not None:
+                subject = self.waiting_for if isinstance(self.waiting_for, str) else "the end of transactions"
+                self._client.on_wait(self._client.clock() - began, subject)
+            pause = backoff.delay(number)
+            if self._client.clock() + pause >= self._deadline:
+                what = self.waiting_for if isinstance(self.waiting_for, str) else self.waiting_for()
+                raise KafkaTimeout(f"exactlyOnceId {self._sink!r}: waited in vain for {what}")
+            self._client.pause(pause)
+            number += 1
+
+
+class Brokers:
+    """What is known of a cluster, and the ways to ask it. `sink` and `client.user` are for messages."""
+
+    def __init__(self, client: ParallelClient, sink: str) -> None:
+        self.client = client
+        self.sink = sink
+        self._coordinators: dict[str, int] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+        self._epochs: dict[TopicPartition, int] = {}
+        """The newest leader epoch that any broker has told: who tells an older one is cut off."""
+        self._topic_ids: dict[str, bytes] = {}
+        self._told: dict[str, Collection[int]] = {}
+        """The partitions of each topic by the last answer that told of it."""
+        self._absent: dict[TopicPartition, tuple[float, float]] = {}
+        """Partitions that no answer has known since a time, and the time of the last one of these."""
+
+    def nodes(self, deadline: float, *, anew: bool = False) -> list[int]:
+        """Return the brokers of the cluster."""
+        if anew or not self.client.brokers:
+            self.client.metadata([], deadline)
+        return sorted(self.client.brokers)
+
+    def attempts(self, deadline: float, waiting_for: str | Callable[[], str]) -> Attempts:
+        """Return the attempts at something that may take until `deadline`."""
+        return Attempts(self.client, self.sink, deadline, waiting_for)
+
+    # Coordinators
+
+    def coordinators(self, ids: Collection[str], deadline: float) -> dict[str, int]:
+        """Return the broker that coordinates each transactional id.
+
+        Raises:
+            BrokerError: the right to know it is missing. KafkaTimeout, SecurityError: nobody tells in time.
+        """
+        attempts = self.attempts(deadline, "the coordinator of its transactions")
+        for _ in attempts:
+            missing = [each for each in ids if each not in self._coordinators]
+            if not missing:
+                return {each: self._coordinators[each] for each in ids}
+            for row in self._find(missing, deadline):
+                if row.error_code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                    raise lacking(Right.TRANSACTIONS, self.sink, self.client.user)
+                if row.error_code in MOVED:
+                    attempts.waiting_for = f"the coordinator of {row.key!r} ({Code(row.error_code).name})"
+                elif row.error_code:
+                    raise broker_error(row.error_code, f"the coordinator of {row.key!r}", row.error_message)
+                else:
+                    self._coordinators[row.key] = row.node_id
+            if not set(self._coordinators.values()) <= self.client.brokers.keys():
+                self.client.metadata([], deadline)
+        raise AssertionError
+
+    def forget_coordinators(self, ids: Iterable[str]) -> None:
+        """Ask for these coordinators anew, next time."""
+        for each in ids:
+            self._coordinators.pop(each, None)
+
+    def _find(self, ids: Sequence[str], deadline: float) -> Iterator[Coordinator]:
+        for at in range(0, len(ids), KEYS):
+            some = tuple(ids[at : at + KEYS])
+            while some:
+                body = FindCoordinatorRequest(some[0], TRANSACTION, some)
+                answer: FindCoordinatorResponse = self.any(FIND_COORDINATOR, body, deadline)
+                if answer.coordinators:
+                    yield from answer.coordinators
+                    break
+                yield Coordinator(  # before version 4 it is one id at a time
+                    some[0], answer.node_id, answer.host, answer.port, answer.error_code, answer.error_message
+                )
+                some = some[1:]
+
+    def any(self, api: AnyApi, body: Any, deadline: float) -> Any:
+        """Ask any broker: for questions only."""
+        return self.client.ask_any(api, body, deadline)
+
+    def settle(
+        self,
+        api: AnyApi,
+        requests: Mapping[str, Any],
+        deadline: float,
+        *,
+        resend: bool,
+        put_off: set[str] | None = None,
+    ) -> dict[str, Any]:
+        """Send a request for each transactional id to its coordinator, and return the answers by id.
+
+        While a coordinator says that it moves or loads, or that another transaction is being ended (51), it is asked
+        again. With `resend` so is one that has not answered. An answer is the body of a response; or an error in its place, if it
+        is not known whether the coordinator has acted, or if it could not be reached; or the last answer before the deadline.
+        `put_off` takes the ids of which a coordinator has said "later": it may have acted all the same.
+        """
+        answers: dict[str, Any] = {}
+        left = list(requests)
+        try:
+            for _ in self.attempts(deadline, "its coordinator"):
+                nodes = self.coordinators(left, deadline)
+                found = self.client.ask_all([Call(nodes[each], api, requests[each]) for each in left], deadline)
+                answers.update(zip(left, found, strict=True))
+                left = [each for each in left if self._must_ask_again(each, answers[each], resend)]
+                if put_off is not None:
+                    put_off.update(each for each in left if not isinstance(answers[each], PyProducerError))
+                if not left:
+                    break
+        except KafkaTimeout as error:
+            for each in left:
+                answers.setdefault(each, error)
+        return answers
+
+    def _must_ask_again(self, transactional_id: str, answer: Any, resend: bool) -> bool:
+        if isinstance(answer, PyProducerError):
+            self._coordinators.pop(transactional_id, None)
+            return resend or isinstance(answer, BrokersUnreachable)
+        code = code_of(answer)
+        if code in MOVED:
+            self._coordinators.pop(transactional_id, None)
+        return code in MOVED or code == Code.CONCURRENT_TRANSACTIONS
+
+    # Leaders
+
+    def leaders(self, partitions: Iterable[TopicPartition], deadline: float) -> dict[TopicPartition, int]:
+        """Return the leader of each partition; those that do not exist are left out.
+
+        Brokers do not know a partition if its topic was deleted, or created again with fewer. One answer proves nothing, since a
+        broker may be behind; so all have to say it for `GONE_AFTER` seconds, or half of the time that is left.
+
+        Raises:
+            KafkaTimeout: partitions had no leader until the deadline; the text names them.
+            BrokerError: the right to see a topic is missing.
+        """
+        wanted = list(partitions)
+        confirmed_after = min(GONE_AFTER, (deadline - self.client.clock()) / 2)
+        attempts = self.attempts(deadline, "leaders")
+        for _ in attempts:
+            missing = [each for each in wanted if each not in self._leaders]
+            if missing:
+                self._note_absent(missing, self._learn(sorted({topic for topic, _ in missing}), deadline))
+                missing = [
+                    each for each in missing if each not in self._leaders and not self._is_absent(each, confirmed_after)
+                ]
+            if not missing:
+                return {each: self._leaders[each] for each in wanted if each in self._leaders}
+            unknown = all(each in self._absent for each in missing)
+            attempts.waiting_for = (
+                f"brokers that know {spoken(missing)}"
+                if unknown
+                else f"a live leader of {spoken(missing)}: start its broker"
+            )
+        raise AssertionError
+
+    def _note_absent(self, partitions: Iterable[TopicPartition], told: Mapping[str, Collection[int]]) -> None:
+        now = self.client.clock()
+        for topic, partition in partitions:
+            where = topic, partition
+            if partition in told.get(topic, (partition,)):
+                self._absent.pop(where, None)
+            else:
+                since, last = self._absent.get(where, (now, now))
+                self._absent[where] = since if now - last <= GONE_AFTER else now, now
+
+    def _is_absent(self, where: TopicPartition, seconds: float) -> bool:
+        """Whether all answers of so many seconds did not know a partition."""
+        since, last = self._absent.get(where, (0.0, -1.0))
+        return last - since >= seconds
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether there was such a topic by the last answer that told of it."""
+        return bool(self._told.get(topic))
+
+    def not_found(self, where: TopicPartition) -> BrokerError:
+        """Return the error of rows for a partition that does not exist, by the last answer that told of its topic."""
+        topic, partition = where
+        known = self._told.get(topic, ())
+        if not known:
+            why, advice = "the topic does not exist", "create it, or correct its name, and write the batch again"
+        elif partition in known:
+            why, advice = "a broker does not know the partition, and others do", "write the batch again"
+        else:
+            why = f"the partition no longer exists: the topic was created again, and has {len(known)} now"
+            advice = "write the batch again, so that its rows are shared among the partitions that there are"
+        return TopicNotFound(
+            f"exactlyOnceId {self.sink!r}: rows for {spoken([where])} were not written, because {why} "
+            f"(UNKNOWN_TOPIC_OR_PARTITION). Nothing of the batch is visible. What to do: {advice}.",
+            code=Code.UNKNOWN_TOPIC_OR_PARTITION,
+            topic=topic,
+            partition=partition,
+        )
+
+    def forget_leaders(self, partitions: Iterable[TopicPartition]) -> None:
+        """Ask for the leaders of these partitions anew, next time."""
+        for each in partitions:
+            self._leaders.pop(each, None)
+
+    def epoch_of(self, where: TopicPartition) -> int:
+        """Return the leader epoch to ask with: a leader that was deposed, and does not know it, refuses to answer (KIP-320)."""
+        return self._epochs.get(where, -1)
+
+    def topic_id(self, topic: str) -> bytes | None:
+        """Return the id of a topic, as it was told last; one that is made anew has another. None if no broker was asked."""
+        return self._topic_ids.get(topic)
+
+    def learn_from_coordinator(self, transactional_id: str, topics: Sequence[str], deadline: float) -> bool:
+        """Take from the coordinator that has just answered who leads `topics`. Return whether it has told so."""
+        node = self._coordinators.get(transactional_id)
+        if node is None:
+            return False
+        try:
+            self._learn(topics, deadline, node)
+        except (ConnectionFailed, KafkaTimeout):
+            self.forget_coordinators([transactional_id])
+            return False
+        return True
+
+    def leaderless(self, partitions: Iterable[TopicPartition], deadline: float) -> list[TopicPartition]:
+        """Return those of `partitions` that have no live leader now."""
+        wanted = list(partitions)
+        self.forget_leaders(wanted)
+        told = self._learn(sorted({topic for topic, _ in wanted}), deadline)
+        return [each for each in wanted if each not in self._leaders and each[1] in told.get(each[0], (each[1],))]
+
+    def _learn(self, topics: Sequence[str], deadline: float, node: int | None = None) -> dict[str, Collection[int]]:
+        """Take what a broker (`node`, or any) says of topics, and return which partitions each has: none if it does not exist. A
+        topic is left out if the broker cannot tell.
+        """
+        answer = self.client.metadata(topics, deadline, node)
+        live = {row.node_id for row in answer.brokers}
+        told: dict[str, Collection[int]] = {}
+        for topic in answer.topics:
+            name = topic.name or ""
+            if topic.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
+                raise lacking(Right.WRITE_TOPIC, self.sink, self.client.user, name)
+            if topic.error_code in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.INVALID_TOPIC_EXCEPTION):
+                told[name] = ()
+                continue
+            if not topic.error_code and topic.partitions:
+                told[name] = {row.partition_index for row in topic.partitions}
+            if self._topic_ids.get(name) != topic.topic_id:
+                self._topic_ids[name] = topic.topic_id
+                self._epochs = {where: epoch for where, epoch in self._epochs.items() if where[0] != name}
+            for row in topic.partitions:
+                where = name, row.partition_index
+                if row.leader_epoch < self._epochs.get(where, -1):
+                    continue  # it has not heard of the newest election
+                self._epochs[where] = row.leader_epoch
+                if row.leader_id in live:
+                    self._leaders[where] = row.leader_id
+                else:
+                    self._leaders.pop(where, None)
+        self._told |= told
+        return told
+
+    def ask_leaders(
+        self,
+        partitions: Iterable[TopicPartition],
+        question: Callable[[Sequence[TopicPartition]], tuple[AnyApi, Any]],
+        rows_of: Callable[[Any], Iterable[tuple[TopicPartition, Any]]],
+        deadline: float,
+    ) -> dict[TopicPartition, Any]:
+        """Ask the leaders about their partitions, as often as it takes, and return the row of each partition that exists.
+
+        A row has an `error_code`, and is asked for again if that can be retried.
+        """
+        found: dict[TopicPartition, Any] = {}
+        left = list(dict.fromkeys(partitions))
+        attempts = self.attempts(deadline, "leaders")
+        for _ in attempts:
+            said = "no answer"
+            by_leader: dict[int, list[TopicPartition]] = {}
+            for each, node in self.leaders(left, deadline).items():
+                by_leader.setdefault(node, []).append(each)
+            calls = [Call(node, *question(asked)) for node, asked in by_leader.items()]
+            left = []
+            for asked, answer in zip(by_leader.values(), self.client.ask_all(calls, deadline), strict=True):
+                if isinstance(answer, PyProducerError):
+                    rows: dict[TopicPartition, Any] = {}
+                    said = str(answer)
+                else:
+                    rows = dict(rows_of(answer))
+                for each in asked:
+                    row = rows.get(each)
+                    if row is None or Action.RETRY in Code(row.error_code).action:
+                        said = said if row is None else Code(row.error_code).name
+                        left.append(each)
+                    else:
+                        found[each] = row
+            if not left:
+                return found
+            self.forget_leaders(left)
+            attempts.waiting_for = f"an answer about {spoken(left)} ({said})"
+        raise AssertionError
+
+
+def code_of(answer: Any) -> int:
+    """Return the error code of an answer about one transaction; of several partitions the one that says why."""
+    if isinstance(answer, AddPartitionsToTxnResponse):
+        rows = (row for topic in answer.results_by_topic_v3_and_below for row in topic.results_by_partition)
+        codes = {row.partition_error_code for row in rows} - {Code.NONE}
+        return min(codes - {Code.OPERATION_NOT_ATTEMPTED} or codes, default=int(Code.NONE))
+    code: int = answer.error_code
+    return code
+
+
+def spoken(partitions: Iterable[TopicPartition]) -> str:
+    """Return names of partitions, for messages: all up to ten."""
+    names = [f"{for_log(topic)}-{partition}" for topic, partition in sorted(set(partitions))]
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the numbers of partitions by topic."""
+    found: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
+def refused(code: int, what: str, sink: str, user: str) -> PyProducerError:
+    """Return what a broker's `code` about the sink's transactions means."""
+    if code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+        return lacking(Right.TRANSACTIONS, sink, user)
+    return broker_error(code, f"exactlyOnceId {sink!r}: {what}", user=user)

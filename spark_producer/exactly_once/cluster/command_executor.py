@@ -1,0 +1,289 @@
+"""A cluster that answers what the steps of a write ask: each ask is done with requests, patiently, until a deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from spark_producer.cluster import TRANSACTIONS, Span, Style, style_at
+from spark_producer.errors import ExactlyOnceError, IllegalState, PyProducerError
+from spark_producer.exactly_once.cluster import (
+    coordinator_state,
+    end_transactions,
+    fencing,
+    last_commit,
+    log_outcome,
+    precommit_check,
+    record_json,
+)
+from spark_producer.exactly_once.cluster.await_markers import LOST_AFTER_S, wait_for_ends
+from spark_producer.exactly_once.cluster.broker_requests import Brokers
+from spark_producer.exactly_once.cluster.control_log import ControlLog, Seen
+from spark_producer.exactly_once.cluster.control_topic import (
+    PARTITION,
+    SMALLEST_PART,
+    ControlTopic,
+    checked,
+    ensure,
+    is_gone,
+    settings_question,
+)
+from spark_producer.exactly_once.cluster.control_write import ControlWrite
+from spark_producer.exactly_once.cluster.coordinator_state import ENDING, ONGOING, describe
+from spark_producer.exactly_once.cluster.partition_state import Stretch, still_open
+from spark_producer.exactly_once.names import control_id
+from spark_producer.exactly_once.protocol.commands import (
+    Answer,
+    Ask,
+    Ended,
+    EndTasks,
+    Fence,
+    Fenced,
+    Fencing,
+    Found,
+    Hung,
+    ListOpen,
+    LookAtHolder,
+    LookAtLogs,
+    Missing,
+    Opened,
+    ReadControl,
+    TasksEnded,
+    Vote,
+    Voted,
+    WriteControl,
+)
+from spark_producer.exactly_once.protocol.control_record import (
+    UNFINISHED,
+    ControlRecord,
+    TaskTransaction,
+    TopicPartition,
+)
+from spark_producer.exactly_once.protocol.outcomes import no_record
+from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
+from spark_producer.protocol import API_VERSIONS, INIT_PRODUCER_ID, AnyApi
+from spark_producer.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from spark_producer.tools.parallel import Call, ParallelClient
+
+LAST_OFFSET = (1 << 63) - 1
+
+SECONDS_EACH = 0.02
+"""So much longer may the end of transactions take for each of them: a coordinator needs some 3 ms, and has them in turn."""
+
+LOOKS = 5
+"""So often the control partition is read before all of it is read anew."""
+
+
+class SinkCluster:
+    """One sink on one cluster. `perform` answers the asks of its steps; what it learns stays for the next write."""
+
+    def __init__(self, client: ParallelClient, sink: str, topic: str) -> None:
+        self.client = client
+        self.sink = sink
+        self.brokers = Brokers(client, sink)
+        self.style = Style.EXPLICIT
+        """How the cluster speaks transactions, as `learn_style` has found it, or as a ticket says."""
+        self.topic = topic
+        self._log = ControlLog(self.brokers, topic)
+        self._known: ControlTopic | None = None
+        self._committed: set[TaskTransaction] = set()
+        """The transactions of the last `EndTasks` that their coordinators have committed."""
+        self._voted: set[TaskTransaction] = set()
+        """The transactions of the last `Vote`, whose rows were there then."""
+        self._inline: Mapping[TopicPartition, Sequence[EncodedBatch]] = {}
+        self._just_fenced = False
+        """Whether nothing but a look at the log came since the last fence, with which the coordinator tells of all brokers."""
+        self.fenced: Fenced | None = None
+        """The result of the last fence."""
+        self._noted: tuple[int | None, Fencing] = None, Fencing(-1, -1)
+        """The note of the sink's last commit, and a newer producer id and epoch than all of those before."""
+        self.written: tuple[Span, ...] = ()
+        """Where the rows lie that `WriteControl` has written last."""
+
+    def prepare(self, *, make: bool = False) -> None:
+        """Find the style of transactions, and create or check the control topic: each time, since both may change meanwhile.
+        With `make` the topic is created also if the sink has committed writes elsewhere.
+
+        Raises:
+            ExactlyOnceError: the brokers have no transactions; the topic would lose control records; or it does not exist,
+            though the sink has committed writes.
+        """
+        deadline = self.client.deadline()
+        if self._known is not None:
+            calls = [Call(None, *versions_question()), Call(None, *settings_question(self.topic))]
+            versions, settings = self.client.ask_all(calls, deadline)
+            if not isinstance(versions, PyProducerError) and not isinstance(settings, PyProducerError):
+                self.style = style_of(versions)
+                if not is_gone(settings):
+                    self._known = checked(self.topic, settings)
+                    return
+        self.style = learn_style(self.client, deadline)
+        self._known = ensure(self.brokers, self.topic, deadline, (lambda: None) if make else self._refuse_to_forget)
+
+    def _refuse_to_forget(self) -> None:
+        own = control_id(self.sink)
+        if last_commit.noted_commit(describe(self.brokers, [own], self.client.deadline())[own]) is not None:
+            failed = no_record(self.sink, self.topic)
+            raise ExactlyOnceError(failed.text, kind=failed.kind.name)
+
+    def take_inline(self, batches: Iterable[EncodedBatch]) -> None:
+        """Take the rows that the next `WriteControl` with `inline` writes. Those of one partition keep their order."""
+        found: dict[TopicPartition, list[EncodedBatch]] = {}
+        for each in batches:
+            found.setdefault((each.topic, each.partition), []).append(each)
+        self._inline = found
+        self.written = ()
+
+    def drop_inline(self) -> None:
+        """Keep no rows any more; what is known of those that were written stays."""
+        self._inline = {}
+
+    def perform(self, ask: Ask, seconds: float | None = None) -> Answer:
+        """Do what is asked, and return the answer. It may take as long as the client has patience, or so many seconds.
+
+        Raises:
+            KafkaTimeout, BrokersUnreachable: it could not be done in time; the text says what it waited for.
+            BrokerError: the brokers refuse; for a missing right the text has the command that grants it.
+            ExactlyOnceError: the control record cannot be read.
+        """
+        deadline = self.client.deadline()
+        if seconds is not None:
+            deadline = min(deadline, self.client.clock() + seconds)
+        fenced = self._just_fenced
+        self._just_fenced = isinstance(ask, Fence) or (fenced and isinstance(ask, ReadControl))
+        match ask:
+            case Fence():
+                self.fenced = fencing.fence(self.brokers, self.topic, deadline)
+                self._noted = self.fenced.noted, self.fenced.fencing
+                return self.fenced
+            case LookAtHolder():
+                holder = fencing.holder(self.brokers, self.topic, deadline)
+                if holder.fencing is not None:
+                    self._noted = holder.noted, holder.fencing._replace(epoch=holder.fencing.epoch + 1)
+                return holder
+            case ReadControl():
+                answer = self._read(deadline)
+                lacks = isinstance(answer, Found) and self._is_missing(answer)
+                return Missing(self.topic, answer.record) if lacks else answer
+            case ListOpen(besides):
+                ids = {each.transactional_id for each in besides}
+                return Opened(coordinator_state.open_tasks(self.brokers, self.style, deadline, ids, nodes_known=fenced))
+            case WriteControl():
+                return self._write(ask, deadline)
+            case Vote(transactions, held):
+                found = precommit_check.objections(self.brokers, transactions, deadline)
+                self._voted = set(transactions)
+                return Voted(found, bool(found) and fencing.is_overtaken(self.brokers, held, deadline))
+            case EndTasks(transactions, commit):
+                more = SECONDS_EACH * len(transactions)
+                results = end_transactions.end_tasks(self.brokers, transactions, commit, deadline + more)
+                told = zip(transactions, results, strict=True)
+                self._committed = {one for one, result in told if commit and isinstance(result, Ended)}
+                return TasksEnded(results)
+            case LookAtLogs(transactions):
+                ended = self._committed.intersection(transactions)
+                sure = ended <= self._voted
+                return log_outcome.look(self.brokers, transactions, ended, deadline, rows_seen=sure)
+        raise IllegalState(f"{type(ask).__name__} is no ask")
+
+    def _write(self, ask: WriteControl, deadline: float) -> Answer:
+        inline = self._inline if ask.inline else {}
+        if set(inline) != set(ask.record.inline if ask.inline else ()):
+            raise IllegalState("the rows to write are not in the partitions that the control record names")
+        write = ControlWrite(self.brokers, self.topic, self.style, ask, deadline)
+        answer = write.run(inline, self._largest_part(ask.record, deadline))
+        if inline:
+            counts = {where: sum(batch.records for batch in batches) for where, batches in inline.items()}
+            stretches = [each for each in write.stretches if each.where in counts]
+            self.written = tuple(Span(*each[1:], counts[each.where]) for each in stretches)
+        return answer
+
+    def _largest_part(self, record: ControlRecord, deadline: float) -> int:
+        """Return the most bytes of a part of `record`. Only for a long one a process that has not begun must ask the topic."""
+        if self._known is None and len(record_json.encode(record, SMALLEST_PART, (0, 0))) > 1:
+            self._known = ensure(self.brokers, self.topic, deadline)
+        return SMALLEST_PART if self._known is None else self._known.largest_part
+
+    def _read(self, deadline: float) -> Found | Hung:
+        own = control_id(self.sink)
+        clock = self.brokers.client.clock
+        missing_since, looks = clock(), 0
+        for _ in self.brokers.attempts(deadline, f"the end of the last write of {own!r}"):
+            seen = self._log.read(deadline)
+            if not seen.undecided and not (seen.record and seen.record.inline):
+                return Found(seen.record)
+            state = describe(self.brokers, [own], deadline)[own]
+            if state is not None and state.transaction_state in ENDING:
+                missing_since = clock()
+                continue
+            if (
+                state is not None
+                and state.transaction_state == ONGOING
+                and all(one[:2] == (state.producer_id, state.producer_epoch) for one in seen.undecided)
+            ):  # a newer driver is writing, and looks itself at what was before
+                return Found(seen.record)
+            if not seen.undecided:
+                return self._with_inline(seen, own, deadline)
+            if clock() - missing_since >= LOST_AFTER_S and self._lacks_marker(seen, deadline):
+                return Hung(((self.topic, PARTITION),))
+            looks += 1
+            if looks == LOOKS:
+                # who was idle for a day does not find a marker any more that compaction has taken with its rows
+                self._log.forget()
+        raise AssertionError
+
+    def _is_missing(self, found: Found) -> bool:
+        """Return whether the topic lacks the commit that the coordinator has noted."""
+        noted, newest = self._noted
+        last = None if found.record is None else self._log.last_end
+        return last_commit.is_missing(noted, newest, last)
+
+    def _lacks_marker(self, seen: Seen, deadline: float) -> bool:
+        """Whether the leader itself has no marker: one that its replicas have not yet is shown to nobody, and will be."""
+        stretches = [
+            Stretch(producer_id, self.topic, PARTITION, first, last) for producer_id, _, first, last in seen.undecided
+        ]
+        return any(still_open(self.brokers, stretches, deadline))
+
+    def _with_inline(self, seen: Seen, own: str, deadline: float) -> Found | Hung:
+        """Look whether the partitions of rows that came with the record show their end, and of dead tasks if it is done."""
+        where = seen.record.inline if seen.record is not None else ()
+        left_out = where if seen.record is not None and seen.record.status in UNFINISHED else ()
+        stretches = [Stretch(seen.producer_id, topic, partition, 0, LAST_OFFSET) for topic, partition in where]
+        lost = wait_for_ends(self.brokers, {own: stretches}, deadline, told=True, without_tasks=left_out)
+        return Hung(lost, seen.record) if lost else Found(seen.record)
+
+
+def learn_style(client: ParallelClient, deadline: float) -> Style:
+    """Return how the cluster speaks transactions, by what it has agreed on (`style_at`).
+
+    Raises:
+        ExactlyOnceError: the brokers have no transactions.
+    """
+    return style_of(client.ask(None, *versions_question(), deadline))
+
+
+def versions_question() -> tuple[AnyApi, ApiVersionsRequest]:
+    """Return the ApiVersions request, for the APIs of a broker and the finalized features of the cluster."""
+    return API_VERSIONS, ApiVersionsRequest("pyproducer", "1")
+
+
+def style_of(answer: ApiVersionsResponse) -> Style:
+    """Return the style of a cluster's transactions, from an ApiVersions response.
+
+    Raises: as `learn_style`.
+    """
+    offered = {row.api_key: row for row in answer.api_keys}
+    needed = {
+        INIT_PRODUCER_ID.key: "InitProducerId",
+        65: "DescribeTransactions",
+        66: "ListTransactions",
+        61: "DescribeProducers",
+    }
+    lacking = [name for key, name in needed.items() if key not in offered]
+    if lacking:
+        raise ExactlyOnceError(
+            f"exactly-once writes need brokers with transactions, of Kafka 3.0 or newer: these do not know {', '.join(lacking)}. "
+            "Without exactlyOnceId they can be written to at least once"
+        )
+    agreed = {row.name: row.max_version_level for row in answer.finalized_features}
+    return style_at(agreed.get(TRANSACTIONS, 0))

@@ -1,0 +1,162 @@
+"""What coordinators say of transactions: their state, and which ids of a sink have open ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from spark_producer.cluster import Style
+from spark_producer.codes import Code
+from spark_producer.errors import PyProducerError
+from spark_producer.exactly_once.cluster.broker_requests import KEYS, MOVED, Brokers, code_of, refused
+from spark_producer.exactly_once.names import PREFIX, is_task_of, sink_of, task_prefix
+from spark_producer.exactly_once.protocol.control_record import TaskTransaction, TopicPartition
+from spark_producer.protocol import DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS
+from spark_producer.protocol.messages import (
+    DescribedTransaction,
+    DescribeTransactionsRequest,
+    ListedTransaction,
+    ListTransactionsRequest,
+)
+from spark_producer.tools.parallel import Call
+
+ONGOING = "Ongoing"
+COMPLETE_COMMIT, COMPLETE_ABORT = "CompleteCommit", "CompleteAbort"
+PREPARE_COMMIT = "PrepareCommit"
+ENDING = frozenset({PREPARE_COMMIT, "PrepareAbort", "PrepareEpochFence"})
+"""The states in which a coordinator has decided, and markers are still on their way."""
+
+
+def describe(brokers: Brokers, ids: Collection[str], deadline: float) -> dict[str, DescribedTransaction | None]:
+    """Return how the transaction of each id stands; None for an id that its coordinator does not know.
+
+    Raises:
+        BrokerError: the right to see it is missing. KafkaTimeout: a coordinator did not answer in time.
+    """
+    found: dict[str, DescribedTransaction | None] = {}
+    left, asked = list(ids), frozenset(ids)
+    attempts = brokers.attempts(deadline, "the state of its transactions")
+    for _ in attempts:
+        by_node: dict[int, list[str]] = {}
+        for each, node in brokers.coordinators(left, deadline).items():
+            by_node.setdefault(node, []).append(each)
+        calls = [
+            Call(node, DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(tuple(some[at : at + KEYS])))
+            for node, some in by_node.items()
+            for at in range(0, len(some), KEYS)
+        ]
+        for answer in brokers.client.ask_all(calls, deadline):
+            if isinstance(answer, PyProducerError):
+                attempts.waiting_for = f"the state of its transactions ({answer})"
+                continue
+            for row in answer.transaction_states:
+                if row.transactional_id not in asked:
+                    continue  # what nobody asked for must never be taken for the sink's own
+                if row.error_code in MOVED:
+                    attempts.waiting_for = f"the coordinator of {row.transactional_id!r} ({Code(row.error_code).name})"
+                elif row.error_code and row.error_code != Code.TRANSACTIONAL_ID_NOT_FOUND:
+                    raise refused(
+                        row.error_code,
+                        f"the transaction of {row.transactional_id!r}",
+                        brokers.sink,
+                        brokers.client.user,
+                    )
+                else:
+                    found[row.transactional_id] = None if row.error_code else row
+        left = [each for each in left if each not in found]
+        if not left:
+            break
+        brokers.forget_coordinators(left)
+    return found
+
+
+def has_committed(state: DescribedTransaction | None, producer_id: int, epoch: int, style: Style) -> bool:
+    """Return whether a coordinator has committed this very transaction, or is about to. A later one of its id has a newer epoch.
+
+    In the implicit style the end of a transaction has the next epoch (KIP-890).
+    """
+    if state is None or state.producer_id != producer_id:
+        return False
+    last = epoch + 1 if style is Style.IMPLICIT else epoch
+    return epoch <= state.producer_epoch <= last and state.transaction_state in (COMPLETE_COMMIT, PREPARE_COMMIT)
+
+
+def how_ended(state: DescribedTransaction | None, producer_id: int, epoch: int, style: Style) -> bool | None:
+    """Return whether a coordinator has committed this very transaction; None if it is not the last one of its id.
+
+    An abort has the same epoch or the next one, by whoever had it: the producer, its timeout or a fence.
+    """
+    if has_committed(state, producer_id, epoch, style):
+        return True
+    if state is None or state.producer_id != producer_id or state.transaction_state != COMPLETE_ABORT:
+        return None
+    return False if epoch <= state.producer_epoch <= epoch + 1 else None
+
+
+def partitions_of(row: DescribedTransaction | None) -> list[TopicPartition]:
+    """Return the partitions that are in a transaction, as far as the user may see them."""
+    return [] if row is None else [(topic.topic, each) for topic in row.topics for each in topic.partitions]
+
+
+def open_tasks(
+    brokers: Brokers, style: Style, deadline: float, besides: Collection[str] = (), *, nodes_known: bool = False
+) -> tuple[TaskTransaction, ...]:
+    """Return the open transactions of the sink's tasks on all brokers, without what they have written, `besides` these ids.
+
+    `nodes_known` and what is raised: as `listed`.
+    """
+    pattern = f"{re.escape(task_prefix(brokers.sink))}.*"
+    body = ListTransactionsRequest((ONGOING,), transactional_id_pattern=pattern)
+    rows = listed(brokers, body, deadline, nodes_known=nodes_known)
+    ids = {row.transactional_id for row in rows if row.transaction_state == ONGOING} - set(besides)
+    ids = {each for each in ids if is_task_of(brokers.sink, each)}
+    states = describe(brokers, sorted(ids), deadline) if ids else {}
+    return tuple(
+        TaskTransaction(each, row.producer_id, row.producer_epoch, style, ())
+        for each, row in states.items()
+        if row is not None and row.transaction_state == ONGOING
+    )
+
+
+def open_by_sink(brokers: Brokers, deadline: float) -> dict[str, tuple[str, ...]]:
+    """Return the ids with open transactions by sink: of all sinks of the cluster, whether or not they have ever committed.
+
+    What is raised: as `listed`.
+    """
+    body = ListTransactionsRequest((ONGOING,), transactional_id_pattern=f"{re.escape(f'{PREFIX}.')}.*")
+    ids = {row.transactional_id for row in listed(brokers, body, deadline) if sink_of(row.transactional_id)}
+    states = describe(brokers, sorted(ids), deadline) if ids else {}
+    found: dict[str, tuple[str, ...]] = {}
+    for each in sorted(states):
+        row, sink = states[each], sink_of(each)
+        if sink is not None and row is not None and row.transaction_state == ONGOING:
+            found[sink] = (*found.get(sink, ()), each)
+    return found
+
+
+def listed(
+    brokers: Brokers, body: ListTransactionsRequest, deadline: float, *, nodes_known: bool = False
+) -> list[ListedTransaction]:
+    """Return what all brokers list, asked as often as it takes. Their answers may have more than was asked for.
+
+    With `nodes_known` somebody has just told which brokers there are. Else that is asked first.
+
+    Raises:
+        KafkaTimeout, BrokerError: a broker does not tell.
+    """
+    found: list[ListedTransaction] = []
+    attempts = brokers.attempts(deadline, "")
+    for number in attempts:
+        anew = number > 0 or not nodes_known
+        nodes = brokers.nodes(deadline, anew=anew)  # one that has joined since may coordinate some of them
+        answers = brokers.client.ask_all([Call(node, LIST_TRANSACTIONS, body) for node in nodes], deadline)
+        good = [one for one in answers if not isinstance(one, PyProducerError) and not code_of(one)]
+        found += [row for answer in good for row in answer.transaction_states]
+        if len(good) == len(answers):
+            break
+        bad = next(one for one in answers if one not in good)
+        said = str(bad) if isinstance(bad, PyProducerError) else Code(code_of(bad)).name
+        attempts.waiting_for = f"the list of open transactions ({said})"
+        if not isinstance(bad, PyProducerError) and code_of(bad) not in MOVED:
+            raise refused(code_of(bad), "the list of open transactions", brokers.sink, brokers.client.user)
+    return found

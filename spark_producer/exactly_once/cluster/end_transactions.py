@@ -1,0 +1,114 @@
+"""The end of transactions by the driver: thousands at once, each by its id, epoch and style alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from spark_producer.cluster import Style
+from spark_producer.codes import FENCING, Code
+from spark_producer.errors import KafkaTimeout, PyProducerError
+from spark_producer.exactly_once.cluster.broker_requests import Brokers, code_of, refused, spoken
+from spark_producer.exactly_once.cluster.coordinator_state import describe, partitions_of
+from spark_producer.exactly_once.protocol.commands import Ended, Refused
+from spark_producer.exactly_once.protocol.control_record import TaskTransaction, TopicPartition
+from spark_producer.failpoints import failpoint
+from spark_producer.protocol import END_TXN, Api
+from spark_producer.protocol.messages import EndTxnRequest, EndTxnResponse
+
+END_STYLE: dict[Style, Api[EndTxnRequest, EndTxnResponse]] = {
+    Style.EXPLICIT: END_TXN._replace(max_version=4),
+    Style.IMPLICIT: END_TXN._replace(min_version=5),
+}
+"""A repeated request must be of the same version: others are refused after the first, and that would be no verdict."""
+
+_REFUSALS = FENCING | {Code.INVALID_TXN_STATE}
+
+
+def end_tasks(
+    brokers: Brokers, transactions: Sequence[TaskTransaction], commit: bool, deadline: float
+) -> tuple[Ended | Refused, ...]:
+    """Commit or abort transactions, and return what the coordinators say of each, in order.
+
+    What was not answered is sent again: that is harmless, since each transaction has an epoch of its own.
+
+    Raises:
+        KafkaTimeout: some were not answered in time; the text names one of them, and partitions that hold it up.
+        BrokerError: a coordinator refuses for another reason than that the transaction is over.
+    """
+    wait_for_leaders(brokers, transactions, deadline)
+    answers: dict[str, Any] = {}
+    for style in Style:
+        requests = {
+            each.transactional_id: EndTxnRequest(each.transactional_id, each.producer_id, each.epoch, commit)
+            for each in transactions
+            if each.style is style
+        }
+        answers |= brokers.settle(END_STYLE[style], requests, deadline, resend=True) if requests else {}
+    return tuple(_result(brokers, each, answers[each.transactional_id]) for each in transactions)
+
+
+def _result(
+    brokers: Brokers, transaction: TaskTransaction, answer: EndTxnResponse | PyProducerError
+) -> Ended | Refused:
+    if isinstance(answer, PyProducerError):
+        raise KafkaTimeout(f"{_named(brokers, transaction)} was not ended in time: {answer}") from answer
+    code = code_of(answer)
+    failpoint("task.ended")
+    if not code:
+        return Ended()
+    if code in _REFUSALS:
+        return Refused(code)
+    if code == Code.CONCURRENT_TRANSACTIONS:
+        raise KafkaTimeout(
+            f"{_named(brokers, transaction)} is still being ended; {held_up(brokers, transaction.transactional_id)}"
+        )
+    raise refused(code, f"the end of transaction {transaction.transactional_id!r}", brokers.sink, brokers.client.user)
+
+
+def _named(brokers: Brokers, transaction: TaskTransaction) -> str:
+    return f"exactlyOnceId {brokers.sink!r}: transaction {transaction.transactional_id!r}"
+
+
+def wait_for_leaders(brokers: Brokers, transactions: Sequence[TaskTransaction], deadline: float) -> None:
+    """Wait until every partition of the transactions has a live leader: Kafka 4.3 drops the marker of one that has none (R9).
+
+    Raises:
+        KafkaTimeout: some still have none; the text names them.
+    """
+    where: set[TopicPartition] = {(span.topic, span.partition) for each in transactions for span in each.spans}
+    unknown = [each.transactional_id for each in transactions if not each.spans]
+    for row in describe(brokers, unknown, deadline).values() if unknown else ():
+        where |= set(partitions_of(row))
+    require_leaders(brokers, where, deadline)
+
+
+def require_leaders(brokers: Brokers, partitions: set[TopicPartition], deadline: float) -> None:
+    """Wait until all these partitions have a live leader.
+
+    Raises:
+        KafkaTimeout: some still have none; the text names them.
+    """
+    lame = sorted(partitions)
+    if not lame:
+        return
+    attempts = brokers.attempts(deadline, "")
+    for _ in attempts:
+        lame = brokers.leaderless(lame, deadline)
+        if not lame:
+            return
+        attempts.waiting_for = f"a live leader of {spoken(lame)}: start its broker"
+
+
+def held_up(brokers: Brokers, transactional_id: str) -> str:
+    """Return what an unfinished transaction waits for, for a message."""
+    deadline = brokers.client.clock() + 2
+    try:
+        row = describe(brokers, [transactional_id], deadline)[transactional_id]
+        where = partitions_of(row)
+        lame = brokers.leaderless(where, deadline) if where else []
+    except PyProducerError as error:
+        return f"its coordinator does not tell what it waits for ({error})"
+    state = "unknown to its coordinator" if row is None else f"in state {row.transaction_state}"
+    without = f", of which {spoken(lame)} have no live leader: start their brokers" if lame else ""
+    return f"it is {state}, and still has to tell {spoken(where) or 'no partition that we may see'}{without}"

@@ -1,0 +1,273 @@
+"""The rows of inline tasks, and the control record, on their way into the transaction of the control id.
+
+A request has one batch of each partition, as brokers demand, and up to five requests fly at once, in order. What a broker has
+refused for a while is sent again, in order and under the same sequence; what it finds too large is cut in two before; what it
+has not answered is never sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from spark_producer.cluster import Style
+from spark_producer.codes import FENCING, Action, Code
+from spark_producer.errors import BrokersUnreachable, KafkaTimeout, PyProducerError, broker_error
+from spark_producer.exactly_once.cluster.broker_requests import Brokers, by_topic, spoken
+from spark_producer.exactly_once.cluster.partition_state import Stretch
+from spark_producer.exactly_once.cluster.required_acls import Right, lacking
+from spark_producer.exactly_once.protocol.commands import FencedOff, Fencing, Unsure
+from spark_producer.exactly_once.protocol.control_record import TopicPartition
+from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
+from spark_producer.protocol import PRODUCE, Api
+from spark_producer.protocol.messages import (
+    ProducePartition,
+    ProducePartitionResponse,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceTopic,
+)
+from spark_producer.record.batch_v2 import read_header
+from spark_producer.record.sequence_numbers import add_to_sequence
+from spark_producer.record.stamping import stamp
+from spark_producer.tools.parallel import IN_FLIGHT, Call
+
+PRODUCE_STYLE: dict[Style, Api[ProduceRequest, ProduceResponse]] = {
+    Style.EXPLICIT: PRODUCE._replace(max_version=11),
+    Style.IMPLICIT: PRODUCE._replace(min_version=12),
+}
+
+REQUEST_BYTES = 4 << 20
+"""The most bytes of rows in one request, unless a single batch has more."""
+
+ALL = -1
+
+
+class _Batch:
+    """One batch with its first sequence, and where it lies (first and last offset) once it is acknowledged."""
+
+    __slots__ = ("encoded", "offsets", "sequence")
+
+    def __init__(self, encoded: EncodedBatch, sequence: int) -> None:
+        self.encoded = encoded
+        self.sequence = sequence
+        self.offsets: tuple[int, int] | None = None
+
+    def halves(self) -> list[_Batch]:
+        """Return two batches with the same records and sequences."""
+        from spark_producer.record.splitting import halve  # pyarrow and the codecs, which few commits need
+
+        found: list[_Batch] = []
+        for data in halve(self.encoded.data):
+            records = read_header(data).records_count
+            sequence = add_to_sequence(found[0].sequence, found[0].encoded.records) if found else self.sequence
+            found.append(_Batch(self.encoded._replace(records=records, data=data), sequence))
+        return found
+
+
+class _Queue:
+    """The batches of one partition, in their order."""
+
+    def __init__(self, batches: Sequence[EncodedBatch], sequence: int) -> None:
+        self.batches: list[_Batch] = []
+        for batch in batches:
+            self.batches.append(_Batch(batch, sequence))
+            sequence = add_to_sequence(sequence, batch.records)
+        self._first = 0
+        """So many batches at the front are acknowledged, at least: there may be thousands."""
+        self.acknowledged = 0
+        """So many batches are acknowledged, wherever they stand."""
+        self.stalled = False
+        """Whether an earlier batch of the same flight was refused for a while, so that later ones are out of order."""
+        self.too_large: int | None = None
+        """The bytes of the smallest batch of the same flight that the leader found too large."""
+
+    def next_ones(self) -> list[_Batch]:
+        """Return the next batches to send.
+
+        The first one goes alone: if it is refused, a leader that does not know the producer yet might take the second in its
+        place.
+        """
+        while self._first < len(self.batches) and self.batches[self._first].offsets is not None:
+            self._first += 1
+        behind = map(self.batches.__getitem__, range(self._first, len(self.batches)))
+        left = (batch for batch in behind if batch.offsets is None)
+        return [*islice(left, IN_FLIGHT if self.acknowledged else 1)]
+
+    def split(self) -> None:
+        """Cut every batch in two that is as large as the one which was too large: the leader would refuse it as well."""
+        limit, self.too_large = self.too_large, None
+        if limit is None:
+            return
+        batches, self.batches = self.batches, []
+        for batch in batches:
+            fits = len(batch.encoded.data) < limit or batch.offsets is not None or batch.encoded.records == 1
+            self.batches += [batch] if fits else batch.halves()
+
+
+class _Sending(NamedTuple):
+    """One request: the batch of each partition that is in it."""
+
+    node: int
+    batches: Mapping[TopicPartition, _Batch]
+
+
+class Production:
+    """The batches of one transaction, until all are acknowledged."""
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        transactional_id: str,
+        fencing: Fencing,
+        style: Style,
+        batches: Mapping[TopicPartition, Sequence[EncodedBatch]],
+        sequences: Mapping[TopicPartition, int],
+    ) -> None:
+        """`sequences`: the next one in each partition, 0 if not said."""
+        self._brokers = brokers
+        self._transactional_id = transactional_id
+        self._fencing = fencing
+        self._api = PRODUCE_STYLE[style]
+        self._queues = {where: _Queue(some, sequences.get(where, 0)) for where, some in batches.items()}
+
+    def run(self, deadline: float) -> FencedOff | Unsure | None:
+        """Send everything. None: all is acknowledged.
+
+        Raises:
+            BrokerError: a batch is refused for good; the transaction must be aborted.
+        """
+        try:
+            while self._left():
+                stop = self._advance(deadline)
+                if stop is not None:
+                    return stop
+        except KafkaTimeout as error:
+            return Unsure(str(error))
+        return None
+
+    def _left(self) -> list[TopicPartition]:
+        """Return the partitions that have not acknowledged all."""
+        return [where for where, queue in self._queues.items() if queue.next_ones()]
+
+    def _advance(self, deadline: float) -> FencedOff | Unsure | None:
+        """Send flights until one has got something acknowledged: only what is refused makes the next one wait.
+
+        Raises:
+            KafkaTimeout: nothing was acknowledged until the deadline. BrokerError: as `run`.
+        """
+        attempts = self._brokers.attempts(deadline, "the partitions to take the rows")
+        for _ in attempts:
+            before = sum(queue.acknowledged for queue in self._queues.values())
+            stop = self._fly(deadline)
+            if stop is not None or sum(queue.acknowledged for queue in self._queues.values()) > before:
+                return stop
+            attempts.waiting_for = f"{spoken(self._stalled())} to take rows"
+        raise AssertionError
+
+    def _fly(self, deadline: float) -> FencedOff | Unsure | None:
+        """Send one flight, and take its answers."""
+        left = self._left()
+        leaders = self._brokers.leaders(left, deadline)
+        for where in left:
+            if where not in leaders:
+                raise self._brokers.not_found(where)
+        sendings = [*self._sendings(leaders)]
+        calls = [Call(sending.node, self._api, self._request(sending)) for sending in sendings]
+        for queue in self._queues.values():
+            queue.stalled = False
+        for sending, answer in zip(sendings, self._brokers.client.ask_all(calls, deadline), strict=True):
+            if isinstance(answer, PyProducerError) and not isinstance(answer, BrokersUnreachable):
+                return Unsure(str(answer))
+            stop = self._took(sending, answer)
+            if stop is not None:
+                return stop
+        for queue in self._queues.values():
+            queue.split()
+        self._brokers.forget_leaders(self._stalled())
+        return None
+
+    def _stalled(self) -> list[TopicPartition]:
+        """Return the partitions that have refused something for a while in the last flight."""
+        return [where for where, queue in self._queues.items() if queue.stalled]
+
+    def stretches(self) -> list[Stretch]:
+        """Return where the rows have come to lie, in each partition."""
+        found = []
+        for where, queue in self._queues.items():
+            offsets = [batch.offsets for batch in queue.batches if batch.offsets is not None]
+            first, last = min(first for first, _ in offsets), max(last for _, last in offsets)
+            found.append(Stretch(self._fencing.producer_id, *where, first, last))
+        return found
+
+    def _sendings(self, leaders: Mapping[TopicPartition, int]) -> Iterator[_Sending]:
+        """Yield the next requests: the first batches of all partitions, then the second ones, up to five of each."""
+        for turn in range(IN_FLIGHT):
+            by_node: dict[int, list[tuple[TopicPartition, _Batch]]] = {}
+            for where, node in leaders.items():
+                batches = self._queues[where].next_ones()
+                if turn < len(batches):
+                    by_node.setdefault(node, []).append((where, batches[turn]))
+            for node, wanted in by_node.items():
+                size = 0
+                some: dict[TopicPartition, _Batch] = {}
+                for where, batch in wanted:
+                    length = len(batch.encoded.data)
+                    if some and size + length > REQUEST_BYTES:
+                        yield _Sending(node, some)
+                        size, some = 0, {}
+                    size += length
+                    some[where] = batch
+                yield _Sending(node, some)
+
+    def _request(self, sending: _Sending) -> ProduceRequest:
+        topics = tuple(
+            ProduceTopic(
+                topic,
+                tuple(ProducePartition(each, self._stamped(sending.batches[topic, each])) for each in partitions),
+            )
+            for topic, partitions in by_topic(sending.batches).items()
+        )
+        return ProduceRequest(self._transactional_id, ALL, 30_000, topics)
+
+    def _stamped(self, batch: _Batch) -> bytearray:
+        return stamp(batch.encoded.data, *self._fencing, batch.sequence)
+
+    def _took(self, sending: _Sending, answer: ProduceResponse | PyProducerError) -> FencedOff | Unsure | None:
+        if isinstance(answer, PyProducerError):  # it was not sent
+            for where in sending.batches:
+                self._queues[where].stalled = True
+            return None
+        rows = {(topic.name, row.index): row for topic in answer.responses for row in topic.partition_responses}
+        for where, batch in sending.batches.items():
+            row = rows.get(where)
+            if row is None:
+                return Unsure(f"the leader of {where[0]}-{where[1]} said nothing about a batch")
+            stop = self._judge(where, batch, row)
+            if stop is not None:
+                return stop
+        return None
+
+    def _judge(self, where: TopicPartition, batch: _Batch, row: ProducePartitionResponse) -> FencedOff | Unsure | None:
+        queue, code = self._queues[where], Code(row.error_code)
+        if code is Code.NONE:
+            if row.base_offset < 0:
+                return Unsure(f"the leader of {where[0]}-{where[1]} did not say where a batch lies")
+            batch.offsets = row.base_offset, row.base_offset + batch.encoded.records - 1
+            queue.acknowledged += 1
+            return None
+        if code in FENCING:
+            return FencedOff(code is Code.INVALID_PRODUCER_ID_MAPPING)
+        if code is Code.OUT_OF_ORDER_SEQUENCE_NUMBER and not queue.stalled:
+            return Unsure(f"the leader of {where[0]}-{where[1]} misses a batch ({code.name})")
+        if code is Code.TOPIC_AUTHORIZATION_FAILED:
+            raise lacking(Right.WRITE_TOPIC, self._brokers.sink, self._brokers.client.user, where[0])
+        if Action.SPLIT in code.action and batch.encoded.records > 1:
+            size = len(batch.encoded.data)
+            queue.too_large = size if queue.too_large is None else min(queue.too_large, size)
+        elif Action.RETRY not in code.action:
+            subject = f"exactlyOnceId {self._brokers.sink!r}: rows for topic {where[0]!r}, partition {where[1]}"
+            raise broker_error(code, subject, row.error_message)
+        queue.stalled = True
+        return None

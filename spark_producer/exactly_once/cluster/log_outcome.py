@@ -1,0 +1,243 @@
+"""What the logs say of transactions: committed, aborted or open, by the producer and the first offset in each partition (D3)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from spark_producer.cluster import Span, Style
+from spark_producer.codes import Action, Code
+from spark_producer.errors import PyProducerError, broker_error
+from spark_producer.escape import escaping_logger
+from spark_producer.exactly_once.cluster.await_markers import wait_for_ends
+from spark_producer.exactly_once.cluster.broker_requests import GONE_AFTER, Brokers, spoken
+from spark_producer.exactly_once.cluster.fetch import question, read_at, rows_of
+from spark_producer.exactly_once.cluster.partition_state import (
+    COMMITTED,
+    EARLIEST,
+    UNCOMMITTED,
+    Producers,
+    Stretch,
+    offsets,
+)
+from spark_producer.exactly_once.cluster.required_acls import Right, lacking
+from spark_producer.exactly_once.protocol.commands import Fate, Fates
+from spark_producer.exactly_once.protocol.control_record import TaskTransaction, TopicPartition
+from spark_producer.protocol import FETCH, decoded_records
+from spark_producer.record.batch_v2 import HEADER_SIZE, batches, read_header
+from spark_producer.record.control import ControlType
+from spark_producer.record.isolation import marker_type
+from spark_producer.tools.parallel import Call
+
+logger = escaping_logger(__name__)
+
+AT_ONCE = 64
+"""So many transactions and partitions are read at once: each brings a batch, of up to some megabytes."""
+
+
+def look(
+    brokers: Brokers,
+    transactions: Sequence[TaskTransaction],
+    ended: Collection[TaskTransaction],
+    deadline: float,
+    *,
+    rows_seen: bool = False,
+    dead_tasks: bool = True,
+) -> Fates:
+    """Return the fate of each transaction, when all partitions show it or have lost its marker.
+
+    Of those in `ended` the coordinator has said that they are committed. Their partitions need not be read if the last marker of
+    the producer is that of the transaction, by its epoch; else thousands of batches would be. A topic that was made anew has the
+    marker, and not the rows, which is looked for unless they were there just now (`rows_seen`, R7). Where a dead task holds
+    readers back, the end counts as lost, too; unless `dead_tasks` are left out.
+
+    Raises:
+        KafkaTimeout: markers were still on their way at the deadline; the text names the partitions.
+        BrokerError: the right to see it is missing.
+    """
+    stretches = {each.transactional_id: [_stretch(each, span) for span in each.spans] for each in transactions}
+    seen: dict[TopicPartition, Producers] = {}
+    left_out = () if dead_tasks else {each.where for some in stretches.values() for each in some}
+    lost = wait_for_ends(brokers, stretches, deadline, seen=seen, without_tasks=left_out)
+    closed = [each for some in stretches.values() for each in some if each.where not in lost]
+    fates = {each: Fate.OPEN for some in stretches.values() for each in some if each.where in lost}
+    believed = {each for one in ended for each in stretches.get(one.transactional_id, ()) if each.where not in lost}
+    if believed:
+        last = {
+            each: one.epoch + (one.style is Style.IMPLICIT) for one in ended for each in stretches[one.transactional_id]
+        }
+        for each in believed if rows_seen else believed - _gone(brokers, believed, deadline):
+            row = (seen.get(each.where) or {}).get(each.producer_id)
+            if row is not None and row.producer_epoch <= last[each]:
+                fates[each] = Fate.COMMITTED
+    fates |= fates_of(brokers, [each for each in closed if each not in fates], deadline)
+    return Fates(tuple(_sum(fates[each] for each in stretches[one.transactional_id]) for one in transactions), lost)
+
+
+def _gone(brokers: Brokers, stretches: Collection[Stretch], deadline: float) -> set[Stretch]:
+    """Return those whose rows may be gone: their log ends before them, or one partition of the topic shows that it is new."""
+    ends = offsets(brokers, {each.where for each in stretches}, deadline, isolation=UNCOMMITTED)
+    samples = {each.topic: each for each in sorted(stretches)}
+    shown = fates_of(brokers, list(samples.values()), deadline)
+    anew = {topic for topic, each in samples.items() if shown[each] is Fate.MIXED}
+    return {each for each in stretches if each.topic in anew or ends.get(each.where, -1) <= each.last_offset}
+
+
+def _stretch(transaction: TaskTransaction, span: Span) -> Stretch:
+    return Stretch(transaction.producer_id, span.topic, span.partition, span.first_offset, span.last_offset)
+
+
+def fates_of(brokers: Brokers, stretches: Sequence[Stretch], deadline: float) -> dict[Stretch, Fate]:
+    """Return the fates of transactions that are open in none of these partitions any more; `MIXED` where the rows are gone.
+
+    Raises: as `look`.
+    """
+    found: dict[Stretch, Fate] = {}
+    for at in range(0, len(stretches), AT_ONCE):
+        found |= _fates(brokers, stretches[at : at + AT_ONCE], deadline)
+    return found
+
+
+def _fates(brokers: Brokers, stretches: Sequence[Stretch], deadline: float) -> dict[Stretch, Fate]:
+    """Return the fates by the rows themselves.
+
+    Each is asked for alone: only the first partition of a Fetch surely gets data, and without data the list of aborted
+    transactions may lack the one that begins there.
+    """
+    found: dict[Stretch, Fate] = {}
+    left = list(stretches)
+    began = brokers.client.clock()
+    attempts = brokers.attempts(deadline, "")
+    for _ in attempts:
+        leaders = brokers.leaders((each.where for each in left), deadline)
+        found.update((each, _without_partition(brokers, each)) for each in left if each.where not in leaders)
+        asked = [each for each in left if each.where in leaders]
+        calls = [
+            Call(leaders[each.where], FETCH, question(brokers, each.where, each.first_offset, COMMITTED, 1))
+            for each in asked
+        ]
+        left = []
+        for each, answer in zip(asked, brokers.client.ask_all(calls, deadline), strict=True):
+            row = None if isinstance(answer, PyProducerError) else dict(rows_of(answer)).get(each.where)
+            if row is None or Action.RETRY in Code(row.error_code).action:
+                left.append(each)
+            elif (fate := _fate(brokers, each, row, deadline)) is not None:
+                found[each] = fate
+            elif brokers.client.clock() - began < GONE_AFTER:
+                left.append(each)
+            else:
+                logger.error("rows of %s from offset %d on are gone, although they were acknowledged", *_where(each))
+                found[each] = Fate.MIXED
+        if not left:
+            break
+        where = [each.where for each in left]
+        brokers.forget_leaders(where)
+        attempts.waiting_for = f"the leaders of {spoken(where)}, or the rows that were written there"
+    return found
+
+
+def _without_partition(brokers: Brokers, stretch: Stretch) -> Fate:
+    """Return the fate of rows whose partition is not there: a topic that has others was created again, without these rows."""
+    if not brokers.has_topic(stretch.topic):
+        return Fate.UNKNOWN
+    logger.error(
+        "rows of %s from offset %d on are gone, with the partition: the topic was created again", *_where(stretch)
+    )
+    return Fate.MIXED
+
+
+def _where(stretch: Stretch) -> tuple[str, int]:
+    return spoken([stretch.where]), stretch.first_offset
+
+
+def _fate(brokers: Brokers, stretch: Stretch, row: Any, deadline: float) -> Fate | None:
+    """Return the fate by an answer about the first row; None if its place is behind the end of the log.
+
+    Then the rows are gone, or the leader was deposed and does not know it.
+    """
+    if row.error_code == Code.OFFSET_OUT_OF_RANGE:
+        return Fate.UNKNOWN if _is_before_log(brokers, stretch.where, stretch.first_offset, deadline) else None
+    if 0 <= stretch.first_offset < row.log_start_offset:
+        return Fate.UNKNOWN
+    _check(brokers, stretch, row)
+    if row.last_stable_offset <= stretch.first_offset:
+        if row.high_watermark <= stretch.first_offset and _is_behind_log(brokers, stretch, deadline):
+            return None
+        return _marker_behind(brokers, stretch, deadline)  # another's transaction is open before
+    data = decoded_records(row.records) or memoryview(b"")
+    if not len(data) or not _begins_at(data, stretch.first_offset):
+        return Fate.UNKNOWN  # compaction has taken the rows
+    header = read_header(data)
+    if header.producer_id != stretch.producer_id or header.is_control:
+        logger.error("where rows of %s were, from offset %d on, is something else", *_where(stretch))
+        return Fate.MIXED
+    aborted = {(one.producer_id, one.first_offset) for one in row.aborted_transactions or ()}
+    return Fate.ABORTED if (stretch.producer_id, stretch.first_offset) in aborted else Fate.COMMITTED
+
+
+def _is_before_log(brokers: Brokers, where: TopicPartition, offset: int, deadline: float) -> bool:
+    """Whether the log begins behind this offset, by its retention; or is not there any more."""
+    start = offsets(brokers, [where], deadline, at=EARLIEST, isolation=UNCOMMITTED).get(where)
+    return start is None or offset < start
+
+
+def _is_behind_log(brokers: Brokers, stretch: Stretch, deadline: float) -> bool:
+    """Whether the log ends before these rows. A new leader answers this only when it knows it (KIP-207)."""
+    end = offsets(brokers, [stretch.where], deadline, isolation=UNCOMMITTED).get(stretch.where, -1)
+    return 0 <= end <= stretch.first_offset
+
+
+def _begins_at(data: memoryview, offset: int) -> bool:
+    """Whether the first batch holds this offset, also if it is cut off."""
+    return len(data) >= HEADER_SIZE and (header := read_header(data)).base_offset <= offset <= header.last_offset
+
+
+def _marker_behind(brokers: Brokers, stretch: Stretch, deadline: float) -> Fate:
+    """Find the marker itself behind the rows: it is there, since no transaction of the producer is open any more.
+
+    The leader knows it as soon as it has written it, and shows it to nobody before the replicas in sync have it too.
+    """
+    for _ in brokers.attempts(deadline, f"the replicas of {spoken([stretch.where])}: a marker is on its way to them"):
+        fate = _shown_behind(brokers, stretch, deadline)
+        if fate is not None:
+            return fate
+    raise AssertionError
+
+
+def _shown_behind(brokers: Brokers, stretch: Stretch, deadline: float) -> Fate | None:
+    """Return what the marker behind the rows says; None as long as it is not shown."""
+    position, end = stretch.last_offset + 1, -1
+    while end < 0 or position < end:
+        row = read_at(brokers, stretch.where, position, deadline)
+        if row is None:
+            return Fate.UNKNOWN
+        if row.error_code == Code.OFFSET_OUT_OF_RANGE:
+            return Fate.UNKNOWN if _is_before_log(brokers, stretch.where, position, deadline) else None
+        _check(brokers, stretch, row)
+        end = row.high_watermark if end < 0 else end
+        found = decoded_records(row.records) or memoryview(b"")
+        for header, batch in batches(found):
+            position = max(position, header.last_offset + 1)
+            if header.is_control and header.producer_id == stretch.producer_id and header.records_count:
+                kind = marker_type(header, batch[HEADER_SIZE:])
+                return Fate.COMMITTED if kind == ControlType.COMMIT else Fate.ABORTED
+        if not len(found):
+            break
+    return None
+
+
+def _check(brokers: Brokers, stretch: Stretch, row: Any) -> None:
+    if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
+        raise lacking(Right.READ_TOPIC, brokers.sink, brokers.client.user, stretch.topic)
+    if row.error_code:
+        raise broker_error(row.error_code, f"topic {stretch.topic!r}, partition {stretch.partition}")
+
+
+def _sum(fates: Iterable[Fate]) -> Fate:
+    """Return the fate of a whole transaction."""
+    found = set(fates)
+    if Fate.OPEN in found:
+        return Fate.OPEN
+    if Fate.MIXED in found or {Fate.COMMITTED, Fate.ABORTED} <= found:
+        return Fate.MIXED
+    return next((fate for fate in (Fate.COMMITTED, Fate.ABORTED) if fate in found), Fate.UNKNOWN)

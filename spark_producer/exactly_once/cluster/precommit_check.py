@@ -1,0 +1,127 @@
+"""The vote before the commit point: is every transaction of a task open, ours, alone, and far from its timeout?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+
+from spark_producer.errors import PyProducerError
+from spark_producer.escape import escaping_logger
+from spark_producer.exactly_once.cluster.broker_requests import Brokers, code_of, spoken
+from spark_producer.exactly_once.cluster.coordinator_state import ONGOING, describe
+from spark_producer.exactly_once.cluster.end_transactions import wait_for_leaders
+from spark_producer.exactly_once.cluster.partition_state import Stretch, unfit
+from spark_producer.exactly_once.names import task_prefix
+from spark_producer.exactly_once.protocol.control_record import TaskTransaction
+from spark_producer.protocol import LIST_TRANSACTIONS
+from spark_producer.protocol.messages import DescribedTransaction, ListTransactionsRequest
+from spark_producer.tools.parallel import Call
+
+logger = escaping_logger(__name__)
+
+LEAST_TIME_LEFT = 1 / 3
+"""The part of its timeout that a transaction must have left."""
+
+STEPS_LEFT = 4
+"""The steps from the vote to the end of the tasks' transactions, each of which may take the patience of the client: the write,
+and if it is not answered a fence and a look, and the end."""
+
+LISTING = LIST_TRANSACTIONS._replace(min_version=1)
+"""The list by the time for which transactions are open, as their coordinator's clock has it (KIP-994, Kafka 3.8)."""
+
+_told: set[int] = set()
+"""The timeouts that were found too short in this process."""
+
+
+def objections(brokers: Brokers, transactions: Sequence[TaskTransaction], deadline: float) -> tuple[str, ...]:
+    """Return why transactions must not be committed; nothing if all may.
+
+    Raises:
+        KafkaTimeout: a coordinator or a leader did not answer. BrokerError: a right is missing.
+    """
+    wait_for_leaders(brokers, transactions, deadline)
+    states = describe(brokers, [each.transactional_id for each in transactions], deadline)
+    late = _late(brokers, [row for row in states.values() if row is not None], deadline)
+    found = [text for each in transactions if (text := _objection(each, states[each.transactional_id], late))]
+    _warn_of_short_timeouts(brokers, [row for row in states.values() if row is not None])
+    if found:
+        return tuple(found)
+    owners = {
+        Stretch(each.producer_id, span.topic, span.partition, span.first_offset, span.last_offset): each
+        for each in transactions
+        for span in each.spans
+    }
+    glued, gone = unfit(brokers, list(owners), deadline)
+    return (
+        *(
+            f"{owners[one].transactional_id!r}: an older transaction of its producer hangs in {_place(one)}"
+            for one in glued
+        ),
+        *(f"{owners[one].transactional_id!r}: its rows are not in {_place(one)} any more" for one in gone),
+    )
+
+
+def _place(stretch: Stretch) -> str:
+    return spoken([stretch.where])
+
+
+def _late(brokers: Brokers, rows: Sequence[DescribedTransaction], deadline: float) -> set[str]:
+    """Return the ids of the transactions that have too little time left: by the clock of the coordinator, which will abort them.
+
+    Only where a coordinator is too old for that, or cannot answer now, the clock of this process has to do.
+    """
+    nodes = brokers.coordinators([row.transactional_id for row in rows], deadline) if rows else {}
+    groups: dict[tuple[int, int], list[DescribedTransaction]] = {}
+    for row in rows:
+        groups.setdefault((nodes[row.transactional_id], row.transaction_timeout_ms), []).append(row)
+    pattern = f"{re.escape(task_prefix(brokers.sink))}.*"
+    calls = [
+        Call(node, LISTING, ListTransactionsRequest((ONGOING,), (), int(timeout * (1 - LEAST_TIME_LEFT)), pattern))
+        for node, timeout in groups
+    ]
+    found: set[str] = set()
+    for group, answer in zip(groups.values(), brokers.client.ask_all(calls, deadline), strict=True):
+        if isinstance(answer, PyProducerError) or code_of(answer):
+            now = brokers.client.now_ms()
+            found |= {row.transactional_id for row in group if _is_late(row, now)}
+        else:
+            listed = {each.transactional_id for each in answer.transaction_states}
+            found |= {row.transactional_id for row in group if row.transactional_id in listed}
+    return found
+
+
+def _is_late(row: DescribedTransaction, now_ms: int) -> bool:
+    age = max(0, now_ms - row.transaction_start_time_ms)
+    return row.transaction_timeout_ms - age < row.transaction_timeout_ms * LEAST_TIME_LEFT
+
+
+def _warn_of_short_timeouts(brokers: Brokers, rows: Sequence[DescribedTransaction]) -> None:
+    """Warn once of timeouts that leave less time than the rest of the commit may take: the write would be PARTIAL."""
+    needed = STEPS_LEFT * brokers.client.timeout
+    shortest = min((row.transaction_timeout_ms for row in rows), default=0)
+    if not rows or shortest in _told or shortest * LEAST_TIME_LEFT >= needed * 1000:
+        return
+    _told.add(shortest)
+    logger.warning(
+        "sink %r: kafka.transaction.timeout.ms is %d, of which a commit may find a third left. If brokers are slow it takes "
+        "up to %d times kafka.max.block.ms: %g s. If transactions time out meanwhile, the write ends as PARTIAL. Raise the "
+        "former above %d, or lower the latter",
+        brokers.sink,
+        shortest,
+        STEPS_LEFT,
+        needed,
+        needed / LEAST_TIME_LEFT * 1000,
+    )
+
+
+def _objection(transaction: TaskTransaction, row: DescribedTransaction | None, late: Collection[str]) -> str:
+    name = repr(transaction.transactional_id)
+    if row is None:
+        return f"{name}: its coordinator does not know it"
+    if (row.producer_id, row.producer_epoch) != (transaction.producer_id, transaction.epoch):
+        return f"{name}: it has timed out, or another producer has taken over its id"
+    if row.transaction_state != ONGOING:
+        return f"{name}: it is not open but in state {row.transaction_state}"
+    if transaction.transactional_id in late:
+        return f"{name}: of its timeout of {row.transaction_timeout_ms / 1000:g} s less than a third is left"
+    return ""

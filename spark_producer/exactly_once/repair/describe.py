@@ -1,0 +1,253 @@
+"""What people ask about a sink: its last word, its open transactions, and what holds readers of committed records back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from spark_producer.cluster import Style
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError, ExactlyOnceError, PyProducerError, broker_error
+from spark_producer.exactly_once.cluster.broker_requests import Brokers
+from spark_producer.exactly_once.cluster.control_log import ControlLog, Seen, WholeControlLog
+from spark_producer.exactly_once.cluster.control_topic import PARTITION
+from spark_producer.exactly_once.cluster.coordinator_state import (
+    ENDING,
+    ONGOING,
+    describe,
+    listed,
+    open_by_sink,
+    open_tasks,
+    partitions_of,
+)
+from spark_producer.exactly_once.cluster.log_outcome import look
+from spark_producer.exactly_once.cluster.partition_state import LATEST, UNCOMMITTED, offsets, producers
+from spark_producer.exactly_once.names import control_id
+from spark_producer.exactly_once.protocol.commands import Fate
+from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status, TopicPartition
+from spark_producer.exactly_once.repair.lost_markers import LostEnds, lost_ends
+from spark_producer.protocol.messages import DescribedTransaction, ListTransactionsRequest
+from spark_producer.tools.parallel import ParallelClient
+
+MISSING_AFTER = 1.0
+"""Seconds for which a control topic must be unknown to count as missing, for people: one that was just made may be so."""
+
+
+class SinkLine(NamedTuple):
+    """A sink in the list: its last word (or why it cannot be read), when it was said, and its open transactions.
+
+    A sink that has open ones, and has committed none yet, has no last word.
+    """
+
+    sink: str
+    record: ControlRecord | PyProducerError | None
+    written_ms: int
+    open_ids: tuple[str, ...]
+
+
+class Sinks(NamedTuple):
+    """The sinks of a cluster. If there is no control topic, `missing` says so, and `lines` are those with open transactions."""
+
+    lines: tuple[SinkLine, ...]
+    missing: ExactlyOnceError | None = None
+
+
+class OpenTransaction(NamedTuple):
+    """An open transaction: how long it is open, of how long it may be, in milliseconds; and where."""
+
+    transactional_id: str
+    state: str
+    open_ms: int
+    timeout_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
+class Holder(NamedTuple):
+    """A producer that holds readers back: where its transaction begins, and what its coordinator says of that, if it is told."""
+
+    producer_id: int
+    epoch: int
+    first_offset: int
+    transaction: OpenTransaction | None
+
+
+class HeldBack(NamedTuple):
+    """A partition in which readers of committed records have not reached the end, and who holds them back there.
+
+    `holders` is None if the right to see them is missing.
+    """
+
+    where: TopicPartition
+    stable: int
+    end: int
+    holders: tuple[Holder, ...] | None
+
+
+class Survey(NamedTuple):
+    """All about one sink. `fates` are those of the transactions of a `PARTIAL` record, by what the logs say; else empty."""
+
+    seen: Seen
+    written_ms: int
+    control: DescribedTransaction | None
+    open: tuple[OpenTransaction, ...]
+    held_back: tuple[HeldBack, ...]
+    lost: LostEnds
+    fates: tuple[Fate, ...] = ()
+
+
+def list_sinks(client: ParallelClient, topic: str) -> Sinks:
+    """Return all sinks of a control topic, and those that have nothing but open transactions.
+
+    Raises: as `ControlLog.read` and `listed`.
+    """
+    deadline = client.deadline()
+    brokers = Brokers(client, "*")
+    log = WholeControlLog(brokers, topic)
+    records: dict[str, ControlRecord | PyProducerError] = {}
+    missing = _missing(brokers, topic, deadline)
+    opened = open_by_sink(brokers, deadline)  # before the records: what commits meanwhile has one
+    if missing is None:
+        records = log.records(deadline)
+    lines = (
+        SinkLine(sink, records.get(sink), log.written_ms(sink), opened.get(sink, ()))
+        for sink in sorted(records.keys() | opened.keys())
+    )
+    return Sinks(tuple(lines), missing)
+
+
+def known_sinks(brokers: Brokers, topic: str) -> list[str]:
+    """Return the names of all sinks of a control topic, and of those that have nothing but open transactions.
+
+    Raises: as `ControlLog.read` and `listed`.
+    """
+    deadline = brokers.client.deadline()
+    return sorted({*WholeControlLog(brokers, topic).records(deadline), *open_by_sink(brokers, deadline)})
+
+
+def _missing(brokers: Brokers, topic: str, deadline: float) -> ExactlyOnceError | None:
+    """Return what it means that a control topic is not there, if it is not. Nobody shall make it by hand.
+
+    Raises: as `ParallelClient.metadata`.
+    """
+    began = brokers.client.clock()
+    for _ in brokers.attempts(deadline, f"the control topic {topic!r}"):
+        rows = brokers.client.metadata([topic], deadline).topics
+        if all(row.error_code not in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.INVALID_TOPIC_EXCEPTION) for row in rows):
+            return None
+        if brokers.client.clock() - began >= min(MISSING_AFTER, (deadline - began) / 2):
+            break
+    return ExactlyOnceError(
+        f"there is no topic {topic!r}: nothing was ever written exactly once on this cluster, or with another control topic. "
+        "Check --bootstrap-servers and --control-topic; the first write makes the topic"
+    )
+
+
+def survey(brokers: Brokers, topic: str, more: Collection[TopicPartition] = ()) -> Survey:
+    """Look at a sink from all sides, and change nothing. `more` are partitions to look at besides those of its last batch.
+
+    Raises:
+        ExactlyOnceError: there is no such control topic. And as `ControlLog.read`, and for rights that are missing.
+    """
+    deadline = brokers.client.deadline()
+    log = ControlLog(brokers, topic)
+    missing = _missing(brokers, topic, deadline)
+    if missing is not None:
+        raise missing
+    seen = log.read(deadline)
+    own = control_id(brokers.sink)
+    tasks = [one.transactional_id for one in open_tasks(brokers, Style.EXPLICIT, deadline)]
+    states = describe(brokers, [own, *tasks], deadline)
+    now = brokers.client.now_ms()
+    opened = [_opened(row, now) for row in states.values() if row is not None and _is_open(row)]
+    where = {(topic, PARTITION), *(each for one in opened for each in one.partitions), *_partitions(seen.record), *more}
+    return Survey(
+        seen,
+        log.written_ms(brokers.sink),
+        states[own],
+        tuple(opened),
+        held_back(brokers, where, deadline),
+        lost_ends(brokers, log, (topic, PARTITION), seen, deadline, more),
+        _fates(brokers, seen.record, deadline),
+    )
+
+
+def partitions_of_topics(brokers: Brokers, topics: Collection[str]) -> set[TopicPartition]:
+    """Return the partitions of topics.
+
+    Raises:
+        BrokerError: one is not there, or the right to see it is missing. KafkaTimeout: no broker tells.
+    """
+    if not topics:
+        return set()
+    answer = brokers.client.metadata(sorted(topics), brokers.client.deadline())
+    for row in answer.topics:
+        if row.error_code:
+            raise broker_error(row.error_code, f"topic {row.name!r}", user=brokers.client.user)
+    return {(row.name or "", each.partition_index) for row in answer.topics for each in row.partitions}
+
+
+def _fates(brokers: Brokers, record: ControlRecord | None, deadline: float) -> tuple[Fate, ...]:
+    if record is None or record.status is not Status.PARTIAL:
+        return ()
+    return look(brokers, record.transactions, (), deadline, dead_tasks=False).fates
+
+
+def _partitions(record: ControlRecord | None) -> set[TopicPartition]:
+    if record is None:
+        return set()
+    return {(span.topic, span.partition) for one in record.transactions for span in one.spans} | set(record.inline)
+
+
+def held_back(brokers: Brokers, where: Collection[TopicPartition], deadline: float) -> tuple[HeldBack, ...]:
+    """Return the partitions among these in which readers of committed records have not reached the end.
+
+    Raises:
+        BrokerError: the right to see a topic is missing. KafkaTimeout: not all brokers tell.
+    """
+    stable = offsets(brokers, where, deadline)
+    ends = offsets(brokers, where, deadline, at=LATEST, isolation=UNCOMMITTED)
+    behind = sorted(each for each in stable if stable[each] < ends[each])
+    known = producers(brokers, behind, deadline) if behind else {}
+    holding = {
+        each: [row for row in (rows or {}).values() if row.current_txn_start_offset >= 0]
+        for each, rows in known.items()
+    }
+    told = _transactions(brokers, {row.producer_id for rows in holding.values() for row in rows}, deadline)
+    found = []
+    for each in behind:
+        holders = sorted(
+            Holder(row.producer_id, row.producer_epoch, row.current_txn_start_offset, told.get(row.producer_id))
+            for row in holding.get(each, ())
+        )
+        found.append(HeldBack(each, stable[each], ends[each], None if known.get(each) is None else tuple(holders)))
+    return tuple(found)
+
+
+def _transactions(brokers: Brokers, producer_ids: Collection[int], deadline: float) -> dict[int, OpenTransaction]:
+    """Return the open transactions of producers, of whatever program, as far as the user may see them."""
+    if not producer_ids:
+        return {}
+    rows = listed(brokers, ListTransactionsRequest((), tuple(sorted(producer_ids))), deadline)
+    ids = sorted({row.transactional_id for row in rows if row.producer_id in producer_ids})
+    try:
+        states = describe(brokers, ids, deadline) if ids else {}
+    except BrokerError as error:
+        if error.code != Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            raise
+        return {}
+    now = brokers.client.now_ms()
+    return {row.producer_id: _opened(row, now) for row in states.values() if row is not None and _is_open(row)}
+
+
+def _is_open(row: DescribedTransaction) -> bool:
+    return row.transaction_state in {ONGOING, *ENDING}
+
+
+def _opened(row: DescribedTransaction, now_ms: int) -> OpenTransaction:
+    return OpenTransaction(
+        row.transactional_id,
+        row.transaction_state,
+        max(0, now_ms - row.transaction_start_time_ms),
+        row.transaction_timeout_ms,
+        tuple(partitions_of(row)),
+    )

@@ -1,0 +1,96 @@
+"""The rows of inline tasks on their way: their order, what is sent again, what waits, and what ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from spark_producer.cluster import Style
+from spark_producer.codes import Code
+from spark_producer.errors import BrokerError, PyProducerError
+from spark_producer.exactly_once.cluster.inline_produce import Production
+from spark_producer.exactly_once.protocol.commands import FencedOff, Unsure
+from spark_producer.protocol import PRODUCE
+from tests.unit.exactly_once.scripted_brokers import LOST, PATIENCE, ScriptedClient, brokers_of
+from tests.unit.exactly_once.test_performers import OURS, ROWS, Log, batches
+
+
+@pytest.fixture
+def client() -> ScriptedClient:
+    made = ScriptedClient()
+    made.leaders = {ROWS: 2}
+    return made
+
+
+def produce(client: ScriptedClient, log: Callable[[Any], Any], count: int) -> Any:
+    client.scripts[PRODUCE.name] = log
+    made = Production(brokers_of(client), "id", OURS, Style.EXPLICIT, {ROWS: batches(ROWS, count)}, {})
+    return made.run(client.deadline())
+
+
+def test_batches_keep_their_order_and_sequences_when_the_leader_moves(client: ScriptedClient) -> None:
+    log = Log(0, Code.NOT_LEADER_OR_FOLLOWER, Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert produce(client, log, 4) is None
+    assert log.taken == [("rows", 0, sequence) for sequence in (0, 2, 4, 6)]
+    assert log.refused == [("rows", 0, sequence) for sequence in (2, 4, 6)]
+
+
+def test_what_is_too_large_for_a_topic_is_cut_with_all_batches_of_its_size(client: ScriptedClient) -> None:
+    """The second batch is refused, and the third flies behind it; both are sent in halves, under the sequences that they had."""
+    log = Log(0, Code.MESSAGE_TOO_LARGE, Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert produce(client, log, 3) is None
+    assert log.refused == [("rows", 0, sequence) for sequence in (2, 4)]
+    assert log.taken == [("rows", 0, sequence) for sequence in (0, 2, 3, 4, 5)]
+    with pytest.raises(BrokerError, match="MESSAGE_TOO_LARGE"):
+        produce(client, Log(*[Code.MESSAGE_TOO_LARGE] * 2), 1)
+
+
+def test_at_most_five_batches_of_a_partition_fly_each_in_a_request_of_its_own(client: ScriptedClient) -> None:
+    flights: list[int] = []
+    ask_all = client.ask_all
+
+    def counted(calls: Any, deadline: float) -> Any:
+        flights.append(sum(call.api.name == PRODUCE.name for call in calls))
+        return ask_all(calls, deadline)
+
+    client.ask_all = counted  # type: ignore[method-assign]
+    assert produce(client, Log(), 12) is None
+    assert [flight for flight in flights if flight] == [1, 5, 5, 1], (
+        "the first alone, so that no leader takes another in its place"
+    )
+    assert all(len(body.topic_data[0].partition_data) == 1 for body in client.bodies(PRODUCE))
+
+
+def test_only_what_was_refused_makes_the_next_batches_wait(client: ScriptedClient) -> None:
+    began = client.clock()
+    assert produce(client, Log(), 2_000) is None
+    assert client.clock() == began
+    refused = Log(0, *[Code.NOT_ENOUGH_REPLICAS] * 15)
+    assert produce(client, refused, 2_000) is None
+    assert 0 < client.clock() - began < 0.1, "the pauses begin anew behind what was acknowledged"
+    assert [sequence for _, _, sequence in refused.taken] == [*range(0, 4_000, 2)]
+
+
+def test_batches_behind_one_that_is_refused_again_and_again_wait_for_it_until_the_deadline(
+    client: ScriptedClient,
+) -> None:
+    began = client.clock()
+    assert isinstance(produce(client, Log(0, *[Code.NOT_ENOUGH_REPLICAS] * 10_000), 3), Unsure)
+    assert client.clock() - began > PATIENCE / 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (LOST, Unsure),
+        (Log(Code.OUT_OF_ORDER_SEQUENCE_NUMBER), Unsure),
+        (Log(Code.INVALID_PRODUCER_EPOCH), FencedOff),
+        (Log(Code.INVALID_PRODUCER_ID_MAPPING), FencedOff),
+        (Log(*[Code.NOT_ENOUGH_REPLICAS] * 10_000), Unsure),
+    ],
+)
+def test_what_ends_the_production_of_rows(client: ScriptedClient, answer: Any, kind: type) -> None:
+    log = (lambda _: answer) if isinstance(answer, PyProducerError) else answer
+    assert isinstance(produce(client, log, 1), kind)

@@ -1,0 +1,116 @@
+"""The fate of a transaction in one partition, from the answers of its leader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from spark_producer.cluster import Span, Style
+from spark_producer.errors import KafkaTimeout
+from spark_producer.exactly_once.cluster.broker_requests import GONE_AFTER, Attempts, Brokers
+from spark_producer.exactly_once.cluster.log_outcome import _marker_behind, look
+from spark_producer.exactly_once.cluster.partition_state import Stretch
+from spark_producer.exactly_once.protocol.commands import Fate
+from spark_producer.exactly_once.protocol.control_record import TaskTransaction
+from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, FETCH, LIST_OFFSETS
+from spark_producer.protocol.messages import (
+    DescribedTransaction,
+    DescribeProducersPartition,
+    DescribeProducersResponse,
+    DescribeProducersTopicResult,
+    DescribeTransactionsResponse,
+    FetchPartitionResponse,
+    FetchResponse,
+    FetchTopicResponse,
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from spark_producer.record.control import EndMarker, end_marker_batch
+from tests.unit.exactly_once.scripted_brokers import ScriptedClient, brokers_of
+
+PRODUCER, MARKER = 7, 10
+STRETCH = Stretch(PRODUCER, "orders", 0, 0, MARKER - 1)
+
+
+class Leader:
+    """Its high watermark is below the marker for so many answers, as long as the replicas have not fetched it."""
+
+    def __init__(self, late: int, *, commits: bool = True) -> None:
+        self.late = late
+        self.commits = commits
+        self.time = 0.0
+        self.client = self
+
+    on_wait = None
+
+    def clock(self) -> float:
+        return self.time
+
+    def pause(self, seconds: float) -> None:
+        self.time += seconds
+
+    def attempts(self, deadline: float, waiting_for: str) -> Iterator[int]:
+        return iter(Attempts(cast(Any, self), "sink", deadline, waiting_for))
+
+    def ask_leaders(self, partitions: Any, question: Any, rows_of: Any, deadline: float) -> dict[Any, Any]:
+        self.late -= 1
+        if self.late >= 0:
+            return {("orders", 0): FetchPartitionResponse(high_watermark=MARKER, records=memoryview(b""))}
+        marker = bytearray(
+            end_marker_batch(EndMarker(self.commits, 0), producer_id=PRODUCER, producer_epoch=0, timestamp=0)
+        )
+        marker[:8] = MARKER.to_bytes(8, "big")  # the base offset is outside of the checksum
+        return {("orders", 0): FetchPartitionResponse(high_watermark=MARKER + 1, records=memoryview(marker))}
+
+
+@pytest.mark.parametrize("late", [0, 1, 5])
+@pytest.mark.parametrize(("commits", "fate"), [(True, Fate.COMMITTED), (False, Fate.ABORTED)])
+def test_a_marker_that_the_replicas_do_not_have_yet_is_waited_for(late: int, commits: bool, fate: Fate) -> None:
+    """It was taken for lost, and a write that was in order ended as HUNG, without a partition to name."""
+    leader = Leader(late, commits=commits)
+    assert _marker_behind(cast(Brokers, leader), STRETCH, 60.0) is fate
+
+
+def test_replicas_that_do_not_come_are_named() -> None:
+    with pytest.raises(KafkaTimeout, match="the replicas of orders-0: a marker is on its way"):
+        _marker_behind(cast(Brokers, Leader(late=10_000)), STRETCH, 5.0)
+
+
+TASK = TaskTransaction("pyproducer.orders.00.0", PRODUCER, 1, Style.EXPLICIT, (Span("orders", 0, 5, 6, 2),))
+
+
+def looking(start: int, end: int) -> tuple[ScriptedClient, Fate]:
+    """What is found out about a transaction with rows at 5 and 6, by a leader that has nothing open and no such producer."""
+    client = ScriptedClient()
+    client.leaders = {("orders", 0): 1}
+    nobody = DescribeProducersTopicResult("orders", (DescribeProducersPartition(0),))
+    client.answers(DESCRIBE_PRODUCERS, DescribeProducersResponse(0, (nobody,)))
+    done = DescribedTransaction(0, TASK.transactional_id, "CompleteCommit", producer_id=PRODUCER)
+    client.answers(DESCRIBE_TRANSACTIONS, DescribeTransactionsResponse(0, (done,)))
+
+    def fetch(body: Any) -> FetchResponse:
+        position = body.topics[0].partitions[0].fetch_offset
+        code = 0 if start <= position <= end else 1
+        return FetchResponse(responses=(FetchTopicResponse("orders", (FetchPartitionResponse(0, code, end, end),)),))
+
+    client.scripts[FETCH.name] = fetch
+    row = ListOffsetsPartitionResponse(0, offset=start)
+    client.answers(LIST_OFFSETS, ListOffsetsResponse(0, (ListOffsetsTopicResponse("orders", (row,)),)))
+    [fate] = look(brokers_of(client), [TASK], (), client.deadline()).fates
+    return client, fate
+
+
+def test_rows_before_the_start_of_the_log_were_taken_by_retention() -> None:
+    client, fate = looking(start=7, end=10)
+    assert fate is Fate.UNKNOWN
+    assert client.clock() < 1
+
+
+def test_rows_behind_the_end_of_the_log_are_gone_and_no_quiet_success() -> None:
+    """It was taken for retention, and a batch without its rows became DONE."""
+    client, fate = looking(start=0, end=2)
+    assert fate is Fate.MIXED
+    assert client.clock() >= GONE_AFTER, "it may be that of a leader which was deposed"

@@ -1,0 +1,46 @@
+"""Who may write which batch to a sink."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.exactly_once.protocol.batch_admission import Refuse, Run, Skip, admit
+from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status
+from tests.unit.exactly_once.script import SINK, nobody
+
+STREAM = ControlRecord(SINK, "q", Status.DONE, 5, 5, "t")
+JOBS = ControlRecord(SINK, "", Status.DONE, 5, 5, "t")
+
+TABLE: list[tuple[ControlRecord | None, str, int, type]] = [
+    (None, "q", 0, Run),
+    (None, "", NO_BATCH, Run),
+    (nobody(), "q", 0, Run),
+    (nobody(), "", 7, Run),
+    (STREAM, "q", 6, Run),
+    (STREAM, "q", 9, Run),
+    (STREAM, "q", 5, Skip),
+    (STREAM, "q", 4, Refuse),
+    (STREAM._replace(status=Status.VOID, last_done=4), "q", 5, Run),
+    (STREAM._replace(status=Status.INTENT, last_done=4), "q", 4, Skip),
+    (STREAM, "r", 6, Refuse),
+    (STREAM, "", 6, Refuse),
+    (JOBS, "q", 6, Refuse),
+    (JOBS, "", 6, Run),
+    (JOBS, "", 5, Skip),
+    (JOBS, "", 3, Skip),
+    (JOBS, "", NO_BATCH, Run),
+]
+
+
+@pytest.mark.parametrize(("last", "query", "batch", "expected"), TABLE)
+def test_admission(last: ControlRecord | None, query: str, batch: int, expected: type) -> None:
+    assert isinstance(admit(last, SINK, query, batch), expected)
+
+
+def test_refusals_name_the_sink_and_both_sides() -> None:
+    other = admit(STREAM, SINK, "r", 6)
+    assert isinstance(other, Refuse)
+    assert all(name in other.reason for name in (SINK, "query q", "query r"))
+    rewound = admit(STREAM, SINK, "q", 2)
+    assert isinstance(rewound, Refuse)
+    assert all(name in rewound.reason for name in (SINK, "batch 5", "batch 2"))

@@ -1,0 +1,167 @@
+"""BEGIN, answer by answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_producer.exactly_once.protocol.begin import begin
+from spark_producer.exactly_once.protocol.commands import (
+    Answer,
+    Ended,
+    EndTasks,
+    Fate,
+    Fates,
+    Fence,
+    Fenced,
+    FencedOff,
+    Found,
+    Glued,
+    Hung,
+    ListOpen,
+    LookAtLogs,
+    Opened,
+    ReadControl,
+    Refused,
+    TasksEnded,
+    Unsure,
+    WriteControl,
+    Written,
+)  # fmt: skip
+from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status
+from spark_producer.exactly_once.protocol.outcomes import Begun, Failed, Failure
+from spark_producer.exactly_once.protocol.state_machine import MOST_TRIES
+from tests.unit.exactly_once.script import (
+    HELD,
+    NEWER,
+    NEWEST,
+    ONE,
+    QUERY,
+    SINK,
+    TWO,
+    ended,
+    record,
+    task,
+)  # fmt: skip
+
+FENCED, DONE = Fenced(HELD), record(Status.DONE, 4, "old")
+ALL_ENDED = TasksEnded((Ended(), Ended()))
+COMMITTED = Fates((Fate.COMMITTED, Fate.COMMITTED))
+DECIDED = record(Status.COMMITTING, 5, "old", ONE, TWO)
+
+
+def test_a_new_sink_without_orphans_is_begun_with_three_asks() -> None:
+    asked, outcome = ended(begin(SINK, "new"), [FENCED, Found(None), Opened(())])
+    assert asked == [Fence(), ReadControl(), ListOpen()]
+    assert outcome == Begun(HELD, None)
+
+
+def test_orphans_are_named_in_a_fenced_write_before_any_is_aborted() -> None:
+    asked, outcome = ended(
+        begin(SINK, "new"),
+        [FENCED, Found(DONE), Opened((ONE, TWO)), Written(NEWER), TasksEnded((Ended(), Refused(90)))],
+    )
+    intent = ControlRecord(SINK, QUERY, Status.INTENT, 4, 4, "new", (ONE, TWO))
+    assert asked[3:] == [WriteControl(HELD, intent), EndTasks((ONE, TWO), commit=False)]
+    assert outcome == Begun(NEWER, intent._replace(transactions=()))
+
+
+def test_the_intent_of_a_new_sink_leaves_it_open_whose_it_will_be() -> None:
+    asked, outcome = ended(
+        begin(SINK, "new"), [FENCED, Found(None), Opened((ONE,)), Written(HELD), TasksEnded((Ended(),))]
+    )
+    assert asked[3] == WriteControl(HELD, ControlRecord(SINK, None, Status.INTENT, NO_BATCH, NO_BATCH, "new", (ONE,)))
+    assert isinstance(outcome, Begun)
+
+
+@pytest.mark.parametrize("status", [Status.COMMITTING, Status.HUNG])
+def test_what_is_decided_is_finished_before_anything_is_listed(status: Status) -> None:
+    decided = DECIDED._replace(status=status, inline=(("t", 9),))
+    asked, outcome = ended(
+        begin(SINK, "new"), [FENCED, Found(decided), ALL_ENDED, COMMITTED, Written(NEWER), Opened(())]
+    )
+    done = record(Status.DONE, 5, "old")
+    assert asked[2:] == [
+        EndTasks((ONE, TWO), commit=True), LookAtLogs((ONE, TWO)), WriteControl(HELD, done), ListOpen(),
+    ]  # fmt: skip
+    assert outcome == Begun(NEWER, done)
+
+
+def test_a_write_that_turned_out_void_may_run_again_at_once() -> None:
+    refused, aborted = TasksEnded((Refused(90), Refused(47))), Fates((Fate.ABORTED, Fate.ABORTED))
+    asked, outcome = ended(begin(SINK, "new"), [FENCED, Found(DECIDED), refused, aborted, Written(NEWER), Opened(())])
+    assert asked[4] == WriteControl(HELD, record(Status.VOID, 5, "old"))
+    assert outcome == Begun(NEWER, record(Status.VOID, 5, "old"))
+    assert outcome.last is not None
+    assert outcome.last.last_done == 4
+
+
+@pytest.mark.parametrize("status", [Status.COMMITTING, Status.HUNG])
+def test_a_decision_whose_own_rows_hang_is_carried_out_and_no_word_is_written(status: Status) -> None:
+    """One more transaction of the control id would decide what hangs."""
+    decided = DECIDED._replace(status=status, inline=(("t", 9),))
+    asked, outcome = ended(begin(SINK, "new"), [FENCED, Hung((("t", 9),), decided), ALL_ENDED, COMMITTED])
+    assert asked[2:] == [EndTasks((ONE, TWO), commit=True), LookAtLogs((ONE, TWO))]
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.names) == (Failure.HUNG, ("t-9",))
+
+
+STOPS: list[tuple[str, list[Answer], Failure, tuple[str, ...]]] = [
+    ("partial", [FENCED, Found(DECIDED._replace(status=Status.PARTIAL))], Failure.PARTIAL, ()),
+    ("control record hangs", [FENCED, Hung((("c", 0),))], Failure.HUNG, ("c-0",)),
+    ("rows of the last batch hang", [FENCED, Hung((("t", 0),), DONE)], Failure.HUNG, ("t-0",)),
+    ("overtaken while listing", [FENCED, Found(DONE), Opened((ONE,)), FencedOff()], Failure.FENCED, ()),
+    ("intent hangs", [FENCED, Found(DONE), Opened((ONE,)), Hung((("c", 0),))], Failure.HUNG, ("c-0",)),
+    ("overtaken at the verdict", [FENCED, Found(DECIDED), ALL_ENDED, COMMITTED, FencedOff()], Failure.FENCED, ()),
+    (
+        "marker lost",
+        [FENCED, Found(DECIDED), ALL_ENDED, Fates((Fate.COMMITTED, Fate.OPEN), (("t", 2),)), Written(HELD)],
+        Failure.HUNG,
+        ("t-2",),
+    ),
+    (
+        "only some were committed",
+        [FENCED, Found(DECIDED), TasksEnded((Ended(), Refused(90))), Fates((Fate.COMMITTED, Fate.ABORTED)), Written(HELD)],
+        Failure.PARTIAL,
+        (TWO.transactional_id,),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answers", "kind", "names"), [row[1:] for row in STOPS], ids=[row[0] for row in STOPS])
+def test_begin_stops(answers: list[Answer], kind: Failure, names: tuple[str, ...]) -> None:
+    _, outcome = ended(begin(SINK, "new"), answers)
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.names) == (kind, names)
+    assert all(name in outcome.text for name in (SINK, *names))
+
+
+def test_a_hung_write_is_looked_at_again_without_a_further_write() -> None:
+    hung = DECIDED._replace(status=Status.HUNG)
+    asked, outcome = ended(
+        begin(SINK, "new"), [FENCED, Found(hung), ALL_ENDED, Fates((Fate.COMMITTED, Fate.OPEN), (("t", 2),))]
+    )
+    assert isinstance(outcome, Failed)
+    assert outcome.kind is Failure.HUNG
+    assert not any(isinstance(ask, WriteControl) for ask in asked)
+
+
+@pytest.mark.parametrize("answer", [Unsure("reset"), Glued((("c", 0),))])
+def test_begin_starts_over_when_its_write_is_not_known_to_be_there(answer: Answer) -> None:
+    first: list[Answer] = [FENCED, Found(DONE), Opened((ONE,)), answer]
+    asked, outcome = ended(
+        begin(SINK, "new"),
+        [*first, Fenced(NEWER), Found(DONE), Opened((task(3),)), Written(NEWEST), TasksEnded((Ended(),))],
+    )
+    assert asked[4:7] == [Fence(), ReadControl(), ListOpen()]
+    assert isinstance(asked[7], WriteControl)
+    assert asked[7].record.transactions == (task(3),)
+    assert isinstance(outcome, Begun)
+
+
+def test_begin_does_not_start_over_for_ever() -> None:
+    once: list[Answer] = [FENCED, Found(DONE), Opened((ONE,)), Unsure("reset")]
+    asked, outcome = ended(begin(SINK, "new"), once * MOST_TRIES)
+    assert isinstance(outcome, Failed)
+    assert outcome.kind is Failure.UNSURE
+    assert "reset" in outcome.text
+    assert sum(isinstance(ask, WriteControl) for ask in asked) == MOST_TRIES

@@ -1,0 +1,342 @@
+"""COMMIT, answer by answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from spark_producer.exactly_once.protocol.commands import (
+    Answer,
+    Ask,
+    Ended,
+    EndTasks,
+    Fate,
+    Fates,
+    Fence,
+    Fenced,
+    FencedOff,
+    Found,
+    Glued,
+    Hung,
+    ListOpen,
+    LookAtLogs,
+    Opened,
+    ReadControl,
+    Refused,
+    TasksEnded,
+    Unsure,
+    Vote,
+    Voted,
+    WriteControl,
+    Written,
+)  # fmt: skip
+from spark_producer.exactly_once.protocol.commit import commit
+from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status
+from spark_producer.exactly_once.protocol.outcomes import RUNS_AGAIN, AlreadyDone, Committed, Failed, Failure, Outcome
+from spark_producer.exactly_once.protocol.state_machine import Next
+from spark_producer.exactly_once.protocol.task_messages import TaskOutcome
+from tests.unit.exactly_once.script import (
+    HELD,
+    NEWER,
+    NEWEST,
+    ONE,
+    QUERY,
+    SINK,
+    TOKEN,
+    TWO,
+    ended,
+    inline,
+    prepared,
+    record,
+    skipped,
+    ticket,
+)  # fmt: skip
+
+LAST = record(Status.DONE, 4, "old")
+OURS = ticket(LAST)
+BOTH = [prepared(ONE, of=OURS), prepared(TWO, of=OURS)]
+DECIDED = record(Status.COMMITTING, 5, TOKEN, ONE, TWO)._replace(rows=4)
+DONE = record(Status.DONE, 5)._replace(rows=4, done_rows=4)
+NOTHING = Opened(())
+ALL_ENDED, COMMITTED = TasksEnded((Ended(), Ended())), Fates((Fate.COMMITTED, Fate.COMMITTED))
+
+
+def listed(start: Next, answers: Sequence[Answer], orphans: Opened = NOTHING) -> tuple[list[Ask], Outcome]:
+    """What is asked when it is known what else is open, and how it ends."""
+    asked, outcome = ended(start, [orphans, *answers])
+    assert isinstance(asked[0], ListOpen)
+    return asked[1:], outcome
+
+
+def test_transactions_of_tasks_are_voted_on_decided_ended_looked_at_and_done() -> None:
+    asked, outcome = listed(commit(BOTH, 5), [Voted(), Written(NEWER), ALL_ENDED, COMMITTED, Written(NEWEST)])
+    assert asked == [
+        Vote((ONE, TWO), HELD),
+        WriteControl(HELD, DECIDED),
+        EndTasks((ONE, TWO), commit=True),
+        LookAtLogs((ONE, TWO)),
+        WriteControl(NEWER, DONE),
+    ]
+    assert outcome == Committed(5)
+
+
+def test_inline_rows_alone_are_done_with_one_write() -> None:
+    asked, outcome = listed(commit([inline(2, 0, of=OURS), inline(0, of=OURS)], 5), [Written(NEWER)])
+    done = DONE._replace(inline=(("t", 0), ("t", 2)), rows=3, done_rows=3)
+    assert asked == [WriteControl(HELD, done, inline=True)]
+    assert outcome == Committed(5)
+
+
+def test_a_batch_without_rows_is_written_too() -> None:
+    asked, outcome = listed(commit([inline(of=OURS)], 5), [Written(NEWER)])
+    assert asked == [WriteControl(HELD, DONE._replace(rows=0, done_rows=0))]
+    assert outcome == Committed(5)
+    _, overtaken = listed(commit([inline(of=OURS)], 5), [FencedOff()])
+    assert isinstance(overtaken, Failed)
+
+
+ORPHAN = TWO._replace(transactional_id="pyproducer.orders.x.9")
+SWEPT = TasksEnded((Refused(90),))
+
+
+def test_what_dead_tasks_have_left_open_is_aborted_when_all_is_done() -> None:
+    asked, outcome = listed(
+        commit(BOTH, 5), [Voted(), Written(NEWER), ALL_ENDED, COMMITTED, Written(NEWEST), SWEPT], Opened((ORPHAN,))
+    )
+    assert asked[-1] == EndTasks((ORPHAN,), commit=False)
+    assert outcome == Committed(5)
+    asked, outcome = listed(commit([inline(0, of=OURS)], 5), [Written(NEWER), SWEPT], Opened((ORPHAN,)))
+    assert (asked[-1], outcome) == (EndTasks((ORPHAN,), commit=False), Committed(5))
+
+
+def test_what_is_the_writes_own_is_not_asked_for() -> None:
+    start = commit([*BOTH, inline(0, of=OURS)], 5)
+    assert not isinstance(start, AlreadyDone | Committed | Failed)
+    assert start.ask == ListOpen((ONE, TWO))
+
+
+FINDS_OUT_LATER: list[Answer] = [Unsure(), Fenced(NEWER), Found(DONE._replace(token=OURS.token))]
+
+
+def test_orphans_are_aborted_also_where_the_commit_was_not_answered_and_left_where_it_has_not_happened() -> None:
+    asked, outcome = listed(commit([inline(0, of=OURS)], 5), [*FINDS_OUT_LATER, SWEPT], Opened((ORPHAN,)))
+    assert (asked[-1], outcome) == (EndTasks((ORPHAN,), commit=False), Committed(5))
+    ends: list[list[Answer]] = [[FencedOff()], [Unsure(), Fenced(NEWER), Found(LAST)], [Hung((("c", 0),))]]
+    for end in ends:
+        asked, outcome = listed(commit([inline(0, of=OURS)], 5), end, Opened((ORPHAN,)))
+        assert isinstance(outcome, Failed)
+
+
+def test_both_kinds_of_tasks_go_into_one_decision() -> None:
+    asked, outcome = listed(
+        commit([inline(3, of=OURS), prepared(ONE, of=OURS)], 5),
+        [Voted(), Written(HELD), TasksEnded((Ended(),)), Fates((Fate.COMMITTED,)), Written(HELD)],
+    )
+    decided = record(Status.COMMITTING, 5, TOKEN, ONE)._replace(inline=(("t", 3),), rows=3)
+    assert asked[1] == WriteControl(HELD, decided, inline=True)
+    assert asked[4] == WriteControl(HELD, DONE._replace(rows=3, done_rows=3))
+    assert outcome == Committed(5)
+
+
+def test_a_batch_write_without_a_version_leaves_the_versions_as_they_are() -> None:
+    last = ControlRecord(SINK, "", Status.DONE, 8, 8, "old")
+    message = inline(0, batch=NO_BATCH, of=ticket(last))._replace(query="")
+    asked, _ = listed(commit([message], NO_BATCH), [Written(NEWER)])
+    assert isinstance(asked[0], WriteControl)
+    assert (asked[0].record.batch, asked[0].record.last_done) == (NO_BATCH, 8)
+
+
+def test_nothing_is_asked_for_a_batch_that_is_done() -> None:
+    assert commit([skipped(4, OURS), skipped(4, OURS)], 4) == AlreadyDone(4)
+
+
+NOT_ONE: list[tuple[str, Sequence[TaskOutcome], int, Failure]] = [
+    ("no messages", [], 5, Failure.MIXED),
+    ("another batch", BOTH, 6, Failure.MIXED),
+    ("two executions", [BOTH[0], prepared(TWO, of=OURS._replace(token="theirs"))], 5, Failure.MIXED),
+    ("two queries", [BOTH[0], BOTH[1]._replace(query="r")], 5, Failure.MIXED),
+    ("skipped and written", [BOTH[0], skipped(of=OURS)], 5, Failure.MIXED),
+    ("written although done", [prepared(ONE, 4, OURS)], 4, Failure.MIXED),
+    ("rewound", [inline(0, batch=3, of=OURS)], 3, Failure.REFUSED),
+    ("another query", [inline(0, of=OURS)._replace(query="r")], 5, Failure.REFUSED),
+]
+
+
+@pytest.mark.parametrize(("messages", "batch", "kind"), [row[1:] for row in NOT_ONE], ids=[row[0] for row in NOT_ONE])
+def test_messages_that_do_not_belong_together_commit_nothing(
+    messages: Sequence[TaskOutcome], batch: int, kind: Failure
+) -> None:
+    outcome = commit(messages, batch)
+    assert isinstance(outcome, Failed)
+    assert outcome.kind is kind
+
+
+STOPS: list[tuple[str, list[Answer], Failure]] = [
+    ("vote", [Voted(("a timed out",))], Failure.VOTE),
+    ("overtaken before the vote", [Voted(("a gone",), overtaken=True)], Failure.FENCED),
+    ("overtaken", [Voted(), FencedOff()], Failure.FENCED),
+    ("glued", [Voted(), Glued((("t", 1),))], Failure.GLUED),
+    ("not written", [Voted(), Unsure(), Fenced(NEWER), Found(LAST)], Failure.NOT_WRITTEN),
+    ("never written", [Voted(), Unsure(), Fenced(NEWER), Found(None)], Failure.NOT_WRITTEN),
+    ("only BEGIN wrote", [Voted(), Unsure(), Fenced(NEWER), Found(record(Status.INTENT))], Failure.NOT_WRITTEN),
+    ("gone on from", [Voted(), Unsure(), Fenced(NEWER), Found(record(Status.DONE, 6, "new"))], Failure.NOT_WRITTEN),
+    ("unreadable", [Voted(), Unsure(), Fenced(NEWER), Hung((("c", 0),))], Failure.HUNG),
+    ("void by another", [Voted(), Unsure(), Fenced(NEWER), Found(record(Status.VOID))], Failure.VOID),
+    ("partial by another", [Voted(), Unsure(), Fenced(NEWER), Found(record(Status.PARTIAL))], Failure.PARTIAL),
+    (
+        "timed out",
+        [
+            Voted(), Written(HELD), TasksEnded((Refused(90), Refused(90))), Fates((Fate.ABORTED, Fate.ABORTED)),
+            Written(HELD),
+        ],
+        Failure.VOID,
+    ),
+    (
+        "some timed out",
+        [
+            Voted(), Written(HELD), TasksEnded((Ended(), Refused(90))), Fates((Fate.COMMITTED, Fate.ABORTED)),
+            Written(HELD),
+        ],
+        Failure.PARTIAL,
+    ),
+    ("overtaken at DONE", [Voted(), Written(HELD), ALL_ENDED, COMMITTED, FencedOff()], Failure.FENCED),
+    (
+        "taken over at DONE",
+        [
+            Voted(), Written(HELD), ALL_ENDED, COMMITTED, Unsure(), Fenced(NEWEST),
+            Found(record(Status.DONE, 6, "new")),
+        ],
+        Failure.FENCED,
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answers", "kind"), [row[1:] for row in STOPS], ids=[row[0] for row in STOPS])
+def test_commit_stops(answers: list[Answer], kind: Failure) -> None:
+    _, outcome = listed(commit(BOTH, 5), answers)
+    assert isinstance(outcome, Failed)
+    assert outcome.kind is kind
+    assert SINK in outcome.text
+
+
+def test_a_write_without_a_number_is_not_run_again_where_it_may_be_committed() -> None:
+    """No commit would skip it: its word may have been there before another's replaced it."""
+    last = ControlRecord(SINK, "", Status.DONE, 8, 8, "old")
+    unnumbered = ticket(last)
+    small = [inline(0, batch=NO_BATCH, of=unnumbered)._replace(query="")]
+    large = [prepared(ONE, NO_BATCH, unnumbered)._replace(query="")]
+    looked: list[Answer] = [Unsure(), Fenced(NEWER)]
+    voted: list[Answer] = [Voted(), Written(HELD), TasksEnded((Ended(),)), Fates((Fate.COMMITTED,))]
+    ways: list[tuple[Sequence[TaskOutcome], list[Answer], Failure]] = [
+        (small, [*looked, Found(last)], Failure.NOT_WRITTEN),
+        (small, [*looked, Found(last._replace(status=Status.INTENT, token=TOKEN))], Failure.NOT_WRITTEN),
+        (small, [*looked, Found(None)], Failure.NOT_WRITTEN),
+        (small, [*looked, Found(last._replace(token="new"))], Failure.UNKNOWN),
+        (small, [*looked, Found(last._replace(status=Status.INTENT, token="new"))], Failure.UNKNOWN),
+        (small, [FencedOff()], Failure.FENCED),
+        (large, [*voted, FencedOff()], Failure.UNKNOWN),
+        (large, [*voted, Unsure(), Fenced(NEWEST), Found(last._replace(token="new"))], Failure.UNKNOWN),
+    ]
+    for messages, answers, kind in ways:
+        _, outcome = listed(commit(messages, NO_BATCH), answers)
+        assert isinstance(outcome, Failed)
+        assert outcome.kind is kind
+        assert (kind in RUNS_AGAIN) == (kind is not Failure.UNKNOWN)
+
+
+def test_who_is_fenced_hears_both_reasons_there_may_be() -> None:
+    """A newer epoch is that of a newer driver, or of the brokers, which abort a transaction that is open for too long."""
+    _, outcome = listed(commit([inline(0, of=OURS)], 5), [FencedOff()])
+    assert isinstance(outcome, Failed)
+    assert "a newer driver" in outcome.text
+    assert "more than a minute" in outcome.text
+
+
+def test_an_unanswered_commit_that_is_in_the_log_is_carried_out_with_the_new_fence() -> None:
+    asked, outcome = listed(
+        commit(BOTH, 5),
+        [Voted(), Unsure(), Fenced(NEWER), Found(DECIDED), ALL_ENDED, COMMITTED, Written(NEWEST)],
+    )
+    assert asked[2:5] == [Fence(), ReadControl(), EndTasks((ONE, TWO), commit=True)]
+    assert asked[-1] == WriteControl(NEWER, DONE)
+    assert outcome == Committed(5)
+
+
+def test_an_unanswered_commit_of_inline_rows_that_is_in_the_log_is_done() -> None:
+    _, outcome = listed(commit([inline(0, of=OURS)], 5), [Unsure(), Fenced(NEWER), Found(DONE)])
+    assert outcome == Committed(5)
+
+
+def test_a_decision_whose_own_end_hangs_is_carried_out_before_people_are_called() -> None:
+    asked, outcome = listed(
+        commit(BOTH, 5), [Voted(), Hung((("c", 0),)), ALL_ENDED, Fates((Fate.COMMITTED, Fate.OPEN), (("t", 2),))]
+    )
+    assert asked[2] == EndTasks((ONE, TWO), commit=True)
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.names) == (Failure.HUNG, ("c-0", "t-2"))
+
+
+def test_an_unanswered_decision_that_is_there_is_carried_out_although_its_rows_hang() -> None:
+    decided = record(Status.COMMITTING, 5, OURS.token, ONE, TWO)._replace(inline=(("t", 9),))
+    asked, outcome = listed(
+        commit([*BOTH, inline(9, of=OURS)], 5),
+        [Voted(), Unsure(), Fenced(NEWER), Hung((("t", 9),), decided), ALL_ENDED, COMMITTED],
+    )
+    assert asked[4] == EndTasks((ONE, TWO), commit=True)
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.names) == (Failure.HUNG, ("t-9",))
+
+
+def test_inline_rows_whose_end_hangs_are_told() -> None:
+    _, outcome = listed(commit([inline(0, of=OURS)], 5), [Hung((("t", 0),))])
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.names) == (Failure.HUNG, ("t-0",))
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param([Unsure(), Fenced(NEWER), Hung((("c", 0),))], id="not answered"),
+        pytest.param([Hung((("c", 0),))], id="the control record hangs"),
+    ],
+)
+def test_a_write_without_a_number_that_hangs_may_be_committed_and_is_to_be_looked_at_first(
+    answers: list[Answer],
+) -> None:
+    def told(batch: int) -> str:
+        start = commit([inline(0, batch=batch, of=OURS._replace(last=None))._replace(query="")], batch)
+        _, outcome = listed(start, answers)
+        assert isinstance(outcome, Failed)
+        assert (outcome.kind, outcome.names) == (Failure.HUNG, ("c-0",))
+        return outcome.text
+
+    assert "and start again" in told(5)
+    assert "and start again" not in told(NO_BATCH)
+    assert "do not run it again before you have looked: `pyproducer txn describe orders`" in told(NO_BATCH)
+
+
+def test_an_unanswered_done_is_looked_for_and_carried_out_again_if_it_is_missing() -> None:
+    first: list[Answer] = [Voted(), Written(HELD), ALL_ENDED, COMMITTED, Unsure()]
+    asked, outcome = listed(
+        commit(BOTH, 5), [*first, Fenced(NEWER), Found(DECIDED), ALL_ENDED, COMMITTED, Written(NEWEST)]
+    )
+    assert [ask.fencing for ask in asked if isinstance(ask, WriteControl)] == [HELD, HELD, NEWER]
+    assert outcome == Committed(5)
+    assert listed(commit(BOTH, 5), [*first, Fenced(NEWER), Found(DONE)])[1] == Committed(5)
+
+
+def test_mixed_rows_are_never_void() -> None:
+    refused, aborted = TasksEnded((Refused(90),)), Fates((Fate.ABORTED,))
+    _, outcome = listed(
+        commit([inline(3, of=OURS), prepared(ONE, of=OURS)], 5),
+        [Voted(), Written(HELD), refused, aborted, Written(HELD)],
+    )
+    assert isinstance(outcome, Failed)
+    assert (outcome.kind, outcome.names) == (Failure.PARTIAL, (ONE.transactional_id,))
+
+
+def test_the_query_of_a_sink_is_written_with_its_first_batch() -> None:
+    asked, _ = listed(commit([inline(0, batch=0, of=ticket(None))], 0), [Written(HELD)])
+    assert isinstance(asked[0], WriteControl)
+    assert (asked[0].record.query, asked[0].record.last_done) == (QUERY, 0)

@@ -1,0 +1,81 @@
+"""`write_markers`: what is known is written, what is not is said, and nothing is written that was not shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from spark_producer.cluster import Style
+from spark_producer.errors import ExactlyOnceError
+from spark_producer.exactly_once.cluster.command_executor import SinkCluster
+from spark_producer.exactly_once.cluster.control_log import ControlLog
+from spark_producer.exactly_once.repair import repair as mending
+from spark_producer.exactly_once.repair.lost_markers import Lost, LostEnds
+from spark_producer.protocol import WRITE_TXN_MARKERS, messages
+from tests.unit.exactly_once.scripted_brokers import ScriptedClient
+
+KNOWN = Lost(("rows", 0), 8, 3, 5, 50, False)
+UNKNOWN = Lost(("rows", 1), 9, 1, 5, 7, None)
+
+
+class Repair:
+    """A person who was shown something, while something is lost."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *lost: Lost) -> None:
+        self.client = ScriptedClient()
+        self.client.leaders = {KNOWN.where: 1, UNKNOWN.where: 2}
+        self.client.answers(WRITE_TXN_MARKERS, messages.WriteTxnMarkersResponse(()))
+        self.cluster = SinkCluster(cast("Any", self.client), "orders", "commits")
+        self.cluster.style = Style.IMPLICIT
+        self.looked: list[Any] = []
+        monkeypatch.setattr(SinkCluster, "prepare", lambda _: None)
+        monkeypatch.setattr(ControlLog, "read", lambda *_: None)
+
+        def lost_ends(*given: Any) -> LostEnds:
+            self.looked.append(given[-1])
+            return LostEnds(lost, ())
+
+        monkeypatch.setattr(mending, "lost_ends", lost_ends)
+
+    def write(self, shown: Sequence[Lost]) -> None:
+        mending.write_markers(self.cluster, shown, (("more", 0),))
+
+    @property
+    def written(self) -> list[tuple[int, int, bool]]:
+        """The markers: producer, epoch, whether it commits."""
+        bodies = self.client.bodies(WRITE_TXN_MARKERS)
+        return [
+            (one.producer_id, one.producer_epoch, one.transaction_result) for body in bodies for one in body.markers
+        ]
+
+
+def test_all_that_is_known_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    repair = Repair(monkeypatch, KNOWN)
+    repair.write([KNOWN])
+    assert repair.written == [(KNOWN.producer_id, KNOWN.epoch + 1, False)]
+    assert repair.looked == [(("more", 0),)]
+
+
+def test_what_is_not_known_may_be_seen_when_the_others_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    repair = Repair(monkeypatch, KNOWN, UNKNOWN)
+    with pytest.raises(
+        ExactlyOnceError, match=r"in rows-1 were ended was not known before the others were\. Run the command"
+    ):
+        repair.write([KNOWN, UNKNOWN])
+    assert repair.written == [(KNOWN.producer_id, KNOWN.epoch + 1, False)]
+
+
+def test_nothing_is_written_of_which_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    repair = Repair(monkeypatch, UNKNOWN)
+    with pytest.raises(ExactlyOnceError, match="so nothing is written anywhere"):
+        repair.write([UNKNOWN])
+    assert repair.written == []
+
+
+def test_nothing_is_written_that_was_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    repair = Repair(monkeypatch, KNOWN, UNKNOWN)
+    with pytest.raises(ExactlyOnceError, match="is not what was shown any more"):
+        repair.write([KNOWN])
+    assert repair.written == []
