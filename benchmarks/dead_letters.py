@@ -20,9 +20,9 @@ import pyarrow as pa
 from benchmarks.machine import kernel_facts
 from spark_producer.broker import LocalBroker
 from spark_producer.config import ProducerConfig, SinkOptions, producer_config
-from spark_producer.datasource.dead_letters.letters import DeadLetters
-from spark_producer.datasource.dead_letters.records import Origin
-from spark_producer.datasource.rows import TaskRows
+from spark_producer.datasource.write.dead_letters.letters import DeadLetters
+from spark_producer.datasource.write.dead_letters.records import Origin
+from spark_producer.datasource.write.worker.task_writer import TaskRows
 from spark_producer.producer import Producer
 
 ROWS, BATCH_ROWS, BAD_EVERY = 400_000, 20_000, 1000

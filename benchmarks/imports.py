@@ -45,8 +45,8 @@ CASES = (
         "PySpark's worker, numpy and pyarrow",
     ),
     Case(
-        "task: and `spark_producer.datasource.task`",
-        f"{_SPARK}; import spark_producer.datasource.task",
+        "task: and `spark_producer.datasource.write.worker.task`",
+        f"{_SPARK}; import spark_producer.datasource.write.worker.task",
         "PySpark's worker, numpy and pyarrow",
     ),
     Case("numpy, pyarrow and pyarrow.compute", "import numpy, pyarrow.compute"),

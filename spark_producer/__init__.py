@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from spark_producer.accumulator import RecordMetadata
     from spark_producer.config import ProducerConfig
-    from spark_producer.datasource.checking import HostFinding
     from spark_producer.datasource.follow import Reports
+    from spark_producer.datasource.write.driver.executor_check import HostFinding
     from spark_producer.frames import as_cloud_events, as_records
     from spark_producer.producer import Producer
     from spark_producer.producer.mock import MockProducer
@@ -62,7 +62,7 @@ def register(spark: SparkSession) -> None:
         ImportError: this PySpark is older than 4.0.
     """
     from spark_producer.datasource import PyProducerDataSource
-    from spark_producer.datasource.registering import followed, make_active, register_once
+    from spark_producer.datasource.registration import followed, make_active, register_once
 
     if spark not in followed:
         register_once(spark, PyProducerDataSource)
@@ -81,7 +81,7 @@ def check(spark: SparkSession, options: Mapping[str, object], *, tasks: int = 8)
     Raises:
         ConfigError: as the data source, of the same options.
     """
-    from spark_producer.datasource.checking import check_from_executors
+    from spark_producer.datasource.write.driver.executor_check import check_from_executors
 
     return check_from_executors(spark, options, tasks)
 

@@ -17,10 +17,10 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from spark_producer.datasource.registering import followed, register_once
+from spark_producer.datasource.error_boundary import told_in_short
+from spark_producer.datasource.registration import followed, register_once
 from spark_producer.datasource.source import PyProducerDataSource
-from spark_producer.datasource.surface import told_in_short
-from spark_producer.datasource.writers import BatchWriter, StreamWriter
+from spark_producer.datasource.write.writers import BatchWriter, StreamWriter
 from spark_producer.errors import ConfigError
 from spark_producer.metrics import OffsetRange, WriteReport
 

@@ -18,11 +18,11 @@ from pyspark.sql.types import StructType
 from spark_producer.config import ProducerConfig, SinkOptions, is_set, parse_sink_options
 from spark_producer.config.dead_letter_rules import check_dead_letters
 from spark_producer.config.exactly_once_rules import TRANSACTION_TIMEOUT, check_exactly_once
-from spark_producer.datasource.process import freeze_once
-from spark_producer.datasource.schema import check_schema, has_formats
-from spark_producer.datasource.surface import told_in_short
-from spark_producer.datasource.task_settings import TaskSettings
-from spark_producer.datasource.writers import BatchWriter, StreamWriter
+from spark_producer.datasource.error_boundary import told_in_short
+from spark_producer.datasource.interpreter import freeze_once
+from spark_producer.datasource.write.driver.schema import check_schema, has_formats
+from spark_producer.datasource.write.task_settings import TaskSettings
+from spark_producer.datasource.write.writers import BatchWriter, StreamWriter
 from spark_producer.errors import ConfigError, TopicNotFound, broker_error
 from spark_producer.escape import escaping_logger
 from spark_producer.network import ConnectionSettings
@@ -145,7 +145,7 @@ class PyProducerDataSource(DataSource):
             settings = settings._replace(write_id=uuid.uuid4().hex)
         if not has_formats(sink):
             return settings
-        from spark_producer.datasource.formats import choose_formats  # it imports pyarrow too
+        from spark_producer.datasource.write.column_formats import choose_formats  # it imports pyarrow too
 
         return settings._replace(formats=choose_formats(schema, config, sink, registry))
 

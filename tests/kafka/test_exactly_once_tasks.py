@@ -14,12 +14,12 @@ import pyarrow as pa
 import pytest
 
 from spark_producer.config import ProducerConfig, SinkOptions, producer_config
-from spark_producer.datasource.cache import ProducerCache
-from spark_producer.datasource.exactly_once.duty import Whereabouts
-from spark_producer.datasource.exactly_once.longest import longest_transaction
-from spark_producer.datasource.exactly_once.slots import Slots
-from spark_producer.datasource.exactly_once.task import write_exactly_once
-from spark_producer.datasource.task_settings import TaskSettings
+from spark_producer.datasource.write.driver.transaction_timeout import longest_transaction
+from spark_producer.datasource.write.task_settings import TaskSettings
+from spark_producer.datasource.write.worker.batch_assignment import Whereabouts
+from spark_producer.datasource.write.worker.cache import ProducerCache
+from spark_producer.datasource.write.worker.exactly_once_task import write_exactly_once
+from spark_producer.datasource.write.worker.transactional_ids import Slots
 from spark_producer.errors import BrokerError, ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.protocol.task_messages import Inline, Prepared, TaskOutcome, Ticket

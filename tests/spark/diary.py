@@ -15,8 +15,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from spark_producer.datasource import PyProducerDataSource
-from spark_producer.datasource.task import TaskSettings
-from spark_producer.datasource.writers import BatchWriter, StreamWriter
+from spark_producer.datasource.write.worker.task import TaskSettings
+from spark_producer.datasource.write.writers import BatchWriter, StreamWriter
 
 Batches = Iterator[pa.RecordBatch]
 Write = Callable[[Batches], WriterCommitMessage]

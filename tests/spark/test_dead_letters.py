@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import spark_producer
 from spark_producer.broker import LocalBroker
-from spark_producer.datasource.dead_letters.records import PREFIX
+from spark_producer.datasource.write.dead_letters.records import PREFIX
 from tests.spark.frames import write
 from tests.spark.streams import FileStream, run
 from tests.support.read_back import Client, Row, read_topic

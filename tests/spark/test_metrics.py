@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from spark_producer.broker import LocalBroker
-from spark_producer.datasource.executor_memory import LEAST, default_buffer_memory
+from spark_producer.datasource.write.worker.executor_memory import LEAST, default_buffer_memory
 
 SECONDS = 60
 ROWS = 3000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import LocalBroker
-from spark_producer.datasource.dead_letters.records import PREFIX
+from spark_producer.datasource.write.dead_letters.records import PREFIX
 from tests.spark.isolated import REPOSITORY, run_program
 from tests.support.jars import spark_sink_jars
 from tests.support.read_back import read_topic

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from spark_producer import Producer
 from spark_producer.config import SinkOptions, producer_config
-from spark_producer.datasource import task
+from spark_producer.datasource.write.worker import task
 from spark_producer.errors import IllegalState
 from spark_producer.producer import parts_of
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_producer.config import SinkOptions, producer_config
-from spark_producer.datasource import task
+from spark_producer.datasource.write.worker import task
 
 ROWS, IN_A_BATCH = 1_500_000, 10_000
 """Rows of 100 bytes and more, 170 MB in all, as Spark hands them over."""

@@ -20,7 +20,7 @@ from docs.update import metrics_page, options_page
 from spark_producer import cli, config
 from spark_producer.cli.entry import main
 from spark_producer.config import profiles, refused
-from spark_producer.datasource.schema import COLUMNS
+from spark_producer.datasource.write.driver.schema import COLUMNS
 from spark_producer.protocol import APIS
 from spark_producer.record.columns import COLUMN_NAMES
 

@@ -61,7 +61,7 @@ def ours(names: set[str]) -> set[str]:
     return {f"spark_producer.{name}" for name in names}
 
 
-@pytest.mark.parametrize("module", ["spark_producer.producer", "spark_producer.datasource.task"])
+@pytest.mark.parametrize("module", ["spark_producer.producer", "spark_producer.datasource.write.worker.task"])
 def test_a_writer_imports_nothing_heavy_and_nothing_that_readers_use(module: str) -> None:
     found = loaded(f"import {module}", before=OF_PYSPARK if "datasource" in module else "sys")
     assert module in found
@@ -70,19 +70,21 @@ def test_a_writer_imports_nothing_heavy_and_nothing_that_readers_use(module: str
 
 def test_planner_and_commit_process_import_no_producer() -> None:
     found = loaded("import spark_producer.datasource", before=OF_PYSPARK)
-    assert "spark_producer.datasource.writers" in found
+    assert "spark_producer.datasource.write.writers" in found
     assert found & (HEAVY | ours(NOT_FOR_WRITERS | ONLY_FOR_TASKS)) == set()
 
 
 def test_the_lookup_of_formats_and_the_commit_need_no_arrow() -> None:
-    found = loaded("import pyspark_pyproducer, spark_producer.datasource.commit", before="pyspark.sql.datasource")
-    assert "spark_producer.datasource.writers" in found
+    found = loaded(
+        "import pyspark_pyproducer, spark_producer.datasource.write.driver.commit", before="pyspark.sql.datasource"
+    )
+    assert "spark_producer.datasource.write.writers" in found
     assert found & {"numpy", "pyarrow", "spark_producer.kernel", "spark_producer.partitioner"} == set()
 
 
 def test_no_schema_is_made_before_its_message_is_used() -> None:
     found = loaded(
-        "import spark_producer.datasource.task\n"
+        "import spark_producer.datasource.write.worker.task\n"
         "from spark_producer.protocol import PRODUCE\n"
         "from spark_producer.protocol.fields import describe\n"
         "assert describe.cache_info().currsize == 0\n"

@@ -9,8 +9,8 @@ import pytest
 
 from docs.measured import COLUMNS, SCENES, figures, with_measured_table
 from spark_producer.config import KAFKA_FIELDS
-from spark_producer.datasource import executor_memory
-from spark_producer.datasource.executor_memory import LEAST, MOST, default_buffer_memory
+from spark_producer.datasource.write.worker import executor_memory
+from spark_producer.datasource.write.worker.executor_memory import LEAST, MOST, default_buffer_memory
 from tests.stages.workbench import workbench
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

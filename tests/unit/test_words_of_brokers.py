@@ -14,7 +14,7 @@ from spark_producer.broker.counting import Kind, Meaning, Reading
 from spark_producer.broker.metrics_page import metrics_page
 from spark_producer.cli import topics, txn, waiting
 from spark_producer.cli.check import line
-from spark_producer.datasource.summary import describe
+from spark_producer.datasource.write.driver.summary import describe
 from spark_producer.errors import MAX_MESSAGE, BrokerError, SchemaError, broker_error
 from spark_producer.escape import HAS_LINES, MAX_LENGTH, MAX_LINE, escaping_logger
 from spark_producer.exactly_once.cluster.broker_requests import spoken
@@ -146,7 +146,10 @@ def test_each_logger_of_the_package_escapes() -> None:
     """But for the one whose lines are JSON: `pyproducer.commit`."""
     package = Path(spark_producer.__file__).parent
     plain = [path for path in package.rglob("*.py") if "logging.getLogger(" in path.read_text(encoding="utf-8")]
-    assert sorted(str(path.relative_to(package)) for path in plain) == ["datasource/commit.py", "escape.py"]
+    assert sorted(str(path.relative_to(package)) for path in plain) == [
+        "datasource/write/driver/commit.py",
+        "escape.py",
+    ]
 
 
 @pytest.mark.parametrize(

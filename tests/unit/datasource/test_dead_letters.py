@@ -12,12 +12,12 @@ import pytest
 
 from spark_producer.broker import LocalBroker
 from spark_producer.config import parse_options
-from spark_producer.datasource.cache import ProducerCache
-from spark_producer.datasource.commit import TaskReport
-from spark_producer.datasource.dead_letters.bounds import Bounds
-from spark_producer.datasource.dead_letters.records import PREFIX
-from spark_producer.datasource.summary import describe, to_json
-from spark_producer.datasource.task import TaskSettings, write_task
+from spark_producer.datasource.write.dead_letters.bounds import Bounds
+from spark_producer.datasource.write.dead_letters.records import PREFIX
+from spark_producer.datasource.write.driver.commit import TaskReport
+from spark_producer.datasource.write.driver.summary import describe, to_json
+from spark_producer.datasource.write.worker.cache import ProducerCache
+from spark_producer.datasource.write.worker.task import TaskSettings, write_task
 from spark_producer.errors import (
     BrokerError,
     ConfigError,

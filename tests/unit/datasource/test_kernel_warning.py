@@ -9,7 +9,7 @@ import pytest
 from pyspark import SparkFiles
 
 from spark_producer import kernel
-from spark_producer.datasource import task
+from spark_producer.datasource.write.worker import task
 
 PORTABLE = kernel.LOADED._replace(name="portable", problem="no compiled module")
 

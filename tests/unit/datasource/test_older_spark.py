@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession, datasource
 
 from spark_producer import register
-from spark_producer.datasource import stream_base
+from spark_producer.datasource import spark_compat
 
 
 @pytest.fixture
@@ -20,22 +20,22 @@ def spark_4_0(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """PySpark's module without what came with 4.1."""
     with monkeypatch.context() as patch:
         patch.delattr(datasource, "DataSourceStreamArrowWriter")
-        importlib.reload(stream_base)
+        importlib.reload(spark_compat)
         yield
-    importlib.reload(stream_base)
+    importlib.reload(spark_compat)
 
 
 @pytest.mark.usefixtures("spark_4_0")
 def test_com21_a_stream_of_spark_4_0_is_taken_for_one_of_arrow_batches() -> None:
-    writer = stream_base.DataSourceStreamArrowWriter
-    assert writer.__module__ == stream_base.__name__, "PySpark has none of that name"
+    writer = spark_compat.DataSourceStreamArrowWriter
+    assert writer.__module__ == spark_compat.__name__, "PySpark has none of that name"
     # what PySpark 4.0 asks of the writer of a stream, and of one of Arrow batches
     assert issubclass(writer, datasource.DataSourceStreamWriter)
     assert issubclass(writer, datasource.DataSourceArrowWriter)
 
 
 def test_a_newer_spark_gives_its_own_class() -> None:
-    assert stream_base.DataSourceStreamArrowWriter is datasource.DataSourceStreamArrowWriter
+    assert spark_compat.DataSourceStreamArrowWriter is datasource.DataSourceStreamArrowWriter
 
 
 def session(error: Exception | None) -> SparkSession:

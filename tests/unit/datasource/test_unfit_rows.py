@@ -16,11 +16,11 @@ import pytest
 
 from spark_producer.broker import LocalBroker
 from spark_producer.config import parse_options
-from spark_producer.datasource.cache import ProducerCache
-from spark_producer.datasource.commit import TaskReport
-from spark_producer.datasource.dead_letters.records import PREFIX
-from spark_producer.datasource.task import TaskSettings, write_task
-from spark_producer.datasource.unfit import UnfitColumn, UnfitPiece
+from spark_producer.datasource.write.dead_letters.records import PREFIX
+from spark_producer.datasource.write.driver.commit import TaskReport
+from spark_producer.datasource.write.schema_mismatch import UnfitColumn, UnfitPiece
+from spark_producer.datasource.write.worker.cache import ProducerCache
+from spark_producer.datasource.write.worker.task import TaskSettings, write_task
 from spark_producer.errors import RecordError, TooManyBadRows
 from spark_producer.kernel.avro_columns import UnfitRows
 from spark_producer.schemas.formats import ColumnFormat, Formats

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from spark_producer.broker import LocalBroker
-from spark_producer.datasource import executor_memory
+from spark_producer.datasource.write.worker import executor_memory
 from tests.support.measured_task import IN_A_BATCH, ROWS
 
 FIXED = 40 << 20

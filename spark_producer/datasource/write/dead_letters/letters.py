@@ -1,0 +1,175 @@
+"""The bad rows of one task on their way to the dead-letter topic, by the producer that writes the good ones.
+
+So they are in the same transaction, if there is one. An error of the dead-letter topic is an error of the write.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+
+import pyarrow as pa
+
+from spark_producer.config import SinkOptions
+from spark_producer.config.dead_letter_rules import brokers_find_bad_rows, dead_letter_classes
+from spark_producer.datasource.write.dead_letters.bounds import Bounds
+from spark_producer.datasource.write.dead_letters.records import (
+    DeadRecord,
+    Origin,
+    as_batch,
+    of_dead,
+    of_refused,
+    of_sifted,
+    smaller,
+    told_of,
+)
+from spark_producer.datasource.write.schema_mismatch import UnfitPiece
+from spark_producer.errors import IllegalState
+from spark_producer.escape import escaping_logger
+from spark_producer.kernel.arrays import Int64Array
+from spark_producer.metrics import WriteReport
+from spark_producer.producer import Producer, parts_of
+from spark_producer.producer.producer import send_sifted
+from spark_producer.producer.sifting import OF_CODES, BadRows, new_sieve
+from spark_producer.record.columns import take_rows
+
+logger = escaping_logger("pyproducer")
+
+AT_ONCE = 1000
+"""Dead records that are made and sent together: they are Python objects for a moment."""
+
+_Item = TypeVar("_Item")
+
+
+class DeadLetters:
+    """Sends the rows of one task: good ones to their topics, bad ones to `topic`.
+
+    After each piece of rows those that brokers have refused meanwhile follow, so few are held at a time.
+    """
+
+    def __init__(
+        self, producer: Producer, sink: SinkOptions, origin: Origin, unix_ms: Callable[[], int] | None = None
+    ) -> None:
+        """The sink has a `deadLetterTopic`."""
+        if sink.dead_letter_topic is None:
+            raise IllegalState("dead letters need a topic")
+        self.topic = sink.dead_letter_topic
+        self.rows = 0
+        """The number of rows that were handed over, good and bad."""
+        self._producer = producer
+        self._meter = parts_of(producer).meter
+        self._sink = sink
+        self._told = sink.dead_letter_headers
+        self._origin = origin
+        self._unix_ms = unix_ms or (lambda: time.time_ns() // 1_000_000)
+        self._bounds = Bounds(sink.max_bad_records, sink.max_bad_ratio)
+        wanted = [BadRows(name) for name in dead_letter_classes(sink.dead_letter_for)]
+        self._sieve = new_sieve(producer.config, wanted, (self.topic,))
+        self.asks_brokers = brokers_find_bad_rows(sink)
+        """Whether rows may turn out to be bad only when a broker has seen them."""
+        self._again = new_sieve(producer.config, (BadRows.SIZE,))
+        """For dead records: those that are too large for their topic go there without what is large in them."""
+
+    def send(self, piece: pa.RecordBatch, unfit: UnfitPiece | None = None) -> None:
+        """Queue the rows of an Arrow batch, but for those that are `unfit` for their schemas.
+
+        Raises: as `Producer.send_batch`, also for the dead-letter topic.
+            TooManyBadRows: the task has more bad rows than it may.
+        """
+        first_row, self.rows = self.rows, self.rows + piece.num_rows
+        sink, rows = self._sink, piece
+        numbers: int | Int64Array = first_row
+        if unfit is not None:
+            self._sieve.keep_unfit(unfit.rejected(first_row, sink.topic))
+            fit = unfit.fit()
+            rows, numbers = take_rows(piece, fit), first_row + fit
+        send_sifted(
+            self._producer, rows, self._sieve, topic=sink.topic, first_row=numbers, with_headers=sink.include_headers
+        )
+        if self._sieve:
+            self._bury(self._found(piece, first_row, unfit))
+        if self._sieve.refused or self._again.refused:
+            self._bury_refused()
+
+    def flush(self) -> None:
+        """Wait until every row is acknowledged, the good ones and the dead ones.
+
+        Raises: as `Producer.flush`. TooManyBadRows: as `send`.
+        """
+        self._producer.flush()
+        while self._bury_refused():
+            self._producer.flush()
+        self._bounds.check(self.rows)
+
+    def report_of(self, found: WriteReport) -> WriteReport:
+        """Return a task's report with the dead records counted apart, and warn once if there are any."""
+        if self._bounds.rejected:
+            by = ", ".join(f"{bad} {count}" for bad, count in self._bounds.rejected_by.items())
+            logger.warning(
+                "%d of %d rows of task %d went to the dead-letter topic %r (by class: %s). The first ones: %s",
+                self._bounds.rejected, self.rows, self._origin.task, self.topic, by, self._bounds.reasons(),
+            )  # fmt: skip
+        return found.with_dead_letters(self.topic, self._bounds.rejected_by)
+
+    def _found(self, piece: pa.RecordBatch, first_row: int, unfit: UnfitPiece | None) -> Iterator[DeadRecord]:
+        """Yield the rows of a piece that were not queued, in the order of the checks."""
+        found = self._sieve.take()
+        for sifted in found:
+            self._bounds.add(sifted.bad.value, len(sifted.rows), (row.message for row in sifted.rows))
+        self._bounds.check(self.rows)
+        for sifted in found:
+            yield from of_sifted(
+                sifted, piece, first_row, self._origin, with_headers=self._sink.include_headers,
+                told=self._told, now_ms=self._unix_ms(), unfit=unfit,
+            )  # fmt: skip
+
+    def _bury_refused(self) -> bool:
+        """Send what brokers have refused, and return whether there was anything."""
+        found = self._sieve.refused.take()
+        for refused in found:
+            self._bounds.add(
+                OF_CODES[refused.error.code].value,
+                len(refused.rows),
+                map(told_of(refused), refused.rows, refused.texts),
+            )
+        self._bounds.check(self.rows)
+        for refused in found:
+            self._bury(of_refused(refused, self._origin, told=self._told, now_ms=self._unix_ms()))
+        too_large = self._again.refused.take()
+        for refused in too_large:
+            self._send_smaller(of_dead(refused))
+        return bool(found or too_large)
+
+    def _bury(self, records: Iterator[DeadRecord]) -> None:
+        """Send records to the dead-letter topic, and count them by the topic that they were meant for."""
+        for some in batched(records, AT_ONCE):
+            for topic, count in Counter(record.topic for record in some).items():
+                self._meter.events.rows_rejected(topic, count, self._meter.clock())
+            self._send_smaller(self._too_large(some))
+
+    def _too_large(self, records: Sequence[DeadRecord]) -> list[DeadRecord]:
+        """Queue records, and return those that no request can hold."""
+        if not records:
+            return []
+        send_sifted(self._producer, as_batch(records), self._again, topic=self.topic)
+        rows = [found.row for sifted in self._again.take() for found in sifted.rows]
+        return [records[row] for row in sorted(rows)]
+
+    def _send_smaller(self, records: Sequence[DeadRecord]) -> None:
+        """Queue records without their largest parts; what is too large without any of them fails as the topic's own rows do."""
+        while records:
+            shrunk = [(record, smaller(record)) for record in records]
+            hopeless = [record for record, found in shrunk if found is None]
+            if hopeless:
+                self._producer.send_batch(as_batch(hopeless), topic=self.topic)
+                self._producer.flush()
+            records = self._too_large([found for _, found in shrunk if found is not None])
+
+
+def batched(items: Iterator[_Item], size: int) -> Iterator[list[_Item]]:
+    """Yield lists of up to `size` items, as `itertools.batched` of Python 3.12 does."""
+    while some := list(islice(items, size)):
+        yield some

@@ -1,0 +1,104 @@
+"""Commit and abort on the driver, which add up and log the tasks' reports: totals, metrics, offset ranges by partition.
+
+Delivery is at-least-once: all rows of a task are acknowledged before it reports.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from spark_producer.datasource.write.driver.summary import describe, to_json
+from spark_producer.errors import CommitError
+from spark_producer.escape import HAS_LINES, escaping_logger
+from spark_producer.metrics import Snapshot, WriteReport, merge, merge_snapshots
+
+if TYPE_CHECKING:
+    from spark_producer.exactly_once.protocol.task_messages import TaskOutcome
+
+logger = escaping_logger("pyproducer")
+logger.setLevel(logging.INFO)  # so that Spark's worker logging sees it; without a handler nothing is printed
+for_programs = logging.getLogger("pyproducer.commit")
+"""This log gets one line of JSON for each committed write, since the program on the driver cannot see into the process in which
+`commit` runs."""
+
+
+@dataclasses.dataclass
+class TaskReport(WriterCommitMessage):
+    """What one task wrote. It travels from the executor to the driver."""
+
+    report: WriteReport
+    metrics: Snapshot | None = None
+    """The metrics of the time from the task's first row to its last acknowledgement."""
+    outcome: TaskOutcome | None = None
+    """What the driver has to commit, in an exactly-once write. The report is empty if the rows themselves are in it."""
+    started: float | None = None
+    """When the task began, in seconds since 1970."""
+    query: str | None = None
+    """The id of the streaming query, if it is one's."""
+
+
+class Told(NamedTuple):
+    """What became of a write, as programs are told it. `exactly_once` is what such a write tells of itself.
+
+    `report` is what is in the topics: also after an abort, except for exactly-once writes, of which nothing is to be seen then.
+    """
+
+    report: WriteReport
+    metrics: Snapshot | None = None
+    exactly_once: Mapping[str, object] | None = None
+    status: Literal["committed", "aborted", "unknown"] = "committed"
+
+
+def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> Told:
+    """Add up the tasks' reports and log them.
+
+    Raises:
+        CommitError: a task did not report. With `trigger(continuous=…)` Spark never calls `write`, so nothing was written.
+            Spark only logs this error, so the query goes on reading: offsets/ of its checkpoint grows, commits/ does not
+            (docs/streaming.md). Spark refuses to go on from such a checkpoint; the message says how to mend it.
+    """
+    check_complete(messages, what)
+    total, metrics = all_together(messages)
+    logger.info("%s: %s", what, describe(total, metrics), extra=HAS_LINES)
+    for_programs.info("%s", to_json(what, total, metrics))
+    return Told(total, metrics)
+
+
+def check_complete(messages: Sequence[WriterCommitMessage | None], what: str) -> None:
+    """Refuse a commit without the reports of all tasks.
+
+    Raises:
+        CommitError: as `commit`.
+    """
+    if any(message is None for message in messages):
+        raise CommitError(
+            f"{what}: {sum(message is None for message in messages)} of {len(messages)} tasks wrote nothing and reported "
+            "nothing. Spark does not write through Python data sources with trigger(continuous=…). Nothing is lost: stop "
+            "the query; if commits/ of its checkpoint is empty, delete the checkpoint, else delete every N and .N.crc of "
+            "its offsets/ above the last number in commits/; start it with trigger(processingTime=…) or "
+            "trigger(availableNow=True)"
+        )
+
+
+def abort(messages: Sequence[WriterCommitMessage | None], what: str) -> Told:
+    """Log what the successful tasks of a failed write left in Kafka; a retry writes it again."""
+    total, metrics = all_together(messages)
+    logger.warning(
+        "%s failed; the rows of its finished tasks stay in Kafka, perhaps with some rows of the failed ones: %s",
+        what,
+        describe(total, metrics),
+        extra=HAS_LINES,
+    )
+    return Told(total, metrics, status="aborted")
+
+
+def all_together(messages: Sequence[WriterCommitMessage | None]) -> tuple[WriteReport, Snapshot | None]:
+    """Return the sum of what tasks report."""
+    reports = [message for message in messages if isinstance(message, TaskReport)]
+    metrics = merge_snapshots(report.metrics for report in reports if report.metrics is not None)
+    return merge(report.report for report in reports), metrics

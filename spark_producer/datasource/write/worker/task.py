@@ -1,0 +1,119 @@
+"""The write of one task, on an executor: small Arrow batches are joined, and sent by a producer of this Python worker.
+
+Spark reuses a worker for many tasks and kills it without warning. So all rows are acknowledged before `write_task` returns,
+and nothing depends on exit handlers (docs/design.md).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark import SparkFiles, TaskContext
+
+from spark_producer import kernel
+from spark_producer.config import ProducerConfig
+from spark_producer.config.control_topics import add_control_topic
+from spark_producer.datasource.interpreter import freeze_at_second_task, keep_memory_once
+from spark_producer.datasource.write.driver.commit import TaskReport
+from spark_producer.datasource.write.task_settings import TaskSettings as TaskSettings
+from spark_producer.datasource.write.worker.batch_sizing import gather, pieces
+from spark_producer.datasource.write.worker.cache import ProducerCache
+from spark_producer.datasource.write.worker.executor_memory import default_buffer_memory
+from spark_producer.datasource.write.worker.jvm_socket import JvmConnection
+from spark_producer.datasource.write.worker.task_writer import task_rows
+from spark_producer.producer import Producer, parts_of
+
+WARNED = ".pyproducer-warned-of-kernel"
+"""The name of the file by which a worker tells the others of its executor that it has warned of the portable kernel."""
+
+_producers = ProducerCache()
+"""The producers of this Python worker, which runs one task at a time."""
+
+
+def write_task(
+    settings: TaskSettings, batches: Iterator[pa.RecordBatch], producers: ProducerCache = _producers
+) -> TaskReport:
+    """Write all rows and wait for their acknowledgement. The producer is one of `producers`, by default of this worker's.
+
+    In an exactly-once write the rows wait for the driver's commit then, in the report or in a transaction.
+
+    Raises:
+        Whatever `Producer.send_batch` and `flush`, or `write_exactly_once`, raise. The producer is then closed, and the next
+        task of its sink gets a new one; the producers of other sinks stay.
+    """
+    jvm = JvmConnection()
+    freeze_at_second_task()
+    keep_memory_once()
+    _warn_of_kernel()
+    add_control_topic(settings.sink.exactly_once_topic)
+    config, rows = worker_config(settings), jvm.answered(batches)
+    if settings.ticket is None:
+        report = _write_at_least_once(config, settings, rows, producers)
+    else:
+        from spark_producer.datasource.write.worker.exactly_once_task import (
+            write_exactly_once,  # only those who ask for it pay
+        )
+
+        report = write_exactly_once(settings, config, settings.ticket, rows, producers)
+    jvm.answer_at_once()
+    return report
+
+
+def _warn_of_kernel() -> None:
+    """Warn if the portable kernel is in use: once per application on each executor, and not in each of its workers."""
+    if kernel.LOADED.problem and _is_first_of_executor():
+        kernel.warn_once()
+
+
+def _is_first_of_executor() -> bool:
+    """Return whether no other worker of this executor has called this, by a file in the application's folder."""
+    from pathlib import Path  # imported here: with the compiled kernel no worker needs it
+
+    try:
+        Path(SparkFiles.getRootDirectory(), WARNED).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    except (OSError, AssertionError, TypeError):  # the disk takes no file, or Spark is not running
+        return True
+    return True
+
+
+def _write_at_least_once(
+    config: ProducerConfig, settings: TaskSettings, batches: Iterator[pa.RecordBatch], producers: ProducerCache
+) -> TaskReport:
+    producer = producers.get(config)
+    parts = parts_of(producer)
+    parts.meter.start_lap()
+    rows = task_rows(producer, settings)
+    try:
+        for piece in pieces(gather(batches, rows.wanted)):
+            rows.send(piece)
+            del piece  # otherwise it would be alive while the next one is read
+        rows.flush()
+    except BaseException:
+        producers.drop(config)
+        raise
+    return TaskReport(rows.report_of(parts.take_report()), metrics=parts.meter.lap())
+
+
+def worker_config(settings: TaskSettings) -> ProducerConfig:
+    """Return the configuration as a task uses it: with the memory that its worker can have, unless that was set."""
+    context = TaskContext.get() if settings.own_memory else None
+    if context is None:
+        return settings.config
+    return dataclasses.replace(settings.config, buffer_memory=default_buffer_memory(context.getLocalProperty))
+
+
+def cached_producer(config: ProducerConfig) -> Producer:
+    """Return this worker's producer of a configuration, or a new one if there is none or it has failed."""
+    return _producers.get(config)
+
+
+def drop_producer(config: ProducerConfig | None = None) -> None:
+    """Close this worker's producer of a configuration (None: all its producers) without waiting."""
+    if config is None:
+        _producers.clear()
+    else:
+        _producers.drop(config)

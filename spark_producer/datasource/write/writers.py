@@ -1,0 +1,127 @@
+"""The two writers that Spark pickles, for batch and streaming, which share the code of the task and of the commit."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from spark_producer.datasource.error_boundary import told_in_short, told_while_pickling
+from spark_producer.datasource.interpreter import freeze_once
+from spark_producer.datasource.spark_compat import DataSourceStreamArrowWriter
+from spark_producer.datasource.write.driver.commit import TaskReport, Told, abort, commit
+from spark_producer.datasource.write.task_settings import TaskSettings
+
+if TYPE_CHECKING:  # neither the lookup of formats nor the commit touches rows
+    import pyarrow as pa
+    from pyspark.accumulators import Accumulator
+
+
+def _write_task(settings: TaskSettings, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    # Imported in the first task: the planner and the commit process need no producer (`python -m benchmarks.imports`).
+    from spark_producer.datasource.write.worker.task import write_task
+
+    started, context = time.time(), TaskContext.get()
+    report = write_task(settings, batches)
+    query = None if context is None else context.getLocalProperty("sql.streaming.queryId")
+    return dataclasses.replace(report, started=started, query=query)
+
+
+class _Beginning:
+    """A writer that begins an exactly-once write when Spark pickles it for the tasks.
+
+    That is the one moment which lies before the tasks of every batch, and only there. A writer is made for the commit of each
+    micro-batch too, and Spark pickles one twice.
+    """
+
+    settings: TaskSettings
+    follower: Accumulator[Any] | None = None
+    """What takes the pages about writes to the program that follows them (`datasource.follow`)."""
+
+    @told_while_pickling
+    def __getstate__(self) -> dict[str, Any]:
+        if self._is_exactly_once and self.settings.ticket is None:
+            from spark_producer.datasource.write.driver.exactly_once import begin_write
+
+            self.settings = begin_write(self.settings)
+        return self.__dict__
+
+    @property
+    def _is_exactly_once(self) -> bool:
+        return self.settings.sink.exactly_once_id is not None
+
+    def _commit(self, messages: list[WriterCommitMessage | None], what: str, batch: int | None = None) -> None:
+        if self._is_exactly_once:
+            from spark_producer.datasource.write.driver.exactly_once import commit_write
+
+            told = commit_write(self.settings, messages, what)
+        else:
+            told = commit(messages, what)
+        self._publish(told, messages, what, batch)
+        freeze_once()
+
+    def _abort(self, messages: list[WriterCommitMessage | None], what: str, batch: int | None = None) -> None:
+        if self._is_exactly_once:
+            from spark_producer.datasource.write.driver.exactly_once import abort_write
+
+            told = abort_write(self.settings, messages, what)
+        else:
+            told = abort(messages, what)
+        self._publish(told, messages, what, batch)
+
+    def _publish(self, told: Told, messages: list[WriterCommitMessage | None], what: str, batch: int | None) -> None:
+        """Tell programs what became of the write, if they have asked for it."""
+        if self.follower is None and self.settings.sink.report_path is None:
+            return
+        from spark_producer.datasource.write.driver.write_reports import publish
+
+        reports = [message for message in messages if isinstance(message, TaskReport)]
+        publish(told, reports, what, batch, self.settings, self.follower)
+
+
+class BatchWriter(_Beginning, DataSourceArrowWriter):
+    """The writer of `df.write.format("pyproducer")`."""
+
+    def __init__(self, settings: TaskSettings) -> None:
+        self.settings = settings
+
+    @told_in_short
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # as pyspark's own
+        """Write one partition of the DataFrame (executor)."""
+        return _write_task(self.settings, iterator)
+
+    @told_in_short
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit what exactly-once tasks have written, and log it, when every task has succeeded (driver)."""
+        self._commit(messages, "batch write")
+
+    @told_in_short
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Abort what exactly-once tasks have written, else log what stays in Kafka, when a task has failed for good (driver)."""
+        self._abort(messages, "batch write")
+
+
+class StreamWriter(_Beginning, DataSourceStreamArrowWriter):
+    """The writer of `df.writeStream.format("pyproducer")`."""
+
+    def __init__(self, settings: TaskSettings) -> None:
+        self.settings = settings
+
+    @told_in_short
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # as pyspark's own
+        """Write one partition of a micro-batch (executor)."""
+        return _write_task(self.settings, iterator)
+
+    @told_in_short
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Commit what exactly-once tasks have written, and log it, when every task of the micro-batch has succeeded (driver)."""
+        self._commit(messages, f"micro-batch {batchId}", batchId)
+
+    @told_in_short
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Abort what exactly-once tasks have written, else log what stays in Kafka, when the micro-batch has failed (driver)."""
+        self._abort(messages, f"micro-batch {batchId}", batchId)

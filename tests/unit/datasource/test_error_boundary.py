@@ -1,0 +1,106 @@
+"""How little of our own code Spark's users see before the sentence that helps them; called as Spark's processes call it."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_producer.config import parse_options
+from spark_producer.datasource import PyProducerDataSource
+from spark_producer.datasource.error_boundary import told_in_short
+from spark_producer.datasource.write.worker.task import TaskSettings
+from spark_producer.datasource.write.writers import BatchWriter, StreamWriter
+from spark_producer.errors import ConfigError, ConnectionFailed, PartitionerError, PyProducerError
+
+VALUE = StructType([StructField("value", StringType())])
+DEAD = {"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "kafka.max.block.ms": "1"}
+ROWS = pa.record_batch({"value": ["a"]})
+SETTINGS = TaskSettings(*parse_options(DEAD))
+
+
+def source(**options: str) -> PyProducerDataSource:
+    return PyProducerDataSource(DEAD | options)
+
+
+CALLS: dict[str, Callable[[], Any]] = {
+    "an unknown option": lambda: source(topics="x").writer(VALUE, False),
+    "a contradiction": lambda: source(**{"kafka.batch.size": "1000000000"}).writer(VALUE, False),
+    "overwrite": lambda: source().writer(VALUE, True),
+    "a column": lambda: source().writer(StructType([*VALUE.fields, StructField("id", StringType())]), False),
+    "no broker": lambda: source().writer(VALUE, False),
+    "no broker for a stream": lambda: source().streamWriter(VALUE, False),
+    "a schema": lambda: source().schema(),
+    "a reader": lambda: source().reader(VALUE),
+    "a task": lambda: BatchWriter(SETTINGS).write(iter([ROWS])),
+    "a task of a stream": lambda: StreamWriter(SETTINGS).write(iter([ROWS])),
+    "a commit": lambda: BatchWriter(SETTINGS).commit([None]),
+    "a commit of a stream": lambda: StreamWriter(SETTINGS).commit([None], 7),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_one_frame_of_ours_before_the_message(call: Callable[[], Any]) -> None:
+    with pytest.raises(PyProducerError) as raised:
+        call()
+    own = [frame for frame in traceback.extract_tb(raised.tb) if "spark_producer" in frame.filename]
+    assert [frame.name for frame in own] == ["surface"]
+    error = raised.value
+    printed = traceback.format_exception(type(error), error, raised.tb)
+    assert not [line for line in printed if line.startswith(("\nDuring handling", "\nThe above exception"))]
+
+
+def test_the_whole_way_is_in_the_log_for_who_asks_for_it(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "pyproducer"), pytest.raises(ConfigError):
+        source(topics="x").writer(VALUE, False)
+    (record,) = caplog.records
+    assert record.getMessage() == "PyProducerDataSource.writer failed"
+    assert "parse_sink_options" in caplog.text
+
+
+def test_what_a_users_own_function_raised_is_shown_whole() -> None:
+    @told_in_short
+    def write() -> None:
+        try:
+            {"a": 1}["their mistake"]
+        except KeyError as error:
+            raise PartitionerError("the partitioner raised") from error
+
+    with pytest.raises(PartitionerError) as raised:
+        write()
+    assert isinstance(raised.value.__cause__, KeyError)
+    assert raised.value.__cause__.__traceback__ is not None
+
+
+def test_a_cause_of_ours_is_left_out() -> None:
+    @told_in_short
+    def write() -> None:
+        try:
+            raise OSError("connection refused")
+        except OSError as error:
+            raise ConnectionFailed("cannot connect: connection refused") from error
+
+    with pytest.raises(ConnectionFailed) as raised:
+        write()
+    assert raised.value.__cause__ is None
+    assert raised.value.__suppress_context__
+
+
+def test_defects_pass_whole() -> None:
+    @told_in_short
+    def write() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        write()
+    assert [frame.name for frame in traceback.extract_tb(raised.tb)][-2:] == ["surface", "write"]
+
+
+def test_writers_still_travel_to_the_executors() -> None:
+    assert pickle.loads(pickle.dumps(BatchWriter(SETTINGS))).settings == SETTINGS

@@ -1,0 +1,52 @@
+"""What the driver says of a committed, and of an aborted, write."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from spark_producer.datasource.write.driver.commit import TaskReport, abort, commit
+from spark_producer.metrics import Levels, OffsetRange, WriteReport
+from tests.stages.metric_events import everything_once, new_metrics
+
+
+def task(first: int) -> TaskReport:
+    metrics = new_metrics()
+    everything_once(metrics)
+    report = WriteReport({("t", 0): OffsetRange(first, first + 9, 10)}, 10, 1061, 1, 1, 0)
+    return TaskReport(report, metrics.lap(Levels(), 2.0))
+
+
+def test_a_commit_logs_a_page_for_people_and_a_line_for_programs(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    told = commit([task(0), task(10)], "micro-batch 3")
+    assert told.status == "committed"
+    assert told.report.ranges == {("t", 0): OffsetRange(0, 19, 20)}
+    people, programs = caplog.records
+    assert (people.name, people.levelname) == ("pyproducer", "INFO")
+    assert people.getMessage().startswith("micro-batch 3: 20 records in 2.00 s (10/s); 2,122 bytes ")
+    assert "\n  t-0: offsets 0 to 19, 20 records" in people.getMessage()
+    assert (programs.name, programs.levelname) == ("pyproducer.commit", "INFO")
+    page = json.loads(programs.getMessage())
+    assert (page["write"], page["records"]) == ("micro-batch 3", 20)
+    assert page["metrics"]["pyproducer-metrics"]["record-delivered-total"] == 20
+
+
+def test_tasks_without_metrics_are_counted_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    assert commit([TaskReport(task(0).report), task(10)], "batch write").report.records == 20
+    assert json.loads(caplog.records[1].getMessage())["metrics"]["pyproducer-metrics"]["record-delivered-total"] == 10
+    caplog.clear()
+    commit([TaskReport(task(0).report)], "batch write")
+    assert "metrics" not in json.loads(caplog.records[1].getMessage())
+
+
+def test_an_abort_is_one_warning_for_people(caplog: pytest.LogCaptureFixture) -> None:
+    told = abort([task(0), None], "batch write")
+    assert (told.report.records, told.status) == (10, "aborted")
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("pyproducer", "WARNING")
+    assert "stay in Kafka" in record.getMessage()
+    assert "10 records" in record.getMessage()
