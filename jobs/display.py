@@ -16,10 +16,10 @@ from rich.table import Table
 from rich.text import Text
 from topics import ReadBack
 
+from spark_producer.admin import BlockingClient
+from spark_producer.admin.offsets import offsets
 from spark_producer.errors import PyProducerError, TopicNotFound
 from spark_producer.network import ConnectionSettings
-from spark_producer.tools import BlockingClient
-from spark_producer.tools.offsets import offsets
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
 

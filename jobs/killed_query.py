@@ -13,10 +13,10 @@ from pathlib import Path
 from display import Seen, console, count_line
 from topics import count_distinct
 
+from spark_producer.admin import BlockingClient
+from spark_producer.admin.offsets import offsets
+from spark_producer.cli.topic_reader import Isolation
 from spark_producer.errors import PyProducerError
-from spark_producer.tools import BlockingClient
-from spark_producer.tools.offsets import offsets
-from spark_producer.tools.tail import Isolation
 
 LOOK_SECONDS = 0.05
 """The pause between two looks for an open transaction. That of a month of flights is open for some tenths of a second."""

@@ -30,12 +30,12 @@ from secured import secured_broker
 from session import quiet_session
 from topics import read_back
 
+from spark_producer.admin import BlockingClient
+from spark_producer.admin.offsets import offsets
+from spark_producer.admin.topics import create_topic, delete_topic, wait_for_topic
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.connecting import SERVERS, add_connection, connection_options, settings_of
 from spark_producer.errors import PyProducerError
-from spark_producer.tools import BlockingClient
-from spark_producer.tools.offsets import offsets
-from spark_producer.tools.topics import create_topic, delete_topic, wait_for_topic
 
 BATCH_TOPIC, STREAM_TOPIC, ONCE_TOPIC = "flights", "flights-replay", "flights-once"
 TIMEOUT = 30.0

@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from spark_producer.admin import BlockingClient
+from spark_producer.admin.offsets import offsets
+from spark_producer.cli.record_text import format_record
+from spark_producer.cli.topic_reader import Isolation, TopicReader
 from spark_producer.record.batch_v2 import batches, check_crc
 from spark_producer.record.reading import read_records, single_records
-from spark_producer.tools import BlockingClient
-from spark_producer.tools.offsets import offsets
-from spark_producer.tools.record_text import format_record
-from spark_producer.tools.tail import Isolation, TopicReader
 
 SAMPLES = 3
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from spark_producer.admin.checks import Finding, as_json, check_cluster, failed
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
 from spark_producer.cli.numbers import positive
 from spark_producer.cli.waiting import Wait
 from spark_producer.escape import for_log
-from spark_producer.tools.checks import Finding, as_json, check_cluster, failed
 
 CLIENT_ID = "pyproducer-check"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spark_producer.admin import BlockingClient
+from spark_producer.admin.topic_suggestion import nearest_topic
+from spark_producer.admin.topics import is_missing, wait_for_creation
 from spark_producer.cli.terminal import complain, stop_if_nobody_reads
 from spark_producer.codes import Code
 from spark_producer.errors import broker_error
-from spark_producer.tools import BlockingClient
-from spark_producer.tools.nearest import nearest_topic
-from spark_producer.tools.topics import is_missing, wait_for_creation
 
 
 def check_there(client: BlockingClient, topics: Sequence[str]) -> None:

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from spark_producer.admin import BlockingClient
+from spark_producer.admin.topic_suggestion import nearest_named
 from spark_producer.cli.waiting import Wait
 from spark_producer.config import ProducerConfig
 from spark_producer.metrics import Snapshot, WriteReport
 from spark_producer.metrics.names import OWN
 from spark_producer.network import ConnectionSettings
 from spark_producer.producer import Producer, parts_of
-from spark_producer.tools import BlockingClient
-from spark_producer.tools.nearest import nearest_named
 from spark_producer.topic_wait import UNKNOWN_TOPIC_GRACE
 
 WARNING = "some records may be in the topic already"

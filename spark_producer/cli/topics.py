@@ -8,16 +8,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from spark_producer.cli.connecting import add_connection, connection_options, settings_of
-from spark_producer.cli.nosuch import check_there
-from spark_producer.cli.numbers import positive
-from spark_producer.cli.terminal import asks_somebody, complain, say
-from spark_producer.cli.waiting import Bar, Wait
-from spark_producer.errors import ConfigError
-from spark_producer.escape import for_log
-from spark_producer.tools import BlockingClient
-from spark_producer.tools.nearest import nearest_named
-from spark_producer.tools.topics import (
+from spark_producer.admin import BlockingClient
+from spark_producer.admin.topic_suggestion import nearest_named
+from spark_producer.admin.topics import (
     TopicPage,
     create_topic,
     delete_topic,
@@ -26,6 +19,13 @@ from spark_producer.tools.topics import (
     topic_config,
     wait_for_topic,
 )
+from spark_producer.cli.connecting import add_connection, connection_options, settings_of
+from spark_producer.cli.nosuch import check_there
+from spark_producer.cli.numbers import positive
+from spark_producer.cli.terminal import asks_somebody, complain, say
+from spark_producer.cli.waiting import Bar, Wait
+from spark_producer.errors import ConfigError
+from spark_producer.escape import for_log
 
 CLIENT_ID = "pyproducer-topics"
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
+from spark_producer.admin.parallel_client import ParallelClient
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
 from spark_producer.cli.numbers import positive
 from spark_producer.cli.terminal import asks_somebody, say
@@ -47,7 +48,6 @@ from spark_producer.exactly_once.repair.repair import (
     rebind,
     write_markers,
 )
-from spark_producer.tools.parallel import ParallelClient
 
 CLIENT_ID = "pyproducer-txn"
 

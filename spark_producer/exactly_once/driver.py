@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from spark_producer.admin.parallel_client import ParallelClient
 from spark_producer.cluster import Span
 from spark_producer.config.control_topics import DEFAULT_CONTROL_TOPIC, is_control_topic, refusal
 from spark_producer.errors import ExactlyOnceError, IllegalState, PyProducerError
@@ -33,7 +34,6 @@ from spark_producer.exactly_once.protocol.outcomes import (
 from spark_producer.exactly_once.protocol.state_machine import run
 from spark_producer.exactly_once.protocol.task_messages import Inline, Prepared, TaskOutcome, Ticket
 from spark_producer.network import ConnectionSettings
-from spark_producer.tools.parallel import ParallelClient
 
 logger = escaping_logger(__name__)
 

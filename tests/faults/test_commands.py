@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from spark_producer.admin import BlockingClient
 from spark_producer.cli.entry import main
 from spark_producer.protocol import (
     API_VERSIONS,
@@ -23,7 +24,6 @@ from spark_producer.protocol import (
     RequestFrame,
     messages,
 )
-from spark_producer.tools import BlockingClient
 from tests.stages.hurry import RunningClock
 from tests.stages.scripted_server import ALL_VERSIONS, Peer, Script, ScriptedServer
 

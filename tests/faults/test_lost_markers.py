@@ -8,6 +8,8 @@ from contextlib import closing
 
 import pytest
 
+from spark_producer.admin import BlockingClient
+from spark_producer.admin.offsets import offsets
 from spark_producer.cli.entry import main
 from spark_producer.codes import Code
 from spark_producer.errors import ExactlyOnceError
@@ -19,8 +21,6 @@ from spark_producer.exactly_once.protocol.commands import EndTasks
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.exactly_once.protocol.outcomes import Failure
 from spark_producer.protocol.messages import EndTxnRequest
-from spark_producer.tools import BlockingClient
-from spark_producer.tools.offsets import offsets
 from tests.stages.workbench import until
 from tests.support.filled_tasks import SECONDS, Tasks, committed, die_before, prepared, settings
 from tests.support.kafka_cluster import KafkaCluster

@@ -11,12 +11,12 @@ from random import Random
 
 from confluent_kafka import Producer
 
+from spark_producer.admin import BlockingClient
 from spark_producer.cli.connecting import connection_settings
+from spark_producer.cli.topic_reader import TopicReader
 from spark_producer.record.batch_v2 import batches
 from spark_producer.record.codecs import Codec
 from spark_producer.record.reading import Record, read_records, single_records
-from spark_producer.tools import BlockingClient
-from spark_producer.tools.tail import TopicReader
 from tests.interop.generated_batches import rows_of_any_shape
 
 SECONDS = 60.0

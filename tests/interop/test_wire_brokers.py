@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spark_producer.admin import BlockingClient
 from spark_producer.cli.connecting import connection_settings
 from spark_producer.network import parse_bootstrap_servers
 from spark_producer.protocol import (
@@ -31,7 +32,6 @@ from spark_producer.protocol import (
     messages,
 )
 from spark_producer.record import batch_v2
-from spark_producer.tools import BlockingClient
 from tests.conftest import Broker
 
 DEADLINE = 30.0

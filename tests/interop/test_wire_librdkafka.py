@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from spark_producer.admin import BlockingClient
 from spark_producer.cli.connecting import connection_settings
 from spark_producer.protocol import FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, PRODUCE, decoded_records, messages
 from spark_producer.record import batch_v2
-from spark_producer.tools import BlockingClient
 
 DEADLINE = 20.0
 

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from spark_producer.admin.parallel_client import ParallelClient
 from spark_producer.cluster import Span, Style
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
@@ -40,7 +41,6 @@ from spark_producer.exactly_once.protocol.outcomes import Aborted, AlreadyDone, 
 from spark_producer.exactly_once.protocol.task_messages import Inline, Skipped, Ticket
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, END_TXN, INIT_PRODUCER_ID, PRODUCE
 from spark_producer.protocol.messages import InitProducerIdRequest
-from spark_producer.tools.parallel import ParallelClient
 from tests.conftest import ProxiedBroker
 from tests.support.filled_tasks import (
     QUERY,

@@ -15,12 +15,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from kafka import KafkaAdminClient
 
+from spark_producer.admin import BlockingClient
 from spark_producer.codes import Code
 from spark_producer.exactly_once.names import control_id, task_prefix
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 from spark_producer.protocol import END_TXN, INIT_PRODUCER_ID
 from spark_producer.protocol.messages import EndTxnRequest, InitProducerIdRequest
-from spark_producer.tools import BlockingClient
 from tests.matrix.clusters import Cluster, coordinator_of, leader_of, open_transactions
 from tests.matrix.drivers import Driver, Reached, kill
 

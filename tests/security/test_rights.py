@@ -9,13 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from spark_producer import Producer
+from spark_producer.admin import checks
+from spark_producer.admin.checks import Finding
 from spark_producer.codes import Code
 from spark_producer.config import parse_options, producer_config
 from spark_producer.datasource.source import check_cluster
 from spark_producer.errors import BrokerError, PyProducerError
 from spark_producer.network import ConnectionSettings
-from spark_producer.tools import checks
-from spark_producer.tools.checks import Finding
 from tests.security import ours
 from tests.security.ways import Way, login
 from tests.support.secured_kafka import SecuredKafka

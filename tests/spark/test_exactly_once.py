@@ -13,11 +13,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_producer.admin import BlockingClient
 from spark_producer.cli.entry import main
 from spark_producer.network import ConnectionSettings
 from spark_producer.protocol import LIST_TRANSACTIONS
 from spark_producer.protocol.messages import ListTransactionsRequest
-from spark_producer.tools import BlockingClient
 from tests.conftest import Broker
 from tests.spark.frames import session_settings, told_in_short, write
 from tests.spark.streams import FileStream, run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from spark_producer.admin.parallel_client import ParallelClient
 from spark_producer.cluster import Span, Style
 from spark_producer.codes import Code
 from spark_producer.exactly_once.cluster.broker_requests import Brokers
@@ -24,7 +25,6 @@ from spark_producer.protocol.messages import (
     InitProducerIdRequest,
 )
 from spark_producer.record.few_records import encode_few
-from spark_producer.tools.parallel import ParallelClient
 from tests.conftest import Broker
 from tests.support.read_back import read_topic
 

@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 
 import spark_producer
+from spark_producer.admin import BlockingClient
 from spark_producer.backoff import JITTER, Backoff, exponential
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.broker_requests import FIRST_PAUSE, LONGEST_PAUSE, Attempts
 from spark_producer.network import ConnectionSettings
-from spark_producer.tools import BlockingClient
 
 
 class Midway(Random):

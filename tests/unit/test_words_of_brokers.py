@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 import spark_producer
+from spark_producer.admin.checks import Finding, State
+from spark_producer.admin.topics import PartitionRow, TopicPage, TopicRow
 from spark_producer.broker.counting import Kind, Meaning, Reading
 from spark_producer.broker.metrics_page import metrics_page
 from spark_producer.cli import topics, txn, waiting
 from spark_producer.cli.check import line
+from spark_producer.cli.record_text import format_record, record_json
 from spark_producer.datasource.write.driver.summary import describe
 from spark_producer.errors import MAX_MESSAGE, BrokerError, SchemaError, broker_error
 from spark_producer.escape import HAS_LINES, MAX_LENGTH, MAX_LINE, escaping_logger
@@ -22,9 +25,6 @@ from spark_producer.metrics.write_report import OffsetRange, WriteReport
 from spark_producer.network import format_address
 from spark_producer.network.transport import resolve
 from spark_producer.record.reading import Record
-from spark_producer.tools.checks import Finding, State
-from spark_producer.tools.record_text import format_record, record_json
-from spark_producer.tools.topics import PartitionRow, TopicPage, TopicRow
 
 HOSTILE = "a\x1b]0;title\x07\x1b[2J\r\n\u202eb\u2028c\x9bd\u200be\ud800"
 LONG = "x" * 5_000_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from spark_producer.admin.parallel_client import Call, ParallelClient
 from spark_producer.backoff import Backoff
 from spark_producer.codes import Action, Code
 from spark_producer.errors import (
@@ -26,7 +27,6 @@ from spark_producer.protocol.messages import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from spark_producer.tools.parallel import Call, ParallelClient
 
 MOVED = frozenset({Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR})
 

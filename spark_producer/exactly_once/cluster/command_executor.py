@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from spark_producer.admin.parallel_client import Call, ParallelClient
 from spark_producer.cluster import TRANSACTIONS, Span, Style, style_at
 from spark_producer.errors import ExactlyOnceError, IllegalState, PyProducerError
 from spark_producer.exactly_once.cluster import (
@@ -62,7 +63,6 @@ from spark_producer.exactly_once.protocol.outcomes import no_record
 from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
 from spark_producer.protocol import API_VERSIONS, INIT_PRODUCER_ID, AnyApi
 from spark_producer.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-from spark_producer.tools.parallel import Call, ParallelClient
 
 LAST_OFFSET = (1 << 63) - 1
 

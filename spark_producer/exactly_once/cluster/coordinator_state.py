@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from spark_producer.admin.parallel_client import Call
 from spark_producer.cluster import Style
 from spark_producer.codes import Code
 from spark_producer.errors import PyProducerError
@@ -18,7 +19,6 @@ from spark_producer.protocol.messages import (
     ListedTransaction,
     ListTransactionsRequest,
 )
-from spark_producer.tools.parallel import Call
 
 ONGOING = "Ongoing"
 COMPLETE_COMMIT, COMPLETE_ABORT = "CompleteCommit", "CompleteAbort"

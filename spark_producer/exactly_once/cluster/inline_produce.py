@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from spark_producer.admin.parallel_client import IN_FLIGHT, Call
 from spark_producer.cluster import Style
 from spark_producer.codes import FENCING, Action, Code
 from spark_producer.errors import BrokersUnreachable, KafkaTimeout, PyProducerError, broker_error
@@ -31,7 +32,6 @@ from spark_producer.protocol.messages import (
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.sequence_numbers import add_to_sequence
 from spark_producer.record.stamping import stamp
-from spark_producer.tools.parallel import IN_FLIGHT, Call
 
 PRODUCE_STYLE: dict[Style, Api[ProduceRequest, ProduceResponse]] = {
     Style.EXPLICIT: PRODUCE._replace(max_version=11),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from spark_producer.admin.parallel_client import Call
 from spark_producer.cluster import Span, Style
 from spark_producer.codes import Action, Code
 from spark_producer.errors import PyProducerError, broker_error
@@ -27,7 +28,6 @@ from spark_producer.protocol import FETCH, decoded_records
 from spark_producer.record.batch_v2 import HEADER_SIZE, batches, read_header
 from spark_producer.record.control import ControlType
 from spark_producer.record.isolation import marker_type
-from spark_producer.tools.parallel import Call
 
 logger = escaping_logger(__name__)
 

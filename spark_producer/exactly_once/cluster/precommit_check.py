@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
+from spark_producer.admin.parallel_client import Call
 from spark_producer.errors import PyProducerError
 from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once.cluster.broker_requests import Brokers, code_of, spoken
@@ -15,7 +16,6 @@ from spark_producer.exactly_once.names import task_prefix
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.protocol import LIST_TRANSACTIONS
 from spark_producer.protocol.messages import DescribedTransaction, ListTransactionsRequest
-from spark_producer.tools.parallel import Call
 
 logger = escaping_logger(__name__)
 

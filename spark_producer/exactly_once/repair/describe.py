@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
+from spark_producer.admin.parallel_client import ParallelClient
 from spark_producer.cluster import Style
 from spark_producer.codes import Code
 from spark_producer.errors import BrokerError, ExactlyOnceError, PyProducerError, broker_error
@@ -27,7 +28,6 @@ from spark_producer.exactly_once.protocol.commands import Fate
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status, TopicPartition
 from spark_producer.exactly_once.repair.lost_markers import LostEnds, lost_ends
 from spark_producer.protocol.messages import DescribedTransaction, ListTransactionsRequest
-from spark_producer.tools.parallel import ParallelClient
 
 MISSING_AFTER = 1.0
 """Seconds for which a control topic must be unknown to count as missing, for people: one that was just made may be so."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Sequence
 
+from spark_producer.admin.parallel_client import Call
 from spark_producer.cluster import Style
 from spark_producer.codes import Code
 from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
@@ -32,7 +33,6 @@ from spark_producer.exactly_once.protocol.state_machine import run
 from spark_producer.exactly_once.repair.lost_markers import LAST_EPOCH, Lost, lost_ends
 from spark_producer.protocol import WRITE_TXN_MARKERS
 from spark_producer.protocol.messages import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
-from spark_producer.tools.parallel import Call
 
 
 def carry_on(cluster: SinkCluster) -> ControlRecord | None:

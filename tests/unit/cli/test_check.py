@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spark_producer.admin import checks
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main
 from spark_producer.errors import UnsupportedVersion
@@ -24,7 +25,6 @@ from spark_producer.protocol.messages import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from spark_producer.tools import checks
 from tests.stages.scripted_server import Peer, ScriptedServer
 from tests.support.ports import free_ports
 

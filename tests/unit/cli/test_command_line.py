@@ -24,6 +24,7 @@ from kafka import KafkaProducer
 from spark_producer import Producer, __version__
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main, version_line
+from spark_producer.cli.topic_reader import TopicReader
 from spark_producer.config.page import option_rows, render_markdown
 from spark_producer.errors import BrokersUnreachable
 from spark_producer.exactly_once import driver
@@ -32,7 +33,6 @@ from spark_producer.exactly_once.names import task_id
 from spark_producer.kernel import LOADED
 from spark_producer.kernel.loading import LoadedKernel
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
-from spark_producer.tools.tail import TopicReader
 from tests.conftest import Broker
 from tests.matrix.clusters import open_transactions
 from tests.stages.scripted_server import Peer, ScriptedServer

@@ -25,12 +25,12 @@ from pyspark.sql.types import (
     VariantType,
 )
 
+from spark_producer.admin import BlockingClient
 from spark_producer.broker import LocalBroker
 from spark_producer.config import producer_config
 from spark_producer.datasource import PyProducerDataSource, source
 from spark_producer.errors import BrokersUnreachable, ConfigError, SchemaError, TopicNotFound
 from spark_producer.network import ConnectionSettings
-from spark_producer.tools import BlockingClient
 from tests.stages.login_scripts import REFUSALS, Refusal
 from tests.stages.scripted_server import ScriptedServer
 from tests.unit.schemas.played_registry import Played

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+from spark_producer.admin.parallel_client import Answered, Call, ParallelClient
 from spark_producer.errors import ConnectionFailed, PyProducerError
 from spark_producer.exactly_once.cluster.broker_requests import Brokers
 from spark_producer.protocol import FIND_COORDINATOR, AnyApi, messages
-from spark_producer.tools.parallel import Answered, Call, ParallelClient
 
 PATIENCE = 10.0
 NOW_MS = 1_000_000

@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
+from spark_producer.admin.parallel_client import Answered, Call, ParallelClient
 from spark_producer.codes import Code
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.command_executor import SinkCluster
 from spark_producer.exactly_once.protocol.commands import Fence, Fenced, Found, LookAtHolder, ReadControl
 from spark_producer.protocol import DESCRIBE_TRANSACTIONS, FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, messages
-from spark_producer.tools.parallel import Answered, Call, ParallelClient
 from tests.unit.exactly_once.cluster.test_control_log import COMMIT, WHERE, Log, word
 from tests.unit.exactly_once.scripted_brokers import LOST, ScriptedClient
 

@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from spark_producer.admin.parallel_client import ParallelClient
 from spark_producer.cluster import Span, Style
 from spark_producer.errors import UnsupportedVersion
 from spark_producer.exactly_once.cluster.command_executor import SinkCluster
@@ -13,7 +14,6 @@ from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.commands import Fencing, Vote, Voted
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, messages
-from spark_producer.tools.parallel import ParallelClient
 from tests.unit.exactly_once.scripted_brokers import NOW_MS, ScriptedClient
 
 OURS = Fencing(7, 3)

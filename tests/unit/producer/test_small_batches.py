@@ -12,12 +12,12 @@ from kafka.record.memory_records import MemoryRecords
 from spark_producer import Producer, ProducerConfig
 from spark_producer.accumulator.pool import LEAST_BUFFER
 from spark_producer.accumulator.topic_limits import LEAST_LIMIT
+from spark_producer.admin.client import BlockingClient
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.connecting import connection_settings
+from spark_producer.cli.topic_reader import TopicReader
 from spark_producer.config import producer_config
 from spark_producer.record.codecs import Codec
-from spark_producer.tools.blocking import BlockingClient
-from spark_producer.tools.tail import TopicReader
 from tests.stages.workbench import DEADLINE, values_of, workbench
 
 COUNT = 120

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions
 
+from spark_producer.admin.checks import Finding, State, check_cluster
 from spark_producer.config import parse_options
 from spark_producer.network import ConnectionSettings
-from spark_producer.tools.checks import Finding, State, check_cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from spark_producer.admin import BlockingClient
 from spark_producer.config import ProducerConfig
 from spark_producer.config.exactly_once_rules import LONGEST_TRANSACTION, TRANSACTION_TIMEOUT
 from spark_producer.errors import ConfigError, PyProducerError
 from spark_producer.network import ConnectionSettings
 from spark_producer.protocol import DESCRIBE_CONFIGS
 from spark_producer.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
-from spark_producer.tools import BlockingClient
 
 BROKER = 4
 """The number of brokers among the kinds of resources that have settings (Kafka's ConfigResource)."""

@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from spark_producer.admin.parallel_client import ParallelClient
 from spark_producer.errors import ExactlyOnceError, KafkaTimeout
 from spark_producer.exactly_once.cluster import record_json
 from spark_producer.exactly_once.cluster.command_executor import SinkCluster
@@ -16,7 +17,6 @@ from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, F
 from spark_producer.record.batch_v2 import assign_base_offset
 from spark_producer.record.few_records import encode_few
 from spark_producer.record.stamping import stamp
-from spark_producer.tools.parallel import ParallelClient
 from tests.unit.exactly_once.scripted_brokers import ScriptedClient, brokers_of
 from tests.unit.record.control_batches import marker
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from spark_producer.admin.parallel_client import Answered, Call
 from spark_producer.codes import Code
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.await_markers import ASKING_S, LOST_AFTER_S, wait_for_ends
@@ -16,7 +17,6 @@ from spark_producer.exactly_once.cluster.partition_state import Stretch
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status
 from spark_producer.exactly_once.repair.lost_markers import Lost, LostEnds, lost_ends
 from spark_producer.protocol import API_VERSIONS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, messages
-from spark_producer.tools.parallel import Answered, Call
 from tests.unit.exactly_once.scripted_brokers import LOST, ScriptedClient, brokers_of
 
 ROWS, ELSEWHERE, CONTROL = ("rows", 0), ("rows", 1), ("__pyproducer_commits", 0)

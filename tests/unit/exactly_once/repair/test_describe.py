@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from spark_producer.admin.parallel_client import ParallelClient
 from spark_producer.codes import Code
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.cluster.coordinator_state import open_by_sink
@@ -19,7 +20,6 @@ from spark_producer.protocol import (
     LIST_TRANSACTIONS,
     messages,
 )
-from spark_producer.tools.parallel import ParallelClient
 from tests.unit.exactly_once.scripted_brokers import NOW_MS, ScriptedClient, brokers_of
 from tests.unit.exactly_once.test_performers import described
 

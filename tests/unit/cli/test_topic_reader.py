@@ -7,16 +7,16 @@ from typing import Any, cast
 
 import pytest
 
+from spark_producer.admin import BlockingClient
+from spark_producer.cli.record_text import format_reset
+from spark_producer.cli.topic_reader import Isolation, TopicReader
 from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.protocol.messages import AbortedTransaction, FetchPartitionResponse
 from spark_producer.record.control import ControlType
-from spark_producer.tools import BlockingClient
-from spark_producer.tools.record_text import format_reset
-from spark_producer.tools.tail import Isolation, TopicReader
+from tests.unit.admin.fake_cluster import FakeCluster
 from tests.unit.record.control_batches import batch as transactional
 from tests.unit.record.control_batches import marker
 from tests.unit.record.test_reading import foreign_batch
-from tests.unit.tools.fake_cluster import FakeCluster
 
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 NOT_LEADER, OUT_OF_RANGE, NOT_AUTHORIZED = 6, 1, 29

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from spark_producer.tools.blocking import BlockingClient
-from spark_producer.tools.offsets import LATEST, offsets
-from spark_producer.tools.tail import Isolation
+from spark_producer.admin.client import BlockingClient
+from spark_producer.admin.offsets import LATEST, offsets
+from spark_producer.cli.topic_reader import Isolation
 
 STANDING = 5.0
 """Seconds for which a partition must stand at the same open transaction. Most end sooner, and need no word."""

@@ -6,10 +6,10 @@ from typing import cast
 
 import pytest
 
+from spark_producer.admin import BlockingClient
+from spark_producer.admin.offsets import LATEST, OFFSET_ATTEMPTS, offsets
 from spark_producer.errors import BrokerError, TopicNotFound
-from spark_producer.tools import BlockingClient
-from spark_producer.tools.offsets import LATEST, OFFSET_ATTEMPTS, offsets
-from tests.unit.tools.fake_cluster import FakeCluster
+from tests.unit.admin.fake_cluster import FakeCluster
 
 NOT_LEADER, NOT_AUTHORIZED = 6, 29
 

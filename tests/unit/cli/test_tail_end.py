@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import cast
 
+from spark_producer.admin import BlockingClient
+from spark_producer.cli.tail_end import positions_at, records_until
+from spark_producer.cli.topic_reader import Isolation, TopicReader
 from spark_producer.protocol.messages import FetchPartitionResponse
-from spark_producer.tools import BlockingClient
-from spark_producer.tools.tail import Isolation, TopicReader
-from spark_producer.tools.until import positions_at, records_until
 from tests.stages.workbench import FakeClock
+from tests.unit.admin.fake_cluster import FakeCluster
 from tests.unit.record.test_reading import foreign_batch
-from tests.unit.tools.fake_cluster import FakeCluster
 
 EMPTY = FetchPartitionResponse(partition_index=0)
 

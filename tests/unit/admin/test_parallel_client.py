@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from spark_producer.admin.parallel_client import IN_FLIGHT, Call, ParallelClient
 from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError
 from spark_producer.network import ConnectionSettings
 from spark_producer.protocol import END_TXN, METADATA, messages
-from spark_producer.tools.parallel import IN_FLIGHT, Call, ParallelClient
 from tests.stages.hurry import RunningClock
 from tests.stages.scripted_server import Peer, Script, ScriptedServer
 

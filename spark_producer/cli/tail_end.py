@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from spark_producer.admin.client import BlockingClient
+from spark_producer.admin.offsets import EARLIEST, LATEST, offsets
+from spark_producer.cli.topic_reader import Isolation, TopicReader
 from spark_producer.record.reading import Record
-from spark_producer.tools.blocking import BlockingClient
-from spark_producer.tools.offsets import EARLIEST, LATEST, offsets
-from spark_producer.tools.tail import Isolation, TopicReader
 
 
 def positions_at(

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from spark_producer.admin.client import BlockingClient
+from spark_producer.admin.offsets import EARLIEST, check, offsets
 from spark_producer.cluster import NO_LEADER
 from spark_producer.codes import Code
 from spark_producer.errors import broker_error
@@ -21,8 +23,6 @@ from spark_producer.protocol.messages import (
     DescribeConfigsResource,
     MetadataResponseTopic,
 )
-from spark_producer.tools.blocking import BlockingClient
-from spark_producer.tools.offsets import EARLIEST, check, offsets
 
 TOPIC = 2
 """The type of a resource whose settings are asked for."""

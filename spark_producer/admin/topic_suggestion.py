@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from spark_producer.admin.client import BlockingClient
 from spark_producer.errors import PyProducerError, TopicNotFound, broker_error
-from spark_producer.tools.blocking import BlockingClient
 
 
 def nearest_topic(client: BlockingClient, topic: str) -> str | None:

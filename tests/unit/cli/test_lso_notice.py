@@ -6,9 +6,10 @@ from typing import cast
 
 import pytest
 
-from spark_producer.tools import BlockingClient, held_back
-from spark_producer.tools.held_back import STANDING, HeldBack
-from spark_producer.tools.record_text import format_held
+from spark_producer.admin import BlockingClient
+from spark_producer.cli import lso_notice
+from spark_producer.cli.lso_notice import STANDING, HeldBack
+from spark_producer.cli.record_text import format_held
 from tests.stages.workbench import FakeClock
 
 
@@ -19,7 +20,7 @@ class Cluster:
         self.stable: dict[int, int] = {}
         self.ends: dict[int, int] = {}
         self.asked = 0
-        monkeypatch.setattr(held_back, "offsets", self._offsets)
+        monkeypatch.setattr(lso_notice, "offsets", self._offsets)
 
     def _offsets(
         self, _: object, __: str, ___: int, partitions: list[int], *, isolation_level: int = 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from spark_producer.admin import BlockingClient
 from spark_producer.config import producer_config
 from spark_producer.errors import (
     BrokerError,
@@ -19,7 +20,6 @@ from spark_producer.errors import (
 )
 from spark_producer.network import ConnectionSettings
 from spark_producer.protocol import METADATA, messages
-from spark_producer.tools import BlockingClient
 from tests.stages.hurry import RunningClock
 from tests.stages.login_scripts import REFUSALS, Refusal
 from tests.stages.scripted_server import Peer, Script, ScriptedServer

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from spark_producer.cli.record_text import format_bytes, format_record, format_timestamp, record_json
 from spark_producer.record.reading import Record
-from spark_producer.tools.record_text import format_bytes, format_record, format_timestamp, record_json
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from spark_producer.admin.client import BlockingClient
 from spark_producer.codes import Action, Code
 from spark_producer.errors import broker_error
 from spark_producer.protocol import LIST_OFFSETS
@@ -14,7 +15,6 @@ from spark_producer.protocol.messages import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from spark_producer.tools.blocking import BlockingClient
 
 EARLIEST, LATEST = -2, -1
 """The values that ListOffsets takes instead of a timestamp for the start and the end of a log."""

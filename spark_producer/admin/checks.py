@@ -7,6 +7,9 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from spark_producer.admin.client import BlockingClient
+from spark_producer.admin.topic_suggestion import nearest_topic
+from spark_producer.admin.topics import topic_config
 from spark_producer.codes import Code
 from spark_producer.errors import (
     AuthenticationFailed,
@@ -28,9 +31,6 @@ from spark_producer.protocol.messages import (
     MetadataResponseTopic,
 )
 from spark_producer.protocol.messages.cluster import OPERATIONS_UNKNOWN
-from spark_producer.tools.blocking import BlockingClient
-from spark_producer.tools.nearest import nearest_topic
-from spark_producer.tools.topics import topic_config
 
 NEEDED: tuple[AnyApi, ...] = (METADATA, PRODUCE, INIT_PRODUCER_ID)
 """What every write asks of the brokers."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from spark_producer.admin.offsets import EARLIEST, LATEST
 from spark_producer.backoff import Backoff
 from spark_producer.protocol import FETCH, LIST_OFFSETS, AnyApi
 from spark_producer.protocol.messages import (
@@ -18,7 +19,6 @@ from spark_producer.protocol.messages import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from spark_producer.tools.offsets import EARLIEST, LATEST
 
 
 class FakeCluster:

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from spark_producer.admin.client import BlockingClient
+from spark_producer.admin.offsets import EARLIEST, LATEST, check, offsets
 from spark_producer.codes import Action, Code
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel.arrays import numbers
@@ -23,8 +25,6 @@ from spark_producer.protocol.messages import (
 )
 from spark_producer.record.entries import end_of
 from spark_producer.record.reading import Record, read_records, single_records
-from spark_producer.tools.blocking import BlockingClient
-from spark_producer.tools.offsets import EARLIEST, LATEST, check, offsets
 
 PARTITION_BYTES = 4 << 20
 REQUEST_BYTES = 32 << 20
