@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from benchmarks.machine import kernel_facts
 from spark_producer.accumulator import BufferPool, ProducerBatch, RecordAccumulator
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
 
 ROOT = Path(__file__).parent.parent

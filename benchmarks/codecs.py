@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import zstandard
 
-from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
+from spark_producer.legacy_formats.builder import MemoryRecordsBuilder
 from spark_producer.record.codecs import Codec, Compressor, decompress
 
 isal_zlib: ModuleType | None

@@ -21,7 +21,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from spark_producer import Producer
-from spark_producer.cluster import NO_LEADER
+from spark_producer.common.cluster import NO_LEADER
 from spark_producer.sender import Metadata
 
 SMALL_POOL = 1 << 20

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
+from spark_producer.legacy_formats.builder import MemoryRecordsBuilder
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.codecs import DEFAULT_LEVELS, Codec, Compressor
 from spark_producer.record.compression_ratio import SAFETY

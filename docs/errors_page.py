@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from spark_producer import errors
 from spark_producer.cli.entry import INTERRUPTED
-from spark_producer.codes import Action, Code
+from spark_producer.common.error_codes import Action, Code
 from spark_producer.config import ProducerConfig
 from spark_producer.errors import PyProducerError
 from spark_producer.exactly_once.protocol.outcomes import RUNS_AGAIN, Failure
@@ -28,7 +28,7 @@ from spark_producer.record.columns import LAST_SECOND, ReadColumns, read_columns
 PAGE = """# Errors
 
 This page is made by `make docs` from the package: the classes in `spark_producer/errors.py`, the table in
-`spark_producer/codes.py`, and the messages of the checks themselves.
+`spark_producer/common/error_codes.py`, and the messages of the checks themselves.
 
 A message says what happened, to what, and what to do, and never holds a secret. All errors share the root
 `spark_producer.errors.PyProducerError`. In Spark look for the last line that names one of these classes: what stands around it

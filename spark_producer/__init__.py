@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from spark_producer.accumulator import RecordMetadata
     from spark_producer.config import ProducerConfig
+    from spark_producer.dataframes import as_cloud_events, as_records
     from spark_producer.datasource.follow import Reports
     from spark_producer.datasource.write.driver.executor_check import HostFinding
-    from spark_producer.frames import as_cloud_events, as_records
     from spark_producer.producer import Producer
     from spark_producer.producer.mock import MockProducer
     from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset
@@ -47,8 +47,8 @@ _HOMES = {
     "Producer": "spark_producer.producer",
     "ProducerConfig": "spark_producer.config",
     "RecordMetadata": "spark_producer.accumulator",
-    "as_cloud_events": "spark_producer.frames",
-    "as_records": "spark_producer.frames",
+    "as_cloud_events": "spark_producer.dataframes",
+    "as_records": "spark_producer.dataframes",
 }
 
 

@@ -5,8 +5,8 @@ Every message says what happened, to what, and what to do. No message ever holds
 
 from __future__ import annotations
 
-from spark_producer.codes import Code
-from spark_producer.escape import for_log
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import for_log
 
 MAX_MESSAGE = 20_000
 """The maximum characters of the message of an error: names of a peer, of which it holds some, have 32,767 at most."""
@@ -165,7 +165,7 @@ class ExactlyOnceError(PyProducerError):
 
 
 class BrokerError(PyProducerError):
-    """The broker refused a request; `code` is its error code, a `spark_producer.codes.Code`."""
+    """The broker refused a request; `code` is its error code, a `spark_producer.common.error_codes.Code`."""
 
     code: Code
 

@@ -23,7 +23,7 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from spark_producer import redaction
+from spark_producer.common import redaction
 from tests.support.class_archives import spark_options
 from tests.support.distribution import Wheel, build_sdist, build_wheel
 from tests.support.kafka_cluster import KafkaCluster

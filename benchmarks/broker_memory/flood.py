@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from benchmarks.broker_validation import batch_of
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol import PRODUCE, decode_response, encode_request, messages
 from spark_producer.record.codecs import Codec
 

@@ -12,9 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.partitioning.real import VARIANTS, slow_broker, spreads
-from spark_producer.kernel import BinaryColumn
-from spark_producer.partitioner.key_hash import LIBRDKAFKA
-from spark_producer.simulation.plots import (
+from benchmarks.partitioning.simulation.plots import (
     draw_kip_480,
     draw_kip_794,
     draw_slow_broker,
@@ -23,8 +21,10 @@ from spark_producer.simulation.plots import (
     slow_broker_table,
     spread_table,
 )
-from spark_producer.simulation.recorded import SPREADS_FILE, Measured, Spread, slow_broker_file
-from spark_producer.simulation.scenes import kip_480, kip_794
+from benchmarks.partitioning.simulation.recorded import SPREADS_FILE, Measured, Spread, slow_broker_file
+from benchmarks.partitioning.simulation.scenes import kip_480, kip_794
+from spark_producer.kernel import BinaryColumn
+from spark_producer.partitioner.key_hash import LIBRDKAFKA
 
 RECORDED = Path(__file__).resolve().parents[2] / "spark_producer" / "simulation" / "measured"
 """The folder of the figures of real runs, for pages and notebooks."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from spark_producer.simulation.recorded import PERCENTILES, RECORD_BYTES, Measured
+from benchmarks.partitioning.simulation.recorded import PERCENTILES, RECORD_BYTES, Measured
 from tests.support.kafka_node import KAFKA_4, KAFKA_39, run_tool
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,7 +19,7 @@ from benchmarks.partitioning.performance import (
     run_java,
     run_ours,
 )
-from spark_producer.simulation.recorded import RECORD_BYTES, Measured, Spread
+from benchmarks.partitioning.simulation.recorded import RECORD_BYTES, Measured, Spread
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4, KAFKA_39
 from tests.support.proxy import Direction, FaultProxy

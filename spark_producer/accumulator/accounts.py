@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from spark_producer.escape import escaping_logger
+from spark_producer.common.escape import escaping_logger
 
 _log = escaping_logger(__name__)
 

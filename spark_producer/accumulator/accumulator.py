@@ -21,7 +21,7 @@ from spark_producer.accumulator.readiness import Readiness
 from spark_producer.accumulator.runs import PendingRun, Recipient, RowNumbers, add_run
 from spark_producer.accumulator.shared import Shared
 from spark_producer.accumulator.topic_limits import TopicLimits
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ProducerClosed
 from spark_producer.kernel import ArrangedRows, SingleRecord
 from spark_producer.record.batch_v2 import HEADER_SIZE

@@ -16,7 +16,7 @@ from spark_producer.accumulator.accounts import Accounts
 from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
 from spark_producer.accumulator.busy_queues import BusyQueues
 from spark_producer.accumulator.sequence_state import NO_IDENTITY, Identity, Sequences
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
 
 IO_THREAD_GRACE = 60.0

@@ -15,7 +15,7 @@ from spark_producer.accumulator.accounts import Account
 from spark_producer.accumulator.future import BatchResult, Callback, RecordFuture
 from spark_producer.accumulator.runs import PendingRun, cut_runs
 from spark_producer.accumulator.sequence_state import NO_IDENTITY, Gate, Identity, Sequences
-from spark_producer.cluster import NO_LEADER, TopicPartition
+from spark_producer.common.cluster import NO_LEADER, TopicPartition
 from spark_producer.errors import IllegalState
 from spark_producer.kernel import NO_ROOM, ArrangedRows, SingleRecord, encode_v2
 from spark_producer.record import batch_v2

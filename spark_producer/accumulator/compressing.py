@@ -13,8 +13,8 @@ import numpy as np
 
 from spark_producer.accumulator.batch import Lease, ProducerBatch
 from spark_producer.accumulator.pool import LEAST_BUFFER, BufferPool
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ProducerClosed
-from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.codecs import Codec, Compressor, decompress
 from spark_producer.record.compression_ratio import SAFETY, CompressionRatios

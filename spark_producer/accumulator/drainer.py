@@ -12,7 +12,7 @@ from spark_producer.accumulator.compressing import end_appends
 from spark_producer.accumulator.readiness import Leaders, ReadyCheck
 from spark_producer.accumulator.sequence_state import Identity
 from spark_producer.accumulator.shared import Shared
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.record.batch_v2 import NO_SEQUENCE
 
 MOST_SKIPPED_BATCHES = 8

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import NamedTuple, NoReturn, Protocol, TypeAlias
 
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import RecordsRefused
-from spark_producer.escape import escaping_logger
 
 _log = escaping_logger(__name__)
 

@@ -13,7 +13,7 @@ from spark_producer.accumulator.batch import BatchState, PartitionQueue, Produce
 from spark_producer.accumulator.refusing import named_rows, take_out
 from spark_producer.accumulator.sequence_state import Gate
 from spark_producer.accumulator.shared import Shared
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BrokerError, DeliveryTimeout, RecordsRefused
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
 from spark_producer.accumulator.sequence_state import NO_IDENTITY, Gate
-from spark_producer.cluster import NO_LEADER, TopicPartition
+from spark_producer.common.cluster import NO_LEADER, TopicPartition
 from spark_producer.record.batch_v2 import NO_SEQUENCE
 
 NO_TOPICS: frozenset[str] = frozenset()

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from spark_producer.admin.client import BlockingClient
 from spark_producer.admin.topic_suggestion import nearest_topic
 from spark_producer.admin.topics import topic_config
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import for_log
 from spark_producer.errors import (
     AuthenticationFailed,
     PyProducerError,
@@ -18,7 +19,6 @@ from spark_producer.errors import (
     UnsupportedVersion,
     broker_error,
 )
-from spark_producer.escape import for_log
 from spark_producer.network.addresses import format_address
 from spark_producer.network.principal import principal
 from spark_producer.network.settings import ConnectionSettings

@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from spark_producer.backoff import Backoff
-from spark_producer.cluster import NO_LEADER
-from spark_producer.codes import Code
+from spark_producer.common.backoff import Backoff
+from spark_producer.common.cluster import NO_LEADER
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import for_log
 from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError, TopicNotFound
-from spark_producer.escape import for_log
 from spark_producer.network.addresses import format_address
 from spark_producer.network.client import Client
 from spark_producer.network.completion import Completion
+from spark_producer.network.metadata_wait import TopicWait, Verdict
 from spark_producer.network.principal import principal
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.protocol import METADATA, Api, RequestBody, ResponseBody
@@ -23,7 +24,6 @@ from spark_producer.protocol.messages import (
     MetadataRequestTopic,
     MetadataResponse,
 )
-from spark_producer.topic_wait import TopicWait, Verdict
 
 ON_WAIT_INTERVAL = 0.1
 """Seconds between two calls of `on_wait`."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 from spark_producer.admin.client import BlockingClient
-from spark_producer.codes import Action, Code
+from spark_producer.common.error_codes import Action, Code
 from spark_producer.errors import broker_error
 from spark_producer.protocol import LIST_OFFSETS
 from spark_producer.protocol.messages import (

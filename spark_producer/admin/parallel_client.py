@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
+from spark_producer.common.escape import for_log
 from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError
-from spark_producer.escape import for_log
 from spark_producer.network.addresses import format_address
 from spark_producer.network.client import Client
 from spark_producer.network.principal import principal

@@ -10,7 +10,7 @@ import resource
 import socket
 from typing import Final
 
-from spark_producer.escape import escaping_logger
+from spark_producer.common.escape import escaping_logger
 
 logger = escaping_logger(__name__)
 

@@ -23,8 +23,8 @@ from spark_producer.broker.publish_buffer import PublishBuffer
 from spark_producer.broker.quoting import quoted
 from spark_producer.broker.security.entrance import ANONYMOUS, Entrance
 from spark_producer.broker.security.strangers import LOGIN_SECONDS, Strangers
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import LocalProtocolError, ProtocolError, SecurityError
-from spark_producer.escape import escaping_logger
 
 logger = escaping_logger(__name__)
 

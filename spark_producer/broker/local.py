@@ -28,8 +28,8 @@ from spark_producer.broker.server import Server
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.storage.engines import OpenStorage, open_storage
 from spark_producer.broker.topic_store import TopicStore
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ConfigError, ConnectionFailed, KafkaTimeout
-from spark_producer.escape import escaping_logger
 
 logger = escaping_logger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from spark_producer.broker.counting import Reading
-from spark_producer.escape import for_log
+from spark_producer.common.escape import for_log
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -19,8 +19,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, Final
 
 from spark_producer.broker.metrics_page import CONTENT_TYPE
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ConnectionFailed
-from spark_producer.escape import escaping_logger
 
 logger = escaping_logger(__name__)
 

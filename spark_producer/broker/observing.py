@@ -18,8 +18,8 @@ from spark_producer.broker.machine import machine_memory
 from spark_producer.broker.memory_plan import SHARES, MemoryPlan
 from spark_producer.broker.memory_report import USED
 from spark_producer.broker.server import Server
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ConnectionFailed
-from spark_producer.escape import escaping_logger
 
 logger = escaping_logger(__name__)
 

@@ -13,9 +13,9 @@ from spark_producer.broker.settings import TopicSettings
 from spark_producer.broker.storage.base import Log, Storage, UnreadableLog
 from spark_producer.broker.transaction_index import AbortedTransaction
 from spark_producer.broker.validation import Unpacking, check_records
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord
-from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import (
     CONTROL_BIT,
     HEADER_SIZE,

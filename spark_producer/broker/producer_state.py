@@ -10,7 +10,7 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from spark_producer.broker.transaction_index import MOST_OPEN, TransactionIndex
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL_BIT, BatchHeader
 from spark_producer.record.control import EndMarker

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from spark_producer.broker.storage.base import Log, TimestampOffset
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.record import batch_v2
 from spark_producer.record.reading import read_records

@@ -24,8 +24,8 @@ from spark_producer.broker.context import Context, partition_key
 from spark_producer.broker.coordinator.timer import CoordinatorTimer
 from spark_producer.broker.retention_timer import RetentionTimer
 from spark_producer.broker.security.entrance import Entrance
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ConnectionFailed
-from spark_producer.escape import escaping_logger
 
 logger = escaping_logger(__name__)
 

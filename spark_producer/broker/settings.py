@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from spark_producer.broker.memory_plan import DEFAULT_PLAN, MemoryPlan
 from spark_producer.broker.quoting import quoted
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, ConfigError
 
 SMALLEST_SEGMENT: Final = 1024 * 1024

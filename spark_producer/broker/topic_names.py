@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from spark_producer.broker.quoting import quoted
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 
 LONGEST_NAME: Final = 249

@@ -19,9 +19,9 @@ from spark_producer.broker.storage.disk import folds_case, make_private_director
 from spark_producer.broker.storage.engines import OpenStorage, open_storage
 from spark_producer.broker.storage.state_file import BrokerState, StateFile, TopicEntry
 from spark_producer.broker.topic_names import LONGEST_NAME, check_name, metric_name
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord
-from spark_producer.escape import escaping_logger
 
 logger = escaping_logger(__name__)
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.kernel import decode_v2
 from spark_producer.kernel.arrays import ByteArray

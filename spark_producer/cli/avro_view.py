@@ -6,13 +6,13 @@ import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from spark_producer.common.secret import Secret
 from spark_producer.config import parse_sink_options
 from spark_producer.config.registry_table import REGISTRY_FIELDS
 from spark_producer.errors import ConfigError
 from spark_producer.record.reading import Record
 from spark_producer.schemas.looking import AvroViewer
 from spark_producer.schemas.registry import Registry
-from spark_producer.secret import Secret
 from spark_producer.security.references import resolve
 
 PREFIX = "kafka."

@@ -8,7 +8,7 @@ from spark_producer.admin.checks import Finding, as_json, check_cluster, failed
 from spark_producer.cli.connecting import add_connection, connection_options, settings_of
 from spark_producer.cli.numbers import positive
 from spark_producer.cli.waiting import Wait
-from spark_producer.escape import for_log
+from spark_producer.common.escape import for_log
 
 CLIENT_ID = "pyproducer-check"
 

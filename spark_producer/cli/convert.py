@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from spark_producer.archive.files import convert_file
+from spark_producer.legacy_formats.files import convert_file
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -18,8 +18,8 @@ from spark_producer import __version__
 from spark_producer.cli.given_secrets import without_values
 from spark_producer.cli.pages import HelpfulParser
 from spark_producer.cli.terminal import complain, hide_given_secrets, hush, tolerant_output
+from spark_producer.common.escape import for_log
 from spark_producer.errors import PyProducerError
-from spark_producer.escape import for_log
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from spark_producer.cli.table_files import NO_MEMORY, UNREADABLE, Mapped, Source, as_sink_columns
+from spark_producer.common.escape import for_log
 from spark_producer.errors import PyProducerError, RecordError
-from spark_producer.escape import for_log
 
 
 class FileRows:

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
 
-from spark_producer.escape import for_log
-from spark_producer.secret import HIDDEN
+from spark_producer.common.escape import for_log
+from spark_producer.common.secret import HIDDEN
 
 _SECRET_WORDS = re.compile(
     r"pass?w|passphrase|pwd|passwd|secret|token|jaas|credential|user[._-]?info|api[._-]?key|(keystore|truststore|private|ssl)[._-]?key"

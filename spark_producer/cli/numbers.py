@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from spark_producer.escape import for_log
+from spark_producer.common.escape import for_log
 
 MOST_DIGITS = 40
 """More than any number here has. Python itself refuses to read thousands of them."""

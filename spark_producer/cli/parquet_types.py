@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyarrow import parquet
 
-from spark_producer.escape import for_log
+from spark_producer.common.escape import for_log
 
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 """Where Spark's class ParquetReadSupport keeps its schema, as JSON."""

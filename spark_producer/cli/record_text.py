@@ -6,7 +6,7 @@ import base64
 import json
 from datetime import UTC, datetime, timedelta
 
-from spark_producer.escape import for_log
+from spark_producer.common.escape import for_log
 from spark_producer.record.reading import Record
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

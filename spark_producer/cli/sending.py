@@ -14,8 +14,8 @@ from spark_producer.config import ProducerConfig
 from spark_producer.metrics import Snapshot, WriteReport
 from spark_producer.metrics.names import OWN
 from spark_producer.network import ConnectionSettings
+from spark_producer.network.metadata_wait import UNKNOWN_TOPIC_GRACE
 from spark_producer.producer import Producer, parts_of
-from spark_producer.topic_wait import UNKNOWN_TOPIC_GRACE
 
 WARNING = "some records may be in the topic already"
 

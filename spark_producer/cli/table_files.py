@@ -23,8 +23,8 @@ from spark_producer.cli.inflation import check_columns_count
 from spark_producer.cli.json_lines import JsonLines
 from spark_producer.cli.parquet_file import open_parquet
 from spark_producer.cli.row_values import RowValues
+from spark_producer.common.escape import for_log
 from spark_producer.errors import ConfigError, RecordError, SchemaError
-from spark_producer.escape import for_log
 from spark_producer.kernel.arrays import ArrowArray
 
 STDIN = "-"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from spark_producer.cli.given_secrets import GivenSecrets
-from spark_producer.escape import for_log
+from spark_producer.common.escape import for_log
 
 _given = GivenSecrets()
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from spark_producer.admin.client import BlockingClient
 from spark_producer.admin.offsets import EARLIEST, LATEST, check, offsets
-from spark_producer.codes import Action, Code
+from spark_producer.common.error_codes import Action, Code
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel.arrays import numbers
 from spark_producer.protocol import FETCH, decoded_records

@@ -24,8 +24,8 @@ from spark_producer.cli.nosuch import check_there
 from spark_producer.cli.numbers import positive
 from spark_producer.cli.terminal import asks_somebody, complain, say
 from spark_producer.cli.waiting import Bar, Wait
+from spark_producer.common.escape import for_log
 from spark_producer.errors import ConfigError
-from spark_producer.escape import for_log
 
 CLIENT_ID = "pyproducer-topics"
 

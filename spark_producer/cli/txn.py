@@ -24,8 +24,8 @@ from spark_producer.cli.txn_report import (
     show_held,
 )
 from spark_producer.cli.waiting import Wait
+from spark_producer.common.escape import for_log
 from spark_producer.errors import ConfigError, PyProducerError
-from spark_producer.escape import for_log
 from spark_producer.exactly_once.cluster.broker_requests import Brokers, spoken
 from spark_producer.exactly_once.cluster.command_executor import SinkCluster
 from spark_producer.exactly_once.cluster.required_acls import Right, lacking

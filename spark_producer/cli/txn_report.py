@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 
 from spark_producer.cli.terminal import complain, say
-from spark_producer.escape import for_log
+from spark_producer.common.escape import for_log
 from spark_producer.exactly_once.cluster.broker_requests import spoken
 from spark_producer.exactly_once.names import sink_of
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, UNFINISHED, ControlRecord, Status

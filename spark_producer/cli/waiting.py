@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 
 from spark_producer.cli.terminal import complain
-from spark_producer.escape import for_log
+from spark_producer.common.escape import for_log
 
 STILL_TRYING = 2.0
 """Seconds without an answer after which a command says what it waits for."""

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from spark_producer.common.secret import Secret
 from spark_producer.config.references import has_reference, is_reference, lacks_kind
 from spark_producer.config.refused import KERBEROS
 from spark_producer.errors import ConfigError
-from spark_producer.secret import Secret
 
 NAME = "kafka.sasl.jaas.config"
 

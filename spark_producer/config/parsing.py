@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from spark_producer.common.secret import Secret
 from spark_producer.config.profiles import profile
 from spark_producer.config.refused import KAFKA_PREFIX, as_written, explain_option, explain_producer_option
 from spark_producer.config.registry_table import REGISTRY_FIELDS, RegistryOptions, check_registry
@@ -22,7 +23,6 @@ from spark_producer.config.table import (
 )
 from spark_producer.config.values import INT32_MAX, is_secret, parse_secret, parse_value
 from spark_producer.errors import ConfigError
-from spark_producer.secret import Secret
 
 _SPARK_OWN = frozenset({"checkpointlocation", "queryname"})
 """The options that Structured Streaming itself adds to those of a sink."""

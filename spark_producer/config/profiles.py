@@ -130,7 +130,7 @@ def _entries(name: str) -> dict[str, str] | str:
     """Return the options of a file, or what is wrong with it: a value, since the local variables here may hold passwords."""
     from pathlib import Path  # with urllib and ipaddress, which it imports, it takes 5 ms unless it is loaded
 
-    from spark_producer.properties import properties_of
+    from spark_producer.common.java_properties import properties_of
 
     path = Path(name)
     try:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 
+from spark_producer.common.secret import Secret
 from spark_producer.errors import ConfigError
-from spark_producer.secret import Secret
 
 JAAS = "sasl.jaas.config"
 

@@ -10,10 +10,10 @@ from collections.abc import Collection
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from spark_producer.common.secret import Secret
 from spark_producer.config.table import SinkOptions, kafka_name
 from spark_producer.config.values import option
 from spark_producer.errors import ConfigError
-from spark_producer.secret import Secret
 
 _PACKAGE = "io.confluent.kafka.serializers.subject."
 STRATEGIES = ("TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy")

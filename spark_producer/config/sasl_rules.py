@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from spark_producer.common.secret import Secret
 from spark_producer.config import jaas
 from spark_producer.config.references import is_reference
 from spark_producer.config.refused import KERBEROS
@@ -12,7 +13,6 @@ from spark_producer.config.security_table import SecurityOptions
 from spark_producer.config.spoken import changed, spoken
 from spark_producer.config.token_rules import Client, token_source
 from spark_producer.errors import ConfigError
-from spark_producer.secret import Secret
 
 _PASSWORDS = ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_jaas_config")
 _NOT_FOR_TOKENS = ("sasl_username", "sasl_password")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 
+from spark_producer.common.secret import Secret
 from spark_producer.config.refused import KAFKA_PREFIX
 from spark_producer.config.security_table import SecurityOptions
 from spark_producer.config.values import INT32_MAX, INT64_MAX, is_secret, option, parse_secret, parse_value
 from spark_producer.errors import ConfigError
-from spark_producer.secret import Secret
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -381,7 +381,7 @@ def lacks_for_transactions(config: ProducerConfig) -> str:
 
 def _check_secret(name: str, field: str, value: object) -> None:
     if value is not None and not isinstance(value, Secret):
-        raise ConfigError(f"{field} is not in its final form: it is a Secret (spark_producer.secret), or None")
+        raise ConfigError(f"{field} is not in its final form: it is a Secret (spark_producer.common.secret), or None")
     if value is not None and parse_secret(KAFKA_PREFIX + name, value) != value:
         raise ConfigError(f"{field} is not in its final form: it is empty, or has white space around it")
 

@@ -8,9 +8,9 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
+from spark_producer.common.secret import Secret
 from spark_producer.config.references import JAAS, refuse_references
 from spark_producer.errors import ConfigError
-from spark_producer.secret import Secret
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1

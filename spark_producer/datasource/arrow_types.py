@@ -28,8 +28,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from spark_producer.common.escape import for_log
 from spark_producer.errors import SchemaError
-from spark_producer.escape import for_log
 from spark_producer.schemas.texts import path_below
 
 _PLAIN: dict[type[DataType], Callable[[], pa.DataType]] = {

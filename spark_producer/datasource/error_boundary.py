@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pickle import PickleError
 from typing import ParamSpec, TypeVar
 
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import PartitionerError, PyProducerError
-from spark_producer.escape import escaping_logger
 
 P = ParamSpec("P")
 R = TypeVar("R")

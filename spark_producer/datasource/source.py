@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.topic_suggestion import nearest_named, nearest_topic
+from spark_producer.common.escape import escaping_logger
 from spark_producer.config import ProducerConfig, SinkOptions, is_set, parse_sink_options
 from spark_producer.config.dead_letter_rules import check_dead_letters
 from spark_producer.config.exactly_once_rules import TRANSACTION_TIMEOUT, check_exactly_once
@@ -26,9 +27,8 @@ from spark_producer.datasource.write.driver.schema import check_schema, has_form
 from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.writers import BatchWriter, StreamWriter
 from spark_producer.errors import ConfigError, TopicNotFound, broker_error
-from spark_producer.escape import escaping_logger
 from spark_producer.network import ConnectionSettings
-from spark_producer.topic_wait import UNKNOWN_TOPIC_GRACE
+from spark_producer.network.metadata_wait import UNKNOWN_TOPIC_GRACE
 
 CHECK_SECONDS = 60.0
 """The seconds for which the check of a stream holds, so that few micro-batches pay for it; yet a topic may be deleted."""

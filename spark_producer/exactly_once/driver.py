@@ -8,10 +8,10 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from spark_producer.admin.parallel_client import ParallelClient
-from spark_producer.cluster import Span
+from spark_producer.common.cluster import Span
+from spark_producer.common.escape import escaping_logger
 from spark_producer.config.control_topics import DEFAULT_CONTROL_TOPIC, is_control_topic, refusal
 from spark_producer.errors import ExactlyOnceError, IllegalState, PyProducerError
-from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once.cluster import durability_warning
 from spark_producer.exactly_once.cluster.command_executor import SinkCluster
 from spark_producer.exactly_once.cluster.control_topic import COORDINATORS_TOPIC

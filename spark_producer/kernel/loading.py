@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ConfigError
-from spark_producer.escape import escaping_logger
 from spark_producer.kernel import avro, decode, murmur2, portable, single
 
 if TYPE_CHECKING:

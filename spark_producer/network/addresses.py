@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from spark_producer.common.escape import for_log
 from spark_producer.errors import ConfigError
-from spark_producer.escape import for_log
 
 LAST_PORT = 65_535
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import AuthenticationFailed, ConnectionFailed, PyProducerError, TlsFailed
-from spark_producer.escape import escaping_logger
 from spark_producer.metrics import ProducerMetrics, unread_metrics
 from spark_producer.network.logins import Logins
 from spark_producer.network.node import NodeConnection, NodeState, SentRequest

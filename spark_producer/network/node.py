@@ -10,7 +10,8 @@ from collections import deque
 from dataclasses import dataclass
 from random import Random
 
-from spark_producer.backoff import exponential
+from spark_producer.common.backoff import exponential
+from spark_producer.common.escape import for_log
 from spark_producer.errors import (
     AuthenticationFailed,
     ConfigError,
@@ -20,7 +21,6 @@ from spark_producer.errors import (
     RemoteProtocolError,
     TlsFailed,
 )
-from spark_producer.escape import for_log
 from spark_producer.network.addresses import format_address
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.transport import ResolvedAddress, TcpTransport, Transport

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_producer.escape import for_log
+from spark_producer.common.escape import for_log
 from spark_producer.security import SecuritySettings
 
 

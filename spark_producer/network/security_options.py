@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spark_producer.common.secret import Secret
 from spark_producer.config import ProducerConfig, jaas
 from spark_producer.config.references import is_reference
 from spark_producer.config.sasl_rules import Credentials, credentials
@@ -10,7 +11,6 @@ from spark_producer.config.tls_rules import protocols_and_suites
 from spark_producer.config.token_rules import is_loopback
 from spark_producer.errors import ConfigError
 from spark_producer.network.addresses import format_address, parse_bootstrap_servers
-from spark_producer.secret import Secret
 from spark_producer.security import OidcSettings, SaslSettings, SecuritySettings, Store, TlsSettings
 
 PROBE = "probe"

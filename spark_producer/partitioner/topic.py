@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from spark_producer.cluster import NO_LEADER
+from spark_producer.common.cluster import NO_LEADER
 from spark_producer.kernel import SingleRecord
 from spark_producer.kernel.arrays import Int32Array, Int64Array
 from spark_producer.record.columns import Columns

@@ -15,7 +15,7 @@ import pyarrow as pa
 from spark_producer.accumulator import BatchResult, Callback, RecordMetadata, TableMetadata, TableResult
 from spark_producer.accumulator.accounts import Account, Accounts
 from spark_producer.accumulator.runs import PendingRun, RowNumbers
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import ProducerClosed, RecordError, TransactionAborted
 from spark_producer.metrics import Values
 from spark_producer.partitioner.key_hash import JAVA

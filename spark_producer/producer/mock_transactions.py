@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
-from spark_producer.cluster import TopicPartition
-from spark_producer.codes import Code
+from spark_producer.common.cluster import TopicPartition
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import IllegalState, ProducerFenced, TransactionAbortable, TransactionTimeout
 from spark_producer.producer.transactions import group_offsets
 from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset

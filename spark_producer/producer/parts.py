@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from spark_producer.accumulator import BufferPool
 from spark_producer.accumulator.pool import new_memory
-from spark_producer.backoff import Backoff
+from spark_producer.common.backoff import Backoff
 from spark_producer.config import ProducerConfig
 from spark_producer.metrics import WriteReport
 from spark_producer.network import Client, ConnectionSettings, principal

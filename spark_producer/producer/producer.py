@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from spark_producer import config as options
 from spark_producer.accumulator import Callback, Recipient, RecordMetadata, TableMetadata, TableResult
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, IllegalState
 from spark_producer.kernel import ArrangedRows, group_rows
 from spark_producer.kernel.arrays import Int64Array

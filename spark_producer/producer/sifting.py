@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spark_producer.accumulator import RefusedRows
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.config import ProducerConfig
 from spark_producer.errors import BrokerError, ConfigError
 from spark_producer.partitioner.assign import Partitioner

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from spark_producer.accumulator import Callback, RecordAccumulator, RecordFuture
-from spark_producer.cluster import Cluster, TopicPartition
+from spark_producer.common.cluster import Cluster, TopicPartition
 from spark_producer.config import ProducerConfig
 from spark_producer.config.control_topics import is_control_topic, refusal
 from spark_producer.errors import BufferExhausted, RecordError

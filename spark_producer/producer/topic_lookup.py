@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from spark_producer.cluster import TopicInfo
+from spark_producer.common.cluster import TopicInfo
+from spark_producer.common.escape import escaping_logger
 from spark_producer.config import ProducerConfig
 from spark_producer.config.control_topics import is_control_topic, refusal
 from spark_producer.errors import (
@@ -23,13 +24,12 @@ from spark_producer.errors import (
     RecordError,
     TopicNotFound,
 )
-from spark_producer.escape import escaping_logger
+from spark_producer.network.metadata_wait import DELETED_TOPIC_GRACE, TopicWait, Verdict
 from spark_producer.partitioner import TopicPartitions
 from spark_producer.protocol import LONGEST_STRING
 from spark_producer.record.columns import Columns
 from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, fault_where
 from spark_producer.sender import KnownTopics, Metadata
-from spark_producer.topic_wait import DELETED_TOPIC_GRACE, TopicWait, Verdict
 
 QUOTED = 100
 """The most characters of a name that a message shows. A name that is too long is perhaps a value in the wrong column."""

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import NamedTuple, cast
 
 from spark_producer.accumulator import RecordAccumulator
-from spark_producer.cluster import Span, Style, TopicPartition
+from spark_producer.common.cluster import Span, Style, TopicPartition
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import IllegalState, PyProducerError, RecordError, TransactionTimeout
-from spark_producer.escape import escaping_logger
 from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset, GroupOffsets, Prepared
 from spark_producer.sender.transaction_states import REPEATED, Call, Operation, State
 from spark_producer.sender.transactions import TransactionManager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import RemoteProtocolError, UnsupportedVersion, broker_error
 from spark_producer.protocol.apis import API_VERSIONS, AnyApi
 from spark_producer.protocol.codec import decode_response

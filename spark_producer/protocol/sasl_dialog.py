@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import suppress
 
-from spark_producer.codes import Action, Code
+from spark_producer.common.error_codes import Action, Code
+from spark_producer.common.escape import for_log
 from spark_producer.errors import AuthenticationFailed
-from spark_producer.escape import for_log
 from spark_producer.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, AnyApi
 from spark_producer.protocol.codec import decode_response
 from spark_producer.protocol.login import Login

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from spark_producer.common.escape import for_log
 from spark_producer.errors import CorruptRecord, SchemaError
-from spark_producer.escape import for_log
 from spark_producer.schemas.framing import split_frame
 from spark_producer.schemas.names import NamedTypes, named_types
 from spark_producer.schemas.plan import parse_schema

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from spark_producer.common.escape import for_log
 from spark_producer.errors import SchemaError
-from spark_producer.escape import for_log
 from spark_producer.kernel.avro_nodes import AvroNode, Shape
 from spark_producer.schemas.texts import shown_names, shown_type
 from spark_producer.schemas.types import is_binary, is_int, is_text

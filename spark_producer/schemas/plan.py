@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 
+from spark_producer.common.escape import for_log
 from spark_producer.errors import SchemaError
-from spark_producer.escape import for_log
 from spark_producer.kernel.avro_nodes import NO_MARK, AvroNode, Shape
 from spark_producer.schemas.defaults import MAX_FILLED_BYTES, filling, is_optional
 from spark_producer.schemas.names import NAMED, PRIMITIVE, full_name, named_types, referred, space_of

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from spark_producer.common.escape import for_log
+from spark_producer.common.redaction import remember
+from spark_producer.common.secret import Secret
 from spark_producer.config import RegistryOptions
 from spark_producer.errors import ConfigError, RegistryError, SchemaIncompatible
-from spark_producer.escape import for_log
-from spark_producer.redaction import remember
-from spark_producer.secret import Secret
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from spark_producer.escape import MAX_LENGTH, for_log
+from spark_producer.common.escape import MAX_LENGTH, for_log
 
 MAX_NAMES_SHOWN = 50
 """The maximum names of a list that are formatted; the text of more would be cut."""

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from spark_producer.common.secret import Secret
 from spark_producer.errors import TlsFailed
-from spark_producer.secret import Secret
 from spark_producer.security.cipher_suites import TLS_1_2, TLS_1_3, choose
 from spark_producer.security.key_files import key_file
 from spark_producer.security.pem import encoded

@@ -11,9 +11,9 @@ import hmac
 import struct
 from typing import Final, NamedTuple
 
+from spark_producer.common.escape import for_log
+from spark_producer.common.secret import Secret
 from spark_producer.errors import TlsFailed
-from spark_producer.escape import for_log
-from spark_producer.secret import Secret
 from spark_producer.security.der import OCTET_STRING, SEQUENCE, element
 from spark_producer.security.pem import encoded
 

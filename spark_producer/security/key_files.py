@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from spark_producer.secret import Secret
+from spark_producer.common.secret import Secret
 
 _MEMORY_NAME = "pyproducer"
 

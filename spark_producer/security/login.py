@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 
+from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, ConfigError
-from spark_producer.secret import Secret
 from spark_producer.security.oauthbearer import oauthbearer
 from spark_producer.security.plain import plain
 from spark_producer.security.references import is_reference, resolve

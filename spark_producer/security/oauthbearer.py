@@ -6,10 +6,10 @@ import json
 from collections.abc import Generator
 from typing import Final
 
+from spark_producer.common.escape import for_log
+from spark_producer.common.redaction import remember
+from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed
-from spark_producer.escape import for_log
-from spark_producer.redaction import remember
-from spark_producer.secret import Secret
 from spark_producer.security.token import extension_problem, token_problem
 
 _HEADER: Final = b"n,,"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from spark_producer.common.secret import Secret
 from spark_producer.errors import TlsFailed
-from spark_producer.secret import Secret
 from spark_producer.security.iterations import iterations_problem
 
 

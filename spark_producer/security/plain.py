@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from spark_producer.common.redaction import remember
+from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed
-from spark_producer.redaction import remember
-from spark_producer.secret import Secret
 
 
 def plain(username: str, password: Secret) -> Generator[bytes, bytes, None]:

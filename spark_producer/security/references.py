@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from spark_producer.common.escape import for_log
+from spark_producer.common.java_properties import property_of
+from spark_producer.common.secret import Secret
 from spark_producer.errors import ConfigError
-from spark_producer.escape import for_log
-from spark_producer.properties import property_of
-from spark_producer.secret import Secret
 
 ALLOWED_BY_THE_PLATFORM: Final = "PYPRODUCER_SECRETS_ALLOW"
 """The environment variable that takes the place of the option `kafka.secrets.allow`, be it empty: so the platform decides."""

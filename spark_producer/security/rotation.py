@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from spark_producer.common.escape import escaping_logger
+from spark_producer.common.secret import Secret
 from spark_producer.errors import ConfigError, TlsFailed
-from spark_producer.escape import escaping_logger
-from spark_producer.secret import Secret
 from spark_producer.security.contexts import Context, client_context, server_context
 from spark_producer.security.settings import Store, TlsSettings
 from spark_producer.security.stores import trusted_files

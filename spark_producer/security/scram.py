@@ -14,10 +14,10 @@ import secrets
 from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
+from spark_producer.common.escape import for_log
+from spark_producer.common.redaction import remember
+from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed
-from spark_producer.escape import for_log
-from spark_producer.redaction import remember
-from spark_producer.secret import Secret
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The hash functions by mechanism, as `hashlib` names them."""

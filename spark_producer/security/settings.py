@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from spark_producer.secret import Secret
+from spark_producer.common.secret import Secret
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from spark_producer.common.secret import Secret
 from spark_producer.errors import ConfigError, TlsFailed
-from spark_producer.secret import Secret
 from spark_producer.security.iterations import iterations_problem
 from spark_producer.security.jks import MAGIC, JavaKeyStore, ProtectedKey, read_jks, unprotected
 from spark_producer.security.pem import CERTIFICATE_LABELS, KEY_LABELS, Block, blocks, der_of

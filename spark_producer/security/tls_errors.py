@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from spark_producer.common.escape import for_log
 from spark_producer.errors import TlsFailed
-from spark_producer.escape import for_log
 from spark_producer.security.contexts import Facts
 from spark_producer.security.x509 import Certificate
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from spark_producer.secret import Secret
+from spark_producer.common.secret import Secret
 from spark_producer.security.settings import SaslSettings
 
 ENDLESS: Final = math.inf

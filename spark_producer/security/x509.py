@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from itertools import islice
 from typing import Final
 
-from spark_producer.escape import for_log
+from spark_producer.common.escape import for_log
 from spark_producer.security.der import SEQUENCE, Element, element
 
 _ATTRIBUTES: Final = {

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from spark_producer.accumulator import PartitionQueue, ProducerBatch, RecordAccumulator
-from spark_producer.cluster import NO_LEADER, Node, TopicPartition
-from spark_producer.codes import Action, Code
+from spark_producer.common.cluster import NO_LEADER, Node, TopicPartition
+from spark_producer.common.error_codes import Action, Code
+from spark_producer.common.escape import for_log
 from spark_producer.errors import BrokerError, PyProducerError, RecordsRefused, broker_error
-from spark_producer.escape import for_log
 from spark_producer.metrics import ProducerMetrics
 from spark_producer.protocol.messages import ProducePartitionResponse, ProduceResponse
 from spark_producer.sender.delivery_counts import DeliveryCounts

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from spark_producer.cluster import Cluster, Node, TopicInfo, TopicPartition
-from spark_producer.codes import Code
+from spark_producer.common.cluster import Cluster, Node, TopicInfo, TopicPartition
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol.messages import MetadataResponse, MetadataResponseTopic
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spark_producer.accumulator import RecordAccumulator
-from spark_producer.cluster import NO_LEADER, Node, TopicInfo
+from spark_producer.common.cluster import NO_LEADER, Node, TopicInfo
 from spark_producer.partitioner import LoadStatistics, TopicPartitions, describe_topic
 from spark_producer.sender.metadata import Metadata
 from spark_producer.sender.sender import Sender

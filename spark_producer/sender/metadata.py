@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple
 
-from spark_producer.cluster import NO_LEADER, Cluster, Node, TopicInfo, TopicPartition
-from spark_producer.codes import Action, Code
+from spark_producer.common.cluster import NO_LEADER, Cluster, Node, TopicInfo, TopicPartition
+from spark_producer.common.error_codes import Action, Code
 from spark_producer.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from spark_producer.sender.cluster_updates import apply_hints, describe, merge
 from spark_producer.sender.missing_partitions import Absence, MissingPartitions

@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping, Set
 from typing import NamedTuple
 
 from spark_producer.accumulator import ProducerBatch
-from spark_producer.cluster import TopicInfo, TopicPartition
-from spark_producer.codes import Code
+from spark_producer.common.cluster import TopicInfo, TopicPartition
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, TopicNotFound, broker_error
 from spark_producer.sender.older_epochs import LONGEST_BROKER_LAG
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_producer.cluster import TopicInfo
+from spark_producer.common.cluster import TopicInfo
 from spark_producer.protocol.messages import NO_UUID, MetadataResponse, MetadataResponseTopic
 
 LONGEST_BROKER_LAG = 5.0

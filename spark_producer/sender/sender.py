@@ -9,8 +9,8 @@ from collections.abc import Callable, Set
 from typing import TYPE_CHECKING, NamedTuple
 
 from spark_producer.accumulator import ProducerBatch, RecordAccumulator
-from spark_producer.cluster import NO_LEADER, TopicPartition
-from spark_producer.codes import Action, Code
+from spark_producer.common.cluster import NO_LEADER, TopicPartition
+from spark_producer.common.error_codes import Action, Code
 from spark_producer.errors import KafkaTimeout, PyProducerError, UnsupportedVersion, broker_error
 from spark_producer.metrics import ProducerMetrics, WriteReport, unread_metrics
 from spark_producer.partitioner import NodeLatencies

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from spark_producer.cluster import TopicInfo
-from spark_producer.codes import Code
+from spark_producer.common.cluster import TopicInfo
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol.messages import NO_UUID
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from spark_producer.accumulator import ProducerBatch
-from spark_producer.cluster import Span, Style, TopicPartition
+from spark_producer.common.cluster import Span, Style, TopicPartition
 from spark_producer.sender.transaction_states import Operation
 
 UNKNOWN_OFFSET = -1

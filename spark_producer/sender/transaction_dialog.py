@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from spark_producer.accumulator import Identity
-from spark_producer.cluster import TRANSACTIONS, Style, TopicPartition, style_at
-from spark_producer.codes import Code
+from spark_producer.common.cluster import TRANSACTIONS, Style, TopicPartition, style_at
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import ProducerFenced, PyProducerError, UnsupportedVersion, broker_error
 from spark_producer.protocol import FIND_COORDINATOR, AnyApi
 from spark_producer.protocol.messages import InitProducerIdResponse

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from spark_producer.accumulator import NO_IDENTITY, Identity
-from spark_producer.cluster import Style, TopicPartition
+from spark_producer.common.cluster import Style, TopicPartition
 from spark_producer.protocol import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from spark_producer.codes import FENCING, Action, Code
+from spark_producer.common.error_codes import FENCING, Action, Code
 
 
 class Need(enum.IntEnum):

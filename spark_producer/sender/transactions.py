@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import cast
 
 from spark_producer.accumulator import Identity, ProducerBatch, RecordAccumulator
-from spark_producer.cluster import Style, TopicPartition
+from spark_producer.common.cluster import Style, TopicPartition
 from spark_producer.errors import IllegalState, PyProducerError, TransactionAbortable, TransactionAborted
 from spark_producer.protocol import Api
 from spark_producer.protocol.messages import ProduceRequest, ProduceResponse

@@ -10,10 +10,9 @@ import pytest
 from benchmarks.partitioning.paced import Latencies, bursts, send
 from benchmarks.partitioning.paced import run as run_paced
 from benchmarks.partitioning.performance import parse_performance
-from spark_producer.broker import LocalBroker
-from spark_producer.simulation.plots import draw_kip_794, slow_broker_table, spread_table
-from spark_producer.simulation.recorded import read_slow_broker, read_spreads
-from spark_producer.simulation.scenes import (
+from benchmarks.partitioning.simulation.plots import draw_kip_794, slow_broker_table, spread_table
+from benchmarks.partitioning.simulation.recorded import read_slow_broker, read_spreads
+from benchmarks.partitioning.simulation.scenes import (
     SLOW_NODE,
     adaptive,
     kip_480_scene,
@@ -23,7 +22,8 @@ from spark_producer.simulation.scenes import (
     sticky,
     uniform,
 )
-from spark_producer.simulation.simulator import MakeRule, Outcome, Scene, Simulation
+from benchmarks.partitioning.simulation.simulator import MakeRule, Outcome, Scene, Simulation
+from spark_producer.broker import LocalBroker
 
 
 def run(scene: Scene, rule: MakeRule) -> Outcome:

@@ -11,7 +11,7 @@ import pytest
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.offsets import offsets
 from spark_producer.cli.entry import main
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster.end_transactions import END_STYLE

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from spark_producer import Producer
-from spark_producer.cluster import Style
+from spark_producer.common.cluster import Style
 from spark_producer.errors import PyProducerError
 from spark_producer.producer import parts_of
 from spark_producer.protocol import (

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.archive.batch_format import BatchFormat
-from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns, encode_headers
+from spark_producer.legacy_formats.batch_format import BatchFormat
+from spark_producer.legacy_formats.builder import MemoryRecordsBuilder
 from spark_producer.record.batch_v2 import TimestampType
 from spark_producer.record.codecs import ONLY_IN_V2, Codec, Compressor
 from tests.unit.record.foreign_records import NOW, Row

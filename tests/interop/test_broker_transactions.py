@@ -17,7 +17,7 @@ from confluent_kafka import TopicPartition as Place
 from kafka import KafkaConsumer, TopicPartition
 
 from spark_producer.broker import BrokerSettings, LocalBroker
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol import (
     ADD_PARTITIONS_TO_TXN,
     END_TXN,

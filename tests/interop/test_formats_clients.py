@@ -12,9 +12,9 @@ from kafka.record.memory_records import MemoryRecords
 from kio.records.readers import read_batch
 from kio.static.primitive import TZAwareMicros
 
-from spark_producer.archive.batch_format import BatchFormat, BatchProducer
-from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.broker import LocalBroker
+from spark_producer.legacy_formats.batch_format import BatchFormat, BatchProducer
+from spark_producer.legacy_formats.builder import MemoryRecordsBuilder
 from spark_producer.record.batch_v2 import TimestampType
 from spark_producer.record.codecs import Codec
 from tests.interop.generated_batches import FORMATS, generate

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_producer import Producer
-from spark_producer.cluster import Style
+from spark_producer.common.cluster import Style
 from spark_producer.producer import parts_of
 from tests.interop.conversations.answers import read, title
 from tests.interop.conversations.looking import ApiVersions

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from crc32c import crc32c
 
-from spark_producer.archive import convert, encode_table
+from spark_producer.legacy_formats import convert, encode_table
 from spark_producer.record.codecs import ONLY_IN_V2, Codec, Compressor
 from spark_producer.record.reading import read_records, single_records
 from tests.interop.generated_batches import build, generate

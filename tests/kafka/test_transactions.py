@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 from spark_producer import Producer
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.offsets import offsets
-from spark_producer.cluster import Style
+from spark_producer.common.cluster import Style
 from spark_producer.errors import BrokerError, ProducerFenced, TransactionAbortable, TransactionAborted
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 from spark_producer.producer import parts_of

@@ -12,7 +12,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 
 from spark_producer.cli.entry import INTERRUPTED, main
 from spark_producer.cli.txn_report import MAX_IDS
-from spark_producer.cluster import Style
+from spark_producer.common.cluster import Style
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster import command_executor, control_write

@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewPartitions
 from kafka import KafkaAdminClient
 
 from spark_producer.admin import BlockingClient
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.exactly_once.names import control_id, task_prefix
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 from spark_producer.protocol import END_TXN, INIT_PRODUCER_ID

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from spark_producer.cluster import Style
+from spark_producer.common.cluster import Style
 from spark_producer.exactly_once.cluster.last_commit import is_missing
 from spark_producer.exactly_once.protocol.commands import (
     Answer,

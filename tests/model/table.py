@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from spark_producer.cluster import Style
+from spark_producer.common.cluster import Style
 from tests.model import mutants
 from tests.model.mutants import changed
 from tests.model.wiring import Wiring

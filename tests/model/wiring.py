@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from spark_producer.cluster import Style
+from spark_producer.common.cluster import Style
 from spark_producer.exactly_once.protocol.abort import abort
 from spark_producer.exactly_once.protocol.begin import begin
 from spark_producer.exactly_once.protocol.commands import Answer

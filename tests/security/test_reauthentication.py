@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from spark_producer import Producer
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import AuthenticationFailed, BrokerError
 from tests.security import ours
 from tests.security.conftest import NEWEST_FIRST

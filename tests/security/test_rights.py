@@ -11,7 +11,7 @@ import pytest
 from spark_producer import Producer
 from spark_producer.admin import checks
 from spark_producer.admin.checks import Finding
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.config import parse_options, producer_config
 from spark_producer.datasource.source import check_cluster
 from spark_producer.errors import BrokerError, PyProducerError

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_producer.cluster import Style
+from spark_producer.common.cluster import Style
 from spark_producer.config import parse_options
 from spark_producer.errors import BrokerError
 from spark_producer.exactly_once import driver

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_producer import Producer
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import AuthenticationFailed, BrokerError
 from tests.security import ours
 from tests.security.ways import CLIENT, TLS, WAYS, Way, read_by_librdkafka

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from spark_producer.cluster import Span, Style
+from spark_producer.common.cluster import Span, Style
 from spark_producer.config import ProducerConfig
 from spark_producer.errors import IllegalState
 from spark_producer.metrics import WriteReport

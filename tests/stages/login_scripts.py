@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, PyProducerError, TlsFailed
 from spark_producer.protocol import SASL_AUTHENTICATE, SASL_HANDSHAKE, messages
-from spark_producer.secret import Secret
 from spark_producer.security import SaslSettings, SecuritySettings
 from tests.stages.scripted_server import Peer, Script
 

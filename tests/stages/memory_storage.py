@@ -11,7 +11,7 @@ from spark_producer.broker.counting import Reading, gauge, readings
 from spark_producer.broker.settings import UNLIMITED, BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import LEADER_EPOCH, Recovered, TimestampOffset
 from spark_producer.broker.storage.engines import OpenStorage
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset, read_header
 

@@ -15,7 +15,7 @@ from typing import Any
 from spark_producer import Producer
 from spark_producer.accumulator import Identity
 from spark_producer.accumulator.pool import new_memory
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.config import ProducerConfig, producer_config
 from spark_producer.errors import PyProducerError
 from spark_producer.metrics import ProducerMetrics

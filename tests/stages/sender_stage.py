@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_producer.accumulator import Identity, PartitionQueue, ProducerBatch
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import PyProducerError
 from spark_producer.metrics import ProducerMetrics
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE

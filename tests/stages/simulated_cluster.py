@@ -9,7 +9,7 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import ConnectionFailed, KafkaTimeout
 from spark_producer.protocol import METADATA, PRODUCE
 from spark_producer.protocol.messages import (

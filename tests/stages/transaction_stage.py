@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_producer.accumulator import Identity
-from spark_producer.cluster import TRANSACTIONS, TopicPartition
+from spark_producer.common.cluster import TRANSACTIONS, TopicPartition
 from spark_producer.errors import ConnectionFailed, PyProducerError
 from spark_producer.protocol import METADATA
 from spark_producer.protocol.messages import (

@@ -32,7 +32,7 @@ from spark_producer.accumulator.backlog import Backlog
 from spark_producer.accumulator.drainer import Drainer
 from spark_producer.accumulator.outcomes import Outcomes
 from spark_producer.accumulator.readiness import ReadyCheck
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.kernel import NO_HEADERS, ArrangedRows, BinaryColumn, RecordColumns, SingleRecord
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.compression_ratio import CompressionRatios

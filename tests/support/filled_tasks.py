@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from spark_producer.admin.parallel_client import ParallelClient
-from spark_producer.cluster import Span, Style
-from spark_producer.codes import Code
+from spark_producer.common.cluster import Span, Style
+from spark_producer.common.error_codes import Code
 from spark_producer.exactly_once.cluster.broker_requests import Brokers
 from spark_producer.exactly_once.cluster.command_executor import SinkCluster
 from spark_producer.exactly_once.cluster.inline_produce import Production

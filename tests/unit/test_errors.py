@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spark_producer import errors
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, TopicNotFound, broker_error
 
 

@@ -16,12 +16,12 @@ import pytest
 from docs.update import ROOT
 from spark_producer.cli.connecting import add_connection, connection_options
 from spark_producer.cli.entry import main
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.secret import Secret
 from spark_producer.config import KAFKA_FIELDS, ProducerConfig, parse_options, producer_config
 from spark_producer.config.jaas import parse_jaas
 from spark_producer.config.table import ALIASES
 from spark_producer.network import ConnectionSettings
-from spark_producer.secret import Secret
 from spark_producer.security.references import resolve
 from spark_producer.security.settings import SecuritySettings
 

@@ -20,7 +20,7 @@ from tests.support.distribution import ROOT, Wheel, build_wheel, install, run
 PROGRAM = """
 import numpy as np, pyarrow as pa, spark_producer, spark_producer.kernel as kernel
 from spark_producer.kernel.views import BinaryColumn
-from spark_producer.simulation.recorded import read_spreads
+from benchmarks.partitioning.simulation.recorded import read_spreads
 assert read_spreads()
 print(spark_producer.__file__)
 print(kernel.murmur2(BinaryColumn(pa.array([b"21"], pa.binary())))[0].astype(np.int32), kernel.LOADED.describe())
@@ -160,7 +160,7 @@ def test_the_zip_for_py_files_is_the_package_and_works_unpacked_by_nobody(tmp_pa
         names = set(contents.namelist())
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "spark_producer").rglob("*.py")}
     assert modules <= names
-    assert {Path(name).suffix for name in names} == {".py", ".json", ".typed"}
+    assert {Path(name).suffix for name in names} == {".py", ".typed"}
     place, said = run_with(archive, tmp_path)
     assert place.startswith(str(archive))
     assert said == f"{MURMUR2_OF_21} portable kernel: no compiled module"

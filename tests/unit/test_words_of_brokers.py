@@ -17,9 +17,9 @@ from spark_producer.broker.metrics_page import metrics_page
 from spark_producer.cli import topics, txn, waiting
 from spark_producer.cli.check import line
 from spark_producer.cli.record_text import format_record, record_json
+from spark_producer.common.escape import HAS_LINES, MAX_LENGTH, MAX_LINE, escaping_logger
 from spark_producer.datasource.write.driver.summary import describe
 from spark_producer.errors import MAX_MESSAGE, BrokerError, SchemaError, broker_error
-from spark_producer.escape import HAS_LINES, MAX_LENGTH, MAX_LINE, escaping_logger
 from spark_producer.exactly_once.cluster.broker_requests import spoken
 from spark_producer.metrics.write_report import OffsetRange, WriteReport
 from spark_producer.network import format_address
@@ -147,8 +147,8 @@ def test_each_logger_of_the_package_escapes() -> None:
     package = Path(spark_producer.__file__).parent
     plain = [path for path in package.rglob("*.py") if "logging.getLogger(" in path.read_text(encoding="utf-8")]
     assert sorted(str(path.relative_to(package)) for path in plain) == [
+        "common/escape.py",
         "datasource/write/driver/commit.py",
-        "escape.py",
     ]
 
 

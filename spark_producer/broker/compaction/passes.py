@@ -10,8 +10,8 @@ from spark_producer.broker.compaction.retention import Aborted, Retention
 from spark_producer.broker.compaction.rewriting import MAX_GAP, empty_batch, rows_of
 from spark_producer.broker.partition import Partition
 from spark_producer.broker.storage.base import Rewriting
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import CorruptRecord
-from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import BatchHeader, batches, read_header
 
 STEP_BYTES: Final = 256 * 1024

@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 
 from spark_producer.broker.compaction.passes import CompactionState, compact, dirty_ratio, is_overdue
 from spark_producer.broker.partition import Partition
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord
-from spark_producer.escape import escaping_logger
 
 BUSY_S: Final = 0.005
 """Seconds that compaction works before clients are served again."""

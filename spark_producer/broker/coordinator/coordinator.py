@@ -40,9 +40,9 @@ from spark_producer.broker.partition import Partition
 from spark_producer.broker.quoting import quoted
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.topic_store import TopicStore
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord
-from spark_producer.escape import escaping_logger
 
 logger = escaping_logger(__name__)
 

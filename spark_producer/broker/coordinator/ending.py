@@ -19,7 +19,7 @@ from spark_producer.broker.coordinator.transactions import (
     Transaction,
     moved,
 )
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 
 _Rules: TypeAlias = dict[State, tuple[Code | None, Code | None]]
 """State → the answers to a commit and to an abort; None where the transaction is ended."""

@@ -27,9 +27,9 @@ from spark_producer.broker.storage.disk import (
     write_private,
 )
 from spark_producer.broker.topic_store import COORDINATOR_LOG
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord
-from spark_producer.escape import escaping_logger
 
 NAME: Final = COORDINATOR_LOG
 DAMAGED: Final = f"{NAME}.damaged"

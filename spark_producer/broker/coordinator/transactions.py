@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, TypeAlias
 
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 
 TopicPartition: TypeAlias = tuple[str, int]
 

@@ -12,9 +12,9 @@ from spark_producer.broker.settings import TopicSettings, all_settings
 from spark_producer.broker.storage.base import LEADER_EPOCH
 from spark_producer.broker.topic_names import is_legal_name
 from spark_producer.broker.topic_store import NewTopic, Topic
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError
-from spark_producer.escape import escaping_logger
 from spark_producer.protocol import API_VERSIONS, APIS, END_TXN, PRODUCE, TXN_OFFSET_COMMIT, AnyApi, messages
 
 logger = escaping_logger(__name__)

@@ -10,7 +10,7 @@ from spark_producer.broker.context import Answer, Context
 from spark_producer.broker.quoting import quoted
 from spark_producer.broker.requests.admin import DEFAULT_CONFIG, TOPIC_CONFIG
 from spark_producer.broker.settings import all_settings
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import messages
 

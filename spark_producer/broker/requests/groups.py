@@ -6,9 +6,9 @@ from typing import Final
 
 from spark_producer.broker.context import Answer, Context
 from spark_producer.broker.coordinator.groups.group import Group, State
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import for_log
 from spark_producer.errors import BrokerError
-from spark_producer.escape import for_log
 from spark_producer.protocol import messages
 
 GROUP: Final = 0

@@ -12,7 +12,7 @@ from spark_producer.broker.context import Answer, Context
 from spark_producer.broker.coordinator.coordinator import LONGEST_NAME
 from spark_producer.broker.coordinator.groups.member import Given, Joined, Joiner, Protocol, Synced, Waiting
 from spark_producer.broker.pending import Pending
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol import messages
 
 _REBALANCE_TIMEOUT_SINCE: Final = 1

@@ -13,7 +13,7 @@ from spark_producer.broker.coordinator.offsets import CommittedOffset
 from spark_producer.broker.coordinator.transactions import Holder, TopicPartition
 from spark_producer.broker.requests.transactional_batches import in_words_of_a_write
 from spark_producer.broker.requests.transactions import exists
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import messages
 

@@ -10,9 +10,9 @@ from typing import Final
 from spark_producer.broker.context import Answer, Context, partition_key
 from spark_producer.broker.partition import Partition
 from spark_producer.broker.requests.admin import MOST_NEW_PARTITIONS
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError
-from spark_producer.escape import escaping_logger
 from spark_producer.protocol import messages
 
 HIGH_WATERMARK: Final = -1

@@ -12,9 +12,9 @@ from typing import Final
 from spark_producer.broker.context import Answer, Context, partition_key
 from spark_producer.broker.pending import Pending
 from spark_producer.broker.producer_state import ProducerState
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError
-from spark_producer.escape import escaping_logger
 from spark_producer.protocol import messages
 
 logger = escaping_logger(__name__)

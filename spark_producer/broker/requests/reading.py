@@ -16,9 +16,9 @@ from spark_producer.broker.partition import Partition
 from spark_producer.broker.pending import Pending, waiting_size
 from spark_producer.broker.record_times import first_record
 from spark_producer.broker.storage.base import LEADER_EPOCH, TimestampOffset
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError
-from spark_producer.escape import escaping_logger
 from spark_producer.protocol import messages
 
 logger = escaping_logger(__name__)

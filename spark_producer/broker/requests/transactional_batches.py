@@ -8,7 +8,7 @@ from typing import Final
 from spark_producer.broker.context import Context
 from spark_producer.broker.coordinator.transactions import Holder, TopicPartition
 from spark_producer.broker.requests.transactions import exists
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.protocol import decoded_records, messages
 from spark_producer.record.batch_v2 import is_transactional, read_header

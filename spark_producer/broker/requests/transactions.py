@@ -13,7 +13,7 @@ from spark_producer.broker.context import Answer, Context, partition_key
 from spark_producer.broker.coordinator.coordinator import LONGEST_NAME, NOBODY
 from spark_producer.broker.coordinator.transactions import NONE_YET, Holder, State, TopicPartition, Transaction
 from spark_producer.broker.requests.patterns import matching
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import messages
 

@@ -11,8 +11,8 @@ from spark_producer.broker.security.login import Login, LoginRules
 from spark_producer.broker.security.mechanisms import start
 from spark_producer.broker.security.settings import TOKEN_MECHANISM, BrokerSecurity
 from spark_producer.broker.wire import TlsWire
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ConfigError
-from spark_producer.escape import escaping_logger
 
 if TYPE_CHECKING:
     from spark_producer.security.rotation import KeptContext

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from spark_producer.broker.quoting import quoted
 from spark_producer.broker.security.mechanisms import Accepted, Dialog, Refused
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import RemoteProtocolError
 from spark_producer.protocol import (
     API_VERSIONS,

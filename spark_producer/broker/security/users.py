@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from spark_producer.common.escape import escaping_logger
+from spark_producer.common.secret import Secret
 from spark_producer.errors import ConfigError
-from spark_producer.escape import escaping_logger
-from spark_producer.secret import Secret
 
 logger = escaping_logger(__name__)
 

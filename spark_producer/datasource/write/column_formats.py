@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
+from spark_producer.common.secret import Secret
 from spark_producer.config import ProducerConfig, RegistryOptions, SinkOptions
 from spark_producer.config.registry_table import wishes
 from spark_producer.datasource.arrow_types import arrow_type
@@ -16,7 +17,6 @@ from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.schemas.choosing import Question, answer, column_format
 from spark_producer.schemas.formats import Formats, encode_column
 from spark_producer.schemas.registry import Found, Registry
-from spark_producer.secret import Secret
 from spark_producer.security.references import resolve
 
 KEEP_SECONDS = 60.0

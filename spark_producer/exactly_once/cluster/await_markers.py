@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, ConnectionFailed, KafkaTimeout, SecurityError
-from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once.cluster.broker_requests import Brokers, spoken
 from spark_producer.exactly_once.cluster.coordinator_state import ENDING, ONGOING, describe
 from spark_producer.exactly_once.cluster.hanging_transactions import abandoned, still_abandoned

@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from spark_producer.admin.parallel_client import Call, ParallelClient
-from spark_producer.backoff import Backoff
-from spark_producer.codes import Action, Code
+from spark_producer.common.backoff import Backoff
+from spark_producer.common.error_codes import Action, Code
+from spark_producer.common.escape import for_log
 from spark_producer.errors import (
     BrokerError,
     BrokersUnreachable,
@@ -17,7 +18,6 @@ from spark_producer.errors import (
     TopicNotFound,
     broker_error,
 )
-from spark_producer.escape import for_log
 from spark_producer.exactly_once.cluster.required_acls import Right, lacking
 from spark_producer.exactly_once.protocol.control_record import TopicPartition
 from spark_producer.protocol import FIND_COORDINATOR, AnyApi

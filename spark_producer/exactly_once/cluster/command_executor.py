@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from spark_producer.admin.parallel_client import Call, ParallelClient
-from spark_producer.cluster import TRANSACTIONS, Span, Style, style_at
+from spark_producer.common.cluster import TRANSACTIONS, Span, Style, style_at
 from spark_producer.errors import ExactlyOnceError, IllegalState, PyProducerError
 from spark_producer.exactly_once.cluster import (
     coordinator_state,

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
-from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once.cluster import record_json
 from spark_producer.exactly_once.cluster.broker_requests import Brokers
 from spark_producer.exactly_once.cluster.control_topic import PARTITION

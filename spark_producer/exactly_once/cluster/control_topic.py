@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ExactlyOnceError, broker_error
-from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once.cluster.broker_requests import Brokers
 from spark_producer.exactly_once.cluster.required_acls import Right, lacking
 from spark_producer.exactly_once.names import control_id

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from spark_producer.cluster import Style
-from spark_producer.codes import FENCING, Code
+from spark_producer.common.cluster import Style
+from spark_producer.common.error_codes import FENCING, Code
+from spark_producer.common.failpoints import failpoint
 from spark_producer.errors import KafkaTimeout, PyProducerError
 from spark_producer.exactly_once.cluster import record_json
 from spark_producer.exactly_once.cluster.await_markers import wait_for_ends
@@ -39,7 +40,6 @@ from spark_producer.exactly_once.protocol.commands import (
 )
 from spark_producer.exactly_once.protocol.control_record import TopicPartition
 from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
-from spark_producer.failpoints import failpoint
 from spark_producer.protocol import ADD_PARTITIONS_TO_TXN
 from spark_producer.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, EndTxnRequest
 from spark_producer.record.few_records import encode_few

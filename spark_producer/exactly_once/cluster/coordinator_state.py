@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection
 
 from spark_producer.admin.parallel_client import Call
-from spark_producer.cluster import Style
-from spark_producer.codes import Code
+from spark_producer.common.cluster import Style
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import PyProducerError
 from spark_producer.exactly_once.cluster.broker_requests import KEYS, MOVED, Brokers, code_of, refused
 from spark_producer.exactly_once.names import PREFIX, is_task_of, sink_of, task_prefix

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import PyProducerError
-from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once.cluster.broker_requests import Brokers
 from spark_producer.protocol import DESCRIBE_CONFIGS
 from spark_producer.protocol.messages import DescribeConfigsRequest, DescribeConfigsResource, MetadataResponse

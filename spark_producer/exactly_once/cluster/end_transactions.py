@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spark_producer.cluster import Style
-from spark_producer.codes import FENCING, Code
+from spark_producer.common.cluster import Style
+from spark_producer.common.error_codes import FENCING, Code
+from spark_producer.common.failpoints import failpoint
 from spark_producer.errors import KafkaTimeout, PyProducerError
 from spark_producer.exactly_once.cluster.broker_requests import Brokers, code_of, refused, spoken
 from spark_producer.exactly_once.cluster.coordinator_state import describe, partitions_of
 from spark_producer.exactly_once.protocol.commands import Ended, Refused
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction, TopicPartition
-from spark_producer.failpoints import failpoint
 from spark_producer.protocol import END_TXN, Api
 from spark_producer.protocol.messages import EndTxnRequest, EndTxnResponse
 

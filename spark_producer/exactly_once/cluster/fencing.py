@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import KafkaTimeout, PyProducerError, broker_error
 from spark_producer.exactly_once.cluster.broker_requests import Brokers, code_of, refused
 from spark_producer.exactly_once.cluster.coordinator_state import ENDING, describe, partitions_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from spark_producer.cluster import Style
+from spark_producer.common.cluster import Style
 from spark_producer.exactly_once.cluster.broker_requests import Brokers
 from spark_producer.exactly_once.cluster.coordinator_state import (
     COMPLETE_ABORT,

@@ -12,8 +12,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from spark_producer.admin.parallel_client import IN_FLIGHT, Call
-from spark_producer.cluster import Style
-from spark_producer.codes import FENCING, Action, Code
+from spark_producer.common.cluster import Style
+from spark_producer.common.error_codes import FENCING, Action, Code
 from spark_producer.errors import BrokersUnreachable, KafkaTimeout, PyProducerError, broker_error
 from spark_producer.exactly_once.cluster.broker_requests import Brokers, by_topic, spoken
 from spark_producer.exactly_once.cluster.partition_state import Stretch

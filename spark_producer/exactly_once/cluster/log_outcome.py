@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from spark_producer.admin.parallel_client import Call
-from spark_producer.cluster import Span, Style
-from spark_producer.codes import Action, Code
+from spark_producer.common.cluster import Span, Style
+from spark_producer.common.error_codes import Action, Code
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import PyProducerError, broker_error
-from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once.cluster.await_markers import wait_for_ends
 from spark_producer.exactly_once.cluster.broker_requests import GONE_AFTER, Brokers, spoken
 from spark_producer.exactly_once.cluster.fetch import question, read_at, rows_of

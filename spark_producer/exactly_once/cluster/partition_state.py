@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import broker_error
 from spark_producer.exactly_once.cluster.broker_requests import Brokers, by_topic
 from spark_producer.exactly_once.cluster.required_acls import Right, lacking

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Sequence
 
 from spark_producer.admin.parallel_client import Call
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import PyProducerError
-from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once.cluster.broker_requests import Brokers, code_of, spoken
 from spark_producer.exactly_once.cluster.coordinator_state import ONGOING, describe
 from spark_producer.exactly_once.cluster.end_transactions import wait_for_leaders

@@ -12,9 +12,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spark_producer.cluster import Span, Style
+from spark_producer.common.cluster import Span, Style
+from spark_producer.common.escape import for_log
 from spark_producer.errors import ExactlyOnceError
-from spark_producer.escape import for_log
 from spark_producer.exactly_once.names import is_task_of
 from spark_producer.exactly_once.protocol.control_record import (
     NO_BATCH,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, broker_error
 from spark_producer.exactly_once.names import task_prefix
 

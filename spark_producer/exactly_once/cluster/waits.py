@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spark_producer.escape import escaping_logger
+from spark_producer.common.escape import escaping_logger
 
 logger = escaping_logger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple, TypeAlias
 
-from spark_producer.cluster import Span, Style
+from spark_producer.common.cluster import Span, Style
 
 NO_BATCH = -1
 """This stands for the number of a batch where there was none yet."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar, NoReturn, Protocol, TypeAlias
 
+from spark_producer.common.failpoints import failpoint
 from spark_producer.errors import IllegalState
 from spark_producer.exactly_once.protocol.commands import (
     Answer,
@@ -29,7 +30,6 @@ from spark_producer.exactly_once.protocol.outcomes import (
     LeftAlone,
     Outcome,
 )
-from spark_producer.failpoints import failpoint
 
 MOST_TRIES = 5
 """So often a write of the control record is tried whose outcome stays unknown, each time after a fence and another look."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from spark_producer.cluster import Style
+from spark_producer.common.cluster import Style
 from spark_producer.exactly_once.protocol.commands import Fencing
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, TaskTransaction
 

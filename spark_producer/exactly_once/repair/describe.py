@@ -6,8 +6,8 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from spark_producer.admin.parallel_client import ParallelClient
-from spark_producer.cluster import Style
-from spark_producer.codes import Code
+from spark_producer.common.cluster import Style
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, ExactlyOnceError, PyProducerError, broker_error
 from spark_producer.exactly_once.cluster.broker_requests import Brokers
 from spark_producer.exactly_once.cluster.control_log import ControlLog, Seen, WholeControlLog

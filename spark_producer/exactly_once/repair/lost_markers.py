@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from spark_producer.cluster import Span, Style
+from spark_producer.common.cluster import Span, Style
 from spark_producer.exactly_once.cluster.broker_requests import Brokers
 from spark_producer.exactly_once.cluster.command_executor import learn_style
 from spark_producer.exactly_once.cluster.control_log import ControlLog, Seen

@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Collection, Sequence
 
 from spark_producer.admin.parallel_client import Call
-from spark_producer.cluster import Style
-from spark_producer.codes import Code
+from spark_producer.common.cluster import Style
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
 from spark_producer.exactly_once.cluster.broker_requests import spoken
 from spark_producer.exactly_once.cluster.command_executor import SinkCluster

@@ -9,9 +9,9 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from spark_producer.common.escape import for_log
+from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, ConfigError
-from spark_producer.escape import for_log
-from spark_producer.secret import Secret
 from spark_producer.security.token import Token, extension_problem, token_problem
 
 AWS: Final = "aws-msk-iam"

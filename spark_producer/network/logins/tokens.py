@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from random import Random
 
-from spark_producer.backoff import exponential
+from spark_producer.common.backoff import exponential
+from spark_producer.common.escape import escaping_logger
+from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, PyProducerError
-from spark_producer.escape import escaping_logger
-from spark_producer.secret import Secret
 from spark_producer.security.settings import OidcSettings, SaslSettings
 from spark_producer.security.token import ENDLESS, Token, refresh_at
 

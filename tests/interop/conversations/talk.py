@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Self
 
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol import Api, RequestBody, ResponseBody
 from tests.stages.raw_client import RawClient
 

@@ -11,7 +11,7 @@ import os
 
 def install() -> None:
     """Find the function when the first failpoint is reached, and not before: most processes reach none."""
-    from spark_producer import failpoints
+    from spark_producer.common import failpoints
 
     module, _, attribute = os.environ["MATRIX_FAILPOINT"].partition(":")
     failpoints.install(lambda name: getattr(importlib.import_module(module), attribute)(name))

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 import pytest
 
 from spark_producer.accumulator import RecordMetadata
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed, RecordsRefused
 from spark_producer.record.codecs import Codec
 from tests.stages.workbench import OTHER, PLACE, Bench, OneLeader, Runner, until, values_of, workbench

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from spark_producer.accumulator import BufferPool
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ProducerClosed, RecordTooLarge
 from spark_producer.kernel import ArrangedRows
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header

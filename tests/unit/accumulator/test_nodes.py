@@ -8,7 +8,7 @@ import pytest
 
 from spark_producer.accumulator import BufferPool, PartitionQueue
 from spark_producer.accumulator.readiness import Readiness
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import ProducerClosed
 from tests.stages.workbench import NODE, OTHER, PLACE, Bench, OneLeader, Runner, values_of, workbench
 

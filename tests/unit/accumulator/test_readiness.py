@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.accumulator import BatchState, ProducerBatch
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
 from tests.stages.workbench import (
     NODE,

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.kernel import ArrangedRows
 from spark_producer.partitioner import LoadStatistics, describe_topic
 from spark_producer.partitioner.adaptive import PartitionChooser

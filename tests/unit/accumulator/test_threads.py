@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
 from tests.stages.workbench import DEADLINE, NODE, PLACE, Bench, Runner, until, values_of, workbench
 

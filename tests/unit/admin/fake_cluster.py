@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from spark_producer.admin.offsets import EARLIEST, LATEST
-from spark_producer.backoff import Backoff
+from spark_producer.common.backoff import Backoff
 from spark_producer.protocol import FETCH, LIST_OFFSETS, AnyApi
 from spark_producer.protocol.messages import (
     FetchPartitionResponse,

@@ -19,7 +19,7 @@ from spark_producer.broker.clients import Clients
 from spark_producer.broker.context import Endpoint
 from spark_producer.broker.storage.engines import OpenStorage, open_storage
 from spark_producer.broker.topic_store import TopicStore
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol import (
     FETCH,
     LIST_GROUPS,

@@ -15,7 +15,7 @@ from spark_producer.broker.partition import Partition
 from spark_producer.broker.storage.engines import open_storage
 from spark_producer.broker.storage.tiered import TieredStorage
 from spark_producer.broker.topic_store import TopicStore
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.kernel.varint import encode_varint
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, BatchHeader, batches

@@ -14,7 +14,7 @@ from spark_producer.broker.context import Context
 from spark_producer.broker.memory_plan import plan_memory
 from spark_producer.broker.settings import with_memory
 from spark_producer.broker.topic_store import TopicStore
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import (
     CREATE_TOPICS,

@@ -9,7 +9,7 @@ from pathlib import Path
 from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.broker.storage.tiered import TieredOptions, TieredStorage
 from spark_producer.broker.storage.tiered.counters import TierCounters
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol import (
     DELETE_TOPICS,
     FETCH,

@@ -13,7 +13,7 @@ from spark_producer.broker.partition import Partition
 from spark_producer.broker.requests.producers import MOST_DESCRIBED, MOST_MARKERS
 from spark_producer.broker.settings import STORAGE_ENGINES
 from spark_producer.broker.topic_store import TopicStore
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol import DESCRIBE_PRODUCERS, WRITE_TXN_MARKERS, messages
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT
 from tests.stages.memory_storage import MemoryStorage

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSecurity, BrokerSettings, LocalBroker, Users
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol import LIST_OFFSETS, METADATA, PRODUCE, messages
 from tests.interop.broker_records import CLIENTS, assert_holds, read, records_of_every_kind, write
 from tests.stages.memory_storage import MemoryStorage

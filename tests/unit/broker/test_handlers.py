@@ -14,7 +14,7 @@ from spark_producer.broker.requests.handlers import HANDLERS
 from spark_producer.broker.storage.engines import open_storage
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.broker.validation import Unpacking
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol import (
     API_VERSIONS,
     APIS,

@@ -9,7 +9,7 @@ import pytest
 from spark_producer.broker.partition import Partition, checked_header
 from spark_producer.broker.settings import STORAGE_ENGINES, BrokerSettings, TopicSettings
 from spark_producer.broker.storage.engines import open_storage
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import CONTROL_BIT, CRC_START, TRANSACTIONAL_BIT
 from spark_producer.record.checksum import crc32c

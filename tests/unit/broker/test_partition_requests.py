@@ -12,7 +12,7 @@ from spark_producer.broker import BrokerSettings
 from spark_producer.broker.context import Context
 from spark_producer.broker.settings import STORAGE_ENGINES
 from spark_producer.broker.topic_store import TopicStore
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol import (
     ALTER_CONFIGS,
     CREATE_PARTITIONS,

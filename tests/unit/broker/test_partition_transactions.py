@@ -14,7 +14,7 @@ from spark_producer.broker.settings import STORAGE_ENGINES, BrokerSettings, Topi
 from spark_producer.broker.storage.base import Recovered
 from spark_producer.broker.storage.engines import open_storage
 from spark_producer.broker.transaction_index import MOST_OPEN, AbortedTransaction
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, BatchHeader, batches
 from spark_producer.record.control import EndMarker, read_end_marker

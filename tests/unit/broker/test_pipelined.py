@@ -13,7 +13,7 @@ import pytest
 
 from spark_producer.broker.pending import waiting_size
 from spark_producer.broker.publish_buffer import MOST_REQUESTS
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol import FETCH, METADATA, PRODUCE, messages
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.late import Late, results

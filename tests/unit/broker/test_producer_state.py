@@ -3,7 +3,7 @@
 import pytest
 
 from spark_producer.broker.producer_state import MOST_PRODUCERS, ProducerStates
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, BatchHeader, read_header
 from spark_producer.record.control import EndMarker

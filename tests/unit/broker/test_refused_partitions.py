@@ -7,7 +7,7 @@ import pytest
 
 from spark_producer.broker import BrokerSettings
 from spark_producer.broker.topic_store import TopicStore
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from tests.unit.broker.batches import make_batch
 

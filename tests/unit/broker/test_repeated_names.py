@@ -14,7 +14,7 @@ from spark_producer.broker.context import Context
 from spark_producer.broker.quoting import MOST_QUOTED, quoted
 from spark_producer.broker.requests.reading import must_wait
 from spark_producer.broker.topic_store import TopicStore
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol import (
     CREATE_TOPICS,
     DELETE_TOPICS,

@@ -16,7 +16,7 @@ from spark_producer.broker.clients import Clients
 from spark_producer.broker.memory_plan import plan_memory
 from spark_producer.broker.requests import handlers
 from spark_producer.broker.settings import STORAGE_ENGINES
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol import (
     API_VERSIONS,
     DELETE_TOPICS,

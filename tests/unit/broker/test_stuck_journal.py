@@ -12,7 +12,7 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.tiered import TieredStorage
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol import FETCH, METADATA, messages
 from tests.stages.small_tiers import JOURNAL_FILES, KIB, SMALL_TIERS, settle
 from tests.support.simulated_disk import SimulatedDisk

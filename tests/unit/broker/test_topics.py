@@ -12,7 +12,7 @@ from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.disk import folds_case
 from spark_producer.broker.topic_names import LONGEST_NAME
 from spark_producer.broker.topic_store import TopicStore
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, ConfigError, CorruptRecord, PyProducerError
 from tests.stages.disk import Disk
 from tests.unit.broker.batches import make_batch

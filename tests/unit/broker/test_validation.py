@@ -10,7 +10,7 @@ from spark_producer.broker.partition import Partition
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.engines import open_storage
 from spark_producer.broker.validation import ROWS_AT_ONCE, Unpacking, check_records
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.kernel.varint import encode_varint
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header

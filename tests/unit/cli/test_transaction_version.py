@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer.cli.entry import main
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol import (
     API_VERSIONS,
     CREATE_TOPICS,

@@ -11,7 +11,7 @@ from confluent_kafka import Producer as ConfluentProducer
 
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main
-from spark_producer.cluster import Style
+from spark_producer.common.cluster import Style
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.driver import Sink
 from spark_producer.exactly_once.names import control_id

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_producer.common.secret import Secret
 from spark_producer.config import jaas
 from spark_producer.config.jaas import KEYS, JaasEntry, parse_jaas
 from spark_producer.errors import ConfigError
-from spark_producer.secret import Secret
 from tests.support.campaigns import sample_and_campaign
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from spark_producer.common.secret import Secret
 from spark_producer.config import ProducerConfig, kafka_name, parse_options, producer_config
 from spark_producer.config.profiles import PROFILES, profile, render_markdown
 from spark_producer.errors import ConfigError
 from spark_producer.network import ConnectionSettings
-from spark_producer.secret import Secret
 from spark_producer.security import SaslSettings
 
 ROOT = Path(__file__).parents[3]

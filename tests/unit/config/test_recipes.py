@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from spark_producer.common.secret import Secret
 from spark_producer.config import ProducerConfig, parse_options, producer_config
 from spark_producer.network.security_options import security_settings
-from spark_producer.secret import Secret
 from spark_producer.security import OidcSettings, SaslSettings, SecuritySettings, Store, TlsSettings
 
 TLS = TlsSettings()

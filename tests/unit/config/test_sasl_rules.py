@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from spark_producer.common.secret import Secret
 from spark_producer.config.token_rules import is_loopback
-from spark_producer.secret import Secret
 from tests.unit.config.secured import CANARY, JAAS, LOGIN, MSK, OAUTH, PEM, PROVIDER, TOKENS, config, refusal
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spark_producer.cluster import Span, Style
+from spark_producer.common.cluster import Span, Style
 from spark_producer.exactly_once.protocol.commands import Answer, Ask, Fencing
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.protocol.outcomes import (

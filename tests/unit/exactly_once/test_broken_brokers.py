@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from spark_producer.cluster import Style
+from spark_producer.common.cluster import Style
 from spark_producer.errors import BrokerError, ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster import coordinator_state, fencing

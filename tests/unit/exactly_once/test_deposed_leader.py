@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from spark_producer.admin.parallel_client import Answered, Call, ParallelClient
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.command_executor import SinkCluster
 from spark_producer.exactly_once.protocol.commands import Fence, Fenced, Found, LookAtHolder, ReadControl

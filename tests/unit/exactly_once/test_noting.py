@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_producer import failpoints
+from spark_producer.common import failpoints
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster.control_write import ControlWrite

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from spark_producer.admin.parallel_client import ParallelClient
-from spark_producer.cluster import Span, Style
+from spark_producer.common.cluster import Span, Style
 from spark_producer.errors import UnsupportedVersion
 from spark_producer.exactly_once.cluster.command_executor import SinkCluster
 from spark_producer.exactly_once.names import control_id

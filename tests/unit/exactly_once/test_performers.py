@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spark_producer.cluster import Span, Style
-from spark_producer.codes import Code
+from spark_producer.common.cluster import Span, Style
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, KafkaTimeout, PyProducerError, UnsupportedVersion
 from spark_producer.exactly_once.cluster import end_transactions, fencing, precommit_check
 from spark_producer.exactly_once.cluster.control_write import ControlWrite

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from spark_producer.common.secret import Secret
 from spark_producer.errors import (
     AuthenticationFailed,
     ConfigError,
@@ -18,7 +19,6 @@ from spark_producer.errors import (
 )
 from spark_producer.network.node import NodeConnection, told_by
 from spark_producer.protocol import METADATA, messages
-from spark_producer.secret import Secret
 from spark_producer.security import SaslSettings, SecuritySettings
 from spark_producer.security.login import Login, login
 from tests.stages.client_driver import Clock, Driver

@@ -11,12 +11,12 @@ import pytest
 from spark_producer import Producer
 from spark_producer.broker import BrokerSecurity, LocalBroker, Users
 from spark_producer.broker.security import mechanisms
+from spark_producer.common.escape import MAX_LENGTH
+from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, broker_error
-from spark_producer.escape import MAX_LENGTH
 from spark_producer.network.logins.token_endpoint import fetch_token
 from spark_producer.protocol import Connection
 from spark_producer.protocol.messages import SaslAuthenticateResponse, SaslHandshakeResponse
-from spark_producer.secret import Secret
 from spark_producer.security.login import login
 from spark_producer.security.settings import OidcSettings, SaslSettings
 from spark_producer.security.token import Token

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed
 from spark_producer.network.logins import Logins, make_logins
-from spark_producer.secret import Secret
 from spark_producer.security.settings import OidcSettings, SaslSettings, SecuritySettings, TlsSettings
 from tests.stages.token_endpoint import Asked, Reply, TokenEndpoint, token_reply
 

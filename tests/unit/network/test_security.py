@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from spark_producer.common.secret import Secret
 from spark_producer.config import ProducerConfig, producer_config
 from spark_producer.errors import AuthenticationFailed, ConfigError
 from spark_producer.metrics import unread_metrics
@@ -18,7 +19,6 @@ from spark_producer.network.logins import make_logins
 from spark_producer.network.node import NodeConnection
 from spark_producer.network.nodes import Nodes
 from spark_producer.network.security_options import security_settings
-from spark_producer.secret import Secret
 from spark_producer.security import OidcSettings, SaslSettings, SecuritySettings, Store, TlsSettings
 
 CANARY = "Kanarienvogel77"

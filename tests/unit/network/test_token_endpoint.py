@@ -17,10 +17,10 @@ from threading import Thread
 import pytest
 import trustme
 
+from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, ConfigError, PyProducerError
 from spark_producer.network.logins import token_endpoint
 from spark_producer.network.logins.token_endpoint import FINAL_CODES, LARGEST_ANSWER, fetch_token
-from spark_producer.secret import Secret
 from spark_producer.security.settings import OidcSettings, Store
 from spark_producer.security.token import ENDLESS
 from tests.stages.token_endpoint import Asked, Reply, TokenEndpoint, token_reply

@@ -11,9 +11,9 @@ from threading import Condition
 
 import pytest
 
+from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, PyProducerError
 from spark_producer.network.logins.tokens import SLOW, SharedKeepers, TokenKeeper
-from spark_producer.secret import Secret
 from spark_producer.security.settings import OidcSettings, SaslSettings
 from spark_producer.security.token import ENDLESS, Token
 

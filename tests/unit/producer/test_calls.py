@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from spark_producer import MockProducer, Producer
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import ProducerClosed, PyProducerError, RecordError, RecordTooLarge
+from spark_producer.network.metadata_wait import PARTITION_GRACE
 from spark_producer.producer import parts_of
-from spark_producer.topic_wait import PARTITION_GRACE
 from tests.stages.scripted_cluster import ScriptedCluster
 from tests.stages.workbench import FakeClock, Runner, until
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from spark_producer import Producer
-from spark_producer.cluster import TRANSACTIONS
+from spark_producer.common.cluster import TRANSACTIONS
 from spark_producer.errors import IllegalState, PyProducerError, TransactionAbortable, TransactionTimeout
 from spark_producer.producer import parts_of
 from spark_producer.sender.transaction_states import Operation, State

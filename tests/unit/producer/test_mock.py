@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from spark_producer import MockProducer, RecordMetadata
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import (
     DeliveryTimeout,
     IllegalState,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import ConnectionFailed
 from spark_producer.producer.outages import MIN_BETWEEN_LOSSES, REPORT_AFTER, Outages
 from tests.stages.sender_stage import TOPIC, Stage, answer_to, metadata_of, stage

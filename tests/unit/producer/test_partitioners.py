@@ -13,7 +13,7 @@ import pytest
 
 from spark_producer import Producer
 from spark_producer.broker import LocalBroker
-from spark_producer.cluster import Node, TopicPartition
+from spark_producer.common.cluster import Node, TopicPartition
 from spark_producer.errors import ConfigError, PartitionerError
 from spark_producer.sender import KnownTopics, ProducerLoad
 from tests.stages.partitioner_fakes import topic_of

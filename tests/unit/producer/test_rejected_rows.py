@@ -14,10 +14,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from spark_producer import Producer, topic_wait
+from spark_producer import Producer
 from spark_producer.config import producer_config
 from spark_producer.errors import RecordError, RecordTooLarge
 from spark_producer.kernel import ArrangedRows, encode_v2, group_rows
+from spark_producer.network import metadata_wait
 from spark_producer.partitioner import Partitioner, TopicPartitions, describe_topic
 from spark_producer.partitioner.round_robin import RoundRobinPartitioner
 from spark_producer.producer.checks import too_large
@@ -248,7 +249,7 @@ def test_many_faults_are_not_compared_in_pairs() -> None:
 def test_the_producer_raises_the_first_and_sends_nothing(
     cluster: ScriptedCluster, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_wait, "PARTITION_GRACE", 0.0)  # or each of hundreds of tables would wait
+    monkeypatch.setattr(metadata_wait, "PARTITION_GRACE", 0.0)  # or each of hundreds of tables would wait
     cluster.topics = {"a": 3, "b": 1}
     producer = start(max_request_size=LIMIT, batch_size=1024)
 

@@ -11,7 +11,7 @@ import pytest
 
 from spark_producer import Producer
 from spark_producer.accumulator import RecordMetadata
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BrokerError, BufferExhausted, MetadataTimeout, PyProducerError, RecordsRefused
 from spark_producer.metrics import OffsetRange
 from spark_producer.producer import parts_of

@@ -12,7 +12,7 @@ import pytest
 
 from spark_producer import Producer
 from spark_producer.accumulator.pool import new_memory
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import (
     AuthenticationFailed,
     BrokerError,

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_producer import MockProducer, Producer
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.config import producer_config
 from spark_producer.errors import PyProducerError, RecordError, RecordTooLarge
 from spark_producer.kernel import ArrangedRows, compiled_single, single

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from spark_producer import Producer
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BrokerError, ConnectionFailed, TopicNotFound
+from spark_producer.network.metadata_wait import DELETED_TOPIC_GRACE
 from spark_producer.producer import parts_of
-from spark_producer.topic_wait import DELETED_TOPIC_GRACE
 from tests.stages.hurry import RunningClock
 from tests.stages.scripted_cluster import ScriptedCluster
 from tests.stages.workbench import FakeClock, Runner, until

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from spark_producer import Producer
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import (
     BufferExhausted,
     ConfigError,

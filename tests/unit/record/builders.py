@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from spark_producer.archive.batch_format import BatchFormat, BatchProducer
-from spark_producer.archive.builder import MemoryRecordsBuilder
+from spark_producer.legacy_formats.batch_format import BatchFormat, BatchProducer
+from spark_producer.legacy_formats.builder import MemoryRecordsBuilder
 from spark_producer.record.batch_v2 import BatchHeader, TimestampType, read_header
 from spark_producer.record.codecs import ONLY_IN_V2, Codec, Compressor
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spark_producer.archive.batch_format import BatchProducer
-from spark_producer.archive.single_row import Header, record_size
 from spark_producer.errors import CorruptRecord, RecordBatchError
 from spark_producer.kernel import MOST_HEADERS, compiled_decode, decode
+from spark_producer.legacy_formats.batch_format import BatchProducer
+from spark_producer.legacy_formats.single_row import Header, record_size
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.reading import Record, read_records, single_records

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from spark_producer.common.secret import Secret
 from spark_producer.config import RegistryOptions
 from spark_producer.errors import ConfigError, RegistryError, SchemaIncompatible
 from spark_producer.schemas.registry import LARGEST_ANSWER, Registry
-from spark_producer.secret import Secret
 from tests.stages.workbench import until
 from tests.support.ports import free_ports
 from tests.support.secret_codings import CODINGS, USER, shows

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from spark_producer.common.secret import Secret
 from spark_producer.config import RegistryOptions, parse_sink_options
 from spark_producer.errors import ConfigError, RegistryError
 from spark_producer.schemas.registry import Registry
-from spark_producer.secret import Secret
 from tests.support.certificates import KEY_PASSWORD, Certificates
 from tests.unit.schemas.played_registry import Played
 

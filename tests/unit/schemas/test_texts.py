@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from spark_producer.common.escape import MAX_LENGTH, for_log
 from spark_producer.errors import SchemaError
-from spark_producer.escape import MAX_LENGTH, for_log
 from spark_producer.schemas.plan import parse_schema, plan_of
 from spark_producer.schemas.texts import path_below, shown_names, shown_type
 from spark_producer.schemas.types import avro_schema

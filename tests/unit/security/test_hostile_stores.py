@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import PBES, serialize_
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_producer.common.secret import Secret
 from spark_producer.errors import TlsFailed
-from spark_producer.secret import Secret
 from spark_producer.security import Store
 from spark_producer.security import stores as module
 from spark_producer.security.der import SEQUENCE, element

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_producer.common.secret import Secret
 from spark_producer.errors import TlsFailed
-from spark_producer.secret import Secret
 from spark_producer.security.jks import MAGIC, ProtectedKey, read_jks, unprotected
 from spark_producer.security.pem import blocks, der_of
 from tests.support.campaigns import sample_and_campaign

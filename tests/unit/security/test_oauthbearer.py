@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed
-from spark_producer.secret import Secret
 from spark_producer.security import oauthbearer as module
 from spark_producer.security.oauthbearer import oauthbearer, reason_of
 from tests.support.campaigns import sample_and_campaign

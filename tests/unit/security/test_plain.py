@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed
 from spark_producer.protocol import SASL_AUTHENTICATE, SASL_HANDSHAKE, encode_request, messages
-from spark_producer.secret import Secret
 from spark_producer.security.plain import plain
 
 

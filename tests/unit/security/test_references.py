@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_producer.common.secret import Secret
 from spark_producer.errors import ConfigError
-from spark_producer.secret import Secret
 from spark_producer.security import references
 from spark_producer.security.references import ALLOWED_BY_THE_PLATFORM, LARGEST_FILE, is_reference, resolve
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_producer.common.secret import Secret
 from spark_producer.errors import TlsFailed
-from spark_producer.secret import Secret
 from spark_producer.security import Store, TlsSettings
 from spark_producer.security.rotation import kept_client_context, kept_server_context
 from tests.support.certificates import KEY_PASSWORD, Certificates

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed
-from spark_producer.secret import Secret
 from spark_producer.security import scram as module
 from spark_producer.security.scram import (
     HASHES,

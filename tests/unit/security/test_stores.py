@@ -29,8 +29,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from spark_producer.common.secret import Secret
 from spark_producer.errors import ConfigError, PyProducerError, TlsFailed
-from spark_producer.secret import Secret
 from spark_producer.security import Store, TlsSettings
 from spark_producer.security.contexts import client_context, server_context
 from spark_producer.security.key_files import key_file

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_producer.secret import Secret
+from spark_producer.common.secret import Secret
 from spark_producer.security.settings import SaslSettings
 from spark_producer.security.token import ENDLESS, Token, end_of_jwt, refresh_at, seconds, token_problem
 

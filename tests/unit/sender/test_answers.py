@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.cluster import Node, TopicPartition
-from spark_producer.codes import Action, Code
+from spark_producer.common.cluster import Node, TopicPartition
+from spark_producer.common.error_codes import Action, Code
 from spark_producer.errors import BrokerError, ConnectionFailed, KafkaTimeout, RecordsRefused, TopicNotFound
 from spark_producer.protocol import METADATA
 from spark_producer.protocol.messages import BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, ProduceResponse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.accumulator import BatchState
-from spark_producer.codes import Action, Code
+from spark_producer.common.error_codes import Action, Code
 from spark_producer.errors import ConnectionFailed, DeliveryTimeout
 from tests.stages.sender_stage import (
     answer_to,

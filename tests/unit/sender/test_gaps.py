@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.codes import Action, Code
+from spark_producer.common.error_codes import Action, Code
 from spark_producer.errors import BrokerError, ConnectionFailed, UnsupportedVersion
 from tests.stages.sender_stage import (
     TOPIC,

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from spark_producer.cluster import Span, Style, TopicPartition
+from spark_producer.common.cluster import Span, Style, TopicPartition
 from spark_producer.errors import IllegalState, TransactionAbortable
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, read_header
 from spark_producer.sender.transaction_contents import Prepared

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.accumulator import NO_IDENTITY, Gate, Identity, ProducerBatch
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.record.batch_v2 import check_crc, read_header
 from spark_producer.record.sequence_numbers import add_to_sequence, is_later
 from spark_producer.sender.identity import LAST_EPOCH, ProducerIdentity

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from spark_producer.accumulator import RecordMetadata
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, DeliveryTimeout
 from spark_producer.sender import ClientRequest
 from tests.stages.sender_stage import TOPIC, Stage, stage

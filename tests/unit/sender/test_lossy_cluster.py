@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ConnectionFailed
 from spark_producer.protocol import METADATA, PRODUCE
 from spark_producer.protocol.messages import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.cluster import Node, TopicPartition
+from spark_producer.common.cluster import Node, TopicPartition
 from spark_producer.protocol.messages import MetadataRequest, MetadataResponse
 from spark_producer.sender import Metadata
 from tests.stages.sender_stage import BACKOFF, MAX_AGE, backoff, metadata_of

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from spark_producer.accumulator import RefusedRows
-from spark_producer.cluster import TopicInfo, TopicPartition
-from spark_producer.codes import Code
+from spark_producer.common.cluster import TopicInfo, TopicPartition
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, DeliveryTimeout, TopicNotFound, TransactionAbortable
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE
 from spark_producer.protocol.messages import InitProducerIdResponse, MetadataResponse

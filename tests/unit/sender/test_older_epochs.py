@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.protocol import METADATA, PRODUCE
 from spark_producer.protocol.messages import MetadataRequest
 from spark_producer.sender import Metadata

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spark_producer.accumulator import Refused, RefusedRows
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, ConnectionFailed, RecordsRefused
 from spark_producer.kernel import ArrangedRows
 from spark_producer.protocol.messages import (

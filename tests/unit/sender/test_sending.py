@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import ConnectionFailed
 from spark_producer.metrics.write_report import WriteReport
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE

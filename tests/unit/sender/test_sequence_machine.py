@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from spark_producer.accumulator import NO_IDENTITY, Gate, Identity, ProducerBatch, RecordMetadata
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ConnectionFailed
 from spark_producer.protocol import METADATA, PRODUCE
 from spark_producer.protocol.messages import (

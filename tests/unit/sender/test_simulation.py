@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from spark_producer.accumulator import RecordMetadata
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted
 from tests.stages.sender_stage import TOPIC, Stage, stage
 from tests.stages.simulated_cluster import SimulatedCluster

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spark_producer.cluster import TopicPartition
-from spark_producer.codes import Action, Code
+from spark_producer.common.cluster import TopicPartition
+from spark_producer.common.error_codes import Action, Code
 from spark_producer.errors import (
     BrokerError,
     IllegalState,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ProducerFenced, TransactionAbortable
 from spark_producer.sender.transaction_states import Call, Operation, State
 from spark_producer.sender.transactions import TransactionManager

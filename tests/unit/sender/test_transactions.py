@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.accumulator import Identity
-from spark_producer.cluster import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import IllegalState, TransactionAborted
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT
 from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset, GroupOffsets

@@ -6,7 +6,7 @@ import math
 
 from spark_producer.broker.coordinator.groups.group import Group, State
 from spark_producer.broker.coordinator.groups.member import NO_GENERATION, Synced, Waiting
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 
 
 def refusal(group: Group, member_id: str, instance: str | None) -> Code:

@@ -22,7 +22,7 @@ from spark_producer.broker.coordinator.groups.member import (
     Waiting,
     text_size,
 )
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 
 NEW_MEMBER_S: Final = 300.0
 """The seconds that a new member may wait for its first generation (Kafka's GroupCoordinator.NewMemberJoinTimeoutMs)."""

@@ -7,7 +7,7 @@ import uuid
 from spark_producer.broker.coordinator.groups.belonging import refusal
 from spark_producer.broker.coordinator.groups.group import Group, State
 from spark_producer.broker.coordinator.groups.member import Joined, Joiner, Member, Waiting
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 
 
 def join(group: Group, joiner: Joiner, now: float) -> Waiting[Joined]:

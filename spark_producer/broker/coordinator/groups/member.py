@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 
 NO_GENERATION: Final = -1
 

@@ -20,7 +20,7 @@ from spark_producer.broker.coordinator.groups.joining import join
 from spark_producer.broker.coordinator.groups.member import Joined, Joiner, Synced, Waiting, text_size
 from spark_producer.broker.coordinator.transactions import TopicPartition
 from spark_producer.broker.settings import GroupSettings
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 
 FORGOTTEN_AFTER_S: Final = 600.0
 """The seconds that an empty group keeps its generation (Kafka's `offsets.retention.check.interval.ms`)."""

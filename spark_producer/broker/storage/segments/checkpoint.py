@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from spark_producer.broker.storage.disk import write_private
-from spark_producer.escape import escaping_logger
+from spark_producer.common.escape import escaping_logger
 from spark_producer.record.checksum import crc32c
 
 logger = escaping_logger(__name__)

@@ -26,9 +26,9 @@ from spark_producer.broker.storage.segments.recovery import recover
 from spark_producer.broker.storage.segments.retention import count_expired
 from spark_producer.broker.storage.segments.rewriting import SegmentRewriting, finish_rewriting
 from spark_producer.broker.storage.segments.segment import Segment
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord
-from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import NO_TIMESTAMP, BatchHeader, assign_base_offset
 
 _ASSIGNED_BYTES: Final = 16

@@ -17,8 +17,8 @@ from spark_producer.broker.storage.disk import PRIVATE_FILE, make_private_direct
 from spark_producer.broker.storage.segments.checkpoint import NAME as CHECKPOINT
 from spark_producer.broker.storage.segments.checkpoint import Checkpoint
 from spark_producer.broker.storage.segments.segment import Segment
-from spark_producer.codes import Code
-from spark_producer.escape import escaping_logger
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import escaping_logger
 from spark_producer.record.batch_v2 import BatchHeader
 
 logger = escaping_logger(__name__)

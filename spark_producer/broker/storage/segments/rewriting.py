@@ -14,7 +14,7 @@ from typing import Final
 
 from spark_producer.broker.storage.disk import storage_errors, sync_directory, write_private
 from spark_producer.broker.storage.segments.segment import SUFFIX, Segment
-from spark_producer.escape import escaping_logger
+from spark_producer.common.escape import escaping_logger
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.checksum import crc32c
 

@@ -16,8 +16,8 @@ from spark_producer.broker.storage.segments.log import SegmentLog, ignore
 from spark_producer.broker.storage.segments.segment import Segment
 from spark_producer.broker.storage.segments.unowned import NAME as LOST
 from spark_producer.broker.storage.segments.unowned import find_unowned, set_aside
-from spark_producer.codes import Code
-from spark_producer.escape import escaping_logger
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import escaping_logger
 
 logger = escaping_logger(__name__)
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from spark_producer.broker.quoting import quoted
 from spark_producer.broker.settings import TopicSettings
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError
-from spark_producer.escape import escaping_logger
 
 SETTING: Final = "storage.write.cache.bytes"
 

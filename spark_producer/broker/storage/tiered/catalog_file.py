@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from spark_producer.broker.storage.file_ops import FileOps
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import CorruptRecord
-from spark_producer.escape import escaping_logger
 from spark_producer.record.checksum import crc32c
 
 NAME: Final = "catalog.json"

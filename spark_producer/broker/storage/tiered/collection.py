@@ -22,8 +22,8 @@ from spark_producer.broker.storage.tiered.entry_log_format import HEADER_SIZE, E
 from spark_producer.broker.storage.tiered.location_index import LocationIndex
 from spark_producer.broker.storage.tiered.options import TieredOptions
 from spark_producer.broker.storage.tiered.sources import Location
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import CorruptRecord
-from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import read_header
 
 _NOTHING: Final = 1e-9

@@ -39,8 +39,8 @@ from spark_producer.broker.storage.tiered.recovery import Recovery
 from spark_producer.broker.storage.tiered.tail_cache import TailCache
 from spark_producer.broker.storage.tiered.traces import traces
 from spark_producer.broker.storage.tiered.write_path import WritePath
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord
-from spark_producer.escape import escaping_logger
 
 STUCK_S: Final = 30.0
 """For how many seconds the end of an engine waits for a disk that does not answer: once for the journal when the logs are closed,

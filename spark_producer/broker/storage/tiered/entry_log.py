@@ -23,7 +23,7 @@ from spark_producer.broker.storage.tiered.entry_log_format import (
     name_of,
     pack_map,
 )
-from spark_producer.escape import escaping_logger
+from spark_producer.common.escape import escaping_logger
 
 CHUNK: Final = 2 * 1024 * 1024
 """Entries are written in calls of about so many bytes, so that the journal's forces come between."""

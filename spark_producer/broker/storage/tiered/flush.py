@@ -27,7 +27,7 @@ from spark_producer.broker.storage.tiered.ledger_directories import LedgerDirect
 from spark_producer.broker.storage.tiered.ledgers import Ledger, with_batches
 from spark_producer.broker.storage.tiered.location_index import IndexRow
 from spark_producer.broker.storage.tiered.write_cache import NOTHING, Half, Slot
-from spark_producer.escape import escaping_logger
+from spark_producer.common.escape import escaping_logger
 from spark_producer.record.batch_v2 import HEADER_SIZE
 
 WAIT_S: Final = 1.0

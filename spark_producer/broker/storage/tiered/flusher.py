@@ -12,8 +12,8 @@ from spark_producer.broker.storage.disk import FULL
 from spark_producer.broker.storage.tiered.counters import FlushCounters
 from spark_producer.broker.storage.tiered.flush import Flush, FlushPlaces
 from spark_producer.broker.storage.tiered.options import TieredOptions
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError
-from spark_producer.escape import escaping_logger
 
 CLOSE_TIMEOUT_S: Final = 60.0
 EXPIRE_S: Final = 1.0

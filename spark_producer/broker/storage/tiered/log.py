@@ -19,9 +19,9 @@ from spark_producer.broker.storage.tiered.retention import count_expired
 from spark_producer.broker.storage.tiered.sources import EntryMissing
 from spark_producer.broker.storage.tiered.write_cache import Placed
 from spark_producer.broker.storage.tiered.write_path import WritePath
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord
-from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import NO_TIMESTAMP, BatchHeader
 
 logger = escaping_logger(__name__)

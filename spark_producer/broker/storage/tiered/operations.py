@@ -13,7 +13,7 @@ from spark_producer.broker.storage.disk import storage_errors
 from spark_producer.broker.storage.tiered.entry_log import CHUNK, NewEntry, Written
 from spark_producer.broker.storage.tiered.location_index import IndexRow
 from spark_producer.broker.storage.tiered.log_state import LogState
-from spark_producer.escape import escaping_logger
+from spark_producer.common.escape import escaping_logger
 from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, read_header
 
 if TYPE_CHECKING:

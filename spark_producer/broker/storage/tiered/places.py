@@ -16,8 +16,8 @@ from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.catalog import Catalog, Outside
 from spark_producer.broker.storage.tiered.location_index import require_rocksdict
 from spark_producer.broker.storage.tiered.options import TieredOptions
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ConfigError
-from spark_producer.escape import escaping_logger
 
 JOURNAL: Final = "journal"
 LEDGERS: Final = "ledgers"

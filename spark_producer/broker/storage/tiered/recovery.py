@@ -13,8 +13,8 @@ from spark_producer.broker.storage.tiered.ledger_directories import LedgerDirect
 from spark_producer.broker.storage.tiered.ledgers import RollRules
 from spark_producer.broker.storage.tiered.log_state import LogState
 from spark_producer.broker.storage.tiered.write_cache import NOTHING, Placed
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import CorruptRecord
-from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import BatchHeader, read_header
 
 logger = escaping_logger(__name__)

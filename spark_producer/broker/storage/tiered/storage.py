@@ -25,9 +25,9 @@ from spark_producer.broker.storage.tiered.opening import visit
 from spark_producer.broker.storage.tiered.operations import LogOperations
 from spark_producer.broker.storage.tiered.options import TieredOptions, options_for
 from spark_producer.broker.storage.tiered.places import check_beginning
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord, PyProducerError
-from spark_producer.escape import escaping_logger
 
 NAME: Final = "tiered"
 """The folder in a data directory. No partition can have that name, because the names of partitions end in `-` and a number."""

@@ -16,9 +16,9 @@ from spark_producer.broker.storage.tiered.journal import Journal, Mark, Record
 from spark_producer.broker.storage.tiered.ledgers import RollRules
 from spark_producer.broker.storage.tiered.log_state import LogState, Tell
 from spark_producer.broker.storage.tiered.write_cache import Placed
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError
-from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset
 
 _ASSIGNED_BYTES: Final = 16

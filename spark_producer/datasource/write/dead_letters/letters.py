@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from spark_producer.common.escape import escaping_logger
 from spark_producer.config import SinkOptions
 from spark_producer.config.dead_letter_rules import brokers_find_bad_rows, dead_letter_classes
 from spark_producer.datasource.write.dead_letters.bounds import Bounds
@@ -28,7 +29,6 @@ from spark_producer.datasource.write.dead_letters.records import (
 )
 from spark_producer.datasource.write.schema_mismatch import UnfitPiece
 from spark_producer.errors import IllegalState
-from spark_producer.escape import escaping_logger
 from spark_producer.kernel.arrays import Int64Array
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import Producer, parts_of

@@ -12,9 +12,9 @@ from typing import NamedTuple, cast
 import pyarrow as pa
 
 from spark_producer.accumulator import Refused
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.escape import for_log
 from spark_producer.datasource.write.schema_mismatch import UnfitPiece
-from spark_producer.escape import for_log
 from spark_producer.kernel import MOST_HEADERS
 from spark_producer.kernel.arrays import BytesArray
 from spark_producer.producer.sifting import Sifted, Stage

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from spark_producer.cluster import Span
+from spark_producer.common.cluster import Span
+from spark_producer.common.escape import HAS_LINES
 from spark_producer.config import SinkOptions
 from spark_producer.config.dead_letter_rules import brokers_find_bad_rows
 from spark_producer.datasource.write.driver.commit import (
@@ -26,7 +27,6 @@ from spark_producer.datasource.write.driver.commit import (
 from spark_producer.datasource.write.driver.summary import describe, to_json
 from spark_producer.datasource.write.driver.transaction_timeout import check_time, longest_transaction
 from spark_producer.datasource.write.task_settings import TaskSettings
-from spark_producer.escape import HAS_LINES
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH
 from spark_producer.exactly_once.protocol.outcomes import Aborted, Committed, LeftAlone

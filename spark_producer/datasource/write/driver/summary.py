@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from spark_producer.escape import for_log
+from spark_producer.common.escape import for_log
 from spark_producer.metrics import OffsetRange, Snapshot, WriteReport
 from spark_producer.metrics.names import CLIENT, NODE, OWN
 

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spark_producer.common.escape import escaping_logger
 from spark_producer.datasource.write.driver.commit import TaskReport, Told
 from spark_producer.datasource.write.driver.summary import page
-from spark_producer.escape import escaping_logger
 from spark_producer.network.addresses import format_address, parse_bootstrap_servers
 
 if TYPE_CHECKING:

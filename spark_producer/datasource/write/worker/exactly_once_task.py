@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 from pyspark import TaskContext
 
-from spark_producer.cluster import Span, Style
+from spark_producer.common.cluster import Span, Style
+from spark_producer.common.escape import escaping_logger
+from spark_producer.common.failpoints import failpoint
 from spark_producer.config import ProducerConfig
 from spark_producer.datasource.write.driver.commit import TaskReport
 from spark_producer.datasource.write.task_settings import TaskSettings
@@ -24,10 +26,8 @@ from spark_producer.datasource.write.worker.cache import ProducerCache
 from spark_producer.datasource.write.worker.row_contents import HashedBatches
 from spark_producer.datasource.write.worker.transaction_writer import Filling, inline_limit
 from spark_producer.datasource.write.worker.transactional_ids import Sink, Slot, Slots
-from spark_producer.escape import escaping_logger
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.exactly_once.protocol.task_messages import Inline, Origin, Prepared, Skipped, TaskOutcome, Ticket
-from spark_producer.failpoints import failpoint
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import parts_of
 

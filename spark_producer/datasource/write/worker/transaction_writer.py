@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
+from spark_producer.common.failpoints import failpoint
 from spark_producer.config import SinkOptions
 from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.worker.batch_sizing import gather, pieces
@@ -14,7 +15,6 @@ from spark_producer.datasource.write.worker.spool import Spool
 from spark_producer.datasource.write.worker.task_writer import task_rows
 from spark_producer.errors import ExactlyOnceError, IllegalState
 from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
-from spark_producer.failpoints import failpoint
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import Producer, parts_of
 from spark_producer.producer.transactions import PreparedTransaction, Transactions

@@ -8,7 +8,7 @@ import pytest
 from spark_producer.broker.context import Context
 from spark_producer.broker.coordinator.log import NAME
 from spark_producer.broker.storage.state_file import StateFile
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol import (
     ADD_OFFSETS_TO_TXN,
     DELETE_TOPICS,

@@ -10,7 +10,7 @@ from spark_producer.broker import BrokerSettings
 from spark_producer.broker.context import Context
 from spark_producer.broker.coordinator.coordinator import Coordinator
 from spark_producer.broker.topic_store import TopicStore
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from tests.stages.memory_storage import MemoryStorage
 from tests.unit.broker.asking import BROKER
 from tests.unit.broker.coordinator.transacting import IMPLICIT, begin, committed, end, initialize, state

@@ -11,7 +11,7 @@ from spark_producer.broker.context import Context
 from spark_producer.broker.coordinator.entries import GROUP_WEIGHT
 from spark_producer.broker.coordinator.transactions import State
 from spark_producer.broker.requests.patterns import matching
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import ConfigError, UnsupportedVersion
 from spark_producer.protocol import (
     API_VERSIONS,

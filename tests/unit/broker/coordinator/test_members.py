@@ -15,7 +15,7 @@ from spark_producer.broker.coordinator.groups.consumer_protocol import (
     subscribed_topics,
 )
 from spark_producer.broker.coordinator.groups.registry import FORGOTTEN_AFTER_S
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import ConfigError
 from spark_producer.protocol import (
     DELETE_GROUPS,

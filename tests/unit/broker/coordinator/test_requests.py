@@ -3,7 +3,7 @@
 import pytest
 
 from spark_producer.broker.context import Context
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from tests.unit.broker.coordinator.transacting import (
     BATCH,
     EXPLICIT,

@@ -21,7 +21,7 @@ from spark_producer.broker.coordinator.transactions import (
     initialized,
     verified,
 )
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 
 PID, EPOCH, NEW_ID, NOW, TIMEOUT = 7, 5, 100, 1_000, 60_000
 T0 = ("t", 0)

@@ -1,7 +1,7 @@
 """Transactions by requests to the broker's handlers, without a socket: what a producer sends, in either style."""
 
 from spark_producer.broker.context import Context
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol import (
     ADD_PARTITIONS_TO_TXN,
     DESCRIBE_TRANSACTIONS,

@@ -16,9 +16,9 @@ from spark_producer.broker.security.entrance import Entrance
 from spark_producer.broker.security.settings import BrokerSecurity
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.topic_store import TopicStore
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
+from spark_producer.common.secret import Secret
 from spark_producer.protocol import SASL_AUTHENTICATE, SASL_HANDSHAKE, messages
-from spark_producer.secret import Secret
 from spark_producer.security.plain import plain
 from spark_producer.security.scram import scram
 from tests.stages.raw_client import RawClient

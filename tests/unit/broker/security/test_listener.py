@@ -11,7 +11,7 @@ import pytest
 
 from spark_producer.broker import BrokerSecurity, LocalBroker, Users
 from spark_producer.broker.security.strangers import LARGEST_FRAME, LOGIN_SECONDS, MOST, REFUSAL_SECONDS, SAFE_SECONDS
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol import (
     API_VERSIONS,
     CREATE_TOPICS,

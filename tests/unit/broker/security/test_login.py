@@ -19,7 +19,7 @@ from spark_producer.broker.security.login import (
     Step,
 )
 from spark_producer.broker.security.mechanisms import start
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import RemoteProtocolError, UnsupportedVersion
 from spark_producer.protocol import (
     API_VERSIONS,

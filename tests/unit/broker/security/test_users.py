@@ -11,8 +11,8 @@ from threading import Barrier
 import pytest
 
 from spark_producer.broker import Users
+from spark_producer.common.secret import Secret
 from spark_producer.errors import ConfigError
-from spark_producer.secret import Secret
 from spark_producer.security import scram
 
 SECONDS = 10

@@ -20,7 +20,7 @@ from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import LEADER_EPOCH, Log, Storage, TimestampOffset
 from spark_producer.broker.storage.engines import OpenStorage, open_storage
 from spark_producer.broker.storage.tiered import TieredStorage
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, BatchHeader, batches, check_crc, read_header
 from spark_producer.record.control import EndMarker, end_marker_batch

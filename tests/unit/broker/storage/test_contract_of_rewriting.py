@@ -9,7 +9,7 @@ import pytest
 from spark_producer.broker import TopicSettings
 from spark_producer.broker.compaction.rewriting import empty_batch
 from spark_producer.broker.storage.tiered import TieredStorage
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.record.batch_v2 import batches, read_header
 from tests.unit.broker.batches import filler_batch as make_batch
 from tests.unit.broker.storage.test_contract import ENGINES, MIB, SETTINGS, Stage, refusal

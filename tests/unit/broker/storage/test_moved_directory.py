@@ -15,7 +15,7 @@ from spark_producer.broker.coordinator.offsets import CommittedOffset
 from spark_producer.broker.settings import STORAGE_ENGINES, BrokerSettings, TopicSettings
 from spark_producer.broker.storage.tiered import TieredStorage
 from spark_producer.broker.topic_store import TopicStore
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from tests.stages.small_tiers import collect, settle
 from tests.unit.broker.batches import make_batch, make_record, sealed

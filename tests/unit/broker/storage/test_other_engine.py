@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.protocol import FETCH, LIST_OFFSETS, PRODUCE, decoded_records, messages
 from tests.interop.broker_records import assert_holds, read, records_of_every_kind, write
 from tests.stages.memory_storage import MemoryStorage

@@ -13,7 +13,7 @@ from spark_producer.broker.storage.file_ops import SystemFiles
 from spark_producer.broker.storage.segments.log import SegmentLog
 from spark_producer.broker.storage.segments.recovery import DamagedLog
 from spark_producer.broker.storage.segments.segment import Segment
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from tests.stages.disk import Disk
 from tests.unit.broker.batches import filler_batch as make_batch

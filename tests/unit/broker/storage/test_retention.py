@@ -16,7 +16,7 @@ from spark_producer.broker.server import Server
 from spark_producer.broker.storage.segments.log import SegmentLog
 from spark_producer.broker.storage.segments.segment import Segment
 from spark_producer.broker.topic_store import TopicStore
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, ConfigError
 from tests.stages.disk import Disk
 from tests.unit.broker.asking import context_of

@@ -14,7 +14,7 @@ from spark_producer.broker.settings import TopicSettings
 from spark_producer.broker.storage.base import Log, TimestampOffset
 from spark_producer.broker.storage.segments.log import SegmentLog
 from spark_producer.broker.storage.segments.segment import INDEX_INTERVAL
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, batches, check_crc, read_header
 from tests.stages.disk import Disk

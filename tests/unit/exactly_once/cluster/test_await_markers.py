@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.await_markers import wait_for_ends
 from spark_producer.exactly_once.cluster.partition_state import Stretch

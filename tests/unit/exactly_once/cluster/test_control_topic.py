@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from spark_producer.cluster import Span, Style
+from spark_producer.common.cluster import Span, Style
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster import coordinator_state
 from spark_producer.exactly_once.cluster.command_executor import SinkCluster

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spark_producer.cluster import Style
-from spark_producer.codes import Code
+from spark_producer.common.cluster import Style
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, PyProducerError
 from spark_producer.exactly_once.cluster.inline_produce import Production
 from spark_producer.exactly_once.protocol.commands import FencedOff, Unsure

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from spark_producer.cluster import Span, Style
+from spark_producer.common.cluster import Span, Style
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.broker_requests import GONE_AFTER, Attempts, Brokers
 from spark_producer.exactly_once.cluster.log_outcome import _marker_behind, look

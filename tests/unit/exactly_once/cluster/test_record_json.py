@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_producer.cluster import Span, Style
+from spark_producer.common.cluster import Span, Style
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.cluster.record_json import MOST_BYTES, decode, encode, key_of
 from spark_producer.exactly_once.names import control_id, task_id

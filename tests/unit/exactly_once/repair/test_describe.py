@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from spark_producer.admin.parallel_client import ParallelClient
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.cluster.coordinator_state import open_by_sink
 from spark_producer.exactly_once.names import control_id, task_id

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from spark_producer.cluster import Span, Style
-from spark_producer.codes import Code
+from spark_producer.common.cluster import Span, Style
+from spark_producer.common.error_codes import Code
 from spark_producer.exactly_once.cluster.control_log import ControlLog, Seen
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.repair.lost_markers import Lost, LostEnds, lost_ends

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from spark_producer.cluster import Style
+from spark_producer.common.cluster import Style
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.cluster.command_executor import SinkCluster
 from spark_producer.exactly_once.cluster.control_log import ControlLog

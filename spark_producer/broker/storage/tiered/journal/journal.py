@@ -28,7 +28,7 @@ from spark_producer.broker.storage.tiered.journal.records import Mark, Record
 from spark_producer.broker.storage.tiered.journal.regrouping import Regrouping
 from spark_producer.broker.storage.tiered.journal.settings import JournalSettings
 from spark_producer.broker.storage.tiered.journal.space import Space
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 
 A_MOMENT_S: Final = 0.01

@@ -13,7 +13,7 @@ from typing import Final
 
 from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.journal.records import Mark, damaged
-from spark_producer.escape import escaping_logger
+from spark_producer.common.escape import escaping_logger
 from spark_producer.record.checksum import crc32c
 
 NAME: Final = "lastMark"

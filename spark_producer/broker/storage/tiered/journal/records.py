@@ -22,7 +22,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from spark_producer.broker.storage.file_ops import Buffer
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.checksum import crc32c
 

@@ -24,7 +24,7 @@ from spark_producer.broker.storage.tiered.journal.records import (
     damaged,
     missing,
 )
-from spark_producer.escape import escaping_logger
+from spark_producer.common.escape import escaping_logger
 
 DAMAGED: Final = ".damaged"
 """The suffix of the copy that is made of a file before it is cut."""

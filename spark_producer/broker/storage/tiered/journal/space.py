@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from spark_producer.broker.storage.disk import FULL
-from spark_producer.escape import escaping_logger
+from spark_producer.common.escape import escaping_logger
 
 RETRY_S: Final = 1.0
 """Seconds between two attempts on a full disk."""

@@ -16,8 +16,8 @@ from spark_producer.broker.storage.tiered.location_index.rocks import RocksIndex
 from spark_producer.broker.storage.tiered.location_index.rocks_database import NAME as ROCKS_NAME
 from spark_producer.broker.storage.tiered.location_index.rocks_database import put_aside, remove_database
 from spark_producer.broker.storage.tiered.sources import StoredEntry
+from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import CorruptRecord
-from spark_producer.escape import escaping_logger
 from spark_producer.record.batch_v2 import HEADER_SIZE as BATCH_HEADER_SIZE
 from spark_producer.record.batch_v2 import read_header
 

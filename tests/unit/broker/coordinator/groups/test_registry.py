@@ -9,7 +9,7 @@ from spark_producer.broker.coordinator.groups.member import Client, Protocol
 from spark_producer.broker.coordinator.groups.registry import KEPT_DEADLINES, Groups
 from spark_producer.broker.coordinator.transactions import TopicPartition
 from spark_producer.broker.settings import GroupSettings
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from tests.unit.broker.coordinator.groups.playing import given, joiner
 
 

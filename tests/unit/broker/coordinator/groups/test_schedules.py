@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from spark_producer.broker.coordinator.groups.member import Joined, Protocol, Synced, Waiting
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from tests.unit.broker.coordinator.groups.playing import Play
 
 PARTITIONS = 6

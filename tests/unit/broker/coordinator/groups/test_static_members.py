@@ -6,7 +6,7 @@ import pytest
 
 from spark_producer.broker.coordinator.groups.group import State
 from spark_producer.broker.coordinator.groups.member import Protocol
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from tests.unit.broker.coordinator.groups.playing import SESSION, Play, given
 
 

@@ -12,7 +12,7 @@ from spark_producer.broker.storage.tiered import TieredOptions, TieredStorage
 from spark_producer.broker.storage.tiered.journal import JournalSettings
 from spark_producer.broker.storage.tiered.ledgers import RollRules
 from spark_producer.broker.storage.tiered.log import TieredLog
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import batches, check_crc, read_header
 from tests.stages.small_tiers import settle

@@ -14,7 +14,7 @@ from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import Log, Storage
 from spark_producer.broker.storage.engines import open_storage
 from spark_producer.broker.storage.tiered import TieredOptions
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, read_header
 from spark_producer.record.control import EndMarker, end_marker_batch

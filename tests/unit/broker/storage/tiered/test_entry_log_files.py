@@ -11,7 +11,7 @@ from spark_producer.broker.storage.file_ops import SystemFiles
 from spark_producer.broker.storage.tiered.entry_log import EntryLogWriter, NewEntry
 from spark_producer.broker.storage.tiered.entry_log_files import EntryLogFiles
 from spark_producer.broker.storage.tiered.entry_log_format import ENTRY_HEADER, HEADER_SIZE, Extent
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from tests.unit.broker.storage.tiered.engine_stage import LEDGERS, EngineStage
 from tests.unit.broker.storage.tiered.read_stage import LOG, batch_at

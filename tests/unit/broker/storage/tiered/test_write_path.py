@@ -12,7 +12,7 @@ import pytest
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.tiered import TieredStorage
 from spark_producer.broker.storage.tiered.journal import Record
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from tests.stages.small_tiers import DEADLINE, JOURNAL_FILES, SMALL_JOURNAL, settle
 from tests.unit.broker.storage.tiered.engine_stage import ENTRY_LOGS, KIB, PLACE, EngineStage

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.serializers import CloudPickleSerializer
 
-from spark_producer.cluster import Span, Style
+from spark_producer.common.cluster import Span, Style
 from spark_producer.config import SinkOptions, producer_config
 from spark_producer.datasource.write.driver import transaction_timeout
 from spark_producer.datasource.write.driver.commit import TaskReport

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.cluster import Style
+from spark_producer.common.cluster import Style
 from spark_producer.config import SinkOptions
 from spark_producer.datasource.write.worker.batch_assignment import Duty, Whereabouts, duty_of
 from spark_producer.errors import ConfigError, ExactlyOnceError

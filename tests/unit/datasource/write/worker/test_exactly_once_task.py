@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 
-from spark_producer.cluster import Style
+from spark_producer.common.cluster import Style
 from spark_producer.config import ProducerConfig, SinkOptions, producer_config
 from spark_producer.datasource.write.driver.commit import TaskReport
 from spark_producer.datasource.write.task_settings import TaskSettings

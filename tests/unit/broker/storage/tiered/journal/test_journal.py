@@ -12,7 +12,7 @@ import pytest
 
 from spark_producer.broker.storage.tiered.journal import Journal, JournalSettings, Mark, Record, Trigger
 from spark_producer.broker.storage.tiered.journal.file import JournalFile
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.storage.tiered.journal.opened import (

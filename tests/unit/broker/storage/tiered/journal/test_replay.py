@@ -21,7 +21,7 @@ from spark_producer.broker.storage.tiered.journal import (
 )
 from spark_producer.broker.storage.tiered.journal.reader import WINDOW
 from spark_producer.broker.storage.tiered.journal.records import CRC, FILE_HEADER, HEADER_SIZE
-from spark_producer.codes import Code
+from spark_producer.common.error_codes import Code
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.storage.tiered.journal.opened import (
     DEADLINE,

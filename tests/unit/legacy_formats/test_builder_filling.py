@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_producer.accumulator.pool import BufferPool
-from spark_producer.archive.batch_format import BatchFormat
-from spark_producer.archive.builder import GROWTH, MemoryRecordsBuilder, grow_outside_the_pool
-from spark_producer.archive.single_row import record_size
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
+from spark_producer.legacy_formats.batch_format import BatchFormat
+from spark_producer.legacy_formats.builder import GROWTH, MemoryRecordsBuilder, grow_outside_the_pool
+from spark_producer.legacy_formats.single_row import record_size
 from spark_producer.record.batch_v2 import TimestampType
 from spark_producer.record.codecs import Codec, Compressor
 from tests.unit.record.builders import FORMATS, buffer, builder_of, every_format, header_of

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from spark_producer.archive import encode_table, message_set
-from spark_producer.archive.batch_format import BatchFormat, BatchProducer
-from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
 from spark_producer.kernel.arrays import BytesType
+from spark_producer.legacy_formats import encode_table, message_set
+from spark_producer.legacy_formats.batch_format import BatchFormat, BatchProducer
+from spark_producer.legacy_formats.builder import MemoryRecordsBuilder
 from spark_producer.record.batch_v2 import TimestampType
 from spark_producer.record.codecs import Codec, Compressor
 from tests.unit.record.foreign_records import NOW, Row, decode, rows_of_every_shape

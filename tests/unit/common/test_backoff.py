@@ -11,7 +11,7 @@ import pytest
 
 import spark_producer
 from spark_producer.admin import BlockingClient
-from spark_producer.backoff import JITTER, Backoff, exponential
+from spark_producer.common.backoff import JITTER, Backoff, exponential
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.broker_requests import FIRST_PAUSE, LONGEST_PAUSE, Attempts
 from spark_producer.network import ConnectionSettings
@@ -62,7 +62,7 @@ def test_eb_no_other_module_computes_pauses_between_attempts() -> None:
         for path in sorted(root.rglob("*.py"))
         if GROWS.search(path.read_text(encoding="utf-8"))
     }
-    assert found == {"backoff.py"}
+    assert found == {"common/backoff.py"}
 
 
 class PausedClient:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spark_producer import redaction
-from spark_producer.escape import for_log
-from spark_producer.redaction import MAX_SECRETS, MAX_TEXT, SentSecrets, hide, remember
-from spark_producer.secret import Secret
+from spark_producer.common import redaction
+from spark_producer.common.escape import for_log
+from spark_producer.common.redaction import MAX_SECRETS, MAX_TEXT, SentSecrets, hide, remember
+from spark_producer.common.secret import Secret
 from tests.support.secret_codings import CODINGS, PASSWORD, USER, of_base64, pieces, shows
 
 

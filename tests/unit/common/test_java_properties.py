@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_producer.properties import properties_of, property_of
+from spark_producer.common.java_properties import properties_of, property_of
 
 
 @pytest.mark.parametrize(

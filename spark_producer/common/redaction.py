@@ -18,7 +18,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from spark_producer.secret import HIDDEN, Secret
+from spark_producer.common.secret import HIDDEN, Secret
 
 MAX_TEXT: Final = 1024
 """The maximum characters of a text that are searched; the rest is cut off. Messages show 300."""

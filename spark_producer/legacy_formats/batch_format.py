@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spark_producer.archive import message_set
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import RecordColumns
 from spark_producer.kernel.arrays import Int64Array
+from spark_producer.legacy_formats import message_set
 from spark_producer.record.batch_v2 import (
     HEADER_SIZE,
     MAGIC,

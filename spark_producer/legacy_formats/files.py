@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from spark_producer.archive import record_sets
-from spark_producer.archive.down_conversion import Lost
 from spark_producer.errors import ConfigError
+from spark_producer.legacy_formats import record_sets
+from spark_producer.legacy_formats.down_conversion import Lost
 
 
 def convert_file(

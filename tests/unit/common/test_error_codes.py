@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from spark_producer.codes import Action, Code
+from spark_producer.common.error_codes import Action, Code
 from tests.unit.test_layout import ROOT, by_folder, name_of, name_of_folder, parsed
 
 CHECKED = [
     path
     for folder in ("spark_producer", "pyspark_pyproducer", "jobs", "benchmarks")
     for path in sorted((ROOT / folder).rglob("*.py"))
-    if path != ROOT / "spark_producer" / "codes.py"
+    if path != ROOT / "spark_producer" / "common/error_codes.py"
 ]
 
 

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from crc32c import crc32c
 
-from spark_producer.archive.batch_format import BatchFormat, BatchProducer
-from spark_producer.archive.builder import MemoryRecordsBuilder
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
+from spark_producer.legacy_formats.batch_format import BatchFormat, BatchProducer
+from spark_producer.legacy_formats.builder import MemoryRecordsBuilder
 from spark_producer.record.batch_v2 import TimestampType, read_header
 from spark_producer.record.codecs import Codec
 from spark_producer.record.reading import Record, read_records, single_records

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from spark_producer.failpoints import failpoint, install
+from spark_producer.common.failpoints import failpoint, install
 from tests.matrix.failing import SITE, VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
-REACH = "from spark_producer.failpoints import failpoint; failpoint('the first')"
+REACH = "from spark_producer.common.failpoints import failpoint; failpoint('the first')"
 seen: list[str] = []
 
 

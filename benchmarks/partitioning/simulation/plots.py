@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spark_producer.simulation.recorded import PERCENTILES, Measured, Spread
-from spark_producer.simulation.scenes import SLOW_NODE, Comparison
-from spark_producer.simulation.simulator import Outcome
+from benchmarks.partitioning.simulation.recorded import PERCENTILES, Measured, Spread
+from benchmarks.partitioning.simulation.scenes import SLOW_NODE, Comparison
+from benchmarks.partitioning.simulation.simulator import Outcome
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

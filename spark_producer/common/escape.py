@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from spark_producer.redaction import MAX_TEXT, hide
+from spark_producer.common.redaction import MAX_TEXT, hide
 
 MAX_LENGTH: Final = 300
 """The maximum characters that a message shows of one text of a peer or a file."""

@@ -4,6 +4,6 @@ Owns: the building of records in V0, V1 and V2, down-conversion, and the rewriti
 `encode_table`. Must not know: producers, brokers or sockets. Reading every format is the work of `record`.
 """
 
-from spark_producer.archive.record_sets import convert, encode_table, magic_of
+from spark_producer.legacy_formats.record_sets import convert, encode_table, magic_of
 
 __all__ = ["convert", "encode_table", "magic_of"]

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypedDict, Unpack
 import pytest
 
 from spark_producer.errors import BrokerError, MetadataTimeout, TopicNotFound
-from spark_producer.topic_wait import PARTITION_GRACE, TopicWait, Verdict
+from spark_producer.network.metadata_wait import PARTITION_GRACE, TopicWait, Verdict
 
 DEADLINE = 60.0
 ALMOST, OVER = DEADLINE - 0.001, DEADLINE

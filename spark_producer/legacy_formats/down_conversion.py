@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.archive.batch_format import BatchFormat
-from spark_producer.archive.builder import LARGEST_OFFSET, LARGEST_OFFSET_DELTA, MemoryRecordsBuilder
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
 from spark_producer.kernel.arrays import ArrowArray, Int64Array, numbers
+from spark_producer.legacy_formats.batch_format import BatchFormat
+from spark_producer.legacy_formats.builder import LARGEST_OFFSET, LARGEST_OFFSET_DELTA, MemoryRecordsBuilder
 from spark_producer.record.batch_v2 import MAGIC, NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader, TimestampType
 from spark_producer.record.codecs import Compressor
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from benchmarks.partitioning.simulation.simulator import MakeRule, Outcome, Scene, Simulation
 from spark_producer.partitioner import LoadView
 from spark_producer.partitioner.round_robin import RoundRobinPartitioner
 from spark_producer.partitioner.sticky import StickyPartitioner
 from spark_producer.partitioner.topic import RowRule
 from spark_producer.partitioner.uniform_sticky import UniformStickyPartitioner
-from spark_producer.simulation.simulator import MakeRule, Outcome, Scene, Simulation
 
 SLOW_NODE = 0
 MEBIBYTE = 1 << 20

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_producer.archive import convert, encode_table, magic_of, record_sets
-from spark_producer.archive.batch_format import BatchProducer
-from spark_producer.archive.down_conversion import Lost
-from spark_producer.archive.files import write_sets
 from spark_producer.cli.entry import main
 from spark_producer.errors import ConfigError, CorruptRecord, RecordBatchError, RecordError, SchemaError
 from spark_producer.kernel.views import PIECE_BYTES
+from spark_producer.legacy_formats import convert, encode_table, magic_of, record_sets
+from spark_producer.legacy_formats.batch_format import BatchProducer
+from spark_producer.legacy_formats.down_conversion import Lost
+from spark_producer.legacy_formats.files import write_sets
 from spark_producer.record.codecs import Codec
 from spark_producer.record.control import ControlType
 from tests.unit.record.builders import builder_of

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.archive import message_set
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import MOST_HEADERS, BinaryColumn, RecordColumns, encode_headers
 from spark_producer.kernel.varint import encode_varint
+from spark_producer.legacy_formats import message_set
 from spark_producer.record import batch_v2
 
 Header = tuple[str, bytes | None]

@@ -10,8 +10,8 @@ import traceback
 
 import pytest
 
+from spark_producer.common.secret import HIDDEN, Secret
 from spark_producer.errors import ConfigError
-from spark_producer.secret import HIDDEN, Secret
 from spark_producer.security.settings import OidcSettings, SaslSettings, SecuritySettings, Store, TlsSettings
 
 CANARY = "canary-of-this-test"

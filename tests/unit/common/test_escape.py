@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_producer.escape import MAX_LENGTH, for_log
+from spark_producer.common.escape import MAX_LENGTH, for_log
 
 CONTROLLING = (
     "\x00\x07\x08\t\n\r\x1b\x7f\x80\x85\x9b\u00ad\u061c\u200b\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069"

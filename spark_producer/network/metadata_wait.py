@@ -9,8 +9,8 @@ import enum
 from collections.abc import Sequence
 from typing import Protocol
 
-from spark_producer.cluster import NO_LEADER
-from spark_producer.codes import Action, Code
+from spark_producer.common.cluster import NO_LEADER
+from spark_producer.common.error_codes import Action, Code
 from spark_producer.errors import MetadataTimeout, PyProducerError, broker_error
 
 PARTITION_GRACE = 2.0

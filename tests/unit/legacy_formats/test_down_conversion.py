@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_producer.archive.batch_format import BatchFormat, BatchProducer
-from spark_producer.archive.builder import MemoryRecordsBuilder
-from spark_producer.archive.down_conversion import Lost, down_convert
 from spark_producer.errors import RecordBatchError
+from spark_producer.legacy_formats.batch_format import BatchFormat, BatchProducer
+from spark_producer.legacy_formats.builder import MemoryRecordsBuilder
+from spark_producer.legacy_formats.down_conversion import Lost, down_convert
 from spark_producer.record.batch_v2 import BatchHeader, TimestampType, read_header
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.control import ControlType

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.archive.batch_format import BatchFormat
-from spark_producer.archive.builder import MemoryRecordsBuilder
-from spark_producer.archive.down_conversion import Lost, down_convert
 from spark_producer.errors import ConfigError, CorruptRecord, SchemaError
 from spark_producer.kernel import ArrangedRows
 from spark_producer.kernel.views import PIECE_BYTES
+from spark_producer.legacy_formats.batch_format import BatchFormat
+from spark_producer.legacy_formats.builder import MemoryRecordsBuilder
+from spark_producer.legacy_formats.down_conversion import Lost, down_convert
 from spark_producer.record.batch_v2 import MAGIC, NO_TIMESTAMP, TimestampType, read_header
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.columns import Columns

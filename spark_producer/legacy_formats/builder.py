@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from spark_producer.archive import message_set
-from spark_producer.archive.batch_format import BatchFormat, BatchProducer
-from spark_producer.archive.single_row import Header, record_size, single_row
 from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, RecordColumns, encode_v2
 from spark_producer.kernel.arrays import Int64Array
+from spark_producer.legacy_formats import message_set
+from spark_producer.legacy_formats.batch_format import BatchFormat, BatchProducer
+from spark_producer.legacy_formats.single_row import Header, record_size, single_row
 from spark_producer.record import batch_v2, lz4_frame
 from spark_producer.record.batch_v2 import NO_TIMESTAMP
 from spark_producer.record.codecs import Codec, Compressor
