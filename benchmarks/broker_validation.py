@@ -7,7 +7,7 @@ import timeit
 from collections.abc import Iterator
 from functools import partial
 
-from spark_producer.broker.validation import check_records
+from spark_producer.broker.log.validation import check_records
 from spark_producer.kernel import KERNEL
 from spark_producer.kernel.varint import encode_varint
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header, seal

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from spark_producer.broker.counting import Reading
-from spark_producer.broker.heap import HeapCounts
-from spark_producer.broker.memory_plan import DEFAULT_PLAN
-from spark_producer.broker.observing import heap_readings, plan_readings
+from spark_producer.broker.counters import Reading
+from spark_producer.broker.memory.object_memory import HeapCounts
+from spark_producer.broker.memory.plan import DEFAULT_PLAN
+from spark_producer.broker.metrics.snapshot import heap_readings, plan_readings
 from spark_producer.broker.storage.tiered.counters import TierCounters
 
 PAGE = """# Metrics of the embedded broker

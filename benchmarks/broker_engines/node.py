@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spark_producer.broker.local import serve
+from spark_producer.broker.local_broker import serve
 from spark_producer.broker.settings import BrokerSettings
 
 ROOT: Final = Path(__file__).parent.parent.parent

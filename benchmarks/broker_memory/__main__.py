@@ -15,8 +15,8 @@ from benchmarks.broker_memory import back_pressure, group_commit, two_devices
 from benchmarks.broker_memory.experiments import REFERENCE, Scene, Sizes, faults, scenes
 from benchmarks.broker_memory.page import Ran, draw, page, table
 from benchmarks.broker_memory.section import Section
-from spark_producer.broker.memory_plan import plan_memory
-from spark_producer.broker.sizes import size
+from spark_producer.broker.memory.plan import plan_memory
+from spark_producer.broker.memory.sizes import size
 from spark_producer.broker.storage.tiered.options import options_of
 
 Part = tuple[str, Callable[[Sizes], Section]]

@@ -16,8 +16,8 @@ from benchmarks.broker_memory.experiments import MB
 from benchmarks.broker_memory.flood import Flood
 from benchmarks.broker_memory.section import BLUE, GREEN, ORANGE, Section, new_figure
 from benchmarks.broker_memory.slow_broker import TOPIC, Slow, State, as_argument
-from spark_producer.broker.memory_plan import MemoryPlan
-from spark_producer.broker.sizes import MIB
+from spark_producer.broker.memory.plan import MemoryPlan
+from spark_producer.broker.memory.sizes import MIB
 from spark_producer.errors import KafkaTimeout
 from tests.support.processes import ChildProcess
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from spark_producer.broker.storage.file_ops import Buffer, UnforcedFiles
-from spark_producer.broker.storage.tiered.journal.listing import name_of
+from spark_producer.broker.storage.tiered.journal.file_names import name_of
 
 JOURNAL_SUFFIX: Final = Path(name_of(0)).suffix
 ENTRY_LOG_SUFFIX: Final = ".log"

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from benchmarks.broker_memory.prediction import predicted_misses
 from benchmarks.broker_memory.stand import REAL, Clock, Stand, stand
-from spark_producer.broker.memory_plan import plan_memory
-from spark_producer.broker.sizes import KIB, MIB
+from spark_producer.broker.memory.plan import plan_memory
+from spark_producer.broker.memory.sizes import KIB, MIB
 from spark_producer.broker.storage.tiered import TieredOptions
 from spark_producer.broker.storage.tiered.options import options_of
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from benchmarks.broker_memory.section import BLUE, ORANGE, Section, new_figure
 from benchmarks.journal import Result, measure
-from spark_producer.broker.sizes import KIB
+from spark_producer.broker.memory.sizes import KIB
 from spark_producer.broker.storage.tiered.journal import JournalSettings
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Final
 
 from benchmarks.broker_memory.experiments import MB, Outcome, Scene, Sizes
 from benchmarks.machine import kernel_facts
-from spark_producer.broker.sizes import MIB
+from spark_producer.broker.memory.sizes import MIB
 
 MADE_BY: Final = "Made by `make experiments`; do not edit."
 _COLUMNS: Final = (

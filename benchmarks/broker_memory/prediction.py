@@ -7,8 +7,8 @@ from itertools import pairwise
 
 from benchmarks.broker_memory.stand import Reader, Stand
 from spark_producer.broker.storage.tiered.entry_log_format import ENTRY_HEADER
+from spark_producer.broker.storage.tiered.interfaces import Location
 from spark_producer.broker.storage.tiered.options import TieredOptions
-from spark_producer.broker.storage.tiered.sources import Location
 
 
 def predicted_misses(stand: Stand, reader: Reader, begins: Sequence[int], options: TieredOptions) -> int:

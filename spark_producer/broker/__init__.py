@@ -8,7 +8,7 @@ code that writes batches must not judge them as well.
 The broker has no replication or access control. It has compaction, transactions, consumer groups, TLS and logins.
 """
 
-from spark_producer.broker.local import LocalBroker, serve
+from spark_producer.broker.local_broker import LocalBroker, serve
 from spark_producer.broker.security.settings import BrokerSecurity
 from spark_producer.broker.security.users import Users
 from spark_producer.broker.settings import BrokerSettings, GroupSettings, TopicSettings

@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple
 
 from spark_producer.broker.coordinator.coordinator import Coordinator
 from spark_producer.broker.coordinator.groups.member import Client
-from spark_producer.broker.pending import Pending
+from spark_producer.broker.deferred_response import Pending
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.protocol import ResponseBody

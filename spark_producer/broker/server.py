@@ -16,14 +16,14 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Final, TypeVar
 
-from spark_producer.broker.accepting import Acceptor
-from spark_producer.broker.clients import Clients
-from spark_producer.broker.compaction import CompactionTimer
-from spark_producer.broker.connection import ClientConnection
+from spark_producer.broker.connections.acceptor import Acceptor
+from spark_producer.broker.connections.connection import ClientConnection
+from spark_producer.broker.connections.lifecycle import Clients
 from spark_producer.broker.context import Context, partition_key
 from spark_producer.broker.coordinator.timer import CoordinatorTimer
-from spark_producer.broker.retention_timer import RetentionTimer
-from spark_producer.broker.security.entrance import Entrance
+from spark_producer.broker.log.compaction import CompactionTimer
+from spark_producer.broker.log.retention_timer import RetentionTimer
+from spark_producer.broker.security.secure_listener import Entrance
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ConnectionFailed
 

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from spark_producer.broker.memory_plan import DEFAULT_PLAN, MemoryPlan
-from spark_producer.broker.quoting import quoted
+from spark_producer.broker.log_quoting import quoted
+from spark_producer.broker.memory.plan import DEFAULT_PLAN, MemoryPlan
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, ConfigError
 

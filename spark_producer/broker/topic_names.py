@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from spark_producer.broker.quoting import quoted
+from spark_producer.broker.log_quoting import quoted
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker.counting import Reading
-from spark_producer.broker.partition import Partition
-from spark_producer.broker.quoting import first_few, quoted
+from spark_producer.broker.counters import Reading
+from spark_producer.broker.log.partition import Partition
+from spark_producer.broker.log_quoting import first_few, quoted
 from spark_producer.broker.settings import MOST_PARTITIONS, BrokerSettings, TopicSettings, topic_settings
 from spark_producer.broker.storage.directory_lock import DirectoryLock
 from spark_producer.broker.storage.disk import folds_case, make_private_directory, storage_errors

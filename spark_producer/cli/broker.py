@@ -6,12 +6,13 @@ import argparse
 from pathlib import Path
 
 from spark_producer.broker import BrokerSecurity, BrokerSettings, Users, serve
-from spark_producer.broker.heap import HeapCounts
-from spark_producer.broker.machine import machine_memory
-from spark_producer.broker.memory_plan import SHARES, plan_memory, warnings
-from spark_producer.broker.memory_report import memory_report
-from spark_producer.broker.metrics_page import read_metrics_page
-from spark_producer.broker.metrics_server import HOST, PATH, fetch_metrics_page
+from spark_producer.broker.memory.object_memory import HeapCounts
+from spark_producer.broker.memory.plan import SHARES, plan_memory, warnings
+from spark_producer.broker.memory.sizes import size
+from spark_producer.broker.memory.system_memory import machine_memory
+from spark_producer.broker.metrics.memory_report import memory_report
+from spark_producer.broker.metrics.page import read_metrics_page
+from spark_producer.broker.metrics.server import HOST, PATH, fetch_metrics_page
 from spark_producer.broker.security.settings import MECHANISMS, PASSWORD_MECHANISMS, PROTOCOLS
 from spark_producer.broker.settings import (
     DEFAULT_ENGINE,
@@ -22,7 +23,6 @@ from spark_producer.broker.settings import (
     TRANSACTION_VERSIONS,
     with_memory,
 )
-from spark_producer.broker.sizes import size
 from spark_producer.broker.storage.engines import WITH_TIERS, chosen_engine, engine_of
 from spark_producer.cli.numbers import between, port, positive
 from spark_producer.errors import ConfigError

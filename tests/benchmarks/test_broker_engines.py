@@ -10,8 +10,8 @@ from benchmarks.broker_engines import part
 from benchmarks.broker_engines.load import full_batch
 from benchmarks.broker_engines.scenes import SCENES
 from benchmarks.part import Options
+from spark_producer.broker.log.validation import check_records
 from spark_producer.broker.settings import STORAGE_ENGINES
-from spark_producer.broker.validation import check_records
 from spark_producer.record.batch_v2 import read_header
 
 TINY = 0.01

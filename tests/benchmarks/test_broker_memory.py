@@ -13,9 +13,9 @@ from benchmarks.broker_memory.experiments import Outcome, Scene, Sizes, faults
 from benchmarks.broker_memory.page import draw, page, shares
 from benchmarks.broker_memory.prediction import runs
 from benchmarks.broker_memory.stand import virtual_clock
-from spark_producer.broker.sizes import KIB
+from spark_producer.broker.memory.sizes import KIB
 from spark_producer.broker.storage.tiered import TieredOptions
-from spark_producer.broker.storage.tiered.sources import Location
+from spark_producer.broker.storage.tiered.interfaces import Location
 
 ENTRY = 512
 OPTIONS = TieredOptions(

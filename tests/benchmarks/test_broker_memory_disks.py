@@ -15,7 +15,7 @@ from benchmarks.broker_memory.devices import Device, DeviceFiles, Speed, User, o
 from benchmarks.broker_memory.experiments import REFERENCE, Outcome, Scene, Sizes
 from benchmarks.broker_memory.section import Section
 from benchmarks.broker_memory.slow_broker import Slow, State
-from spark_producer.broker.sizes import KIB, MIB
+from spark_producer.broker.memory.sizes import KIB, MIB
 from spark_producer.broker.storage.tiered.journal import JournalSettings
 
 SMALL_LOAD = group_commit.Load(writers=(1, 8), appends=8, entry_bytes=100, force_s=0.02)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from spark_producer.broker import BrokerSettings, LocalBroker
-from spark_producer.broker.memory_plan import plan_memory
+from spark_producer.broker.memory.plan import plan_memory
+from spark_producer.broker.memory.sizes import MIB
 from spark_producer.broker.settings import with_memory
-from spark_producer.broker.sizes import MIB
 from spark_producer.broker.storage.file_ops import SystemFiles
 from spark_producer.broker.storage.tiered import TieredStorage
 

@@ -20,12 +20,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from spark_producer.broker.sizes import MIB
+from spark_producer.broker.memory.sizes import MIB
 from spark_producer.protocol import PRODUCE, messages
 from tests.faults.measured_broker import BUDGETS
 from tests.support.processes import ChildProcess
 from tests.unit.broker.batches import make_batch
-from tests.unit.broker.test_clients import framed
+from tests.unit.broker.connections.test_lifecycle import framed
 
 pytestmark = pytest.mark.slow
 

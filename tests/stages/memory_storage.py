@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_producer.broker.counting import Reading, gauge, readings
+from spark_producer.broker.counters import Reading, gauge, readings
 from spark_producer.broker.settings import UNLIMITED, BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import LEADER_EPOCH, Recovered, TimestampOffset
 from spark_producer.broker.storage.engines import OpenStorage

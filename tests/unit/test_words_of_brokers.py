@@ -12,8 +12,8 @@ import pytest
 import spark_producer
 from spark_producer.admin.checks import Finding, State
 from spark_producer.admin.topics import PartitionRow, TopicPage, TopicRow
-from spark_producer.broker.counting import Kind, Meaning, Reading
-from spark_producer.broker.metrics_page import metrics_page
+from spark_producer.broker.counters import Kind, Meaning, Reading
+from spark_producer.broker.metrics.page import metrics_page
 from spark_producer.cli import topics, txn, waiting
 from spark_producer.cli.check import line
 from spark_producer.cli.record_text import format_record, record_json
@@ -153,10 +153,11 @@ def test_each_logger_of_the_package_escapes() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["pyproducer", "spark_producer.exactly_once.cluster.control_topic", "spark_producer.broker.clients"]
+    "name",
+    ["pyproducer", "spark_producer.exactly_once.cluster.control_topic", "spark_producer.broker.connections.lifecycle"],
 )
 def test_the_loggers_of_the_package_escape(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    import spark_producer.broker.clients
+    import spark_producer.broker.connections.lifecycle
     import spark_producer.datasource.source
     import spark_producer.exactly_once.cluster.control_topic  # noqa: F401
 

@@ -36,8 +36,8 @@ from spark_producer.broker.coordinator.transactions import (
     TopicPartition,
     Transaction,
 )
-from spark_producer.broker.partition import Partition
-from spark_producer.broker.quoting import quoted
+from spark_producer.broker.log.partition import Partition
+from spark_producer.broker.log_quoting import quoted
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.common.error_codes import Code

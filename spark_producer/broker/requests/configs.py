@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from spark_producer.broker.context import Answer, Context
-from spark_producer.broker.quoting import quoted
+from spark_producer.broker.log_quoting import quoted
 from spark_producer.broker.requests.admin import DEFAULT_CONFIG, TOPIC_CONFIG
 from spark_producer.broker.settings import all_settings
 from spark_producer.common.error_codes import Code

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic
 from spark_producer.broker.context import Answer, Context
 from spark_producer.broker.coordinator.coordinator import LONGEST_NAME
 from spark_producer.broker.coordinator.groups.member import Given, Joined, Joiner, Protocol, Synced, Waiting
-from spark_producer.broker.pending import Pending
+from spark_producer.broker.deferred_response import Pending
 from spark_producer.common.error_codes import Code
 from spark_producer.protocol import messages
 

@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from typing import Final
 
 from spark_producer.broker.context import Answer, Context, partition_key
-from spark_producer.broker.partition import Partition
+from spark_producer.broker.log.partition import Partition
 from spark_producer.broker.requests.admin import MOST_NEW_PARTITIONS
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from spark_producer.broker.context import Answer, Context, partition_key
-from spark_producer.broker.pending import Pending
-from spark_producer.broker.producer_state import ProducerState
+from spark_producer.broker.deferred_response import Pending
+from spark_producer.broker.log.producer_state import ProducerState
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError

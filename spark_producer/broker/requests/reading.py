@@ -12,9 +12,9 @@ from collections import Counter
 from typing import Final
 
 from spark_producer.broker.context import Answer, Context, partition_key
-from spark_producer.broker.partition import Partition
-from spark_producer.broker.pending import Pending, waiting_size
-from spark_producer.broker.record_times import first_record
+from spark_producer.broker.deferred_response import Pending, waiting_size
+from spark_producer.broker.log.partition import Partition
+from spark_producer.broker.log.record_times import first_record
 from spark_producer.broker.storage.base import LEADER_EPOCH, TimestampOffset
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger

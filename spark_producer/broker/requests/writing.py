@@ -10,10 +10,10 @@ from collections.abc import Hashable, Iterable
 from typing import Final
 
 from spark_producer.broker.context import Answer, Context, partition_key
-from spark_producer.broker.pending import Pending, waiting_size
+from spark_producer.broker.deferred_response import Pending, waiting_size
+from spark_producer.broker.log.validation import RecordsRefused, Unpacking
 from spark_producer.broker.requests.transactional_batches import ADDS_SINCE, check_transactions
 from spark_producer.broker.storage.base import Log
-from spark_producer.broker.validation import RecordsRefused, Unpacking
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import decoded_records, messages

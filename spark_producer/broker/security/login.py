@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from spark_producer.broker.quoting import quoted
+from spark_producer.broker.log_quoting import quoted
 from spark_producer.broker.security.mechanisms import Accepted, Dialog, Refused
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import RemoteProtocolError

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from spark_producer.broker.counting import Reading
+from spark_producer.broker.counters import Reading
 from spark_producer.broker.settings import TopicSettings
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from spark_producer.broker.memory_plan import check_largest_batch
+from spark_producer.broker.memory.plan import check_largest_batch
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.storage.base import Storage
 from spark_producer.broker.storage.segments import SegmentStorage, holds_segments

@@ -8,7 +8,7 @@ from spark_producer.broker import BrokerSettings
 from spark_producer.protocol import PRODUCE, messages
 from tests.stages.memory_storage import MemoryStorage
 from tests.unit.broker.batches import make_batch
-from tests.unit.broker.test_clients import SETTINGS, Broker, Peer
+from tests.unit.broker.connections.test_lifecycle import SETTINGS, Broker, Peer
 
 
 class Late:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings
-from spark_producer.broker.compaction import CompactionTimer
-from spark_producer.broker.partition import Partition
+from spark_producer.broker.log.compaction import CompactionTimer
+from spark_producer.broker.log.partition import Partition
 from spark_producer.broker.storage.engines import open_storage
 from spark_producer.broker.storage.tiered import TieredStorage
 from spark_producer.broker.topic_store import TopicStore

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings
-from spark_producer.broker.compaction.rewriting import empty_batch
+from spark_producer.broker.log.compaction.rewriting import empty_batch
 from spark_producer.broker.storage.segments.log import SegmentLog, ignore
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.record.batch_v2 import batches, read_header
@@ -30,7 +30,7 @@ LIFE = """
 import sys
 from pathlib import Path
 from spark_producer.broker import BrokerSettings, TopicSettings
-from spark_producer.broker.compaction import CompactionTimer
+from spark_producer.broker.log.compaction import CompactionTimer
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.broker.storage.tiered import TieredStorage
 from tests.unit.broker.batches import make_record, sealed

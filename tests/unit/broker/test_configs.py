@@ -11,7 +11,7 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.context import Context
-from spark_producer.broker.memory_plan import plan_memory
+from spark_producer.broker.memory.plan import plan_memory
 from spark_producer.broker.settings import with_memory
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.common.error_codes import Code

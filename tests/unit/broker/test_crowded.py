@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.protocol import FETCH, PRODUCE, decoded_records
-from tests.unit.broker.test_clients import (
+from tests.unit.broker.connections.test_lifecycle import (
     FOREVER,
     MIB,
     SETTINGS,

@@ -9,7 +9,7 @@ import pytest
 
 from spark_producer.broker import BrokerSettings
 from spark_producer.broker.context import Context
-from spark_producer.broker.partition import Partition
+from spark_producer.broker.log.partition import Partition
 from spark_producer.broker.requests.producers import MOST_DESCRIBED, MOST_MARKERS
 from spark_producer.broker.settings import STORAGE_ENGINES
 from spark_producer.broker.topic_store import TopicStore

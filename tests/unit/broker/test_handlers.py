@@ -9,11 +9,11 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.context import Answer, Context, partition_key
+from spark_producer.broker.log.validation import Unpacking
 from spark_producer.broker.requests import reading, writing
 from spark_producer.broker.requests.handlers import HANDLERS
 from spark_producer.broker.storage.engines import open_storage
 from spark_producer.broker.topic_store import TopicStore
-from spark_producer.broker.validation import Unpacking
 from spark_producer.common.error_codes import Code
 from spark_producer.protocol import (
     API_VERSIONS,

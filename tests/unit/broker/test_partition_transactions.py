@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from spark_producer.broker.partition import Partition
-from spark_producer.broker.producer_state import MOST_PRODUCERS
+from spark_producer.broker.log.partition import Partition
+from spark_producer.broker.log.producer_state import MOST_PRODUCERS
+from spark_producer.broker.log.transaction_index import MOST_OPEN, AbortedTransaction
 from spark_producer.broker.settings import STORAGE_ENGINES, BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import Recovered
 from spark_producer.broker.storage.engines import open_storage
-from spark_producer.broker.transaction_index import MOST_OPEN, AbortedTransaction
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, BatchHeader, batches

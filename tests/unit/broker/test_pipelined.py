@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from spark_producer.broker.pending import waiting_size
-from spark_producer.broker.publish_buffer import MOST_REQUESTS
+from spark_producer.broker.connections.publish_buffer import MOST_REQUESTS
+from spark_producer.broker.deferred_response import waiting_size
 from spark_producer.common.error_codes import Code
 from spark_producer.protocol import FETCH, METADATA, PRODUCE, messages
 from tests.unit.broker.batches import make_batch
+from tests.unit.broker.connections.test_lifecycle import FOREVER, MIB, SETTINGS, fetch, framed
 from tests.unit.broker.late import Late, results
-from tests.unit.broker.test_clients import FOREVER, MIB, SETTINGS, fetch, framed
 
 LONG = 600_000
 """Milliseconds that a Produce waits to be confirmed, as long as any may."""

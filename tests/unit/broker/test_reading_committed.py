@@ -9,7 +9,7 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.context import Context
-from spark_producer.broker.partition import Partition
+from spark_producer.broker.log.partition import Partition
 from spark_producer.broker.requests import reading
 from spark_producer.broker.requests.reading import ABORTED_COST, EARLIEST, LATEST, MAX_TIMESTAMP, READ_COMMITTED
 from spark_producer.broker.settings import STORAGE_ENGINES

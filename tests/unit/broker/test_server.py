@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker, TopicSettings
-from spark_producer.broker.clients import Clients
-from spark_producer.broker.memory_plan import plan_memory
+from spark_producer.broker.connections.lifecycle import Clients
+from spark_producer.broker.memory.plan import plan_memory
 from spark_producer.broker.requests import handlers
 from spark_producer.broker.settings import STORAGE_ENGINES
 from spark_producer.common.error_codes import Code

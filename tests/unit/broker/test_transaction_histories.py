@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings
-from spark_producer.broker.partition import Partition
+from spark_producer.broker.log.partition import Partition
 from spark_producer.broker.storage.base import Storage
 from spark_producer.broker.storage.engines import open_storage
 from spark_producer.record.batch_v2 import batches

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from spark_producer.broker import BrokerSettings
-from spark_producer.broker.partition import Partition
+from spark_producer.broker.log.partition import Partition
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT
 from tests.unit.broker.batches import make_record, sealed

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker
-from spark_producer.broker.machine import MachineMemory
-from spark_producer.broker.memory_plan import SHARES, plan_memory
-from spark_producer.broker.memory_report import USED, memory_report
-from spark_producer.broker.metrics_page import read_metrics_page
-from spark_producer.broker.metrics_server import fetch_metrics_page
+from spark_producer.broker.memory.plan import SHARES, plan_memory
+from spark_producer.broker.memory.sizes import GIB, MIB
+from spark_producer.broker.memory.system_memory import MachineMemory
+from spark_producer.broker.metrics.memory_report import USED, memory_report
+from spark_producer.broker.metrics.page import read_metrics_page
+from spark_producer.broker.metrics.server import fetch_metrics_page
 from spark_producer.broker.settings import STORAGE_ENGINES, with_memory
-from spark_producer.broker.sizes import GIB, MIB
 from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.cli import broker
 from spark_producer.cli.entry import main

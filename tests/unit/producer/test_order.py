@@ -10,7 +10,7 @@ import pytest
 
 from spark_producer import Producer
 from spark_producer.broker import LocalBroker
-from spark_producer.broker.partition import Partition
+from spark_producer.broker.log.partition import Partition
 from spark_producer.errors import BrokerError
 from tests.stages.workbench import DEADLINE
 from tests.support.read_back import read_topic

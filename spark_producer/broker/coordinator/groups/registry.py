@@ -9,14 +9,14 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from spark_producer.broker.coordinator.groups import belonging
+from spark_producer.broker.coordinator.groups import member_requests
 from spark_producer.broker.coordinator.groups.consumer_protocol import (
     MOST_LOOKED_AT,
     PROTOCOL_TYPE,
     assigned_partitions,
 )
 from spark_producer.broker.coordinator.groups.group import GROUP_COST, PENDING_COST, Group, State
-from spark_producer.broker.coordinator.groups.joining import join
+from spark_producer.broker.coordinator.groups.join_rules import join
 from spark_producer.broker.coordinator.groups.member import Joined, Joiner, Synced, Waiting, text_size
 from spark_producer.broker.coordinator.transactions import TopicPartition
 from spark_producer.broker.settings import GroupSettings
@@ -126,7 +126,7 @@ class Groups:
             return Waiting(Synced(Code.UNKNOWN_MEMBER_ID))
         before = sum(len(each.assignment) for each in group.members.values())
         room = self._settings.max_bytes - self._size + before
-        waiting = belonging.sync(group, member_id, instance, generation, protocol, assignments, now, room=room)
+        waiting = member_requests.sync(group, member_id, instance, generation, protocol, assignments, now, room=room)
         self._settle(group)
         return waiting
 
@@ -137,7 +137,7 @@ class Groups:
         return (
             Code.UNKNOWN_MEMBER_ID
             if group is None
-            else belonging.heartbeat(group, member_id, instance, generation, now)
+            else member_requests.heartbeat(group, member_id, instance, generation, now)
         )
 
     def leave(self, name: str, member_id: str, instance: str | None) -> Code:
@@ -146,7 +146,7 @@ class Groups:
         group = self._advanced(name, now)
         if group is None:
             return Code.UNKNOWN_MEMBER_ID
-        code = belonging.leave(group, member_id, instance, now)
+        code = member_requests.leave(group, member_id, instance, now)
         if code == Code.NONE:  # a request may name thousands who are no members
             self._settle(group)
         return code
@@ -159,7 +159,7 @@ class Groups:
         group = self._advanced(name, now)
         if group is None:
             return Code.GROUP_ID_NOT_FOUND if generation >= 0 else Code.NONE
-        return belonging.commit(group, member_id, instance, generation, transactional=transactional, now=now)
+        return member_requests.commit(group, member_id, instance, generation, transactional=transactional, now=now)
 
     def forget(self, name: str) -> Code:
         """Forget a group without members; NON_EMPTY_GROUP if it has some, GROUP_ID_NOT_FOUND if it is not there."""

@@ -6,16 +6,16 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
-from spark_producer.broker.counting import Reading
-from spark_producer.broker.quoting import first_few
+from spark_producer.broker.counters import Reading
+from spark_producer.broker.log_quoting import first_few
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import Recovered, UnreadableLog
 from spark_producer.broker.storage.disk import HeldDirectory
-from spark_producer.broker.storage.segments.graves import Graves
 from spark_producer.broker.storage.segments.log import SegmentLog, ignore
+from spark_producer.broker.storage.segments.orphaned_logs import NAME as LOST
+from spark_producer.broker.storage.segments.orphaned_logs import find_unowned, set_aside
+from spark_producer.broker.storage.segments.pending_deletes import Graves
 from spark_producer.broker.storage.segments.segment import Segment
-from spark_producer.broker.storage.segments.unowned import NAME as LOST
-from spark_producer.broker.storage.segments.unowned import find_unowned, set_aside
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 

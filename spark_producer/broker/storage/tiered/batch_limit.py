@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_producer.broker.quoting import quoted
+from spark_producer.broker.log_quoting import quoted
 from spark_producer.broker.settings import TopicSettings
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger

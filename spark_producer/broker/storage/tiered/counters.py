@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
-from spark_producer.broker.counting import Reading, counter, gauge, readings
+from spark_producer.broker.counters import Reading, counter, gauge, readings
 from spark_producer.broker.storage.tiered.journal import JournalCounters
 
 

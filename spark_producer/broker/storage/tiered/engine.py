@@ -11,15 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker.counting import Reading
+from spark_producer.broker.counters import Reading
 from spark_producer.broker.storage.disk import FULL
 from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.catalog import Catalog
 from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.broker.storage.tiered.cursors import Cursors
+from spark_producer.broker.storage.tiered.directories import check_beginning, places_of, prepare, tell_of_shared_devices
+from spark_producer.broker.storage.tiered.double_buffer import Halves
 from spark_producer.broker.storage.tiered.flush import Flush, FlushPlaces
 from spark_producer.broker.storage.tiered.flusher import Flusher
-from spark_producer.broker.storage.tiered.halves import Halves
 from spark_producer.broker.storage.tiered.journal import (
     SMALLEST_ALIGNMENT,
     Journal,
@@ -31,7 +32,6 @@ from spark_producer.broker.storage.tiered.journal import (
 from spark_producer.broker.storage.tiered.ledger_directories import open_ledgers
 from spark_producer.broker.storage.tiered.log_state import LogState
 from spark_producer.broker.storage.tiered.options import TieredOptions
-from spark_producer.broker.storage.tiered.places import check_beginning, places_of, prepare, tell_of_shared_devices
 from spark_producer.broker.storage.tiered.read_ahead import ReadAheadLimits
 from spark_producer.broker.storage.tiered.read_cache import ReadCache
 from spark_producer.broker.storage.tiered.read_path import ReadPath

@@ -17,7 +17,7 @@ from spark_producer.broker.storage.tiered.entry_log_format import (
     name_of,
     read_map,
 )
-from spark_producer.broker.storage.tiered.sources import EntryMissing, Location, StoredEntry, Stretch, Taking
+from spark_producer.broker.storage.tiered.interfaces import EntryMissing, Location, StoredEntry, Stretch, Taking
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.checksum import crc32c

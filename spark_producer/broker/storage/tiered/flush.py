@@ -20,8 +20,8 @@ from typing import Final, Protocol
 
 from spark_producer.broker.storage.tiered.catalog import Catalog
 from spark_producer.broker.storage.tiered.counters import FlushCounters
+from spark_producer.broker.storage.tiered.double_buffer import Halves
 from spark_producer.broker.storage.tiered.entry_log import NewEntry
-from spark_producer.broker.storage.tiered.halves import Halves
 from spark_producer.broker.storage.tiered.journal import LastMark, Mark
 from spark_producer.broker.storage.tiered.ledger_directories import LedgerDirectories, LedgerDirectory
 from spark_producer.broker.storage.tiered.ledgers import Ledger, with_batches

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.catalog import Catalog
-from spark_producer.broker.storage.tiered.collection import Collector
 from spark_producer.broker.storage.tiered.entry_log import EntryLogWriter
 from spark_producer.broker.storage.tiered.entry_log_files import EntryLogFiles
 from spark_producer.broker.storage.tiered.entry_log_format import HEADER_SIZE
+from spark_producer.broker.storage.tiered.garbage_collection import Collector
+from spark_producer.broker.storage.tiered.interfaces import Location, StoredEntry, Stretch, Taking
 from spark_producer.broker.storage.tiered.location_index import LocationIndex, open_index
 from spark_producer.broker.storage.tiered.options import TieredOptions
-from spark_producer.broker.storage.tiered.sources import Location, StoredEntry, Stretch, Taking
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,14 @@ from spark_producer.broker.settings import TopicSettings
 from spark_producer.broker.storage.base import TimestampOffset
 from spark_producer.broker.storage.disk import storage_errors
 from spark_producer.broker.storage.tiered.catalog import Catalog
-from spark_producer.broker.storage.tiered.halves import Halves
+from spark_producer.broker.storage.tiered.double_buffer import Halves
+from spark_producer.broker.storage.tiered.interfaces import EntryMissing
 from spark_producer.broker.storage.tiered.journal import Mark
 from spark_producer.broker.storage.tiered.location_index import Indexed, LocationIndex
 from spark_producer.broker.storage.tiered.log_state import LogState
 from spark_producer.broker.storage.tiered.operations import LogOperations, LogRewriting
 from spark_producer.broker.storage.tiered.read_path import ReadPath
 from spark_producer.broker.storage.tiered.retention import count_expired
-from spark_producer.broker.storage.tiered.sources import EntryMissing
 from spark_producer.broker.storage.tiered.write_cache import Placed
 from spark_producer.broker.storage.tiered.write_path import WritePath
 from spark_producer.common.error_codes import Code

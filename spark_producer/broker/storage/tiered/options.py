@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker.memory_plan import MemoryPlan
+from spark_producer.broker.memory.plan import MemoryPlan
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.storage.tiered.journal import JournalSettings
 from spark_producer.broker.storage.tiered.ledgers import RollRules

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from spark_producer.broker.storage.tiered.entry_log_format import ENTRY_HEADER, checksum
-from spark_producer.broker.storage.tiered.sources import Stretch
+from spark_producer.broker.storage.tiered.interfaces import Stretch
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import HEADER_SIZE, LOG_OVERHEAD, MAGIC
 from spark_producer.record.checksum import crc32c

@@ -13,7 +13,7 @@ from itertools import accumulate, islice
 from typing import Final, NamedTuple
 
 from spark_producer.broker.storage.tiered.counters import ReadCacheCounters
-from spark_producer.broker.storage.tiered.sources import Run, Stretch, Wanted
+from spark_producer.broker.storage.tiered.interfaces import Run, Stretch, Wanted
 
 LARGEST_SEGMENT: Final = 1 << 30
 FEWEST_SEGMENTS: Final = 2

@@ -14,9 +14,7 @@ from typing import Final, NamedTuple
 
 from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.broker.storage.tiered.cursors import Cursors
-from spark_producer.broker.storage.tiered.read_ahead import ReadAhead, ReadAheadLimits, Stop
-from spark_producer.broker.storage.tiered.read_cache import ReadCache
-from spark_producer.broker.storage.tiered.sources import (
+from spark_producer.broker.storage.tiered.interfaces import (
     EntryLogReader,
     EntryMissing,
     Location,
@@ -25,6 +23,8 @@ from spark_producer.broker.storage.tiered.sources import (
     Wanted,
     WriteCacheReader,
 )
+from spark_producer.broker.storage.tiered.read_ahead import ReadAhead, ReadAheadLimits, Stop
+from spark_producer.broker.storage.tiered.read_cache import ReadCache
 from spark_producer.broker.storage.tiered.tail_cache import TailCache
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import read_header

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from spark_producer.broker.settings import TopicSettings
 from spark_producer.broker.storage.tiered.catalog import Catalog, CatalogEntry
-from spark_producer.broker.storage.tiered.halves import Halves
+from spark_producer.broker.storage.tiered.double_buffer import Halves
 from spark_producer.broker.storage.tiered.journal import Mark
 from spark_producer.broker.storage.tiered.ledger_directories import LedgerDirectories
 from spark_producer.broker.storage.tiered.ledgers import RollRules

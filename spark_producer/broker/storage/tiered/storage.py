@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker.counting import Reading
-from spark_producer.broker.quoting import first_few
+from spark_producer.broker.counters import Reading
+from spark_producer.broker.log_quoting import first_few
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import Recovered, UnreadableLog
 from spark_producer.broker.storage.directory_lock import DirectoryLock
@@ -18,13 +18,13 @@ from spark_producer.broker.storage.file_ops import FileOps, SystemFiles, Unforce
 from spark_producer.broker.storage.state_file import StateFile
 from spark_producer.broker.storage.tiered.catalog_file import NAME as CATALOG
 from spark_producer.broker.storage.tiered.catalog_file import missing_catalog
+from spark_producer.broker.storage.tiered.directories import check_beginning
 from spark_producer.broker.storage.tiered.engine import Engine
 from spark_producer.broker.storage.tiered.log import TieredLog
+from spark_producer.broker.storage.tiered.log_recovery import visit
 from spark_producer.broker.storage.tiered.log_state import LogState
-from spark_producer.broker.storage.tiered.opening import visit
 from spark_producer.broker.storage.tiered.operations import LogOperations
 from spark_producer.broker.storage.tiered.options import TieredOptions, options_for
-from spark_producer.broker.storage.tiered.places import check_beginning
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord, PyProducerError

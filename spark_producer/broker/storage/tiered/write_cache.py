@@ -13,8 +13,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from spark_producer.broker.storage.file_ops import Buffer
+from spark_producer.broker.storage.tiered.interfaces import Wanted
 from spark_producer.broker.storage.tiered.ledgers import Ledger
-from spark_producer.broker.storage.tiered.sources import Wanted
 
 SLOT_ALIGNMENT: Final = 64
 NOTHING: Final = 0

@@ -11,7 +11,7 @@ from spark_producer.broker.storage.disk import storage_errors
 from spark_producer.broker.storage.file_ops import Buffer
 from spark_producer.broker.storage.tiered.batch_limit import BatchLimit
 from spark_producer.broker.storage.tiered.catalog import Catalog
-from spark_producer.broker.storage.tiered.halves import Halves
+from spark_producer.broker.storage.tiered.double_buffer import Halves
 from spark_producer.broker.storage.tiered.journal import Journal, Mark, Record
 from spark_producer.broker.storage.tiered.ledgers import RollRules
 from spark_producer.broker.storage.tiered.log_state import LogState, Tell

@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 from spark_producer.broker.context import Context
-from spark_producer.broker.pending import Pending
+from spark_producer.broker.deferred_response import Pending
 from spark_producer.protocol import (
     HEARTBEAT,
     JOIN_GROUP,

@@ -14,7 +14,7 @@ from spark_producer.broker.context import Context
 from spark_producer.broker.coordinator import coordinator as coordinating
 from spark_producer.broker.coordinator.log import CoordinatorLog
 from spark_producer.broker.coordinator.timer import CoordinatorTimer
-from spark_producer.broker.partition import Partition
+from spark_producer.broker.log.partition import Partition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
 from tests.unit.broker.coordinator.conftest import Broker

@@ -10,9 +10,9 @@ import ssl
 from collections.abc import Generator
 from pathlib import Path
 
-from spark_producer.broker.clients import Clients
+from spark_producer.broker.connections.lifecycle import Clients
 from spark_producer.broker.context import Endpoint
-from spark_producer.broker.security.entrance import Entrance
+from spark_producer.broker.security.secure_listener import Entrance
 from spark_producer.broker.security.settings import BrokerSecurity
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.topic_store import TopicStore

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSecurity, LocalBroker, Users
-from spark_producer.broker.security.strangers import LARGEST_FRAME, LOGIN_SECONDS, MOST, REFUSAL_SECONDS, SAFE_SECONDS
+from spark_producer.broker.security.unauthenticated import (
+    LARGEST_FRAME,
+    LOGIN_SECONDS,
+    MOST,
+    REFUSAL_SECONDS,
+    SAFE_SECONDS,
+)
 from spark_producer.common.error_codes import Code
 from spark_producer.protocol import (
     API_VERSIONS,

@@ -16,7 +16,7 @@ import pytest
 import trustme
 
 from spark_producer.broker import BrokerSecurity, LocalBroker, Users
-from spark_producer.broker.security.strangers import LOGIN_SECONDS
+from spark_producer.broker.security.unauthenticated import LOGIN_SECONDS
 from spark_producer.common.error_codes import Code
 from spark_producer.protocol import API_VERSIONS, FETCH, METADATA, PRODUCE, SASL_HANDSHAKE, messages
 from tests.stages.raw_client import RawClient

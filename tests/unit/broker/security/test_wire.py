@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSecurity
-from spark_producer.broker.budget import Budget
-from spark_producer.broker.connection import ClientConnection
-from spark_producer.broker.patience import Patience
-from spark_producer.broker.wire import TlsWire
+from spark_producer.broker.connections.connection import ClientConnection
+from spark_producer.broker.connections.connection_timeouts import Patience
+from spark_producer.broker.memory.budget import Budget
+from spark_producer.broker.transport import TlsWire
 from spark_producer.protocol import METADATA, messages
 from spark_producer.security.contexts import server_context
 from spark_producer.security.tls_stream import TlsStream

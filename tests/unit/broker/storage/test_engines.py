@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker
-from spark_producer.broker.memory_plan import SHARES, plan_memory
+from spark_producer.broker.memory.plan import SHARES, plan_memory
 from spark_producer.broker.settings import STORAGE_ENGINES, TopicSettings, with_memory
 from spark_producer.broker.storage.engines import chosen_engine, engine_of, open_storage
 from spark_producer.errors import ConfigError, CorruptRecord

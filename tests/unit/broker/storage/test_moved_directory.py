@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_producer.broker.compaction import CompactionTimer
 from spark_producer.broker.coordinator.coordinator import Coordinator
 from spark_producer.broker.coordinator.offsets import CommittedOffset
+from spark_producer.broker.log.compaction import CompactionTimer
 from spark_producer.broker.settings import STORAGE_ENGINES, BrokerSettings, TopicSettings
 from spark_producer.broker.storage.tiered import TieredStorage
 from spark_producer.broker.topic_store import TopicStore

@@ -14,8 +14,8 @@ from tests.interop.broker_records import assert_holds, read, records_of_every_ki
 from tests.stages.memory_storage import MemoryStorage
 from tests.stages.raw_client import RawClient
 from tests.unit.broker.batches import make_batch
+from tests.unit.broker.connections.test_lifecycle import FOREVER, fetch
 from tests.unit.broker.late import Late, produce, results
-from tests.unit.broker.test_clients import FOREVER, fetch
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings
 from spark_producer.broker.context import Endpoint
-from spark_producer.broker.retention_timer import RetentionTimer
+from spark_producer.broker.log.retention_timer import RetentionTimer
 from spark_producer.broker.server import Server
 from spark_producer.broker.storage.segments.log import SegmentLog
 from spark_producer.broker.storage.segments.segment import Segment

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSettings
-from spark_producer.broker.storage.segments.unowned import NAME
+from spark_producer.broker.storage.segments.orphaned_logs import NAME
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.errors import CorruptRecord
 from tests.unit.broker.batches import make_batch

@@ -6,9 +6,9 @@ Must not know: partitions and offsets (a record has the id of a log and a batch)
 """
 
 from spark_producer.broker.storage.tiered.journal.counters import JournalCounters
+from spark_producer.broker.storage.tiered.journal.file_names import ids_in as journal_ids
 from spark_producer.broker.storage.tiered.journal.group_commit import Trigger
 from spark_producer.broker.storage.tiered.journal.journal import Journal
-from spark_producer.broker.storage.tiered.journal.listing import ids_in as journal_ids
 from spark_producer.broker.storage.tiered.journal.mark import LastMark
 from spark_producer.broker.storage.tiered.journal.reader import JournalReader
 from spark_producer.broker.storage.tiered.journal.records import JournalDamaged, JournalMissing, Mark, Record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spark_producer.broker.counting import counter, gauge
+from spark_producer.broker.counters import counter, gauge
 from spark_producer.broker.storage.tiered.journal.group_commit import Trigger
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from spark_producer.broker.storage.disk import FULL, moved
 from spark_producer.broker.storage.file_ops import Buffer, FileOps
-from spark_producer.broker.storage.tiered.journal.listing import name_of
+from spark_producer.broker.storage.tiered.journal.file_names import name_of
 from spark_producer.broker.storage.tiered.journal.records import (
     HEADER_SIZE,
     Acknowledged,

@@ -18,14 +18,14 @@ from typing import Final, NamedTuple
 
 from spark_producer.broker.storage.disk import FULL
 from spark_producer.broker.storage.file_ops import FileOps
+from spark_producer.broker.storage.tiered.journal.adaptive_grouping import Regrouping
 from spark_producer.broker.storage.tiered.journal.counters import JournalCounters
 from spark_producer.broker.storage.tiered.journal.file import JournalFile
+from spark_producer.broker.storage.tiered.journal.file_names import ids_in, name_of
 from spark_producer.broker.storage.tiered.journal.group_commit import Trigger
-from spark_producer.broker.storage.tiered.journal.listing import ids_in, name_of
 from spark_producer.broker.storage.tiered.journal.queue import Group, RecordQueue
 from spark_producer.broker.storage.tiered.journal.reader import next_id
 from spark_producer.broker.storage.tiered.journal.records import Mark, Record
-from spark_producer.broker.storage.tiered.journal.regrouping import Regrouping
 from spark_producer.broker.storage.tiered.journal.settings import JournalSettings
 from spark_producer.broker.storage.tiered.journal.space import Space
 from spark_producer.common.error_codes import Code

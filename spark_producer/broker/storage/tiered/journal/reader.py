@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from spark_producer.broker.storage.file_ops import FileOps
-from spark_producer.broker.storage.tiered.journal.listing import FIRST_ID, ids_in, name_of
+from spark_producer.broker.storage.tiered.journal.file_names import FIRST_ID, ids_in, name_of
 from spark_producer.broker.storage.tiered.journal.records import (
     FILE_END,
     FORCED,

@@ -14,7 +14,7 @@ from typing import Final
 
 from spark_producer.broker.storage.disk import FULL
 from spark_producer.broker.storage.file_ops import FileOps
-from spark_producer.broker.storage.tiered.journal.listing import FIRST_ID, ids_in, name_of
+from spark_producer.broker.storage.tiered.journal.file_names import FIRST_ID, ids_in, name_of
 from spark_producer.broker.storage.tiered.journal.reader import FoundRecord, JournalReader
 from spark_producer.broker.storage.tiered.journal.records import (
     FILE_END,

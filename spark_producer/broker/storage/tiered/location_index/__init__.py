@@ -7,7 +7,7 @@ Must not know: the write cache, the journal.
 
 from spark_producer.broker.storage.tiered.location_index.arrays import ArrayIndex
 from spark_producer.broker.storage.tiered.location_index.base import IndexDamaged, Indexed, IndexRow, LocationIndex
-from spark_producer.broker.storage.tiered.location_index.rebuilding import open_index
+from spark_producer.broker.storage.tiered.location_index.rebuild import open_index
 from spark_producer.broker.storage.tiered.location_index.rocks import RocksIndex
 from spark_producer.broker.storage.tiered.location_index.rocks_database import require_rocksdict
 

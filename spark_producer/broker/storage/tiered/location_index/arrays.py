@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from spark_producer.broker.storage.file_ops import FileOps
+from spark_producer.broker.storage.tiered.interfaces import Location
 from spark_producer.broker.storage.tiered.location_index.base import Indexed, IndexRow
 from spark_producer.broker.storage.tiered.location_index.columns import ROW_BYTES, Columns
 from spark_producer.broker.storage.tiered.location_index.index_file import (
@@ -19,7 +20,6 @@ from spark_producer.broker.storage.tiered.location_index.index_file import (
     Block,
     IndexFile,
 )
-from spark_producer.broker.storage.tiered.sources import Location
 
 NAME: Final = "index"
 FEWEST_ROWS: Final = 10_000

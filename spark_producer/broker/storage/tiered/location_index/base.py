@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from spark_producer.broker.storage.tiered.sources import Location
+from spark_producer.broker.storage.tiered.interfaces import Location
 from spark_producer.errors import PyProducerError
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark_producer.broker.storage.tiered.entry_log_format import ENTRY_HEADER
+from spark_producer.broker.storage.tiered.interfaces import Location
 from spark_producer.broker.storage.tiered.location_index.base import IndexDamaged, Indexed
 from spark_producer.broker.storage.tiered.location_index.index_file import ADDED_ROW
-from spark_producer.broker.storage.tiered.sources import Location
 
 _ROW: Final = np.dtype(
     {

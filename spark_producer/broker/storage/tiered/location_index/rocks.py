@@ -14,10 +14,10 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from spark_producer.broker.storage.tiered.entry_log_format import ENTRY_HEADER
+from spark_producer.broker.storage.tiered.interfaces import Location
 from spark_producer.broker.storage.tiered.location_index.base import IndexDamaged, Indexed, IndexRow
 from spark_producer.broker.storage.tiered.location_index.index_file import ADDED_ROW
 from spark_producer.broker.storage.tiered.location_index.rocks_database import NAME, open_database, translated
-from spark_producer.broker.storage.tiered.sources import Location
 from spark_producer.record.batch_v2 import BatchHeader, read_header
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_producer.broker.coordinator.groups import belonging
+from spark_producer.broker.coordinator.groups import member_requests
 from spark_producer.broker.coordinator.groups.group import Group, State
-from spark_producer.broker.coordinator.groups.joining import join
+from spark_producer.broker.coordinator.groups.join_rules import join
 from spark_producer.broker.coordinator.groups.member import Client, Given, Joined, Joiner, Protocol, Synced, Waiting
 
 SESSION, REBALANCE = 10.0, 60.0
@@ -45,16 +45,16 @@ class Play:
             "generation": self.group.generation,
             "protocol": (None, None),
         } | fields
-        return belonging.sync(self.group, member_id, assignments=assignments or {}, now=self.now, **said)
+        return member_requests.sync(self.group, member_id, assignments=assignments or {}, now=self.now, **said)
 
     def heartbeat(self, member_id: str, instance: str | None = None, generation: int | None = None) -> int:
         self.group.advance(self.now)
         known = self.group.generation if generation is None else generation
-        return belonging.heartbeat(self.group, member_id, instance, known, self.now)
+        return member_requests.heartbeat(self.group, member_id, instance, known, self.now)
 
     def leave(self, member_id: str, instance: str | None = None) -> int:
         self.group.advance(self.now)
-        return belonging.leave(self.group, member_id, instance, self.now)
+        return member_requests.leave(self.group, member_id, instance, self.now)
 
     def wait(self, seconds: float) -> None:
         """Move the clock, and stop wherever the group has something to do, as a broker does."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.broker.coordinator.groups import belonging
+from spark_producer.broker.coordinator.groups import member_requests
 from spark_producer.broker.coordinator.groups.group import NEW_MEMBER_S, State
 from spark_producer.broker.coordinator.groups.member import Protocol
 from spark_producer.common.error_codes import Code
@@ -288,7 +288,9 @@ def test_the_longest_rebalance_timeout_is_bounded() -> None:
 
 def test_commits_of_offsets(play: Play) -> None:
     def commit(member_id: str = "", generation: int = -1, *, transactional: bool = False) -> int:
-        return belonging.commit(play.group, member_id, None, generation, transactional=transactional, now=play.now)
+        return member_requests.commit(
+            play.group, member_id, None, generation, transactional=transactional, now=play.now
+        )
 
     assert commit() == commit("nobody") == Code.NONE, "the group has no members"
     first = given(play.join()).member_id

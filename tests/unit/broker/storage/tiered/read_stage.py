@@ -9,10 +9,10 @@ from spark_producer.broker.storage.base import LEADER_EPOCH
 from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.broker.storage.tiered.cursors import Cursors
 from spark_producer.broker.storage.tiered.entry_log_format import entry_header
+from spark_producer.broker.storage.tiered.interfaces import EntryMissing, Location, Run, Stretch, Taking, Wanted
 from spark_producer.broker.storage.tiered.read_ahead import ReadAheadLimits
 from spark_producer.broker.storage.tiered.read_cache import ReadCache
 from spark_producer.broker.storage.tiered.read_path import ReadPath
-from spark_producer.broker.storage.tiered.sources import EntryMissing, Location, Run, Stretch, Taking, Wanted
 from spark_producer.broker.storage.tiered.tail_cache import TailCache
 from spark_producer.record.batch_v2 import assign_base_offset, read_header
 from tests.stages.workbench import FakeClock

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from spark_producer.broker.storage.tiered.interfaces import Location
 from spark_producer.broker.storage.tiered.location_index import ArrayIndex, IndexDamaged
 from spark_producer.broker.storage.tiered.location_index.arrays import NAME
-from spark_producer.broker.storage.tiered.sources import Location
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.storage.tiered.engine_stage import LEDGERS, EngineStage
 from tests.unit.broker.storage.tiered.index_rows import SIZE, rows

@@ -9,8 +9,8 @@ from typing import TypeAlias
 import pytest
 
 from spark_producer.broker.storage.file_ops import SystemFiles
+from spark_producer.broker.storage.tiered.interfaces import Location
 from spark_producer.broker.storage.tiered.location_index import ArrayIndex, IndexDamaged, LocationIndex, RocksIndex
-from spark_producer.broker.storage.tiered.sources import Location
 from tests.unit.broker.storage.tiered.index_rows import SIZE, rows
 
 MIB = 1024 * 1024

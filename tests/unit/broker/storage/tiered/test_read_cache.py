@@ -10,8 +10,8 @@ import pytest
 
 from spark_producer.broker.storage.tiered import read_cache
 from spark_producer.broker.storage.tiered.counters import ReadCacheCounters
+from spark_producer.broker.storage.tiered.interfaces import Stretch, Wanted
 from spark_producer.broker.storage.tiered.read_cache import ReadCache
-from spark_producer.broker.storage.tiered.sources import Stretch, Wanted
 from tests.unit.broker.storage.tiered.read_stage import LOG, OTHER
 
 

@@ -7,8 +7,8 @@ from collections.abc import Generator
 
 import pytest
 
+from spark_producer.broker.storage.tiered.interfaces import EntryMissing, Location, Run, Stretch, Taking, Wanted
 from spark_producer.broker.storage.tiered.read_ahead import ReadAheadLimits
-from spark_producer.broker.storage.tiered.sources import EntryMissing, Location, Run, Stretch, Taking, Wanted
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import read_header
 from tests.unit.broker.storage.tiered.read_stage import (

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spark_producer.broker import BrokerSettings, LocalBroker, TopicSettings
-from spark_producer.broker.memory_plan import plan_memory
-from spark_producer.broker.metrics_page import read_metrics_page
-from spark_producer.broker.metrics_server import fetch_metrics_page
+from spark_producer.broker.memory.plan import plan_memory
+from spark_producer.broker.memory.sizes import KIB, MIB
+from spark_producer.broker.metrics.page import read_metrics_page
+from spark_producer.broker.metrics.server import fetch_metrics_page
 from spark_producer.broker.settings import with_memory
-from spark_producer.broker.sizes import KIB, MIB
 from spark_producer.broker.storage.base import Log
 from spark_producer.broker.storage.tiered import TieredOptions, TieredStorage
 from spark_producer.broker.storage.tiered.options import options_of

@@ -1,0 +1,199 @@
+"""The answers to one connection's requests: each request is handled in its turn, and the answers are sent in the same order.
+
+A request is handled when all before it are answered. Only Produces do not wait for each other: while the batches of some are
+not confirmed, the next ones are handled, so that the storage can confirm many together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Final
+
+from spark_producer.broker.connections.connection import ClientConnection
+from spark_producer.broker.connections.publish_buffer import Publisher
+from spark_producer.broker.connections.purgatory import Delayed
+from spark_producer.broker.connections.response_queue import Unanswered, answered, failed, refused
+from spark_producer.broker.context import Context
+from spark_producer.broker.deferred_response import Pending
+from spark_producer.broker.memory.budget import Budget
+from spark_producer.broker.requests import admin
+from spark_producer.broker.requests.handlers import handle
+from spark_producer.broker.security.login import Login, Ordinary, Refusal
+from spark_producer.broker.security.unauthenticated import REFUSAL_SECONDS
+from spark_producer.errors import ProtocolError, SecurityError, UnsupportedVersion
+from spark_producer.protocol import (
+    API_VERSIONS,
+    Api,
+    Buffer,
+    RequestBody,
+    RequestFrame,
+    ResponseBody,
+    decode_request,
+    encode_response,
+)
+
+_MOST_TOGETHER: Final = 100
+"""The most answers that are sent together; other connections have their turn before the next ones."""
+
+
+class Answering:
+    """Handles requests and sends answers, of one connection after the other. Only the server's thread uses it.
+
+    `changed` gathers what has changed (`Answer.changed`). `delayed` has each connection whose first unanswered request waits.
+    `refuse` is called with a connection and the reason for which its login was refused.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        budget: Budget[ClientConnection],
+        delayed: Delayed[ClientConnection],
+        clock: Callable[[], float],
+        refuse: Callable[[ClientConnection, str], None],
+    ) -> None:
+        self._context = context
+        self._budget = budget
+        self._delayed = delayed
+        self._clock = clock
+        self._refuse = refuse
+        self.changed: dict[Hashable, None] = {}
+
+    def handle_next(self, connection: ClientConnection) -> None:
+        """Handle the next request, unless it is a Produce for which the storage has no room.
+
+        Raises:
+            ProtocolError: the connection must be dropped.
+        """
+        produced = connection.next_produced
+        if produced and not self._admits(connection.publisher, produced):
+            return
+        frame = connection.next_frame()
+        try:
+            if connection.login is None or self._is_ordinary(connection, connection.login, frame):
+                self._handle(connection, frame)
+        except (ProtocolError, SecurityError) as error:
+            if connection.first is None:
+                raise
+            connection.queue(failed(error))
+        connection.request_done()
+
+    def _admits(self, publisher: Publisher[ClientConnection], size: int) -> bool:
+        """Return whether its Produce of `size` bytes may be handled, or has to wait for room."""
+        if not publisher.produces:
+            publisher.begin()
+        has_room = self._context.topics.has_room(size)
+        if not has_room and publisher.may_wait_for_room(self._clock(), self._context.settings.throttle_s):
+            return False
+        publisher.deadline = math.inf
+        return True
+
+    def _is_ordinary(self, connection: ClientConnection, login: Login, frame: memoryview) -> bool:
+        """Let the login see a frame first; return whether it is a request for the handlers."""
+        now = self._clock()
+        step = login.step(frame, now)
+        if isinstance(step, Ordinary):
+            return True
+        if isinstance(step, Refusal):
+            self._refuse(connection, step.reason)
+            self._queue(connection, refused(step.buffers, now + REFUSAL_SECONDS))
+        else:
+            self._send(connection, step.buffers, len(frame))
+        return False
+
+    def _handle(self, connection: ClientConnection, frame: memoryview) -> None:
+        try:
+            request = decode_request(frame)
+        except UnsupportedVersion as error:
+            details = vars(error)
+            if details["api_key"] != API_VERSIONS.key:
+                raise
+            body = admin.unsupported_api_versions()
+            self._send(connection, encode_response(API_VERSIONS, 0, details["correlation_id"], body), len(frame))
+            return
+        answer = handle(self._context, request, connection.peer.rpartition(":")[0])
+        self.changed.update(dict.fromkeys(answer.changed))
+        if answer.pending is not None:
+            self._answer_later(connection, request, answer.pending, len(frame))
+        elif answer.body is not None:
+            buffers = encode_response(request.api, request.version, request.correlation_id, answer.body)
+            self._send(connection, buffers, len(frame))
+        if answer.close:
+            raise ProtocolError(f"a {request.api.name} request that gets no response failed")
+
+    def _send(self, connection: ClientConnection, buffers: list[Buffer], size: int) -> None:
+        """Send an answer to a request of `size` bytes, behind the answers before it."""
+        if connection.unanswered:
+            connection.queue(answered(buffers, size))
+        else:
+            connection.send(buffers)
+
+    def _answer_later(
+        self,
+        connection: ClientConnection,
+        request: RequestFrame[RequestBody, ResponseBody],
+        pending: Pending,
+        size: int,
+    ) -> None:
+        """Set the request aside until it is ready or its time is up; or answer it now, if that is so already.
+
+        A Fetch is answered now also if there is no memory for it to wait.
+        """
+        seconds = min(
+            pending.wait_s, self._context.settings.idle_timeout
+        )  # else a client that has gone waits for weeks
+        if pending.carries_records and not self._budget.may_wait(pending.size):
+            seconds = 0.0
+        waiting = Unanswered(
+            partial(_encoded, request.api, request.version, request.correlation_id, pending),
+            self._clock() + seconds,
+            pending.size,
+            pending,
+            size if pending.lets_pass else None,
+        )
+        if connection.first is None and (seconds <= 0 or pending.is_ready()):
+            connection.send(waiting.answer(self._budget.largest_fetch))
+        else:
+            self._queue(connection, waiting)
+
+    def _queue(self, connection: ClientConnection, waiting: Unanswered) -> None:
+        connection.queue(waiting)
+        if connection.first is waiting:
+            self._delayed.add(connection, waiting.keys, waiting.deadline)
+
+    def look_at(self, connection: ClientConnection) -> bool:
+        """Return whether the first unanswered request of the connection need not wait any longer, and note it."""
+        first = connection.first
+        if first is None or not first.look(self._clock()):
+            return False
+        self._delayed.remove(connection)
+        return True
+
+    def send_due(self, connection: ClientConnection) -> None:
+        """Send the answers of requests whose wait is over, up to the first that has to wait.
+
+        Raises:
+            ProtocolError: the connection must be dropped.
+            OSError: the connection broke.
+        """
+        buffers: list[Buffer] = []
+        for _ in range(_MOST_TOGETHER):
+            first = connection.first
+            if first is None or not first.is_due or (buffers and first.fails):
+                break
+            connection.pop_first()
+            buffers += first.answer(self._budget.largest_fetch)
+            if first.ends:
+                connection.end_with(buffers)
+                return
+            following = connection.first
+            if following is not None and not following.look(self._clock()):
+                self._delayed.add(connection, following.keys, following.deadline)
+        connection.send(buffers)
+
+
+def _encoded(
+    api: Api[RequestBody, ResponseBody], version: int, correlation_id: int, pending: Pending, room: int
+) -> list[Buffer]:
+    return encode_response(api, version, correlation_id, pending.response(room))

@@ -1,0 +1,313 @@
+"""The two ways to start the broker: in a thread of this process (`LocalBroker`), or in the foreground (`serve`)."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import os
+import resource
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Final, TypeVar
+
+from spark_producer.broker.context import Context, Endpoint
+from spark_producer.broker.coordinator.coordinator import Coordinator
+from spark_producer.broker.metrics.page import metrics_page
+from spark_producer.broker.metrics.snapshot import Observer
+from spark_producer.broker.security.secure_listener import Entrance
+from spark_producer.broker.security.settings import BrokerSecurity
+from spark_producer.broker.server import Server
+from spark_producer.broker.settings import BrokerSettings
+from spark_producer.broker.storage.engines import OpenStorage, open_storage
+from spark_producer.broker.topic_store import TopicStore
+from spark_producer.common.escape import escaping_logger
+from spark_producer.errors import ConfigError, ConnectionFailed, KafkaTimeout
+
+logger = escaping_logger(__name__)
+
+CALL_TIMEOUT: Final = 30.0
+"""Seconds that another thread waits for the broker's thread, which is far more than any call takes."""
+
+_BACKLOG: Final = 128
+_TEMPORARY: Final = "pyproducer-broker-"
+_ALL_ADDRESSES: Final = ("", "0.0.0.0", "::")
+
+Result = TypeVar("Result")
+
+
+class LocalBroker:
+    """A broker in a thread of this process. It serves from construction until `close`; best use it in a `with` statement.
+
+    Args:
+        data_dir: the directory where topics are kept and found again; None for a temporary one that `close` removes.
+        host: the address to listen on.
+        port: the port to listen on; 0 takes a free one.
+        advertised: the (host, port) that clients are told instead of the listening address, e.g. that of a proxy. It is
+            needed where `host` stands for all addresses.
+        default_partitions, auto_create_topics: replace those in `settings`.
+        settings: all other settings.
+        open_storage: starts the engine that keeps the records (`broker.storage`).
+        security: how clients reach the broker, and who may; by default everybody may, in clear.
+        metrics_port: the port on 127.0.0.1 where the page of metrics is, 0 for a free one (`metrics_port` says which); None for
+            no page.
+
+    Raises:
+        ConfigError: `data_dir` cannot be used, or another broker uses it; or a file of `security` cannot be read.
+        TlsFailed: a certificate or key of `security` cannot be used.
+        ConnectionFailed: the port is taken.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | str | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        advertised: tuple[str, int] | None = None,
+        default_partitions: int | None = None,
+        auto_create_topics: bool | None = None,
+        settings: BrokerSettings | None = None,
+        open_storage: OpenStorage = open_storage,
+        security: BrokerSecurity | None = None,
+        metrics_port: int | None = None,
+    ) -> None:
+        chosen = settings or BrokerSettings()
+        if default_partitions is not None:
+            chosen = replace(chosen, default_partitions=default_partitions)
+        if auto_create_topics is not None:
+            chosen = replace(chosen, auto_create_topics=auto_create_topics)
+        self._life = contextlib.ExitStack()
+        self._process = os.getpid()
+        with contextlib.ExitStack() as life:
+            if data_dir is None:
+                data_dir = life.enter_context(_temporary_directory())
+                chosen = _temporary(chosen)
+            opened = _opened(Path(data_dir), host, port, advertised, chosen, open_storage, security)
+            self._topics, self._server, self.address, observer = life.enter_context(opened)
+            self.metrics_port = life.enter_context(_metrics(observer, metrics_port))
+            self.port = self.address.port
+            self.bootstrap_servers = str(Endpoint(*advertised) if advertised else self.address)
+            thread = threading.Thread(target=self._server.run, name=f"broker-{self.port}", daemon=True)
+            thread.start()
+            life.callback(self._stop, thread)
+            self._life = life.pop_all()
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str | None] | None = None) -> None:
+        """Make a topic.
+
+        Raises:
+            BrokerError: the topic exists, or its name, partitions or configs are illegal.
+        """
+        self._call(lambda: self._topics.create(name, partitions, configs))
+
+    def topics(self) -> dict[str, int]:
+        """Return the name of every topic with its number of partitions."""
+        return self._call(lambda: {topic.name: len(topic.partitions) for topic in self._topics})
+
+    def close(self) -> None:
+        """Drop all connections, flush the logs and remove the temporary directory. To call it again is harmless.
+
+        In a forked child it does nothing, because a child has neither the broker's thread nor its data.
+        """
+        if os.getpid() == self._process:
+            self._life.close()
+
+    def __enter__(self) -> LocalBroker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"LocalBroker({self.bootstrap_servers!r})"
+
+    def _call(self, function: Callable[[], Result]) -> Result:
+        try:
+            return self._server.call(function).result(CALL_TIMEOUT)
+        except TimeoutError as error:
+            raise KafkaTimeout(f"the broker on {self.address} did not answer within {CALL_TIMEOUT:g} s") from error
+
+    def _stop(self, thread: threading.Thread) -> None:
+        self._server.stop()
+        thread.join(CALL_TIMEOUT)
+        if thread.is_alive():
+            raise KafkaTimeout(f"the broker on {self.address} did not stop within {CALL_TIMEOUT:g} s")
+
+
+def serve(
+    host: str,
+    port: int,
+    data_dir: Path | str | None,
+    *,
+    advertised: tuple[str, int] | None = None,
+    settings: BrokerSettings | None = None,
+    security: BrokerSecurity | None = None,
+    metrics_port: int | None = None,
+    ready: Callable[[str, Path], None] | None = None,
+) -> None:
+    """Run a broker in this thread, which must be the main one, until SIGINT or SIGTERM; then flush and return.
+
+    A signal counts from the moment of the call, even before the broker is ready; once the end has begun, signals are ignored.
+
+    Args:
+        host, port, data_dir, advertised, settings, security, metrics_port: as for `LocalBroker`.
+        ready: is called once, with the bootstrap servers and the data directory, when clients can connect.
+
+    Raises:
+        ConfigError, TlsFailed: as for `LocalBroker`.
+        ConnectionFailed: the port is taken.
+    """
+    _allow_many_files()
+    with _EndBySignal() as end, contextlib.ExitStack() as life:
+        chosen = settings or BrokerSettings()
+        if data_dir is None:
+            data_dir = life.enter_context(tempfile.TemporaryDirectory(prefix=_TEMPORARY))
+            chosen = _temporary(chosen)
+        place = Path(data_dir)
+        opened = _opened(place, host, port, advertised, chosen, security=security)
+        _, server, address, observer = life.enter_context(opened)
+        life.enter_context(_metrics(observer, metrics_port))
+        end.server = server
+        if end.asked:
+            return
+        logger.info("broker on %s, data in %s", address, place)
+        if ready is not None:
+            ready(str(Endpoint(*advertised) if advertised else address), place)
+        server.run()
+
+
+class _EndBySignal:
+    """Handles SIGINT and SIGTERM: they stop `server`, or `asked` remembers them while there is none."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.server: Server | None = None
+
+    def __enter__(self) -> _EndBySignal:
+        self._previous = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _ask(self, *_: object) -> None:
+        self.asked = True
+        if self.server is not None:
+            self.server.stop()
+
+
+def _temporary(settings: BrokerSettings) -> BrokerSettings:
+    """Return the settings for data that is thrown away at the end.
+
+    Raises:
+        ConfigError: there are directories outside, which would belong to a data directory that is gone.
+    """
+    if settings.journal_dir is not None or settings.ledger_dirs:
+        raise ConfigError(
+            "directories for journal and ledgers belong to a data directory that is kept: name that too (--data-dir DIR)"
+        )
+    return replace(settings, sync_on_close=False)
+
+
+@contextlib.contextmanager
+def _temporary_directory() -> Iterator[Path]:
+    """Make a directory and remove it at the end of the `with` block or of this process.
+
+    A forked child does not remove it when it ends, as `TemporaryDirectory` would.
+    """
+    path, process = Path(tempfile.mkdtemp(prefix=_TEMPORARY)), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == process:
+            shutil.rmtree(path, ignore_errors=True)
+
+    atexit.register(remove)
+    try:
+        yield path
+    finally:
+        atexit.unregister(remove)
+        remove()
+
+
+def _allow_many_files() -> None:
+    """Raise the soft limit of open files to the hard one, because every connection is an open file."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+@contextlib.contextmanager
+def _opened(
+    data_dir: Path,
+    host: str,
+    port: int,
+    advertised: tuple[str, int] | None,
+    settings: BrokerSettings,
+    open_storage: OpenStorage = open_storage,
+    security: BrokerSecurity | None = None,
+) -> Iterator[tuple[TopicStore, Server, Endpoint, Observer]]:
+    """Open everything that a broker needs to run; flush and close the logs at the end of the `with` block."""
+    if advertised is None and host in _ALL_ADDRESSES:
+        raise ConfigError(
+            f"a broker that listens on all addresses ({host}) must be told the one that clients shall use: "
+            "advertised=(host, port), or --advertised HOST:PORT"
+        )
+    entrance = Entrance(security, host) if security is not None and (security.tls or security.sasl) else None
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(_listen(host, port))
+        try:
+            topics = TopicStore(data_dir, settings, open_storage)
+        except OSError as error:
+            raise ConfigError(f"data directory {data_dir} cannot be used: {error}") from error
+        stack.callback(topics.close)
+        try:
+            coordinator = Coordinator(topics, settings)
+        except OSError as error:
+            raise ConfigError(f"the coordinator's log in {data_dir} cannot be used: {error}") from error
+        stack.callback(coordinator.close)
+        coordinator.groups.watch_cursors(
+            lambda each, exists: topics.cursor_changed(*each, exists), lambda each: topics.has_partition(*each)
+        )
+        address = Endpoint(host, listener.getsockname()[1])
+        context = Context(topics, settings, Endpoint(*advertised) if advertised else address, coordinator)
+        server = Server(context, listener, entrance=entrance)
+        yield topics, server, address, Observer(context, server)
+
+
+@contextlib.contextmanager
+def _metrics(observer: Observer, port: int | None) -> Iterator[int | None]:
+    """Serve the page of metrics during the `with` block, whose value is its port, if there shall be one."""
+    if port is None:
+        yield None
+        return
+    from spark_producer.broker.metrics.server import metrics_server  # it imports ssl, which a plain broker needs not
+
+    with metrics_server(port, lambda: metrics_page(observer.readings())) as taken:
+        yield taken
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        other = "an address of this machine" if error.errno == errno.EADDRNOTAVAIL else "another port"
+        raise ConnectionFailed(f"cannot listen on {Endpoint(host, port)}: {_reason(error)}. Use {other}") from error
+
+
+def _reason(error: OSError) -> str:
+    """The system's words alone: `socket.create_server` adds the address as a tuple of Python's to them."""
+    number = error.errno
+    if number is None or isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
+    return os.strerror(number)

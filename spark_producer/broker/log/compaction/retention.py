@@ -1,0 +1,112 @@
+"""Which batches of a log stay as they are, are rewritten, or lose all of their records (Kafka's Cleaner.shouldRetainRecord and
+CleanedTransactionMetadata).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from spark_producer.broker.log.compaction.rewriting import empty_batch, filtered_batch, rows_of
+from spark_producer.broker.log.transaction_index import AbortedTransaction
+from spark_producer.record.batch_v2 import BatchHeader
+
+
+class Aborted:
+    """Tells which batches of data belong to aborted transactions."""
+
+    def __init__(self, transactions: Sequence[AbortedTransaction]) -> None:
+        self._by_producer: dict[int, list[AbortedTransaction]] = {}
+        for each in transactions:
+            self._by_producer.setdefault(each.producer_id, []).append(each)
+
+    def has(self, header: BatchHeader) -> bool:
+        """Return whether a batch of data was aborted."""
+        return header.is_transactional and any(
+            each.first_offset <= header.base_offset <= each.last_offset
+            for each in self._by_producer.get(header.producer_id, ())
+        )
+
+
+@dataclass
+class Retention:
+    """The rules for one pass over a log, whose batches are shown to it in order, from the first on.
+
+    latest: the last offset of each key, before the offset `clean_end`; from there on everything stays.
+    remembered: the base offsets of batches whose headers say what is known of their producers.
+    now_ms, delete_retention_ms: the time, and for how long tombstones and the markers of empty transactions stay.
+
+    Afterwards `dropped_markers` has the offsets of markers that are gone, `next_horizon` the time at which something more may go,
+    `without_key` how many records were dropped because they have none.
+    """
+
+    latest: Mapping[bytes, int]
+    clean_end: int
+    aborted: Aborted
+    remembered: Collection[int]
+    now_ms: int
+    delete_retention_ms: int
+    dropped_markers: list[int] = field(default_factory=list)
+    next_horizon: int | None = None
+    without_key: int = 0
+    _with_data: set[int] = field(default_factory=set)
+    """The producers whose transaction that is being read has records that stay."""
+
+    def left_of(self, header: BatchHeader, batch: memoryview) -> bytes | None:
+        """Return what is left of a batch; None if nothing is, not even its header.
+
+        Raises:
+            CorruptRecord: the batch cannot be read.
+        """
+        if header.base_offset >= self.clean_end:
+            return bytes(batch)
+        if header.is_control:
+            return self._marker(header, batch)
+        if not header.records_count or self.aborted.has(header):
+            return self._header_alone(header)
+        rows = rows_of(batch)
+        past_horizon = header.delete_horizon is not None and header.delete_horizon <= self.now_ms
+        kept = []
+        for row in rows:
+            if row.key is None:
+                self.without_key += 1
+            elif row.offset >= self.latest.get(row.key, -1) and not (row.is_tombstone and past_horizon):
+                kept.append(row)
+        if not kept:
+            return self._header_alone(header)
+        if header.is_transactional:
+            self._with_data.add(header.producer_id)
+        needs_horizon = header.delete_horizon is None and any(row.is_tombstone for row in kept)
+        horizon = self._horizon() if needs_horizon else header.delete_horizon
+        self._see(horizon)
+        if len(kept) == len(rows) and not needs_horizon:
+            return bytes(batch)
+        return filtered_batch(header, batch, [row.offset for row in kept], horizon if needs_horizon else None)
+
+    def _marker(self, header: BatchHeader, batch: memoryview) -> bytes | None:
+        """A marker stays while its transaction has records, and then until its delete horizon: who reads the log from its start
+        must have the time to read the marker of what was read before. The last one of a producer says which its epoch is."""
+        had_data = header.producer_id in self._with_data
+        self._with_data.discard(header.producer_id)
+        if had_data or header.base_offset in self.remembered:
+            return bytes(batch)
+        if header.delete_horizon is None and header.records_count:
+            self._see(self._horizon())
+            return filtered_batch(header, batch, [header.base_offset], self._horizon())
+        if header.delete_horizon is not None and header.delete_horizon > self.now_ms:
+            self._see(header.delete_horizon)
+            return bytes(batch)
+        self.dropped_markers.append(header.base_offset)
+        return None
+
+    def _header_alone(self, header: BatchHeader) -> bytes | None:
+        if header.base_offset not in self.remembered:
+            return None
+        return empty_batch(header.base_offset, header.last_offset, header)
+
+    def _horizon(self) -> int:
+        return min(self.now_ms + self.delete_retention_ms, 2**63 - 1)
+
+    def _see(self, horizon: int | None) -> None:
+        if horizon is not None:
+            self.next_horizon = horizon if self.next_horizon is None else min(horizon, self.next_horizon)

@@ -1,0 +1,169 @@
+"""The rewriting of single batches: fewer records with the same offsets, none at all, or a delete horizon (Kafka's
+MemoryRecords.filterTo).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from spark_producer.broker.log.validation import LARGEST_UNPACKED
+from spark_producer.broker.storage.base import LEADER_EPOCH
+from spark_producer.errors import CorruptRecord
+from spark_producer.kernel.varint import encode_varint
+from spark_producer.record.batch_v2 import (
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    BatchHeader,
+    seal,
+)
+from spark_producer.record.codecs import Codec, Compressor, decompress
+from spark_producer.record.reading import read_records
+
+MAX_GAP: Final = 2**31 - 1
+"""The maximum offset delta of a batch."""
+
+
+class Row(NamedTuple):
+    """A record as compaction sees it."""
+
+    offset: int
+    key: bytes | None
+    is_tombstone: bool
+
+
+def rows_of(batch: memoryview) -> list[Row]:
+    """Return the records of a batch of data.
+
+    Raises:
+        CorruptRecord: the batch cannot be read.
+    """
+    rows: list[Row] = []
+    for part in read_records(batch, verify_crc=False):
+        tombstones = pa.compute.is_null(part.column("value")).to_pylist()
+        columns: tuple[list[Any], ...] = (part.column("offset").to_pylist(), part.column("key").to_pylist(), tombstones)
+        rows += [Row(*each) for each in zip(*columns, strict=True)]
+    return rows
+
+
+def empty_batch(first_offset: int, last_offset: int, like: BatchHeader | None = None) -> bytes:
+    """Return a batch without records that has the offsets from `first_offset` to `last_offset`.
+
+    With `like` it is of the same producer, with the same sequence numbers. It belongs to no transaction: a log that is opened
+    would take it for the beginning of one.
+    """
+    batch = bytearray(HEADER_SIZE)
+    if like is None:
+        seal(
+            memoryview(batch),
+            records_count=0,
+            base_timestamp=NO_TIMESTAMP,
+            max_timestamp=NO_TIMESTAMP,
+            base_offset=first_offset,
+            last_offset_delta=last_offset - first_offset,
+            leader_epoch=LEADER_EPOCH,
+        )
+    else:
+        _seal(batch, like, 0, like.max_timestamp, like.max_timestamp, like.attributes & TIMESTAMP_TYPE_BIT)
+    return bytes(batch)
+
+
+def filtered_batch(header: BatchHeader, batch: memoryview, keep: Sequence[int], horizon: int | None) -> bytes:
+    """Return the batch with those records alone whose offsets are in `keep`, which rise. With `horizon`, milliseconds since 1970,
+    it gets this delete horizon.
+
+    Raises:
+        CorruptRecord: the batch cannot be read.
+    """
+    content = decompress(header.codec, batch[HEADER_SIZE:], LARGEST_UNPACKED)
+    wanted, base = {offset - header.base_offset for offset in keep}, header.base_timestamp
+    fresh = base if horizon is None else horizon
+    pieces, latest = [], NO_TIMESTAMP
+    for record in _records(content, header.records_count):
+        if record.offset_delta in wanted:
+            latest = max(latest, base + record.timestamp_delta)
+            pieces.append(record.content if fresh == base else _at(record, base - fresh))
+    if len(pieces) != len(keep):
+        raise CorruptRecord(
+            f"record batch at offset {header.base_offset} no longer has the records that were read before"
+        )
+    joined = b"".join(pieces)
+    packed = Compressor(Codec(header.codec)).compress(joined) if header.codec else joined
+    out = bytearray(HEADER_SIZE + len(packed))
+    out[HEADER_SIZE:] = packed
+    if header.attributes & TIMESTAMP_TYPE_BIT:
+        latest = header.max_timestamp  # the time of all of its records
+    attributes = header.attributes | (0 if horizon is None else DELETE_HORIZON_BIT)
+    _seal(out, header, len(pieces), fresh, latest, attributes)
+    return bytes(out)
+
+
+def _seal(
+    out: bytearray, header: BatchHeader, count: int, base_timestamp: int, max_timestamp: int, attributes: int
+) -> None:
+    """Write the header of a batch that takes the place of the one with `header`."""
+    seal(
+        memoryview(out),
+        records_count=count,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        attributes=attributes,
+        base_offset=header.base_offset,
+        last_offset_delta=header.last_offset_delta,
+        leader_epoch=header.partition_leader_epoch,
+    )
+
+
+class _Raw(NamedTuple):
+    """A record: its bytes, with its length before them; its attributes; its two deltas; and the bytes behind the first one."""
+
+    content: bytes
+    attributes: int
+    timestamp_delta: int
+    offset_delta: int
+    rest: bytes
+
+
+def _records(content: memoryview, count: int) -> list[_Raw]:
+    found, position = [], 0
+    try:
+        for _ in range(count):
+            length, begin = _varint(content, position)
+            end = begin + length
+            if length < 0 or end > len(content):
+                raise CorruptRecord("a record is longer than its batch")
+            timestamp_delta, behind = _varint(content, begin + 1)
+            offset_delta, _ = _varint(content, behind)
+            raw = _Raw(
+                bytes(content[position:end]), content[begin], timestamp_delta, offset_delta, bytes(content[behind:end])
+            )
+            found.append(raw)
+            position = end
+    except IndexError as error:
+        raise CorruptRecord("a record ends within a number") from error
+    return found
+
+
+def _varint(content: memoryview, position: int) -> tuple[int, int]:
+    """Return a zigzag varint, and the position behind it."""
+    value = shift = 0
+    while True:
+        byte = content[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+
+
+def _at(record: _Raw, shift: int) -> bytes:
+    """Return the record with a timestamp delta that is larger by `shift`."""
+    body = bytes([record.attributes]) + encode_varint(record.timestamp_delta + shift) + record.rest
+    return encode_varint(len(body)) + body

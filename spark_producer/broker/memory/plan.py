@@ -1,0 +1,258 @@
+"""The memory plan: how two budgets, the broker's and the storage's, are divided among what keeps batches in memory.
+
+The shares are those of Pulsar's broker and BookKeeper's bookie, whose budget is the direct memory of a JVM each: of the broker's
+a half for batches that are not answered yet and a fifth for the tail cache; of the storage's a quarter for the write cache, a
+quarter for the read cache, a tenth for the index and a twentieth for the journal's queue. The rest of the broker's is for other
+requests, and for answers.
+
+A plan that does not fit is refused with the numbers, before anything is served, as the bookie does (DbLedgerStorage.initialize).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from spark_producer.broker.memory.sizes import MIB, in_mib, size
+from spark_producer.errors import ConfigError
+
+OFF: Final = -1
+"""As the size of the publish buffer: no limit (maxMessagePublishBufferSizeInMB=-1)."""
+
+FLOOR: Final = 64 * MIB
+"""The least publish buffer and the least tail cache, of a broker that has room for both (Pulsar's ServiceConfiguration)."""
+
+FLOOR_FROM: Final = 192 * MIB
+"""The broker's budget from which on the floors hold. In a smaller one they would leave nothing: two floors alone are 128 MiB."""
+
+DEFAULT_BUDGET: Final = 64 * MIB
+"""Each budget, unless a user gives one."""
+
+LARGEST_BATCH: Final = 1_048_588
+"""The largest batch that topics accept by default (max.message.bytes)."""
+
+PER_HEAP: Final = 2
+"""The broker's budget should be this many times its heap, as Pulsar recommends it for heap and direct memory."""
+
+
+class Share(NamedTuple):
+    """One part of a budget.
+
+    name: of the setting.
+    field: of `MemoryPlan`.
+    theirs: the setting of Pulsar or BookKeeper.
+    unit: the bytes of one unit of theirs.
+    of: whose budget it is a part of, "broker" or "storage".
+    formula: in words.
+    share: the bytes of it by default, of that budget.
+    text: what it bounds.
+    """
+
+    name: str
+    field: str
+    theirs: str
+    unit: int
+    of: str
+    formula: str
+    share: Callable[[int], int]
+    text: str
+
+    @property
+    def is_tier(self) -> bool:
+        """Whether only an engine with tiers has it."""
+        return self.field != "publish_buffer"
+
+
+def _floored(part: Callable[[int], int]) -> Callable[[int], int]:
+    return lambda budget: max(part(budget), FLOOR) if budget >= FLOOR_FROM else part(budget)
+
+
+SHARES: Final = (
+    Share(
+        "broker.publish.buffer.bytes", "publish_buffer", "maxMessagePublishBufferSizeInMB", MIB, "broker",
+        "1/2, at least 64 MiB from 192 MiB on", _floored(lambda budget: budget // 2),
+        "batches that were received and not answered yet; -1 sets no limit",
+    ),
+    Share(
+        "broker.tail.cache.bytes", "tail_cache", "managedLedgerCacheSizeMB", MIB, "broker",
+        "1/5, at least 64 MiB from 192 MiB on", _floored(lambda budget: budget // 5),
+        "batches that were just written, for readers near the end",
+    ),
+    Share(
+        "storage.write.cache.bytes", "write_cache", "dbStorage_writeCacheMaxSizeMb", MIB, "storage",
+        "1/4", lambda budget: budget // 4, "batches that are not flushed yet, in two halves",
+    ),
+    Share(
+        "storage.read.cache.bytes", "read_cache", "dbStorage_readAheadCacheMaxSizeMb", MIB, "storage",
+        "1/4", lambda budget: budget // 4, "batches read ahead, for readers far behind",
+    ),
+    Share(
+        "storage.index.cache.bytes", "index_cache", "dbStorage_rocksDB_blockCacheSize", 1, "storage",
+        "1/10", lambda budget: budget // 10,
+        "the part of RocksDB's index that stays in memory; the index in arrays is not bounded: it takes 44 bytes a batch",
+    ),
+    Share(
+        "journal.max.memory.bytes", "journal_memory", "journalMaxMemorySizeMb", MIB, "storage",
+        "1/20", lambda budget: budget // 20, "batches that wait for the journal",
+    ),
+)  # fmt: skip
+"""All parts of both budgets. Each may be set under our name, in bytes, or under theirs, in its unit."""
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """The bytes of each part. Those of the storage are for all ledger directories together.
+
+    broker_budget, storage_budget: what the parts are parts of.
+    publish_buffer: -1 for no limit.
+    given: the names of the parts that a user has given a size.
+    """
+
+    broker_budget: int
+    storage_budget: int
+    publish_buffer: int
+    tail_cache: int
+    write_cache: int
+    read_cache: int
+    index_cache: int
+    journal_memory: int
+    given: frozenset[str] = frozenset()
+
+    @property
+    def tiers_given(self) -> list[str]:
+        """The names of those parts that a user has given a size, and that only an engine with tiers has."""
+        return [each.name for each in SHARES if each.name in self.given and each.is_tier]
+
+    @property
+    def half(self) -> int:
+        """The bytes of one half of the write cache: no batch may be larger."""
+        return self.write_cache // 2
+
+    @property
+    def requests(self) -> int:
+        """The bytes of the broker's budget for requests and answers on their way, the publish buffer among them."""
+        return self.broker_budget - self.tail_cache
+
+    @property
+    def budgets(self) -> int:
+        """The bytes of both budgets together."""
+        return self.broker_budget + self.storage_budget
+
+
+def plan_memory(
+    both: int | None = None,
+    given: Mapping[str, str] | None = None,
+    *,
+    broker: int = DEFAULT_BUDGET,
+    storage: int = DEFAULT_BUDGET,
+    largest_batch: int = LARGEST_BATCH,
+) -> MemoryPlan:
+    """Return the plan for these budgets.
+
+    Args:
+        both: the bytes of both budgets together, of which each gets a half; instead of `broker` and `storage`.
+        given: the parts that have another size than the formulas give, as text under our names or theirs.
+        broker, storage: the bytes of each budget.
+        largest_batch: the largest batch that topics accept by default, in bytes. For the settings of a broker that has another
+            default, `check_largest_batch` is asked again when it is started; for those of one topic, when it is given them.
+
+    Raises:
+        ConfigError: a name or a size is wrong, or the parts do not fit.
+    """
+    if both is not None:
+        broker, storage = both - both // 2, both // 2
+    budgets = {"broker": broker, "storage": storage}
+    sizes = _sizes(given or {})
+    parts = {part.field: part.share(budgets[part.of]) for part in SHARES} | sizes
+    plan = MemoryPlan(broker, storage, **parts, given=frozenset(part.name for part in SHARES if part.field in sizes))
+    _check(plan, largest_batch)
+    return plan
+
+
+def _sizes(given: Mapping[str, str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, text in given.items():
+        part = next((each for each in SHARES if name in (each.name, each.theirs)), None)
+        if part is None:
+            known = ", ".join(f"{each.name} ({each.theirs})" for each in SHARES)
+            raise ConfigError(f"there is no setting {name} of the memory plan; it knows {known}")
+        if part.field in found:
+            raise ConfigError(f"{part.name} and {part.theirs} are the same setting, and both are given")
+        is_off = part.field == "publish_buffer" and text.strip() == str(OFF)
+        unit = 1 if name == part.name else part.unit
+        found[part.field] = OFF if is_off else size(name, text, unit)
+    return found
+
+
+def _check(plan: MemoryPlan, largest_batch: int) -> None:
+    _check_sum("broker", plan.broker_budget, plan)
+    _check_sum("storage", plan.storage_budget, plan)
+    check_largest_batch(plan, largest_batch)
+
+
+def check_largest_batch(plan: MemoryPlan, largest_batch: int) -> None:
+    """Check that a plan has room for batches of so many bytes.
+
+    Raises:
+        ConfigError: it has not.
+    """
+    if plan.half < largest_batch:
+        raise ConfigError(
+            f"a half of the write cache has {plan.half:,} bytes, but topics accept batches of {largest_batch:,}: "
+            f"set storage.write.cache.bytes to {2 * largest_batch} at least, or give both budgets together "
+            f"{-(-16 * largest_batch // MIB)}M at least (--memory), of which it has an eighth"
+        )
+    if OFF < plan.publish_buffer < largest_batch:
+        raise ConfigError(
+            f"broker.publish.buffer.bytes is {plan.publish_buffer:,}, but topics accept batches of {largest_batch:,}: it must "
+            "hold one at least, or be -1 for no limit"
+        )
+
+
+def _check_sum(which: str, budget: int, plan: MemoryPlan) -> None:
+    """Raise ConfigError if the parts of a budget are more than it."""
+    parts = [(each.name, max(getattr(plan, each.field), 0)) for each in SHARES if each.of == which]
+    total = sum(part for _, part in parts)
+    if total > budget:
+        sums = " + ".join(f"{name} {in_mib(part)}" for name, part in parts)
+        raise ConfigError(
+            f"the {which}'s budget is {in_mib(budget)}, but its parts take {in_mib(total)}: {sums}. Give it more memory, or set "
+            "one of them lower"
+        )
+
+
+def warnings(plan: MemoryPlan, heap: int, machine: int | None) -> list[str]:
+    """Return what is unwise about a plan that fits, as sentences.
+
+    Args:
+        heap: the bytes of the process that no budget bounds, estimated.
+        machine: the bytes of memory that the process may have, None if that is not known.
+
+    Raises:
+        ConfigError: the machine has less memory than the budgets.
+    """
+    found = []
+    if plan.broker_budget < PER_HEAP * heap:
+        found.append(
+            f"the broker's budget ({in_mib(plan.broker_budget)}) is less than twice its heap ({in_mib(heap)} estimated): Pulsar "
+            "recommends 1:2"
+        )
+    if machine is None:
+        return found
+    if plan.budgets > machine:
+        raise ConfigError(
+            f"the budgets take {in_mib(plan.budgets)} (broker {in_mib(plan.broker_budget)}, storage "
+            f"{in_mib(plan.storage_budget)}), but this process may have {in_mib(machine)}: give it less with --memory"
+        )
+    left = machine - plan.budgets - heap
+    if left < machine // 2:
+        found.append(
+            f"heap and budgets take {in_mib(heap + plan.budgets)} of {in_mib(machine)}, which leaves {in_mib(max(left, 0))} for "
+            "the page cache: BookKeeper recommends half of the memory, heap : budget : page cache as 1:2:3"
+        )
+    return found
+
+
+DEFAULT_PLAN: Final = plan_memory()
+"""The plan of a broker whose user says nothing of memory."""

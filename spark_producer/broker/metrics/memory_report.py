@@ -1,0 +1,103 @@
+"""The report of memory that `pyproducer broker --report` prints: heap, budgets with their parts, page cache, and advice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from spark_producer.broker.memory.object_memory import HeapCounts
+from spark_producer.broker.memory.plan import OFF, SHARES, MemoryPlan, Share, warnings
+from spark_producer.broker.memory.sizes import in_mib
+from spark_producer.broker.memory.system_memory import MachineMemory
+from spark_producer.broker.settings import BrokerSettings
+
+USED: Final = {
+    "publish_buffer": "pyproducer_broker_publish_pending_bytes",
+    "tail_cache": "pyproducer_broker_tail_bytes",
+    "write_cache": "pyproducer_broker_write_cache_bytes",
+    "read_cache": "pyproducer_broker_read_cache_bytes",
+    "index_cache": "pyproducer_broker_index_block_cache_bytes",
+    "journal_memory": "pyproducer_broker_journal_memory",
+}
+"""The metric that says how much of each part of the plan is in use."""
+
+_HEAP: Final = "pyproducer_broker_heap_estimated_bytes"
+
+
+def memory_report(
+    settings: BrokerSettings,
+    machine: MachineMemory,
+    engine: str,
+    *,
+    has_tiers: bool,
+    metrics: Mapping[str, float] | None = None,
+) -> str:
+    """Return the report as lines of text.
+
+    Args:
+        settings: of the broker, with its plan.
+        machine: what the system says.
+        engine: the name of the engine that keeps the records.
+        has_tiers: whether it has the tiers of the plan.
+        metrics: the values of the page of metrics of a running broker; None where none runs.
+
+    Raises:
+        ConfigError: the plan does not fit into the machine.
+    """
+    now = metrics or {}
+    heap = int(now.get(_HEAP, HeapCounts().bytes))
+    plan = settings.memory if has_tiers else _without_tiers(settings)
+    lines = [_engine(engine, has_tiers=has_tiers)]
+    state = "estimated, now" if _HEAP in now else "estimated, without topics"
+    lines.append(f"heap              {in_mib(heap)} ({state})")
+    if has_tiers:
+        for which, budget in (("broker", plan.broker_budget), ("storage", plan.storage_budget)):
+            lines.append(f"{which + ' budget':<18}{in_mib(budget)}")
+            lines += [
+                _part(plan, share, now, f"{share.theirs}; {share.formula}") for share in SHARES if share.of == which
+            ]
+    else:
+        lines.append(
+            f"requests          {in_mib(settings.max_buffered_bytes)} for requests and answers of all connections"
+        )
+        lines += [_part(plan, share, now, share.theirs) for share in SHARES if not share.is_tier]
+    lines.append(f"page cache        {_known(machine.page_cache)} now, of all processes")
+    lines.append(f"machine           {_known(machine.available)} for this process")
+    lines += [f"advice: {each}" for each in (*_of_index(plan, now), *warnings(plan, heap, machine.available))]
+    return "\n".join(lines)
+
+
+def _engine(engine: str, *, has_tiers: bool) -> str:
+    if has_tiers:
+        return f"engine            {engine}"
+    return (
+        f"engine            {engine}: it reads and writes its files through the page cache, and has no caches of its own. The "
+        "storage's budget and the tail cache are for --storage tiered"
+    )
+
+
+def _without_tiers(settings: BrokerSettings) -> MemoryPlan:
+    """Return what an engine without tiers takes of a plan, with the publish buffer that the broker really has."""
+    return replace(settings.memory, storage_budget=0, publish_buffer=settings.publish_buffer_bytes)
+
+
+def _part(plan: MemoryPlan, share: Share, now: Mapping[str, float], source: str) -> str:
+    size = getattr(plan, share.field)
+    limit = "no limit" if size == OFF else in_mib(size)
+    used = f", {in_mib(int(now[USED[share.field]]))} in use" if USED[share.field] in now else ""
+    return f"  {share.name:<30}{limit}{used} ({source}): {share.text}"
+
+
+def _of_index(plan: MemoryPlan, now: Mapping[str, float]) -> Iterator[str]:
+    """Say if the index takes more than its part, which only RocksDB's keeps to."""
+    used = int(now.get(USED["index_cache"], 0))
+    if used > plan.index_cache:
+        yield (
+            f"the index takes {in_mib(used)}, and its part is {in_mib(plan.index_cache)}: that in arrays has every batch in "
+            "memory. RocksDB's keeps to its part (--index rocks)"
+        )
+
+
+def _known(size: int | None) -> str:
+    return "unknown" if size is None else in_mib(size)

@@ -1,0 +1,52 @@
+"""The page of metrics in Prometheus' text format (version 0.0.4), and how it is read again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from spark_producer.broker.counters import Reading
+from spark_producer.common.escape import for_log
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_LINE: Final = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{.*\})? (\S+)")
+
+
+def metrics_page(readings: Iterable[Reading]) -> str:
+    """Return the page. The metric of Pulsar or BookKeeper that counts the same stands behind the text of each of ours.
+
+    Readings of the same name must stand together.
+    """
+    lines: list[str] = []
+    name = ""
+    for each in readings:
+        if each.name != name:
+            name = each.name
+            theirs = f" ({each.meaning.theirs})" if each.meaning.theirs else ""
+            lines.append(f"# HELP {name} {_escaped(each.meaning.text)}{theirs}")
+            lines.append(f"# TYPE {name} {each.meaning.kind.value}")
+        labels = ",".join(f'{key}="{_escaped(value, quotes=True)}"' for key, value in each.labels)
+        lines.append(f"{name}{{{labels}}} {each.value}" if labels else f"{name} {each.value}")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str, *, quotes: bool = False) -> str:
+    """Return a text as the format writes it. What could control a terminal is escaped first: people read the page too."""
+    text = "\n".join(for_log(line) for line in text.split("\n"))
+    escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
+    return escaped.replace('"', '\\"') if quotes else escaped
+
+
+def read_metrics_page(page: str) -> dict[str, float]:
+    """Return the values of a page by name, without their labels. Lines that are no values are left out."""
+    found: dict[str, float] = {}
+    for line in page.splitlines():
+        match = _LINE.fullmatch(line)
+        if match is not None:
+            try:
+                found[match[1]] = float(match[2])
+            except ValueError:
+                continue
+    return found

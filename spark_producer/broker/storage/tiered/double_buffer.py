@@ -1,0 +1,158 @@
+"""The write cache: a half that takes batches, and one that is being flushed or is empty. They change places.
+
+Its lock is the only one between the broker's thread and the flush. It is held for a copy or a change of places, never for a call
+of the disk. Inside it the journal is asked for its mark and given batches, which takes the journal's own lock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+from spark_producer.broker.storage.file_ops import Buffer
+from spark_producer.broker.storage.tiered.counters import WriteCacheCounters
+from spark_producer.broker.storage.tiered.interfaces import Run, Wanted
+from spark_producer.broker.storage.tiered.write_cache import Half, Placed, Slot
+
+MarkT = TypeVar("MarkT")
+
+
+class Halves(Generic[MarkT]):
+    """Two halves of `half_size` bytes each. Any thread may call.
+
+    `mark` tells the place in the journal up to which it holds batches that were put before. It is asked right before each swap,
+    so everything up to the mark is in the half that is then flushed, or was flushed before. `swapped` is called right after each
+    swap, and must not wait.
+    """
+
+    def __init__(
+        self,
+        half_size: int,
+        mark: Callable[[], MarkT],
+        *,
+        swapped: Callable[[], None] = lambda: None,
+        counters: WriteCacheCounters | None = None,
+    ) -> None:
+        self.half_size = half_size
+        self.counters = counters if counters is not None else WriteCacheCounters()
+        self._mark = mark
+        self._swapped = swapped
+        self._lock = threading.Lock()
+        self._active = Half(half_size)
+        self._other = Half(half_size)
+        self._flushing: tuple[Half, MarkT] | None = None
+
+    @property
+    def flushing(self) -> tuple[Half, MarkT] | None:
+        """The half to be flushed with the mark that was taken for it, None while there is none."""
+        return self._flushing
+
+    def contents(self) -> list[tuple[int, list[Slot]]]:
+        """Return the batches to be flushed: ids of logs, in order, each with its slots by base offset."""
+        with self._lock:
+            half = self._other
+            return [(log_id, list(half.slots(log_id))) for log_id in half.log_ids()] if self._flushing else []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether neither half has a batch."""
+        return not self._active.used and not self._other.used
+
+    def has_room(self, size: int) -> bool:
+        """Return whether batches of `size` bytes together can be put now, as far as one can tell."""
+        return self._active.has_room(size) or (self._flushing is None and size <= self.half_size)
+
+    def put(self, log_id: int, placed: Placed, parts: Iterable[Buffer], hand_over: Callable[[memoryview], int]) -> bool:
+        """Put a batch into the active half, and call `hand_over` with the view of it, which returns the journal's ticket.
+
+        If the active half is full and the other one is free, they change places first. Return False if there is no room. What
+        `hand_over` raises is raised; the batch is not in the cache then. Batches of a log come in order.
+        """
+        with self._lock:
+            view = self._active.put(log_id, placed, parts)
+            if view is None and self._flushing is None and placed.size <= self.half_size:
+                self._swap()
+                view = self._active.put(log_id, placed, parts)
+            if view is None:
+                return False
+            try:
+                self._active.ticket = hand_over(view)
+            except BaseException:
+                self._active.take_back(log_id)  # a flush must not keep what the journal never got
+                raise
+            self._count()
+            return True
+
+    def swap(self) -> bool:
+        """Make the active half the one to be flushed. Return False if it is empty, or the other one is not free."""
+        with self._lock:
+            if self._flushing is not None or not self._active.used:
+                return False
+            self._swap()
+            return True
+
+    def _swap(self) -> None:
+        mark = self._mark()
+        self._active, self._other = self._other, self._active
+        self._flushing = (self._other, mark)
+        self.counters.swaps += 1
+        self._swapped()
+
+    def clear(self) -> None:
+        """Make the half that was flushed free. The index must know all of its batches."""
+        with self._lock:
+            self._other.clear()
+            self._flushing = None
+            self._count()
+
+    def run(self, log_id: int, offset: int, wanted: Wanted) -> Run | None:
+        """See `sources.WriteCacheReader.run`."""
+        with self._lock:
+            for half in (self._active, self._other):
+                found = half.run(log_id, offset, wanted)
+                if found is not None:
+                    views, end_offset = found
+                    return Run(len(views), end_offset, b"".join(views), half is self._other)
+        return None
+
+    def placed(self, log_id: int, offset: int) -> Placed | None:
+        """Return what is known of the batch that holds `offset`, None if neither half has it."""
+        with self._lock:
+            slot = self._active.find(log_id, offset) or self._other.find(log_id, offset)
+        return slot.placed if slot is not None else None
+
+    def all_placed(self, log_id: int) -> list[tuple[Placed, bytes]]:
+        """Return all batches of a log in order, each with a copy of its bytes. It may be slow: it is for the opening of a log."""
+        with self._lock:
+            halves = (self._other, self._active)
+            return [(slot.placed, bytes(half.view(slot))) for half in halves for slot in half.slots(log_id)]
+
+    def first_behind(self, log_id: int, position: int) -> Placed | None:
+        """Return the first batch of a log that begins at `position` or behind it."""
+        with self._lock:
+            slot = self._other.first_behind(log_id, position) or self._active.first_behind(log_id, position)
+        return slot.placed if slot is not None else None
+
+    def first(self, log_id: int, wanted: Callable[[Placed], bool]) -> Placed | None:
+        """Return the first batch of a log of which `wanted` is true."""
+        with self._lock:
+            found = (slot.placed for half in (self._other, self._active) for slot in half.slots(log_id))
+            return next(filter(wanted, found), None)
+
+    def latest_timestamp(self, log_id: int, start: int, end: int) -> int | None:
+        """Return the largest timestamp of the batches of a log between two offsets, None if there are none."""
+        with self._lock:
+            placed = (slot.placed for half in (self._other, self._active) for slot in half.slots(log_id))
+            return max((each.max_timestamp for each in placed if start <= each.base_offset < end), default=None)
+
+    def forget(self, log_id: int) -> None:
+        """Leave out the batches of a log that was deleted."""
+        with self._lock:
+            self._active.forget(log_id)
+            self._other.forget(log_id)
+            self._count()
+
+    def _count(self) -> None:
+        self.counters.bytes = self._active.bytes + self._other.bytes
+        self.counters.entries = self._active.entries + self._other.entries

@@ -1,0 +1,189 @@
+"""The opening of an index, which is rebuilt from the entry logs if it is damaged."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from spark_producer.broker.storage.file_ops import FileOps
+from spark_producer.broker.storage.tiered.catalog import CatalogEntry
+from spark_producer.broker.storage.tiered.entry_log_format import HEADER_SIZE
+from spark_producer.broker.storage.tiered.interfaces import StoredEntry
+from spark_producer.broker.storage.tiered.location_index.arrays import NAME, ArrayIndex
+from spark_producer.broker.storage.tiered.location_index.base import IndexDamaged, IndexRow, LocationIndex
+from spark_producer.broker.storage.tiered.location_index.rocks import RocksIndex
+from spark_producer.broker.storage.tiered.location_index.rocks_database import NAME as ROCKS_NAME
+from spark_producer.broker.storage.tiered.location_index.rocks_database import put_aside, remove_database
+from spark_producer.common.escape import escaping_logger
+from spark_producer.errors import CorruptRecord
+from spark_producer.record.batch_v2 import HEADER_SIZE as BATCH_HEADER_SIZE
+from spark_producer.record.batch_v2 import read_header
+
+ARRAYS: Final = "arrays"
+ROCKS: Final = "rocks"
+DAMAGED: Final = f"{NAME}.damaged"
+
+logger = escaping_logger(__name__)
+
+
+class ScannedLogs(Protocol):
+    """What a rebuilding asks of the entry logs: see `EntryLogFiles`."""
+
+    def ids(self) -> list[int]:
+        """See `EntryLogFiles.ids`."""
+
+    def entries(self, file_id: int, position: int = HEADER_SIZE) -> Iterator[StoredEntry]:
+        """See `EntryLogFiles.entries`."""
+
+
+def open_index(
+    files: FileOps,
+    directory: Path,
+    logs: Collection[CatalogEntry],
+    entry_logs: ScannedLogs,
+    *,
+    trusted: int = 0,
+    engine: str = ARRAYS,
+    cache_bytes: int = 0,
+) -> LocationIndex:
+    """Open the index of a ledger directory.
+
+    One that is damaged, or has not what the catalog counts, because the other engine was used meanwhile, is put aside as
+    `.damaged` and rebuilt. What the other engine has left is removed afterwards.
+
+    Args:
+        files, directory: where it is.
+        logs: the logs of the catalog whose batches lie in this directory.
+        entry_logs: the entry logs in it.
+        trusted: the bytes of the index that were on the disk for certain.
+        engine: "arrays" or "rocks".
+        cache_bytes: the memory that RocksDB may use.
+
+    Raises:
+        ConfigError: a library is missing that the engine needs.
+        OSError: the disk refused.
+    """
+    name = ROCKS_NAME if engine == ROCKS else NAME
+    index = None
+    try:
+        index = _opened(files, directory, engine, cache_bytes, trusted)
+        _check_complete(index, logs, directory / name)
+    except IndexDamaged as error:
+        logger.warning(
+            "%s: the index is rebuilt from the entry logs, and what is left of it is %s", error, f"{name}.damaged"
+        )
+        if index is not None:
+            index.close()
+        index = _rebuilt(files, directory, logs, entry_logs, engine, cache_bytes)
+    _remove_other(files, directory, engine)
+    return index
+
+
+def _opened(files: FileOps, directory: Path, engine: str, cache_bytes: int, trusted: int) -> LocationIndex:
+    return RocksIndex(directory, cache_bytes) if engine == ROCKS else ArrayIndex(files, directory, trusted=trusted)
+
+
+def _check_complete(index: LocationIndex, logs: Collection[CatalogEntry], path: Path) -> None:
+    """Raise IndexDamaged if the index lacks the ends of what was flushed of a log."""
+    for entry in logs:
+        if entry.flushed_end > entry.start_offset:
+            last = index.last(entry.log_id)
+            if (
+                last is None
+                or last.end_offset < entry.flushed_end
+                or index.indexed(entry.log_id, entry.start_offset) is None
+            ):
+                raise IndexDamaged(f"{path} has not all batches of log {entry.log_id}")
+
+
+def _rebuilt(
+    files: FileOps,
+    directory: Path,
+    logs: Collection[CatalogEntry],
+    entry_logs: ScannedLogs,
+    engine: str,
+    cache_bytes: int,
+) -> LocationIndex:
+    if engine == ROCKS:
+        put_aside(directory / ROCKS_NAME)
+    else:
+        files.rename(directory / NAME, directory / DAMAGED)
+    ends = {entry.log_id: entry.flushed_end for entry in logs}
+    starts = {entry.log_id: entry.start_offset for entry in logs}
+    index = _opened(files, directory, engine, cache_bytes, 0)
+    index.add(scanned_rows(entry_logs, starts, ends))
+    return index
+
+
+def _remove_other(files: FileOps, directory: Path, engine: str) -> None:
+    """Remove the index of the other engine: what it has is no longer so."""
+    if engine == ROCKS and NAME in files.names(directory):
+        files.unlink(directory / NAME)
+        files.sync_directory(directory)
+    elif engine == ARRAYS:
+        remove_database(directory / ROCKS_NAME)
+
+
+def scanned_rows(
+    entry_logs: ScannedLogs, starts: Mapping[int, int], ends: Mapping[int, int]
+) -> dict[int, Sequence[IndexRow]]:
+    """Return the rows of all batches in the entry logs that lie between the start of their log and its flushed end.
+
+    Of batches with the same offsets the one that was written last is taken: the older ones were moved, were rewritten by the
+    compaction of their log, or were written by a flush that a crash has cut short, before other batches got their offsets. What
+    lies behind the flushed end is in the journal.
+    """
+    found: dict[int, list[tuple[int, int, IndexRow]]] = {log_id: [] for log_id in ends}
+    for file_id in entry_logs.ids():
+        place = HEADER_SIZE
+        for entry in _readable(entry_logs, file_id):
+            header = read_header(entry.batch)
+            known = found.get(entry.log_id)
+            if (
+                known is not None
+                and starts[entry.log_id] <= header.last_offset
+                and header.base_offset < ends[entry.log_id]
+            ):
+                row = IndexRow(bytes(entry.batch[:BATCH_HEADER_SIZE]), 0, file_id, place)
+                known.append((header.base_offset, header.last_offset + 1, row))
+            place = entry.next_position
+    return {log_id: _in_order(_newest(rows), starts[log_id]) for log_id, rows in found.items() if rows}
+
+
+def _newest(rows: Sequence[tuple[int, int, IndexRow]]) -> dict[int, IndexRow]:
+    """Return the rows, by base offset, without those whose offsets a later one has too. They come in the order of writing."""
+    bases: list[int] = []
+    ends: list[int] = []
+    kept: dict[int, IndexRow] = {}
+    for base, end, row in rows:
+        if bases and base < ends[-1]:
+            first, behind = bisect_right(ends, base), bisect_left(bases, end)
+            for gone in bases[first:behind]:
+                del kept[gone]
+            bases[first:behind], ends[first:behind] = [base], [end]
+        else:
+            bases.append(base)
+            ends.append(end)
+        kept[base] = row
+    return kept
+
+
+def _readable(entry_logs: ScannedLogs, file_id: int) -> Iterator[StoredEntry]:
+    try:
+        yield from entry_logs.entries(file_id)
+    except CorruptRecord as error:
+        logger.warning("%s: entries behind it are not looked for", error)
+
+
+def _in_order(rows: Mapping[int, IndexRow], start: int) -> list[IndexRow]:
+    """Return the rows that follow each other without a gap, with their positions in the log."""
+    ordered: list[IndexRow] = []
+    expected, position = start, 0
+    for base_offset in sorted(rows):
+        header = read_header(rows[base_offset].header)
+        if base_offset == expected or (not ordered and base_offset < start):
+            ordered.append(rows[base_offset]._replace(position=position))
+            expected, position = header.last_offset + 1, position + header.size
+    return ordered

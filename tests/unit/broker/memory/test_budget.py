@@ -1,0 +1,93 @@
+"""The budget of bytes: who is admitted when, and that nothing is held for ever."""
+
+from spark_producer.broker.memory.budget import Budget, Holding
+
+LIMIT = 800
+
+
+def test_requests_are_admitted_in_order_as_room_becomes_free() -> None:
+    budget: Budget[str] = Budget(6400)
+    first, second, middle, small = (Holding(budget, name) for name in ("first", "second", "middle", "small"))
+    assert first.admit(3200)
+    second.hold_answer(3150)
+    assert not middle.admit(100)
+    assert not small.admit(10), "it would fit, but somebody else came before"
+    assert budget.next_admitted() is None
+    first.request_done()
+    assert budget.next_admitted() == "middle"
+    assert middle.admit(100)
+    assert budget.next_admitted() == "small"
+    assert small.admit(10)
+    assert budget.next_admitted() is None
+    assert not budget.crowded
+    assert budget.held == 3260
+
+
+def test_large_requests_that_do_not_come_keep_no_small_one_waiting() -> None:
+    budget: Budget[str] = Budget(6400)
+    large = [Holding(budget, f"large {number}") for number in range(3)]
+    small = Holding(budget, "small")
+    assert large[0].admit(2500)
+    assert not large[1].admit(2500), "all large ones together have half"
+    assert small.admit(100)
+    assert not large[2].admit(700)
+    assert budget.crowded
+    large[0].request_done()
+    assert budget.next_admitted() == "large 1"
+    assert large[1].admit(2500)
+    assert budget.next_admitted() == "large 2"
+    assert large[2].admit(700)
+
+
+def test_who_leaves_gives_back_what_he_held_and_his_place() -> None:
+    budget: Budget[str] = Budget(LIMIT)
+    holder, waiting, other = (Holding(budget, name) for name in ("holder", "waiting", "other"))
+    assert holder.admit(400)
+    holder.hold_answer(400)
+    holder.hold_wait(50)
+    assert not waiting.admit(10)
+    assert not other.admit(20)
+    waiting.close()
+    holder.close()
+    assert budget.held == 0
+    assert budget.next_admitted() == "other"
+
+
+def test_fetches_are_held_back_before_other_requests() -> None:
+    budget: Budget[str] = Budget(LIMIT)
+    one, two = Holding(budget, "one"), Holding(budget, "two")
+    one.hold_answer(60)
+    assert budget.largest_fetch == 20, "half of the room"
+    for answer, may_fetch, may_answer in ((30, True, True), (40, False, True), (139, False, True)):
+        two.hold_answer(answer)
+        assert (budget.may_answer(fetch=True), budget.may_answer(fetch=False)) == (may_fetch, may_answer)
+    assert budget.largest_fetch == 0
+
+
+def test_one_answer_of_any_size_holds_back_fetches_alone() -> None:
+    budget: Budget[str] = Budget(LIMIT)
+    one, two = Holding(budget, "one"), Holding(budget, "two")
+    one.hold_answer(10 * LIMIT)
+    for answer, may_answer in ((199, True), (200, False), (0, True)):
+        two.hold_answer(answer)
+        assert (budget.may_answer(fetch=True), budget.may_answer(fetch=False)) == (False, may_answer)
+
+
+def test_a_fetch_waits_while_there_is_an_eighth_for_that() -> None:
+    budget: Budget[str] = Budget(LIMIT)
+    holding = Holding(budget, "one")
+    assert budget.may_wait(100)
+    holding.hold_wait(60)
+    assert not budget.may_wait(50)
+    holding.hold_wait(0)
+    assert budget.may_wait(50)
+
+
+def test_the_largest_request_is_admitted_beside_the_largest_answers_and_waits() -> None:
+    budget: Budget[str] = Budget(LIMIT)
+    slow, patient, sender = (Holding(budget, name) for name in ("slow", "patient", "sender"))
+    slow.hold_answer(LIMIT // 4)
+    patient.hold_wait(LIMIT // 8)
+    budget.unconfirmed.change(LIMIT // 8)
+    assert not budget.unconfirmed.is_full
+    assert sender.admit(budget.largest_request), "else they could keep each other waiting"

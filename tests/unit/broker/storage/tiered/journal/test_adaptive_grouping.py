@@ -1,0 +1,77 @@
+"""Two crowds of writers that take turns become one. Ids (tests/ids.md): J."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from spark_producer.broker.storage.tiered.journal import JournalSettings
+from spark_producer.broker.storage.tiered.journal.adaptive_grouping import Regrouping
+from tests.unit.broker.storage.tiered.journal.opened import DEADLINE, ON_DEMAND, Told, new_disk, start, write_group
+
+FORCE = 0.005
+
+
+def test_j3_a_force_waits_for_half_the_time_of_the_last_one_and_for_twice_the_group_wait_at_most() -> None:
+    rule = Regrouping(JournalSettings(max_group_wait_ms=1))
+    rule.forced(4, 4, 0.002, 10.0)
+    assert round(rule.seconds_left(4, 10.0), 9) == 0.001
+    rule.forced(4, 4, 1.0, 10.0)
+    assert round(rule.seconds_left(4, 10.0005), 9) == 0.0015
+    assert rule.seconds_left(4, 10.01) <= 0
+
+
+def test_j3_a_force_begins_once_all_who_were_told_are_back() -> None:
+    rule = Regrouping(JournalSettings())
+    rule.forced(5, 3, FORCE, 10.0)
+    assert rule.seconds_left(7, 10.0) > 0
+    assert rule.seconds_left(8, 10.0) == 0
+
+
+def test_j3_a_force_does_not_wait_if_nothing_was_written_during_the_last_one() -> None:
+    rule = Regrouping(JournalSettings())
+    rule.forced(8, 0, FORCE, 10.0)
+    assert rule.seconds_left(1, 10.0) <= 0
+
+
+def test_j3_who_wants_no_wait_for_groups_has_none_for_forces() -> None:
+    rule = Regrouping(JournalSettings(max_group_wait_ms=0))
+    rule.forced(4, 4, FORCE, 10.0)
+    assert rule.seconds_left(4, 10.0) <= 0
+
+
+class Clock:
+    """Time that stands still."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_j3_two_crowds_of_writers_share_the_next_force() -> None:
+    """Four records are forced while four others are written; the first four writers come back before the next force begins."""
+    disk, told, clock = new_disk(), Told(), Clock()
+    journal = start(disk, replace(ON_DEMAND, max_group_wait_ms=1), told, clock=clock)
+    try:
+        with disk.script.blocked("force", "*.txn"):
+            write_group(journal, range(4))
+            disk.script.wait_for("force", count=2)
+            clock.now += FORCE
+            write_group(journal, range(4, 8))
+        poll(lambda: journal.forced_ticket == 4)
+        write_group(journal, range(8, 12))
+        poll(lambda: journal.forced_ticket == 12)
+        assert journal.counters.forces == 2
+    finally:
+        journal.close(DEADLINE)
+    assert told.of("forced") == list(range(12))
+
+
+def poll(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.001)
