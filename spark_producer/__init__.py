@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from spark_producer.datasource.write.driver.executor_check import HostFinding
     from spark_producer.producer import Producer
     from spark_producer.producer.mock import MockProducer
-    from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset
+    from spark_producer.sender.transactions.partitions import ConsumerGroup, GroupOffset
 
 __all__ = [
     "ConsumerGroup",
@@ -41,8 +41,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ConsumerGroup": "spark_producer.sender.transaction_contents",
-    "GroupOffset": "spark_producer.sender.transaction_contents",
+    "ConsumerGroup": "spark_producer.sender.transactions.partitions",
+    "GroupOffset": "spark_producer.sender.transactions.partitions",
     "MockProducer": "spark_producer.producer.mock",
     "Producer": "spark_producer.producer",
     "ProducerConfig": "spark_producer.config",

@@ -15,10 +15,10 @@ from typing import Any
 
 from spark_producer.errors import ConnectionFailed, KafkaTimeout, PyProducerError, TlsFailed
 from spark_producer.metrics import ProducerMetrics, unread_metrics
-from spark_producer.network.admission import RECHECK, Admission
+from spark_producer.network.auth import Logins, make_logins
+from spark_producer.network.authentication import RECHECK, Admission
 from spark_producer.network.completion import Completion
 from spark_producer.network.features import Features
-from spark_producer.network.logins import Logins, make_logins
 from spark_producer.network.node import NEVER, NodeConnection, NodeState, SentRequest, connection_lost, told_by
 from spark_producer.network.nodes import Nodes
 from spark_producer.network.opening import opener

@@ -23,7 +23,7 @@ from spark_producer.producer.checks import check_timeout
 from spark_producer.producer.mock_transactions import MockTransactions, transaction_of
 from spark_producer.record.arguments import NO_PARTITION, read_headers, read_record
 from spark_producer.record.columns import read_columns
-from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset
+from spark_producer.sender.transactions.partitions import ConsumerGroup, GroupOffset
 
 
 class SentRecord(NamedTuple):

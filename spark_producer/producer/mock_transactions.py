@@ -10,7 +10,7 @@ from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import IllegalState, ProducerFenced, TransactionAbortable, TransactionTimeout
 from spark_producer.producer.transactions import group_offsets
-from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset
+from spark_producer.sender.transactions.partitions import ConsumerGroup, GroupOffset
 
 Record = TypeVar("Record")
 GroupsOffsets = dict[str, dict[TopicPartition, GroupOffset]]

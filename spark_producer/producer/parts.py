@@ -30,7 +30,7 @@ from spark_producer.sender import KnownTopics, ProducerLoad, Sender
 if TYPE_CHECKING:  # only transactional producers import them
     from spark_producer.producer.transactional_records import TransactionalRecords
     from spark_producer.producer.transactions import Transactions
-    from spark_producer.sender.transactions import TransactionManager
+    from spark_producer.sender.transactions.manager import TransactionManager
 
 LONGEST_SLEEP = 1.0
 """The longest sleep, in seconds, of the I/O thread, and of a thread that waits for a topic. Nothing depends on it; it only bounds

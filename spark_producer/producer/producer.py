@@ -35,7 +35,7 @@ from spark_producer.record.pieces import BatchPieces
 if TYPE_CHECKING:  # only transactional producers import them, and those with dead letters
     from spark_producer.producer.sifting import Sieve
     from spark_producer.producer.transactions import Transactions
-    from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset
+    from spark_producer.sender.transactions.partitions import ConsumerGroup, GroupOffset
 
 
 @refuses_forks("send_batch", "send_table", "flush", "metrics", "_transactional")

@@ -16,9 +16,9 @@ from spark_producer.accumulator import RecordAccumulator
 from spark_producer.common.cluster import Span, Style, TopicPartition
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import IllegalState, PyProducerError, RecordError, TransactionTimeout
-from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset, GroupOffsets, Prepared
-from spark_producer.sender.transaction_states import REPEATED, Call, Operation, State
-from spark_producer.sender.transactions import TransactionManager
+from spark_producer.sender.transactions.manager import TransactionManager
+from spark_producer.sender.transactions.partitions import ConsumerGroup, GroupOffset, GroupOffsets, Prepared
+from spark_producer.sender.transactions.states import REPEATED, Call, Operation, State
 
 _log = escaping_logger(__name__)
 

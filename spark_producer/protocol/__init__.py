@@ -55,10 +55,10 @@ from spark_producer.protocol.codec import (
     encode_request,
     encode_response,
 )
-from spark_producer.protocol.exchange import Connection, Response, State
+from spark_producer.protocol.connection import Connection, Response, State
+from spark_producer.protocol.credentials import Login
 from spark_producer.protocol.fields import LONGEST_STRING, Buffer, decoded_records
 from spark_producer.protocol.frames import FrameReader
-from spark_producer.protocol.login import Login
 
 __all__ = [
     "ADD_OFFSETS_TO_TXN",

@@ -14,7 +14,7 @@ from spark_producer.common.escape import for_log
 from spark_producer.errors import AuthenticationFailed
 from spark_producer.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, AnyApi
 from spark_producer.protocol.codec import decode_response
-from spark_producer.protocol.login import Login
+from spark_producer.protocol.credentials import Login
 from spark_producer.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest, SaslHandshakeResponse
 from spark_producer.protocol.negotiation import Question
 

@@ -19,7 +19,7 @@ from spark_producer.common.error_codes import Action, Code
 from spark_producer.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from spark_producer.sender.cluster_updates import apply_hints, describe, merge
 from spark_producer.sender.missing_partitions import Absence, MissingPartitions
-from spark_producer.sender.older_epochs import OlderEpochs
+from spark_producer.sender.stale_leader_epochs import OlderEpochs
 from spark_producer.sender.topic_ids import TopicIds
 
 

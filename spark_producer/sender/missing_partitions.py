@@ -15,7 +15,7 @@ from spark_producer.accumulator import ProducerBatch
 from spark_producer.common.cluster import TopicInfo, TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, TopicNotFound, broker_error
-from spark_producer.sender.older_epochs import LONGEST_BROKER_LAG
+from spark_producer.sender.stale_leader_epochs import LONGEST_BROKER_LAG
 
 CONFIRMED_AFTER = LONGEST_BROKER_LAG
 """Seconds without an answer that has the partition, before it counts as missing."""

@@ -23,15 +23,15 @@ from spark_producer.protocol.messages import (
     ProduceResponse,
     ProduceTopic,
 )
-from spark_producer.sender.answers import ProduceAnswers, Refusal
 from spark_producer.sender.identity import ProducerIdentity
 from spark_producer.sender.metadata import Metadata
 from spark_producer.sender.network_view import NODE_RECHECK, ClientRequest, NetworkView, RequestBatches
+from spark_producer.sender.produce_responses import ProduceAnswers, Refusal
 from spark_producer.sender.sequences import Sequencer
 
 if TYPE_CHECKING:  # only transactional producers import them
-    from spark_producer.sender.transaction_dialog import TransactionDialog
-    from spark_producer.sender.transactions import TransactionManager
+    from spark_producer.sender.transactions.manager import TransactionManager
+    from spark_producer.sender.transactions.request_loop import TransactionDialog
 
 
 ID_REMEDIES = (
@@ -188,9 +188,9 @@ class Sender:
         self, accumulator: RecordAccumulator, backoff: Callable[[int], float]
     ) -> tuple[TransactionManager, TransactionDialog]:
         """Return what only a transactional producer has."""
-        from spark_producer.sender.transaction_dialog import TransactionDialog
-        from spark_producer.sender.transaction_settings import TransactionSettings
-        from spark_producer.sender.transactions import TransactionManager
+        from spark_producer.sender.transactions.manager import TransactionManager
+        from spark_producer.sender.transactions.request_loop import TransactionDialog
+        from spark_producer.sender.transactions.settings import TransactionSettings
 
         settings = self._settings
         own = TransactionSettings(settings.transactional_id or "", settings.transaction_timeout_ms, settings.user)

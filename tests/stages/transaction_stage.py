@@ -26,8 +26,8 @@ from spark_producer.protocol.messages import (
 )
 from spark_producer.record.batch_v2 import BatchHeader, read_header
 from spark_producer.sender import ClientRequest
-from spark_producer.sender.transaction_states import Call, Operation, State
-from spark_producer.sender.transactions import TransactionManager
+from spark_producer.sender.transactions.manager import TransactionManager
+from spark_producer.sender.transactions.states import Call, Operation, State
 from tests.stages.coordinator_answers import coordinated, words_of
 from tests.stages.sender_stage import TOPIC, Stage, answer_to, metadata_of, stage
 

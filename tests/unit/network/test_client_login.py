@@ -20,7 +20,7 @@ from spark_producer.errors import (
 from spark_producer.network.node import NodeConnection, told_by
 from spark_producer.protocol import METADATA, messages
 from spark_producer.security import SaslSettings, SecuritySettings
-from spark_producer.security.login import Login, login
+from spark_producer.security.sasl_login import Login, login
 from tests.stages.client_driver import Clock, Driver
 from tests.stages.login_scripts import (
     PASSWORD,

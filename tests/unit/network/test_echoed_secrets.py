@@ -14,15 +14,15 @@ from spark_producer.broker.security import mechanisms
 from spark_producer.common.escape import MAX_LENGTH
 from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, broker_error
-from spark_producer.network.logins.token_endpoint import fetch_token
+from spark_producer.network.auth.token_endpoint import fetch_token
 from spark_producer.protocol import Connection
 from spark_producer.protocol.messages import SaslAuthenticateResponse, SaslHandshakeResponse
-from spark_producer.security.login import login
+from spark_producer.security.sasl_login import login
 from spark_producer.security.settings import OidcSettings, SaslSettings
 from spark_producer.security.token import Token
 from tests.stages.token_endpoint import Reply, TokenEndpoint
 from tests.support.secret_codings import CODINGS, PASSWORD, USER, pieces, shows
-from tests.unit.protocol.test_exchange import answer, asked, feed, versions_body
+from tests.unit.protocol.test_connection import answer, asked, feed, versions_body
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJleHAiOjE3fQ.c2lnbmF0dXJlLW9mLXRoZS10b2tlbg"
 VERSIONS = {3: (0, 13), 17: (0, 1), 18: (0, 4), 36: (0, 2)}

@@ -14,7 +14,7 @@ import pytest
 
 from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed
-from spark_producer.network.logins import Logins, make_logins
+from spark_producer.network.auth import Logins, make_logins
 from spark_producer.security.settings import OidcSettings, SaslSettings, SecuritySettings, TlsSettings
 from tests.stages.token_endpoint import Asked, Reply, TokenEndpoint, token_reply
 
@@ -174,7 +174,7 @@ def test_sec18_an_accepted_token_begins_a_new_row(endpoint: TokenEndpoint, woken
 
 FORK = """
 import os, sys, time
-from spark_producer.network.logins import make_logins
+from spark_producer.network.auth import make_logins
 from spark_producer.security import SaslSettings, SecuritySettings
 logins = make_logins(SecuritySettings(sasl=SaslSettings("OAUTHBEARER", provider="tokens:get")), lambda: None)
 def first_message():

@@ -14,8 +14,8 @@ from spark_producer.config import ProducerConfig, producer_config
 from spark_producer.errors import AuthenticationFailed, ConfigError
 from spark_producer.metrics import unread_metrics
 from spark_producer.network import Client, ConnectionSettings
-from spark_producer.network.admission import Admission
-from spark_producer.network.logins import make_logins
+from spark_producer.network.auth import make_logins
+from spark_producer.network.authentication import Admission
 from spark_producer.network.node import NodeConnection
 from spark_producer.network.nodes import Nodes
 from spark_producer.network.security_options import security_settings

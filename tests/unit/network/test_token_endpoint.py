@@ -19,8 +19,8 @@ import trustme
 
 from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, ConfigError, PyProducerError
-from spark_producer.network.logins import token_endpoint
-from spark_producer.network.logins.token_endpoint import FINAL_CODES, LARGEST_ANSWER, fetch_token
+from spark_producer.network.auth import token_endpoint
+from spark_producer.network.auth.token_endpoint import FINAL_CODES, LARGEST_ANSWER, fetch_token
 from spark_producer.security.settings import OidcSettings, Store
 from spark_producer.security.token import ENDLESS
 from tests.stages.token_endpoint import Asked, Reply, TokenEndpoint, token_reply

@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 
 from spark_producer.errors import AuthenticationFailed, ConfigError, PyProducerError
-from spark_producer.network.logins import token_providers
-from spark_producer.network.logins.token_providers import aws_region, from_aws, from_function
+from spark_producer.network.auth import token_providers
+from spark_producer.network.auth.token_providers import aws_region, from_aws, from_function
 
 CANARY = "canary.of-this-test"
 EXPIRY = 1_700_000_000_000

@@ -13,7 +13,7 @@ import pytest
 
 from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, PyProducerError
-from spark_producer.network.logins.tokens import SLOW, SharedKeepers, TokenKeeper
+from spark_producer.network.auth.tokens import SLOW, SharedKeepers, TokenKeeper
 from spark_producer.security.settings import OidcSettings, SaslSettings
 from spark_producer.security.token import ENDLESS, Token
 

@@ -15,7 +15,7 @@ from spark_producer import Producer
 from spark_producer.common.cluster import TRANSACTIONS
 from spark_producer.errors import IllegalState, PyProducerError, TransactionAbortable, TransactionTimeout
 from spark_producer.producer import parts_of
-from spark_producer.sender.transaction_states import Operation, State
+from spark_producer.sender.transactions.states import Operation, State
 from tests.stages.hurry import RunningClock
 from tests.stages.scripted_cluster import ScriptedCluster
 from tests.stages.workbench import DEADLINE, Runner, until

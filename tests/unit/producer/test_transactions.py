@@ -31,8 +31,8 @@ from spark_producer.errors import (
 )
 from spark_producer.producer import parts_of
 from spark_producer.producer.transactions import Transactions
-from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset
-from spark_producer.sender.transaction_states import State
+from spark_producer.sender.transactions.partitions import ConsumerGroup, GroupOffset
+from spark_producer.sender.transactions.states import State
 from tests.stages.hurry import impatient
 from tests.stages.scripted_cluster import ScriptedCluster, knowing_the_topic
 from tests.stages.workbench import Runner, until

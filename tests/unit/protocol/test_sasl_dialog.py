@@ -14,9 +14,9 @@ from spark_producer.errors import (
     UnsupportedVersion,
 )
 from spark_producer.protocol import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, Connection, State, messages
-from spark_producer.protocol.exchange import LARGEST_BEFORE_OPEN
+from spark_producer.protocol.connection import LARGEST_BEFORE_OPEN
 from tests.stages.scripted_login import ScriptedLogin
-from tests.unit.protocol.test_exchange import answer, asked, feed, send_metadata, versions_body
+from tests.unit.protocol.test_connection import answer, asked, feed, send_metadata, versions_body
 
 MODERN = {3: (0, 13), 17: (0, 1), 18: (0, 4), 36: (0, 2)}
 OLD = {3: (0, 2), 17: (0, 0), 18: (0, 0)}

@@ -11,9 +11,9 @@ from spark_producer.errors import (
     TransactionAbortable,
     UnsupportedVersion,
 )
-from spark_producer.sender.transaction_states import Call, Operation, State
+from spark_producer.sender.transactions.states import Call, Operation, State
 from tests.stages.transaction_stage import LOST, TransactionStage
-from tests.unit.sender.test_transactions import in_transaction
+from tests.unit.sender.transactions.test_manager import in_transaction
 
 BOTH_STYLES = pytest.mark.parametrize("implicit", [False, True])
 

@@ -9,8 +9,8 @@ import pytest
 from spark_producer.common.cluster import Span, Style, TopicPartition
 from spark_producer.errors import IllegalState, TransactionAbortable
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, read_header
-from spark_producer.sender.transaction_contents import Prepared
-from spark_producer.sender.transaction_states import Call, State
+from spark_producer.sender.transactions.partitions import Prepared
+from spark_producer.sender.transactions.states import Call, State
 from tests.stages.sender_stage import TOPIC
 from tests.stages.transaction_stage import LOST, TID, TransactionStage, transaction_stage
 from tests.stages.workbench import values_in

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.sender.transaction_states import Call, State
+from spark_producer.sender.transactions.states import Call, State
 from tests.stages.transaction_stage import TransactionStage
-from tests.unit.sender.test_transactions import OFFSETS, in_transaction
+from tests.unit.sender.transactions.test_manager import OFFSETS, in_transaction
 
 
 def in_cluster(made: TransactionStage, *nodes: int) -> None:

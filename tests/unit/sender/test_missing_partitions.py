@@ -19,11 +19,11 @@ from spark_producer.sender.missing_partitions import (
     MIN_ANSWERS,
     MissingPartitions,
 )
-from spark_producer.sender.transaction_states import Call, State
+from spark_producer.sender.transactions.states import Call, State
 from tests.stages.sender_stage import TOPIC, Stage, answer_to, metadata_of, sent_in, stage
 from tests.stages.transaction_stage import Answer
 from tests.stages.workbench import rows_of
-from tests.unit.sender.test_transactions import in_transaction
+from tests.unit.sender.transactions.test_manager import in_transaction
 
 UNKNOWN = int(Code.UNKNOWN_TOPIC_OR_PARTITION)
 FORMER, LATER = b"1" * 16, b"2" * 16

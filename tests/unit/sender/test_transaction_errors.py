@@ -18,12 +18,12 @@ from spark_producer.errors import (
     TransactionAborted,
     UnsupportedVersion,
 )
-from spark_producer.sender.transaction_states import Call, State
-from spark_producer.sender.transaction_verdicts import VERDICTS, Need, Verdict, verdict_on
+from spark_producer.sender.transactions.errors import VERDICTS, Need, Verdict, verdict_on
+from spark_producer.sender.transactions.states import Call, State
 from tests.stages import transaction_stage as transaction_stage_module
 from tests.stages.coordinator_answers import coordinated, words_of
 from tests.stages.transaction_stage import LOST, TransactionStage, transaction_stage
-from tests.unit.sender.test_transactions import OFFSETS, in_transaction
+from tests.unit.sender.transactions.test_manager import OFFSETS, in_transaction
 
 RETRIABLE = [code for code in Code if Action.RETRY in code.action]
 FENCED = (47, 49, 90)

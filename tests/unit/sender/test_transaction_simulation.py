@@ -14,8 +14,8 @@ import pytest
 
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ProducerFenced, TransactionAbortable
-from spark_producer.sender.transaction_states import Call, Operation, State
-from spark_producer.sender.transactions import TransactionManager
+from spark_producer.sender.transactions.manager import TransactionManager
+from spark_producer.sender.transactions.states import Call, Operation, State
 from tests.stages.sender_stage import TOPIC, Stage, stage
 from tests.stages.simulated_coordinator import LAST_EPOCH, TransactionalCluster
 from tests.stages.workbench import FakeClock

@@ -8,7 +8,7 @@ import pytest
 
 from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, ConfigError
-from spark_producer.security.login import login
+from spark_producer.security.sasl_login import login
 from spark_producer.security.settings import SaslSettings
 from spark_producer.security.token import ENDLESS, Token
 

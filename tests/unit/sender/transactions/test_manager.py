@@ -8,8 +8,8 @@ from spark_producer.accumulator import Identity
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import IllegalState, TransactionAborted
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT
-from spark_producer.sender.transaction_contents import ConsumerGroup, GroupOffset, GroupOffsets
-from spark_producer.sender.transaction_states import ALLOWED, SETTLED, SOURCES, TAKES_ROWS, Call, State, moved
+from spark_producer.sender.transactions.partitions import ConsumerGroup, GroupOffset, GroupOffsets
+from spark_producer.sender.transactions.states import ALLOWED, SETTLED, SOURCES, TAKES_ROWS, Call, State, moved
 from tests.stages.sender_stage import TOPIC
 from tests.stages.transaction_stage import LOST, TransactionStage, transaction_stage
 

@@ -22,13 +22,13 @@ from spark_producer.protocol.messages.transactions import (
     EndTxnResponse,
     TxnOffsetCommitResponse,
 )
-from spark_producer.sender import transaction_requests as requests
 from spark_producer.sender.coordinators import Coordinators, Key, Kind, question_about
 from spark_producer.sender.metadata import Metadata
 from spark_producer.sender.network_view import NODE_RECHECK, ClientRequest, NetworkView
-from spark_producer.sender.transaction_contents import GroupOffsets
-from spark_producer.sender.transaction_verdicts import Need, Verdict, verdict_on
-from spark_producer.sender.transactions import TransactionManager
+from spark_producer.sender.transactions import requests
+from spark_producer.sender.transactions.errors import Need, Verdict, verdict_on
+from spark_producer.sender.transactions.manager import TransactionManager
+from spark_producer.sender.transactions.partitions import GroupOffsets
 
 SHORT_PAUSE = 0.02
 """Seconds before a new transaction is asked for again while the coordinator still writes the markers of the last one, which takes

@@ -20,12 +20,13 @@ from spark_producer.errors import IllegalState, PyProducerError, TransactionAbor
 from spark_producer.protocol import Api
 from spark_producer.protocol.messages import ProduceRequest, ProduceResponse
 from spark_producer.record.batch_v2 import NO_SEQUENCE, TRANSACTIONAL_BIT
-from spark_producer.sender import transaction_refusals as refusals
 from spark_producer.sender.identity import ProducerIdentity
-from spark_producer.sender.transaction_contents import UNKNOWN_OFFSET, Contents, GroupOffsets, Prepared
-from spark_producer.sender.transaction_requests import produce_apis
-from spark_producer.sender.transaction_settings import TransactionSettings
-from spark_producer.sender.transaction_states import (
+from spark_producer.sender.transactions import exceptions as refusals
+from spark_producer.sender.transactions.errors import Need
+from spark_producer.sender.transactions.partitions import UNKNOWN_OFFSET, Contents, GroupOffsets, Prepared
+from spark_producer.sender.transactions.requests import produce_apis
+from spark_producer.sender.transactions.settings import TransactionSettings
+from spark_producer.sender.transactions.states import (
     ALLOWED,
     KEEPS_ROWS,
     SETTLED,
@@ -35,7 +36,6 @@ from spark_producer.sender.transaction_states import (
     State,
     moved,
 )
-from spark_producer.sender.transaction_verdicts import Need
 
 NOTHING: frozenset[TopicPartition] = frozenset()
 """The gate of the accumulator while no transaction is open: no partition is admitted."""

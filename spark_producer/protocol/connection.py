@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from spark_producer.errors import LocalProtocolError, PyProducerError, RemoteProtocolError, UnsupportedVersion
 from spark_producer.protocol.apis import SASL_AUTHENTICATE, AnyApi, Api, RequestBody
 from spark_producer.protocol.codec import correlation_id_of, decode_response, encode_request
+from spark_producer.protocol.credentials import BARE, Login
 from spark_producer.protocol.fields import Buffer
 from spark_producer.protocol.frames import DEFAULT_MAX_FRAME_SIZE, FrameReader
-from spark_producer.protocol.login import BARE, Login
 from spark_producer.protocol.messages import ApiVersionsResponse
 from spark_producer.protocol.negotiation import Negotiation, Question
 

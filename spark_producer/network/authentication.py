@@ -5,14 +5,14 @@ from __future__ import annotations
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import AuthenticationFailed, ConnectionFailed, PyProducerError, TlsFailed
 from spark_producer.metrics import ProducerMetrics, unread_metrics
-from spark_producer.network.logins import Logins
+from spark_producer.network.auth import Logins
+from spark_producer.network.fatal_errors import ENOUGH, Refusals
 from spark_producer.network.node import NodeConnection, NodeState, SentRequest
 from spark_producer.network.nodes import Nodes
 from spark_producer.network.principal import principal
-from spark_producer.network.refusals import ENOUGH, Refusals
 from spark_producer.network.settings import UNSECURED, ConnectionSettings
 from spark_producer.protocol import API_VERSIONS, Connection, Login
-from spark_producer.protocol.login import BARE
+from spark_producer.protocol.credentials import BARE
 
 logger = escaping_logger("pyproducer")
 
@@ -31,7 +31,9 @@ class Admission:
         metrics: ProducerMetrics | None = None,
     ) -> None:
         if settings.security != UNSECURED:
-            from spark_producer.network.weaknesses import warn_of_weaknesses  # PLAINTEXT users import none of this
+            from spark_producer.network.security_warnings import (
+                warn_of_weaknesses,  # PLAINTEXT users import none of this
+            )
 
             warn_of_weaknesses(settings)
         self._security = settings.security
@@ -71,7 +73,7 @@ class Admission:
             return None
         login: Login = self._logins.for_host(node.host)
         if self._security.sasl is not None and self._security.sasl.loopback_only:
-            from spark_producer.network.logins.clear_text import on_this_machine
+            from spark_producer.network.auth.clear_text import on_this_machine
 
             return on_this_machine(login, node.host, node.port)
         return login

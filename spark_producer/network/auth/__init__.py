@@ -3,6 +3,6 @@
 Owns: what a login needs before a connection is begun. Must not know: connections and requests.
 """
 
-from spark_producer.network.logins.logins import Logins, make_logins
+from spark_producer.network.auth.logins import Logins, make_logins
 
 __all__ = ["Logins", "make_logins"]

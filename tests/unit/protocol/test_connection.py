@@ -32,7 +32,7 @@ from spark_producer.protocol import (
     encode_response,
     messages,
 )
-from spark_producer.protocol.exchange import TRANSITIONS, Change
+from spark_producer.protocol.connection import TRANSITIONS, Change
 from spark_producer.protocol.negotiation import SOFTWARE_NAME, SOFTWARE_VERSION
 
 MODERN = {0: (0, 13), 1: (4, 18), 3: (0, 13), 18: (0, 4), 22: (0, 5)}

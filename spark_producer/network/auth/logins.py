@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 from spark_producer.errors import AuthenticationFailed, ConfigError, PyProducerError
 
 if TYPE_CHECKING:  # who logs in by a password needs nothing of tokens, and who does not log in nothing at all
-    from spark_producer.network.logins.tokens import TokenKeeper
-    from spark_producer.security.login import Login
+    from spark_producer.network.auth.tokens import TokenKeeper
+    from spark_producer.security.sasl_login import Login
     from spark_producer.security.settings import SaslSettings, SecuritySettings
     from spark_producer.security.token import Token
 
@@ -62,8 +62,8 @@ class _Tokens:
     def __init__(
         self, sasl: SaslSettings, allowed: tuple[str, ...], wakeup: Callable[[], None], hosts: Sequence[str]
     ) -> None:
-        from spark_producer.network.logins.token_providers import AWS, aws_region
-        from spark_producer.security.login import login
+        from spark_producer.network.auth.token_providers import AWS, aws_region
+        from spark_producer.security.sasl_login import login
 
         self._sasl = sasl
         self._allowed = allowed
@@ -90,7 +90,7 @@ class _Tokens:
 
     def close(self) -> None:
         """Need no token any more."""
-        from spark_producer.network.logins.tokens import shared_keepers
+        from spark_producer.network.auth.tokens import shared_keepers
 
         keeper, self._keeper, self._closed = self._keeper, None, True
         if keeper is not None and self._process == os.getpid():
@@ -127,7 +127,7 @@ class _Tokens:
 
     def _kept(self) -> TokenKeeper | None:
         """Return the keeper of this process, or None after `close`. A forked one gets its own: threads do not come along."""
-        from spark_producer.network.logins.tokens import TokenKeeper, shared_keepers
+        from spark_producer.network.auth.tokens import TokenKeeper, shared_keepers
 
         if self._closed:
             return None
@@ -142,7 +142,7 @@ class _Tokens:
 
 def _fetch(sasl: SaslSettings, allowed: tuple[str, ...], region: str, now: float) -> Token:
     """Get a token, on the keeper's thread. `now` is in seconds since 1970."""
-    from spark_producer.network.logins.token_providers import AWS, from_aws, from_function
+    from spark_producer.network.auth.token_providers import AWS, from_aws, from_function
 
     if sasl.provider == AWS:
         return from_aws(sasl.provider_options, region)
@@ -150,7 +150,7 @@ def _fetch(sasl: SaslSettings, allowed: tuple[str, ...], region: str, now: float
         return from_function(sasl.provider)
     if sasl.oidc is None:
         raise ConfigError("nothing gives tokens for OAUTHBEARER: no token endpoint and no provider is set", fatal=True)
-    from spark_producer.network.logins.token_endpoint import fetch_token
+    from spark_producer.network.auth.token_endpoint import fetch_token
 
     return fetch_token(sasl.oidc, allowed, now=now)
 
@@ -165,6 +165,6 @@ def make_logins(security: SecuritySettings, wakeup: Callable[[], None], hosts: S
         return None
     if security.sasl.mechanism == "OAUTHBEARER":
         return _Tokens(security.sasl, security.allowed_secrets, wakeup, hosts)
-    from spark_producer.security.login import login
+    from spark_producer.security.sasl_login import login
 
     return _Passwords(login(security.sasl, security.allowed_secrets))

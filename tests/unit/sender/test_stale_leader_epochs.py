@@ -6,7 +6,7 @@ from spark_producer.common.cluster import TopicPartition
 from spark_producer.protocol import METADATA, PRODUCE
 from spark_producer.protocol.messages import MetadataRequest
 from spark_producer.sender import Metadata
-from spark_producer.sender.older_epochs import LONGEST_BROKER_LAG
+from spark_producer.sender.stale_leader_epochs import LONGEST_BROKER_LAG
 from tests.stages.sender_stage import MAX_AGE, TOPIC, answer_to, metadata_of, stage
 
 NOW = 5000.0

@@ -28,7 +28,7 @@ from spark_producer.protocol.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from spark_producer.sender.transaction_contents import GroupOffsets
+from spark_producer.sender.transactions.partitions import GroupOffsets
 
 EXPLICIT_PRODUCE = 11
 """The last version of Produce that does not add partitions to the transaction by itself."""

@@ -21,7 +21,7 @@ from spark_producer.sender.missing_partitions import Absence, missing_error
 from spark_producer.sender.sequences import Sequencer
 
 if TYPE_CHECKING:  # only transactional producers import it
-    from spark_producer.sender.transactions import TransactionManager
+    from spark_producer.sender.transactions.manager import TransactionManager
 
 UNKNOWN_LOG_START = -1
 LEADER_HINTS = (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH)

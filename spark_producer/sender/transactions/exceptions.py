@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_producer.errors import IllegalState, PyProducerError, TransactionAbortable, TransactionAborted
-from spark_producer.sender.transaction_states import SETTLED, STOPPED_BY_FAILURE, Call, State
+from spark_producer.sender.transactions.states import SETTLED, STOPPED_BY_FAILURE, Call, State
 
 
 def lacks_rows(transactional_id: str, reason: BaseException) -> TransactionAbortable:

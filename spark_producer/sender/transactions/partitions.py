@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from spark_producer.accumulator import ProducerBatch
 from spark_producer.common.cluster import Span, Style, TopicPartition
-from spark_producer.sender.transaction_states import Operation
+from spark_producer.sender.transactions.states import Operation
 
 UNKNOWN_OFFSET = -1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.errors import AuthenticationFailed, ConnectionFailed, PyProducerError, TlsFailed
-from spark_producer.network.refusals import Refusals
+from spark_producer.network.fatal_errors import Refusals
 
 EXPIRED = TlsFailed("expired", fatal=True)
 REFUSED = ConnectionFailed("refused")
