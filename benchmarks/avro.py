@@ -24,9 +24,9 @@ from benchmarks.part import Options, Part, Results
 from benchmarks.session import broker, end_session, jvm_pid, spark_session
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.schemas import to_confluent_avro
-from spark_producer.schemas.formats import ColumnFormat, encode_column
-from spark_producer.schemas.framing import prefix_of
+from spark_producer.schemas.column_format import ColumnFormat, encode_column
 from spark_producer.schemas.plan import parse_schema, plan_of
+from spark_producer.schemas.wire_format import prefix_of
 from tests.support.ivy import fetch_jars
 from tests.support.jars import spark_sink_jars
 from tests.support.kafka_cluster import KafkaCluster

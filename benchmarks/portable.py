@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from spark_producer.datasource import PyProducerDataSource
-from spark_producer.kernel.loading import VARIABLE
+from spark_producer.kernel.dispatch import VARIABLE
 
 PORTABLE = "pyproducer-portable"
 

@@ -24,7 +24,7 @@ from spark_producer.kernel import (
     encode_headers,
     encode_v2,
 )
-from spark_producer.record import group
+from spark_producer.record import batch_decoder
 from spark_producer.record.batch_v2 import HEADER_SIZE, seal
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.reading import read_records
@@ -139,7 +139,7 @@ def table() -> list[str]:
         theirs, copied = (seconds_of(read, log) for read in (read_kafka_python, copy))
         found = []
         for twin in (compiled_decode, decode):
-            with patch.object(group, "decode_v2", twin.decode_v2):  # a process chooses one of them, once
+            with patch.object(batch_decoder, "decode_v2", twin.decode_v2):  # a process chooses one of them, once
                 found.append(seconds_of(read_ours, log))
         ours, portable = found
         lines.append(

@@ -20,9 +20,9 @@ from spark_producer.exactly_once.protocol.outcomes import RUNS_AGAIN, Failure
 from spark_producer.kernel import MOST_HEADERS
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.partitioner import describe_topic, make_partitioner
+from spark_producer.producer.bad_rows import OF_CODES, BadRows
 from spark_producer.producer.checks import too_large
-from spark_producer.producer.sifting import OF_CODES, BadRows
-from spark_producer.producer.topic_lookup import misnamed
+from spark_producer.producer.metadata_wait import misnamed
 from spark_producer.record.columns import LAST_SECOND, ReadColumns, read_columns
 
 PAGE = """# Errors

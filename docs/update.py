@@ -14,15 +14,15 @@ from docs.errors_page import errors_page
 from docs.measured import with_measured_table
 from docs.pictures.all import PICTURES
 from docs.rooms import rooms_picture
-from spark_producer.config import profiles, refused
-from spark_producer.config.page import render_markdown
-from spark_producer.metrics import ledger, names
+from spark_producer.config import profiles, unsupported
+from spark_producer.config.docs_table import render_markdown
+from spark_producer.metrics import names, registry
 
 ROOT = Path(__file__).resolve().parent.parent
 
 OPTIONS_PAGE = """# Options
 
-This page is made by `make docs` from the table in `spark_producer/config/table.py`. `pyproducer options` prints the same.
+This page is made by `make docs` from the table in `spark_producer/config/options.py`. `pyproducer options` prints the same.
 
 Options with the prefix `kafka.` are those of Kafka's producer, under its names; `Producer` takes them without the prefix.
 The others belong to the sink. Times are in milliseconds, sizes in bytes. Letter case does not matter. An unknown option, a
@@ -132,8 +132,8 @@ way (`inline`, `transactions`, `skipped`), and the milliseconds of the commit on
 
 ## Bounds
 
-The first {ledger.MAX_NODES} nodes and {ledger.MAX_TOPICS:,} topics have metrics of their own. All later
-ones share the tag `{ledger.OTHER_NODES}` or `{ledger.OTHER_TOPICS}`; nothing is left out of the
+The first {registry.MAX_NODES} nodes and {registry.MAX_TOPICS:,} topics have metrics of their own. All later
+ones share the tag `{registry.OTHER_NODES}` or `{registry.OTHER_TOPICS}`; nothing is left out of the
 producer's own numbers. A lap holds only what had an event.
 
 ## What they cost
@@ -163,7 +163,7 @@ def options_page() -> str:
     """The whole of docs/options.md."""
     options = OPTIONS_PAGE + render_markdown()
     options += PROFILES_SECTION + profiles.render_markdown() + MEMORY_SECTION
-    return options + REFUSED_SECTION + refused.render_markdown()
+    return options + REFUSED_SECTION + unsupported.render_markdown()
 
 
 def metrics_page() -> str:

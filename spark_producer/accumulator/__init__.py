@@ -9,8 +9,8 @@ from spark_producer.accumulator.batch import BatchState, PartitionQueue, Produce
 from spark_producer.accumulator.compressing import Compression
 from spark_producer.accumulator.future import BatchResult, Callback, RecordFuture, RecordMetadata
 from spark_producer.accumulator.pool import BufferPool
-from spark_producer.accumulator.refusing import RefusedRows
-from spark_producer.accumulator.runs import Recipient, Refused
+from spark_producer.accumulator.rejected_records import RefusedRows
+from spark_producer.accumulator.row_origins import Recipient, Refused
 from spark_producer.accumulator.sequence_state import NO_IDENTITY, Gate, Identity
 from spark_producer.accumulator.table_result import TableMetadata, TableResult
 

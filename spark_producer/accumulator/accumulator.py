@@ -8,18 +8,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from spark_producer.accumulator.backlog import Backlog
 from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
+from spark_producer.accumulator.completion import Outcomes
 from spark_producer.accumulator.compressing import Compression, end_appends
 from spark_producer.accumulator.drainer import Drainer
-from spark_producer.accumulator.flights import Flights
 from spark_producer.accumulator.future import Callback, RecordFuture
-from spark_producer.accumulator.one_row import OneRow
-from spark_producer.accumulator.outcomes import Outcomes
+from spark_producer.accumulator.in_flight_bytes import Flights
+from spark_producer.accumulator.incomplete_batches import Backlog
 from spark_producer.accumulator.pool import LEAST_BUFFER, BufferPool
 from spark_producer.accumulator.readiness import Readiness
-from spark_producer.accumulator.runs import PendingRun, Recipient, RowNumbers, add_run
-from spark_producer.accumulator.shared import Shared
+from spark_producer.accumulator.row_origins import PendingRun, Recipient, RowNumbers, add_run
+from spark_producer.accumulator.single_row_run import OneRow
+from spark_producer.accumulator.state import Shared
 from spark_producer.accumulator.topic_limits import TopicLimits
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ProducerClosed

@@ -11,9 +11,9 @@ import enum
 import threading
 from collections import deque
 
-from spark_producer.accumulator.accounts import Account
+from spark_producer.accumulator.failure_tracking import Account
 from spark_producer.accumulator.future import BatchResult, Callback, RecordFuture
-from spark_producer.accumulator.runs import PendingRun, cut_runs
+from spark_producer.accumulator.row_origins import PendingRun, cut_runs
 from spark_producer.accumulator.sequence_state import NO_IDENTITY, Gate, Identity, Sequences
 from spark_producer.common.cluster import NO_LEADER, TopicPartition
 from spark_producer.errors import IllegalState

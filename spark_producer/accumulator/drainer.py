@@ -11,7 +11,7 @@ from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
 from spark_producer.accumulator.compressing import end_appends
 from spark_producer.accumulator.readiness import Leaders, ReadyCheck
 from spark_producer.accumulator.sequence_state import Identity
-from spark_producer.accumulator.shared import Shared
+from spark_producer.accumulator.state import Shared
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.record.batch_v2 import NO_SEQUENCE
 

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from spark_producer.accumulator.future import settle
-from spark_producer.accumulator.runs import PendingRun, Refused
+from spark_producer.accumulator.row_origins import PendingRun, Refused
 from spark_producer.errors import BrokerError, IllegalState, RecordsRefused
 from spark_producer.metrics import OffsetRange
 

@@ -11,7 +11,7 @@ from spark_producer.config import parse_sink_options
 from spark_producer.config.registry_table import REGISTRY_FIELDS
 from spark_producer.errors import ConfigError
 from spark_producer.record.reading import Record
-from spark_producer.schemas.looking import AvroViewer
+from spark_producer.schemas.avro_viewer import AvroViewer
 from spark_producer.schemas.registry import Registry
 from spark_producer.security.references import resolve
 

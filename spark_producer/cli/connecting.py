@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from spark_producer.cli.terminal import complain
 from spark_producer.config import KAFKA_FIELDS, parse_options
+from spark_producer.config.option import is_secret
+from spark_producer.config.options import ALIASES
 from spark_producer.config.profiles import SUFFIX, profile
 from spark_producer.config.references import is_reference
-from spark_producer.config.table import ALIASES
-from spark_producer.config.values import is_secret
 from spark_producer.errors import ConfigError
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 

@@ -24,7 +24,7 @@ from spark_producer.errors import PyProducerError
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-    from spark_producer.kernel.loading import LoadedKernel
+    from spark_producer.kernel.dispatch import LoadedKernel
 
 COMMANDS: Mapping[str, str] = {
     "check": "look whether everything is there that a write needs",

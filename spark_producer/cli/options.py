@@ -7,7 +7,7 @@ import shutil
 import textwrap
 
 from spark_producer.cli.pages import pages_line
-from spark_producer.config import page
+from spark_producer.config import docs_table
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -19,10 +19,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _run(chosen: argparse.Namespace) -> None:
     if chosen.markdown:
-        print(page.render_markdown(), end="")
+        print(docs_table.render_markdown(), end="")
         return
     width = max(40, min(shutil.get_terminal_size((100, 24)).columns, 100))
-    for name, default, doc in page.option_rows():
+    for name, default, doc in docs_table.option_rows():
         print(f"{name}  ({default})")
         print(textwrap.fill(doc.replace("`", ""), width, initial_indent="    ", subsequent_indent="    "))
     if line := pages_line():

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from spark_producer.cli.connecting import connection_options
 from spark_producer.cli.numbers import positive
 from spark_producer.config import ALIASES, KAFKA_FIELDS, SINK_FIELDS
-from spark_producer.config.refused import KAFKA_PREFIX, explain_producer_option
 from spark_producer.config.registry_table import REGISTRY_FIELDS
+from spark_producer.config.unsupported import KAFKA_PREFIX, explain_producer_option
 from spark_producer.errors import ConfigError
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,79}")

@@ -21,7 +21,7 @@ from spark_producer.cli.terminal import complain, stop_if_nobody_reads
 from spark_producer.cli.topic_reader import Isolation, TopicReader
 from spark_producer.cli.waiting import Wait
 from spark_producer.record.reading import Record
-from spark_producer.schemas.looking import AvroViewer
+from spark_producer.schemas.avro_viewer import AvroViewer
 
 CLIENT_ID = "pyproducer-tail"
 

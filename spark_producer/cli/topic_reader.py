@@ -23,7 +23,7 @@ from spark_producer.protocol.messages import (
     FetchRequest,
     FetchTopic,
 )
-from spark_producer.record.entries import end_of
+from spark_producer.record.log_entries import end_of
 from spark_producer.record.reading import Record, read_records, single_records
 
 PARTITION_BYTES = 4 << 20

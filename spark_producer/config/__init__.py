@@ -4,9 +4,8 @@ Owns: names, types, ranges and defaults of all options, the profiles, the names 
 Must not know: who uses an option.
 """
 
-from spark_producer.config.parsing import hidden, is_set, parse_options, parse_sink_options, producer_config
-from spark_producer.config.registry_table import RegistryOptions
-from spark_producer.config.table import (
+from spark_producer.config.option import Option
+from spark_producer.config.options import (
     ALIASES,
     KAFKA_FIELDS,
     SINK_FIELDS,
@@ -16,7 +15,8 @@ from spark_producer.config.table import (
     kafka_name,
     sink_name,
 )
-from spark_producer.config.values import Option
+from spark_producer.config.parsing import hidden, is_set, parse_options, parse_sink_options, producer_config
+from spark_producer.config.registry_table import RegistryOptions
 
 __all__ = [
     "ALIASES",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from spark_producer.config.table import SINK_FIELDS, ProducerConfig, SinkOptions
+from spark_producer.config.options import SINK_FIELDS, ProducerConfig, SinkOptions
 from spark_producer.errors import ConfigError
 
 CLASSES = ("row", "size", "broker", "schema", "topic")

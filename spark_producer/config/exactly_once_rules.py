@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from spark_producer.config.control_topics import DEFAULT_CONTROL_TOPIC, refusal
-from spark_producer.config.table import SINK_FIELDS, ProducerConfig, SinkOptions, lacks_for_transactions
+from spark_producer.config.options import SINK_FIELDS, ProducerConfig, SinkOptions, lacks_for_transactions
 from spark_producer.errors import ConfigError
 
 LONGEST_ID = 100

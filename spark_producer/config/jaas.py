@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from spark_producer.common.secret import Secret
 from spark_producer.config.references import has_reference, is_reference, lacks_kind
-from spark_producer.config.refused import KERBEROS
+from spark_producer.config.unsupported import KERBEROS
 from spark_producer.errors import ConfigError
 
 NAME = "kafka.sasl.jaas.config"

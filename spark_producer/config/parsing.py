@@ -9,10 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from spark_producer.common.secret import Secret
-from spark_producer.config.profiles import profile
-from spark_producer.config.refused import KAFKA_PREFIX, as_written, explain_option, explain_producer_option
-from spark_producer.config.registry_table import REGISTRY_FIELDS, RegistryOptions, check_registry
-from spark_producer.config.table import (
+from spark_producer.config.option import INT32_MAX, is_secret, parse_secret, parse_value
+from spark_producer.config.options import (
     ALIASES,
     KAFKA_FIELDS,
     SINK_FIELDS,
@@ -21,7 +19,9 @@ from spark_producer.config.table import (
     kafka_name,
     lacks_for_idempotence,
 )
-from spark_producer.config.values import INT32_MAX, is_secret, parse_secret, parse_value
+from spark_producer.config.profiles import profile
+from spark_producer.config.registry_table import REGISTRY_FIELDS, RegistryOptions, check_registry
+from spark_producer.config.unsupported import KAFKA_PREFIX, as_written, explain_option, explain_producer_option
 from spark_producer.errors import ConfigError
 
 _SPARK_OWN = frozenset({"checkpointlocation", "queryname"})

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from spark_producer.common.secret import Secret
 from spark_producer.config import jaas
 from spark_producer.config.references import is_reference
-from spark_producer.config.refused import KERBEROS
 from spark_producer.config.security_table import SecurityOptions
 from spark_producer.config.spoken import changed, spoken
 from spark_producer.config.token_rules import Client, token_source
+from spark_producer.config.unsupported import KERBEROS
 from spark_producer.errors import ConfigError
 
 _PASSWORDS = ("sasl_mechanism", "sasl_username", "sasl_password", "sasl_jaas_config")

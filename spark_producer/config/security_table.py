@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 
 from spark_producer.common.secret import Secret
-from spark_producer.config.refused import KERBEROS
-from spark_producer.config.values import INT32_MAX, option
+from spark_producer.config.option import INT32_MAX, option
+from spark_producer.config.unsupported import KERBEROS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

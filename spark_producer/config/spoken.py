@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from spark_producer.config.refused import KAFKA_PREFIX
+from spark_producer.config.option import Option
 from spark_producer.config.security_table import SecurityOptions
-from spark_producer.config.values import Option
+from spark_producer.config.unsupported import KAFKA_PREFIX
 
 
 def spoken(field: str) -> str:

@@ -12,11 +12,11 @@ import functools
 import os
 from typing import TYPE_CHECKING
 
+from spark_producer.kernel.column_views import BinaryColumn, RecordColumns
 from spark_producer.kernel.decode import HEADERS_AT_ONCE, MOST_HEADERS, DecodedV2
 from spark_producer.kernel.decode_messages import DecodedMessages, decode_messages, message_starts
-from spark_producer.kernel.loading import VARIABLE, load, warn
-from spark_producer.kernel.single import NO_HEADERS, NO_ROOM, header_block
-from spark_producer.kernel.views import BinaryColumn, RecordColumns
+from spark_producer.kernel.dispatch import VARIABLE, load, warn
+from spark_producer.kernel.single_record import NO_HEADERS, NO_ROOM, header_block
 
 if TYPE_CHECKING:
     from spark_producer.kernel.avro import encode_avro
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         largest_record,
         record_sizes,
     )
-    from spark_producer.kernel.single import SingleRecord
+    from spark_producer.kernel.single_record import SingleRecord
 LOADED = load(os.environ.get(VARIABLE, ""))
 KERNEL = LOADED.name
 """The name of the kernel that this process uses, portable or compiled."""

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from spark_producer.kernel.arrays import ArrowArray, BoolArray, ByteArray, Int64Array, numbers, view_of
 from spark_producer.kernel.avro_nodes import NO_BYTES, AvroColumn, AvroNode, Kind, Shape
+from spark_producer.kernel.column_views import BinaryColumn
 from spark_producer.kernel.varint import encode_varint
-from spark_producer.kernel.views import BinaryColumn
 
 _BYTE = np.dtype(np.uint8)
 _WORDS = np.dtype("<u8")

@@ -3,7 +3,7 @@ from typing import Any
 import numpy.typing as npt
 
 from spark_producer.kernel.arrays import Int64Array
-from spark_producer.kernel.views import BinaryColumn, RecordColumns
+from spark_producer.kernel.column_views import BinaryColumn, RecordColumns
 
 class ArrangedRows:
     columns: RecordColumns

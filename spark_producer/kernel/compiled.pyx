@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.kernel.views import BinaryColumn
+from spark_producer.kernel.column_views import BinaryColumn
 
 from spark_producer.kernel.layout cimport (
     OUTSIDE_DATA,

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_producer.kernel.arrays import ByteArray, Int64Array
-from spark_producer.kernel.views import BinaryColumn
+from spark_producer.kernel.column_views import BinaryColumn
 
 UInt32Array = npt.NDArray[np.uint32]
 

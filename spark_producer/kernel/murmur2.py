@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_producer.kernel.arrays import ByteArray, Int64Array
-from spark_producer.kernel.views import BinaryColumn
+from spark_producer.kernel.column_views import BinaryColumn
 
 SEED = 0x9747B28C
 M = 0x5BD1E995

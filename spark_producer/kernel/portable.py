@@ -25,6 +25,7 @@ from spark_producer.kernel.arrays import (
     take,
     values_of,
 )
+from spark_producer.kernel.column_views import PIECE_BYTES, BinaryColumn, RecordColumns, encoded_lengths
 from spark_producer.kernel.varint import (
     consecutive_sizes,
     consecutive_varints,
@@ -33,7 +34,6 @@ from spark_producer.kernel.varint import (
     varint_items,
     varint_sizes,
 )
-from spark_producer.kernel.views import PIECE_BYTES, BinaryColumn, RecordColumns, encoded_lengths
 
 RECORD_OVERHEAD = 20
 """The most bytes that a record's length (5), timestamp delta (10) and offset delta (5) take together."""

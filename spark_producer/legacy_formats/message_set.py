@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from spark_producer.kernel import ArrangedRows
 from spark_producer.kernel.arrays import BinaryArray, Int64Array, buffer_of, from_numbers, join, take, values_of
-from spark_producer.kernel.views import encoded_lengths
+from spark_producer.kernel.column_views import encoded_lengths
 from spark_producer.record.batch_v2 import LOG_OVERHEAD, TIMESTAMP_TYPE_BIT, TimestampType
 
 OVERHEAD = (14, 22)

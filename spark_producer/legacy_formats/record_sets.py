@@ -16,17 +16,17 @@ import pyarrow as pa
 
 from spark_producer.errors import ConfigError, CorruptRecord, SchemaError
 from spark_producer.kernel import ArrangedRows
-from spark_producer.kernel.views import PIECE_BYTES
+from spark_producer.kernel.column_views import PIECE_BYTES
 from spark_producer.legacy_formats.batch_format import BatchFormat
 from spark_producer.legacy_formats.builder import MemoryRecordsBuilder
 from spark_producer.legacy_formats.down_conversion import Lost, down_convert
 from spark_producer.record.batch_v2 import MAGIC, NO_TIMESTAMP, TimestampType, read_header
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.columns import Columns
-from spark_producer.record.entries import BatchEntry, entries
-from spark_producer.record.pieces import BatchPieces
+from spark_producer.record.dictionary_slices import BatchPieces
+from spark_producer.record.log_entries import BatchEntry, entries
 from spark_producer.record.reading import read_records
-from spark_producer.record.slices import LONGEST_DATA, RECORD_SCHEMA
+from spark_producer.record.record_columns import LONGEST_DATA, RECORD_SCHEMA
 
 BATCH_BYTES = 262_144
 """The bytes of records in a batch or message set before compression: old readers hold a whole one unpacked."""

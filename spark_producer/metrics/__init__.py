@@ -4,9 +4,9 @@ Owns: sensors, the table of names, the snapshot of a task and how snapshots add 
 Must not know: where the numbers come from. Callers pass in the clock and the lock (docs/metrics.md).
 """
 
-from spark_producer.metrics.counters import Window
 from spark_producer.metrics.producer_metrics import ProducerMetrics, unread_metrics
 from spark_producer.metrics.snapshot import Levels, Snapshot, Values, merge_snapshots
+from spark_producer.metrics.windowed_counters import Window
 from spark_producer.metrics.write_report import OffsetRange, WriteReport, merge
 
 __all__ = [

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from spark_producer.metrics.quantities import Tally
+from spark_producer.metrics.sensors import Tally
 
 CLIENT = "producer-metrics"
 NODE = "producer-node-metrics"

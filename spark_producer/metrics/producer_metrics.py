@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from spark_producer.metrics.ledger import NO_TOPIC, Ledger
+from spark_producer.metrics.registry import NO_TOPIC, Ledger
 
 _MS = 1e3
 _NS = 1e9

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from spark_producer.metrics.histogram import percentile
 from spark_producer.metrics.names import METRICS, PERCENTILES, READ, TAGS, Metric
-from spark_producer.metrics.quantities import Tally
+from spark_producer.metrics.sensors import Tally
 
 Place = tuple[str, str]
 """(sensor, node or topic), with "" for the whole producer."""

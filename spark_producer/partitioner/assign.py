@@ -15,9 +15,9 @@ from spark_producer.kernel import SingleRecord
 from spark_producer.kernel.arrays import Int32Array
 from spark_producer.partitioner.key_hash import KeyRule
 from spark_producer.partitioner.topic import FullBatch, RowRule, TopicPartitions
-from spark_producer.record.arguments import NO_PARTITION, as_columns
 from spark_producer.record.columns import Columns
 from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, Spot, fault_where
+from spark_producer.record.send_arguments import NO_PARTITION, as_columns
 
 
 class Assignment(NamedTuple):

@@ -14,8 +14,8 @@ from spark_producer.errors import ConfigError, PartitionerError
 from spark_producer.kernel import BinaryColumn, SingleRecord
 from spark_producer.kernel.arrays import BytesArray, Int32Array, Int64Array, from_numbers
 from spark_producer.partitioner.topic import RowRule, TopicPartitions
-from spark_producer.record.arguments import as_columns
 from spark_producer.record.columns import Columns
+from spark_producer.record.send_arguments import as_columns
 
 PartitionFunction = Callable[[BytesArray, BytesArray, str, int], object]
 """(keys, values, topic, partition count) → one partition per row, as an integer array of numpy or Arrow.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from spark_producer.partitioner.runs import SizedRow, SizedRows, new_room
+from spark_producer.partitioner.batch_size_estimate import SizedRow, SizedRows, new_room
 from spark_producer.partitioner.sticky_rule import NOWHERE, StickyRule
 from spark_producer.partitioner.topic import FullBatch, LoadView, TopicPartitions
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from spark_producer.errors import ConfigError
 from spark_producer.kernel import SingleRecord
 from spark_producer.kernel.arrays import Int32Array, Int64Array
-from spark_producer.partitioner.runs import SizedRow, SizedRows
+from spark_producer.partitioner.batch_size_estimate import SizedRow, SizedRows
 from spark_producer.partitioner.topic import FullBatch, LoadView, NoLoad, RowRule, TopicPartitions
 from spark_producer.record.columns import Columns
 

@@ -4,7 +4,7 @@ Owns: `Producer`, `MockProducer`, the code that connects their parts, and the ch
 Must not know: pyspark, sockets.
 """
 
-from spark_producer.producer.parts import Parts
+from spark_producer.producer.internals import Parts
 from spark_producer.producer.producer import Producer, parts_of, producer_of
 
 __all__ = ["Parts", "Producer", "parts_of", "producer_of"]

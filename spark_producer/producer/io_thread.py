@@ -8,10 +8,10 @@ from typing import cast
 
 from spark_producer.accumulator import RecordAccumulator
 from spark_producer.errors import ProducerClosed, PyProducerError
-from spark_producer.producer.metering import Meter
-from spark_producer.producer.network import Network
+from spark_producer.producer.metadata_wait import Topics
+from spark_producer.producer.metrics_access import Meter
+from spark_producer.producer.network_client import Network
 from spark_producer.producer.outages import Outages
-from spark_producer.producer.topic_lookup import Topics
 from spark_producer.protocol import PRODUCE
 from spark_producer.sender import RequestBatches, Sender
 

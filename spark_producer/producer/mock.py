@@ -13,16 +13,16 @@ from typing import NamedTuple, Self, TypedDict
 import pyarrow as pa
 
 from spark_producer.accumulator import BatchResult, Callback, RecordMetadata, TableMetadata, TableResult
-from spark_producer.accumulator.accounts import Account, Accounts
-from spark_producer.accumulator.runs import PendingRun, RowNumbers
+from spark_producer.accumulator.failure_tracking import Account, Accounts
+from spark_producer.accumulator.row_origins import PendingRun, RowNumbers
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import ProducerClosed, RecordError, TransactionAborted
 from spark_producer.metrics import Values
 from spark_producer.partitioner.key_hash import JAVA
 from spark_producer.producer.checks import check_timeout
 from spark_producer.producer.mock_transactions import MockTransactions, transaction_of
-from spark_producer.record.arguments import NO_PARTITION, read_headers, read_record
 from spark_producer.record.columns import read_columns
+from spark_producer.record.send_arguments import NO_PARTITION, read_headers, read_record
 from spark_producer.sender.transactions.partitions import ConsumerGroup, GroupOffset
 
 

@@ -22,18 +22,18 @@ from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, IllegalState
 from spark_producer.kernel import ArrangedRows, group_rows
 from spark_producer.kernel.arrays import Int64Array
-from spark_producer.kernel.views import PIECE_BYTES
+from spark_producer.kernel.column_views import PIECE_BYTES
 from spark_producer.metrics import Values
 from spark_producer.partitioner import PartitionFunction, TopicPartitions
 from spark_producer.producer.checks import check_may_flush, check_timeout, exhausted, too_large
-from spark_producer.producer.forks import check_process, is_forked, refuses_forks
-from spark_producer.producer.parts import Parts
-from spark_producer.producer.topic_lookup import of_control_topics
+from spark_producer.producer.fork_guard import check_process, is_forked, refuses_forks
+from spark_producer.producer.internals import Parts
+from spark_producer.producer.metadata_wait import of_control_topics
 from spark_producer.record.columns import Columns
-from spark_producer.record.pieces import BatchPieces
+from spark_producer.record.dictionary_slices import BatchPieces
 
 if TYPE_CHECKING:  # only transactional producers import them, and those with dead letters
-    from spark_producer.producer.sifting import Sieve
+    from spark_producer.producer.bad_rows import Sieve
     from spark_producer.producer.transactions import Transactions
     from spark_producer.sender.transactions.partitions import ConsumerGroup, GroupOffset
 

@@ -16,9 +16,9 @@ from spark_producer.errors import BufferExhausted, RecordError
 from spark_producer.metrics import ProducerMetrics
 from spark_producer.partitioner import Partitioner, TopicPartitions
 from spark_producer.producer.checks import exhausted, too_large
-from spark_producer.producer.topic_lookup import Topics
-from spark_producer.record.arguments import Field, Header, as_columns, read_record
+from spark_producer.producer.metadata_wait import Topics
 from spark_producer.record.batch_v2 import HEADER_SIZE
+from spark_producer.record.send_arguments import Field, Header, as_columns, read_record
 from spark_producer.sender import Metadata
 
 _Known = dict[str, tuple[TopicPartitions, list[TopicPartition]]]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from spark_producer.accumulator import Callback, RecordFuture
 from spark_producer.producer.single_records import SingleRecords
 from spark_producer.producer.transactions import Transactions
-from spark_producer.record.arguments import Field, Header
+from spark_producer.record.send_arguments import Field, Header
 
 
 class TransactionalRecords:

@@ -18,8 +18,8 @@ from spark_producer.kernel import BinaryColumn, RecordColumns, largest_record
 from spark_producer.kernel.arrays import ArrowArray, Int32Array, Int64Array, from_numbers, is_valid, numbers
 from spark_producer.record.byte_columns import binary_column, value_type
 from spark_producer.record.header_column import header_blocks
+from spark_producer.record.record_columns import no_text
 from spark_producer.record.rejected import NONE_REJECTED, Fault, Kind, RejectedRows, Spot, fault_where
-from spark_producer.record.slices import no_text
 
 COLUMN_NAMES = ("value", "key", "topic", "partition", "headers", "timestamp")
 

@@ -11,8 +11,8 @@ from spark_producer.errors import SchemaError
 from spark_producer.kernel import MOST_HEADERS, BinaryColumn, encode_headers
 from spark_producer.kernel.arrays import ArrowArray, BoolArray, Int64Array, numbers
 from spark_producer.record.byte_columns import binary_column
+from spark_producer.record.record_columns import no_text
 from spark_producer.record.rejected import Fault, Kind, Spot, fault_where
-from spark_producer.record.slices import no_text
 
 
 def header_entries(column: ArrowArray) -> tuple[Int64Array, pa.StructArray] | None:

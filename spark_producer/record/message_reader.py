@@ -15,10 +15,10 @@ import pyarrow as pa
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel import DecodedMessages, decode_messages, message_starts
 from spark_producer.kernel.arrays import Int64Array
-from spark_producer.kernel.views import PIECE_BYTES
+from spark_producer.kernel.column_views import PIECE_BYTES
 from spark_producer.record import codecs
 from spark_producer.record.batch_v2 import CODEC_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT
-from spark_producer.record.slices import LONGEST_DATA, binary_slices, no_headers, record_batch
+from spark_producer.record.record_columns import LONGEST_DATA, binary_slices, no_headers, record_batch
 
 MESSAGES_AT_ONCE = 1 << 16
 """How many messages are decoded together, unless they have more than `PIECE_BYTES`. Both bounds keep the memory beside the

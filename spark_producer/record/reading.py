@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from spark_producer.errors import CorruptRecord
 from spark_producer.record import codecs
+from spark_producer.record.batch_decoder import BatchGroup
 from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, check_crc, read_header
-from spark_producer.record.entries import MessagesEntry, entries
-from spark_producer.record.group import BatchGroup
-from spark_producer.record.isolation import AbortedTransactions
+from spark_producer.record.committed_filter import AbortedTransactions
+from spark_producer.record.log_entries import MessagesEntry, entries
 from spark_producer.record.message_reader import MessageRun
-from spark_producer.record.slices import LONGEST_DATA
+from spark_producer.record.record_columns import LONGEST_DATA
 
 DECOMPRESSED_LIMIT = 1 << 27
 """The bytes to which one batch may unpack unless the caller says otherwise; data of a thousandth of this size can claim it."""

@@ -18,7 +18,7 @@ from spark_producer.kernel import (
 from spark_producer.kernel.arrays import ByteArray
 from spark_producer.record.batch_v2 import CODEC_MASK, HEADER_SIZE, read_header, seal
 from spark_producer.record.codecs import Codec, Compressor, decompress
-from spark_producer.record.slices import binary_slices
+from spark_producer.record.record_columns import binary_slices
 
 _NO_LIMIT = 1 << 62
 """Bytes: what is unpacked here was packed by us."""

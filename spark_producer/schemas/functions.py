@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from spark_producer.errors import RecordError
 from spark_producer.kernel.arrays import ArrowArray
-from spark_producer.schemas.formats import ColumnFormat, encode_column
-from spark_producer.schemas.framing import prefix_of
+from spark_producer.schemas.column_format import ColumnFormat, encode_column
 from spark_producer.schemas.plan import parse_schema, plan_of
 from spark_producer.schemas.types import avro_schema
+from spark_producer.schemas.wire_format import prefix_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

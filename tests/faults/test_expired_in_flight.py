@@ -16,7 +16,7 @@ from spark_producer import Producer
 from spark_producer.accumulator import BufferPool
 from spark_producer.errors import DeliveryTimeout
 from spark_producer.network import Client
-from spark_producer.producer import parts as parts_module
+from spark_producer.producer import internals as parts_module
 from spark_producer.producer import parts_of
 from tests.conftest import EMBEDDED_AND_KAFKA_4, ProxiedBroker
 from tests.stages.workbench import until

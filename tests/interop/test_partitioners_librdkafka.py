@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from spark_producer.broker import LocalBroker
 from spark_producer.config import producer_config
-from spark_producer.kernel.views import BinaryColumn
+from spark_producer.kernel.column_views import BinaryColumn
 from spark_producer.partitioner import TopicPartitions, make_partitioner
 from spark_producer.partitioner.key_hash import LIBRDKAFKA
 from spark_producer.record.columns import read_columns

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from spark_producer.kernel import BinaryColumn, RecordColumns, header_block
 from spark_producer.kernel.avro_columns import avro_column
-from spark_producer.kernel.loading import load
+from spark_producer.kernel.dispatch import load
 from spark_producer.schemas.plan import plan_of
 from spark_producer.schemas.types import avro_schema
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from spark_producer.broker import LocalBroker
-from spark_producer.config import KAFKA_FIELDS, SINK_FIELDS, refused
+from spark_producer.config import KAFKA_FIELDS, SINK_FIELDS, unsupported
 from spark_producer.config.profiles import profile
 from tests.spark.isolated import REPOSITORY, run_program
 from tests.support.jars import spark_sink_jars
@@ -196,9 +196,11 @@ def test_the_options_of_the_page_exist_and_their_defaults_are_those_of_the_table
         for name in re.findall(r"`([^`…]+)`", option):
             bare = name.removeprefix("kafka.")
             assert (
-                name in SINK_FIELDS or bare in {*KAFKA_FIELDS, *refused.REFUSED} or bare.startswith("sasl.kerberos.")
+                name in SINK_FIELDS
+                or bare in {*KAFKA_FIELDS, *unsupported.REFUSED}
+                or bare.startswith("sasl.kerberos.")
             ), name
-            if bare in refused.REFUSED or bare == "transactional.id":
+            if bare in unsupported.REFUSED or bare == "transactional.id":
                 assert ours == "an error", name
             elif bare in KAFKA_FIELDS and re.fullmatch(r"-?\d+|all|true|none", theirs):
                 compared.add(bare)
@@ -216,9 +218,9 @@ def test_librdkafkas_names_on_the_page_lead_to_ours() -> None:
             continue
         assert default in ("required", shown(KAFKA_FIELDS[named[0]].default)), theirs
         for name in re.findall(r"`([^`]+)`", theirs):
-            assert named[0] in (name, refused.LIBRDKAFKA.get(name)), name
+            assert named[0] in (name, unsupported.LIBRDKAFKA.get(name)), name
             compared += 1
-    assert compared > len(refused.LIBRDKAFKA)
+    assert compared > len(unsupported.LIBRDKAFKA)
 
 
 def test_what_the_way_back_names_are_options_of_ours() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_producer.partitioner import LoadStatistics, TopicPartitions, describe_topic
-from spark_producer.partitioner.runs import RECORD_FRAME
+from spark_producer.partitioner.batch_size_estimate import RECORD_FRAME
 from spark_producer.partitioner.topic import RowRule
 from spark_producer.record.columns import Columns, read_columns
 

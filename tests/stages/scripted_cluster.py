@@ -22,7 +22,7 @@ from spark_producer.metrics import ProducerMetrics
 from spark_producer.network import ConnectionSettings
 from spark_producer.network.completion import Completion
 from spark_producer.producer import Parts, parts_of, producer_of
-from spark_producer.producer.parts import LONGEST_SLEEP
+from spark_producer.producer.internals import LONGEST_SLEEP
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, AnyApi
 from spark_producer.protocol.messages import (
     BatchIndexAndErrorMessage,

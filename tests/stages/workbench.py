@@ -28,9 +28,9 @@ from spark_producer.accumulator import (
     RecordAccumulator,
     RecordFuture,
 )
-from spark_producer.accumulator.backlog import Backlog
+from spark_producer.accumulator.completion import Outcomes
 from spark_producer.accumulator.drainer import Drainer
-from spark_producer.accumulator.outcomes import Outcomes
+from spark_producer.accumulator.incomplete_batches import Backlog
 from spark_producer.accumulator.readiness import ReadyCheck
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.kernel import NO_HEADERS, ArrangedRows, BinaryColumn, RecordColumns, SingleRecord

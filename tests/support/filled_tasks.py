@@ -24,7 +24,7 @@ from spark_producer.protocol.messages import (
     AddPartitionsToTxnTopic,
     InitProducerIdRequest,
 )
-from spark_producer.record.few_records import encode_few
+from spark_producer.record.small_batch import encode_few
 from tests.conftest import Broker
 from tests.support.read_back import read_topic
 

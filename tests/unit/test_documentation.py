@@ -19,7 +19,7 @@ from docs.errors_page import ADVICE, EXAMPLES, classes, errors_page, row_message
 from docs.update import metrics_page, options_page
 from spark_producer import cli, config
 from spark_producer.cli.entry import main
-from spark_producer.config import profiles, refused
+from spark_producer.config import profiles, unsupported
 from spark_producer.datasource.write.driver.schema import COLUMNS
 from spark_producer.protocol import APIS
 from spark_producer.record.columns import COLUMN_NAMES
@@ -184,9 +184,9 @@ def test_links_into_pages_lead_to_a_heading(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_option_names_in_pages_exist(page: Path) -> None:
     known = {
-        refused.KAFKA_PREFIX + config.kafka_name(field.name) for field in dataclasses.fields(config.ProducerConfig)
+        unsupported.KAFKA_PREFIX + config.kafka_name(field.name) for field in dataclasses.fields(config.ProducerConfig)
     }
-    known |= {refused.KAFKA_PREFIX + name for name in (*config.ALIASES, *refused.REFUSED)}
+    known |= {unsupported.KAFKA_PREFIX + name for name in (*config.ALIASES, *unsupported.REFUSED)}
     for name in re.findall(r"[`\"'](kafka\.[a-z]+(?:\.[a-z]+)*)[`\"']", page.read_text(encoding="utf-8")):
         assert name in known, f"{page.name} speaks of {name}"
 

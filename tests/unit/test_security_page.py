@@ -20,7 +20,7 @@ from spark_producer.common.error_codes import Code
 from spark_producer.common.secret import Secret
 from spark_producer.config import KAFKA_FIELDS, ProducerConfig, parse_options, producer_config
 from spark_producer.config.jaas import parse_jaas
-from spark_producer.config.table import ALIASES
+from spark_producer.config.options import ALIASES
 from spark_producer.network import ConnectionSettings
 from spark_producer.security.references import resolve
 from spark_producer.security.settings import SecuritySettings

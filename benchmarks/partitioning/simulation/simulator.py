@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_producer.partitioner import LoadStatistics, LoadView, NodeLatencies, describe_topic
-from spark_producer.partitioner.runs import RECORD_FRAME
+from spark_producer.partitioner.batch_size_estimate import RECORD_FRAME
 from spark_producer.partitioner.topic import RowRule
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns, read_columns

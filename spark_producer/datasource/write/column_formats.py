@@ -14,9 +14,9 @@ from spark_producer.config.registry_table import wishes
 from spark_producer.datasource.arrow_types import arrow_type
 from spark_producer.datasource.write.schema_mismatch import UnfitColumn, UnfitPiece
 from spark_producer.kernel.arrays import ArrowArray
-from spark_producer.schemas.choosing import Question, answer, column_format
-from spark_producer.schemas.formats import Formats, encode_column
+from spark_producer.schemas.column_format import Formats, encode_column
 from spark_producer.schemas.registry import Found, Registry
+from spark_producer.schemas.schema_selection import Question, answer, column_format
 from spark_producer.security.references import resolve
 
 KEEP_SECONDS = 60.0

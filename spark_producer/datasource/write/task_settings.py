@@ -8,7 +8,7 @@ from spark_producer.config import ProducerConfig, SinkOptions
 
 if TYPE_CHECKING:
     from spark_producer.exactly_once.protocol.task_messages import Ticket
-    from spark_producer.schemas.formats import Formats
+    from spark_producer.schemas.column_format import Formats
 
 
 class TaskSettings(NamedTuple):

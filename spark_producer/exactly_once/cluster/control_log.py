@@ -25,8 +25,8 @@ from spark_producer.exactly_once.protocol.commands import Fencing
 from spark_producer.exactly_once.protocol.control_record import ControlRecord
 from spark_producer.protocol import decoded_records
 from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, batches
+from spark_producer.record.committed_filter import marker_type
 from spark_producer.record.control import ControlType
-from spark_producer.record.isolation import marker_type
 from spark_producer.record.reading import read_records
 
 logger = escaping_logger(__name__)

@@ -42,8 +42,8 @@ from spark_producer.exactly_once.protocol.control_record import TopicPartition
 from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
 from spark_producer.protocol import ADD_PARTITIONS_TO_TXN
 from spark_producer.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, EndTxnRequest
-from spark_producer.record.few_records import encode_few
 from spark_producer.record.sequence_numbers import add_to_sequence
+from spark_producer.record.small_batch import encode_few
 
 ABORT_SECONDS = 5.0
 """Seconds that are spent on the abort of a transaction that cannot be committed."""

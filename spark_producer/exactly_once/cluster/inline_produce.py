@@ -31,7 +31,7 @@ from spark_producer.protocol.messages import (
 )
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.sequence_numbers import add_to_sequence
-from spark_producer.record.stamping import stamp
+from spark_producer.record.transaction_stamp import stamp
 
 PRODUCE_STYLE: dict[Style, Api[ProduceRequest, ProduceResponse]] = {
     Style.EXPLICIT: PRODUCE._replace(max_version=11),

@@ -26,8 +26,8 @@ from spark_producer.exactly_once.protocol.commands import Fate, Fates
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction, TopicPartition
 from spark_producer.protocol import FETCH, decoded_records
 from spark_producer.record.batch_v2 import HEADER_SIZE, batches, read_header
+from spark_producer.record.committed_filter import marker_type
 from spark_producer.record.control import ControlType
-from spark_producer.record.isolation import marker_type
 
 logger = escaping_logger(__name__)
 

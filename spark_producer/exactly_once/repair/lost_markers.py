@@ -42,8 +42,8 @@ from spark_producer.protocol.messages import (
     DescribedTransaction,
 )
 from spark_producer.record.batch_v2 import HEADER_SIZE, batches
+from spark_producer.record.committed_filter import marker_type
 from spark_producer.record.control import ControlType
-from spark_producer.record.isolation import marker_type
 
 LAST_OFFSET = (1 << 63) - 1
 LAST_EPOCH = (1 << 15) - 1

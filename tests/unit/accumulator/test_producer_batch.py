@@ -20,7 +20,7 @@ from spark_producer.accumulator import (
     RecordMetadata,
     TableResult,
 )
-from spark_producer.accumulator.runs import PendingRun, RowNumbers
+from spark_producer.accumulator.row_origins import PendingRun, RowNumbers
 from spark_producer.errors import IllegalState, RecordsRefused
 from spark_producer.kernel import ArrangedRows
 from spark_producer.metrics import OffsetRange

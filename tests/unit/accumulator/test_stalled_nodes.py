@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_producer.accumulator.flights import STALLED_AFTER, Flights
+from spark_producer.accumulator.in_flight_bytes import STALLED_AFTER, Flights
 from spark_producer.common.cluster import TopicPartition
 from tests.stages.sender_stage import TOPIC, answer_to, stage
 from tests.stages.workbench import NODE, OTHER, PLACE, Bench, OneLeader, Runner, until, workbench

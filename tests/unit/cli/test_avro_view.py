@@ -14,7 +14,7 @@ import pytest
 from spark_producer import Producer
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main
-from spark_producer.schemas.framing import prefix_of
+from spark_producer.schemas.wire_format import prefix_of
 
 SCHEMA = {"type": "record", "name": "A", "fields": [{"name": "n", "type": "long"}]}
 

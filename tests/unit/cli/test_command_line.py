@@ -25,13 +25,13 @@ from spark_producer import Producer, __version__
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main, version_line
 from spark_producer.cli.topic_reader import TopicReader
-from spark_producer.config.page import option_rows, render_markdown
+from spark_producer.config.docs_table import option_rows, render_markdown
 from spark_producer.errors import BrokersUnreachable
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.driver import Sink
 from spark_producer.exactly_once.names import task_id
 from spark_producer.kernel import LOADED
-from spark_producer.kernel.loading import LoadedKernel
+from spark_producer.kernel.dispatch import LoadedKernel
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 from tests.conftest import Broker
 from tests.matrix.clusters import open_transactions

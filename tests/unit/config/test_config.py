@@ -18,8 +18,8 @@ from spark_producer.config import (
     producer_config,
     sink_name,
 )
-from spark_producer.config.page import option_rows, render_markdown
-from spark_producer.config.refused import REFUSED
+from spark_producer.config.docs_table import option_rows, render_markdown
+from spark_producer.config.unsupported import REFUSED
 from spark_producer.errors import ConfigError
 from spark_producer.record.codecs import DEFAULT_LEVELS, Codec
 from tests.unit.config.options import SERVERS, refused

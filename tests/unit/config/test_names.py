@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from spark_producer.config import ProducerConfig, kafka_name
-from spark_producer.config.refused import OF_THE_SOURCE, reason_of
+from spark_producer.config.unsupported import OF_THE_SOURCE, reason_of
 from tests.unit.config.options import SERVERS, refused
 
 FIELDS = dataclasses.fields(ProducerConfig)

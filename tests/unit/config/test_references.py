@@ -9,7 +9,7 @@ import pytest
 
 from spark_producer.common.secret import Secret
 from spark_producer.config import ALIASES, KAFKA_FIELDS
-from spark_producer.config.values import is_secret
+from spark_producer.config.option import is_secret
 from tests.unit.config.secured import LOGIN, PEM, SSL, TOKENS, config, refusal
 
 SECRETS = [name for name, field in KAFKA_FIELDS.items() if is_secret(field)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.config import ALIASES, KAFKA_FIELDS, parse_options, producer_config
+from spark_producer.config.option import is_secret
 from spark_producer.config.tls_rules import SUITES_12
-from spark_producer.config.values import is_secret
 from spark_producer.errors import ConfigError
 from tests.unit.config.secured import CANARY, LOGIN, PEM, SSL, TOKENS, config, refusal
 

@@ -23,9 +23,9 @@ from spark_producer.datasource.write.worker.cache import ProducerCache
 from spark_producer.datasource.write.worker.task import TaskSettings, write_task
 from spark_producer.errors import RecordError, TooManyBadRows
 from spark_producer.kernel.avro_columns import UnfitRows
-from spark_producer.schemas.formats import ColumnFormat, Formats
-from spark_producer.schemas.framing import prefix_of
+from spark_producer.schemas.column_format import ColumnFormat, Formats
 from spark_producer.schemas.plan import plan_of
+from spark_producer.schemas.wire_format import prefix_of
 from tests.support.read_back import Row, read_topic
 
 SCHEMA: dict[str, Any] = {

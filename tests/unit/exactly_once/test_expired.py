@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spark_producer.broker import LocalBroker
-from spark_producer.config.page import option_rows
+from spark_producer.config.docs_table import option_rows
 from spark_producer.errors import ExactlyOnceError, PyProducerError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.names import control_id

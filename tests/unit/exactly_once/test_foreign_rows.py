@@ -16,7 +16,7 @@ from spark_producer.exactly_once.cluster.end_transactions import end_tasks
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status
 from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
 from spark_producer.producer import Producer
-from spark_producer.record.few_records import encode_few
+from spark_producer.record.small_batch import encode_few
 from tests.support import filled_tasks
 from tests.support.filled_tasks import QUERY, Tasks, batch, committed, prepared
 from tests.unit.exactly_once.lossy_world import CONTROL, ONE, OTHER_TOPIC, SINK, ZERO, World

@@ -38,7 +38,7 @@ from spark_producer.protocol import (
     messages,
 )
 from spark_producer.record.batch_v2 import read_header
-from spark_producer.record.few_records import encode_few
+from spark_producer.record.small_batch import encode_few
 from tests.unit.exactly_once.scripted_brokers import LOST, NOW_MS, PATIENCE, ScriptedClient, brokers_of
 
 ROWS = ("rows", 0)

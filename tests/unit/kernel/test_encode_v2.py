@@ -19,6 +19,7 @@ from kafka.record.memory_records import MemoryRecords
 
 from spark_producer.kernel import BinaryColumn, RecordColumns, portable
 from spark_producer.kernel.arrays import Int64Array
+from spark_producer.kernel.column_views import PIECE_BYTES
 from spark_producer.kernel.portable import (  # two ways to the same bytes, which nobody else tells apart
     ArrangedRows,
     _encode_joined,
@@ -28,7 +29,6 @@ from spark_producer.kernel.portable import (  # two ways to the same bytes, whic
     group_rows,
     record_sizes,
 )
-from spark_producer.kernel.views import PIECE_BYTES
 from spark_producer.record.batch_v2 import HEADER_SIZE, seal
 
 Header = tuple[str, bytes | None]

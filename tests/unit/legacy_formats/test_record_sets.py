@@ -13,7 +13,7 @@ import pytest
 
 from spark_producer.cli.entry import main
 from spark_producer.errors import ConfigError, CorruptRecord, RecordBatchError, RecordError, SchemaError
-from spark_producer.kernel.views import PIECE_BYTES
+from spark_producer.kernel.column_views import PIECE_BYTES
 from spark_producer.legacy_formats import convert, encode_table, magic_of, record_sets
 from spark_producer.legacy_formats.batch_format import BatchProducer
 from spark_producer.legacy_formats.down_conversion import Lost

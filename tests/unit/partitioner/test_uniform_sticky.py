@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from spark_producer.errors import ConfigError
 from spark_producer.partitioner import describe_topic
-from spark_producer.partitioner.runs import RECORD_FRAME
+from spark_producer.partitioner.batch_size_estimate import RECORD_FRAME
 from spark_producer.partitioner.topic import LoadView
 from spark_producer.partitioner.uniform_sticky import UniformStickyPartitioner
 from tests.stages.partitioner_fakes import FakeLoad, FakeQueues, ScriptedRandom, assign, rows_of, runs, topic_of

@@ -13,7 +13,7 @@ from spark_producer.accumulator import batch as producer_batch
 from spark_producer.broker import LocalBroker
 from spark_producer.errors import DeliveryTimeout, PyProducerError, RecordError, SchemaError
 from spark_producer.kernel.arrays import BytesArray
-from spark_producer.kernel.views import PIECE_BYTES
+from spark_producer.kernel.column_views import PIECE_BYTES
 from spark_producer.partitioner import PartitionFunction
 from spark_producer.producer import parts_of
 from tests.support.read_back import end_offsets

@@ -26,7 +26,7 @@ from spark_producer.errors import (
     TopicNotFound,
 )
 from spark_producer.producer import parts_of
-from spark_producer.producer.parts import Parts
+from spark_producer.producer.internals import Parts
 from spark_producer.producer.producer import producer_of
 from tests.stages.hurry import RunningClock, impatient
 from tests.stages.workbench import Runner, until

@@ -22,10 +22,10 @@ from spark_producer.network import metadata_wait
 from spark_producer.partitioner import Partitioner, TopicPartitions, describe_topic
 from spark_producer.partitioner.round_robin import RoundRobinPartitioner
 from spark_producer.producer.checks import too_large
-from spark_producer.producer.topic_lookup import misnamed
+from spark_producer.producer.metadata_wait import misnamed
 from spark_producer.record import header_column
 from spark_producer.record.columns import Columns
-from spark_producer.record.pieces import BatchPieces
+from spark_producer.record.dictionary_slices import BatchPieces
 from spark_producer.record.rejected import Fault, Kind, Rejected, RejectedRows
 from tests.stages.scripted_cluster import ScriptedCluster
 from tests.unit.producer.rejected_rows import (

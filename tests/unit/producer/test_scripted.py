@@ -26,7 +26,7 @@ from spark_producer.errors import (
     TopicNotFound,
 )
 from spark_producer.producer import parts_of
-from spark_producer.producer.parts import LONGEST_SLEEP
+from spark_producer.producer.internals import LONGEST_SLEEP
 from spark_producer.protocol import PRODUCE
 from tests.stages.hurry import impatient
 from tests.stages.scripted_cluster import SERVERS, ScriptedCluster, knowing_the_topic

@@ -13,7 +13,7 @@ from spark_producer.broker import BrokerSecurity, LocalBroker, Users
 from spark_producer.config import producer_config
 from spark_producer.metrics.names import CLIENT
 from spark_producer.network import Client
-from spark_producer.producer.parts import Parts
+from spark_producer.producer.internals import Parts
 from spark_producer.producer.producer import producer_of
 from tests.stages.hurry import RunningClock
 from tests.support.certificates import Certificates

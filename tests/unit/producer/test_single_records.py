@@ -17,13 +17,13 @@ from spark_producer import MockProducer, Producer
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.config import producer_config
 from spark_producer.errors import PyProducerError, RecordError, RecordTooLarge
-from spark_producer.kernel import ArrangedRows, compiled_single, single
+from spark_producer.kernel import ArrangedRows, compiled_single, single_record
 from spark_producer.partitioner import describe_topic, make_partitioner
 from spark_producer.partitioner.by_name import CHOICES
-from spark_producer.record import arguments
-from spark_producer.record.arguments import read_record
+from spark_producer.record import send_arguments
 from spark_producer.record.codecs import Codec
 from spark_producer.record.columns import read_columns
+from spark_producer.record.send_arguments import read_record
 from spark_producer.sender import ProducerLoad
 from tests.stages.scripted_cluster import ScriptedCluster
 from tests.stages.workbench import Bench, workbench
@@ -88,7 +88,7 @@ class Side:
         return found
 
 
-@pytest.mark.parametrize("twin", [single, compiled_single], ids=["portable", "compiled"])
+@pytest.mark.parametrize("twin", [single_record, compiled_single], ids=["portable", "compiled"])
 @pytest.mark.parametrize("name", [*CHOICES, "own"])
 @settings(max_examples=25, deadline=None)
 @given(rows=st.lists(row, max_size=30), seed=st.integers(0, 99), codec=st.sampled_from([Codec.NONE, Codec.LZ4]))
@@ -97,7 +97,7 @@ def test_single_sends_are_byte_equal_with_rows(twin: Any, name: str, rows: list[
     for one in rows:
         by_row.send_row(*one)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arguments, "SingleRecord", twin.SingleRecord)
+        patch.setattr(send_arguments, "SingleRecord", twin.SingleRecord)
         for one in rows:
             singly.send(*one)
     assert singly.batches() == by_row.batches()
@@ -128,7 +128,7 @@ def test_what_cannot_be_a_record_is_told_in_the_words_of_the_columns(
     complete = {"key": None, "headers": (), "partition": None, "timestamp_ms": 5} | given
     with pytest.raises(RecordError) as columnar:
         # The word for what Arrow itself refuses is the function's own.
-        read_columns(arguments._row("t", **complete), topic="t", now_ms=0).or_raise()
+        read_columns(send_arguments._row("t", **complete), topic="t", now_ms=0).or_raise()
     for made in (start(), MockProducer()):
         with pytest.raises(RecordError) as raised:
             made.send("t", **given)

@@ -16,11 +16,11 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel import HEADERS_AT_ONCE, MOST_HEADERS
-from spark_producer.record import group, slices
+from spark_producer.record import batch_decoder, record_columns
 from spark_producer.record.batch_v2 import CRC_START, HEADER_SIZE, seal
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.reading import Record, read_records, single_records
-from spark_producer.record.slices import RECORD_SCHEMA
+from spark_producer.record.record_columns import RECORD_SCHEMA
 
 Content = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 
@@ -284,11 +284,11 @@ def test_deltas_may_be_negative() -> None:
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_batch_of_more_records_than_are_decoded_at_once(packed: bool) -> None:
-    rows = group.ROWS_AT_ONCE + 5
+    rows = batch_decoder.ROWS_AT_ONCE + 5
     body = b"".join(record_bytes(offset_delta=delta, value=b"\x02x" if delta % 3 else b"\x01") for delta in range(rows))
     content, codec = (bytes(Compressor(Codec.LZ4).compress(body)), 3) if packed else (body, 0)
     batches = list(read_records(own_batch(content, rows, attributes=codec)))
-    assert [batch.num_rows for batch in batches] == [group.ROWS_AT_ONCE, 5]
+    assert [batch.num_rows for batch in batches] == [batch_decoder.ROWS_AT_ONCE, 5]
     assert pa.concat_arrays([batch.column("offset") for batch in batches]).to_pylist() == list(range(700, 700 + rows))
     assert batches[1].column("value").null_count == 1
     for claimed, reason in ((rows + 1, "ends inside its record length"), (rows - 1, "bytes are left after the last")):
@@ -308,7 +308,7 @@ def test_rb17_piece_by_piece_gives_what_all_at_once_does(codec: Codec, monkeypat
     eager = records_of(b"".join(log))
     assert [each.offset for each in eager] == list(range(300))
     assert [each for batch in log for each in records_of(batch)] == eager
-    monkeypatch.setattr(group, "ROWS_AT_ONCE", 7)  # else 65,536, too many to compare one by one
+    monkeypatch.setattr(batch_decoder, "ROWS_AT_ONCE", 7)  # else 65,536, too many to compare one by one
     pieces = list(read_records(b"".join(log)))
     assert [piece.num_rows for piece in pieces] == [*[7] * 14, 2] * 3
     assert [each for piece in pieces for each in single_records(piece)] == eager
@@ -322,7 +322,7 @@ def test_a_batch_of_more_headers_than_are_decoded_at_once(codec: Codec, monkeypa
     data = own_batch(bytes(Compressor(codec).compress(b"".join(bodies))), 60, attributes=codec)
     whole = records_of(data)
     assert [len(record.headers) for record in whole] == [delta % 7 for delta in range(60)]
-    monkeypatch.setattr(group, "HEADERS_AT_ONCE", 11)  # else 524,288
+    monkeypatch.setattr(batch_decoder, "HEADERS_AT_ONCE", 11)  # else 524,288
     pieces = list(read_records(data))
     assert [record for piece in pieces for record in single_records(piece)] == whole
     headers = [sum(len(record.headers) for record in single_records(piece)) for piece in pieces]
@@ -330,7 +330,7 @@ def test_a_batch_of_more_headers_than_are_decoded_at_once(codec: Codec, monkeypa
     assert all(
         here + len(following.column("headers")[0]) > 11 for here, following in zip(headers, pieces[1:], strict=False)
     )
-    monkeypatch.setattr(slices, "LONGEST_REPLACED", 1)  # else 64 MiB
+    monkeypatch.setattr(record_columns, "LONGEST_REPLACED", 1)  # else 64 MiB
     bodies[40] = record_bytes(offset_delta=40, headers=b"\x02\x02\xff\x01")
     data = own_batch(bytes(Compressor(codec).compress(b"".join(bodies))), 60, attributes=codec)
     with pytest.raises(CorruptRecord, match="offset 740: a header key is not UTF-8"):
@@ -345,7 +345,7 @@ def test_header_keys_that_are_no_text_are_read_as_far_as_they_go() -> None:
 
 
 def test_batches_that_are_decoded_together_never_have_more_headers_than_that() -> None:
-    assert group.GROUP_BYTES <= 2 * HEADERS_AT_ONCE
+    assert batch_decoder.GROUP_BYTES <= 2 * HEADERS_AT_ONCE
     assert HEADERS_AT_ONCE >= MOST_HEADERS
 
 

@@ -11,11 +11,11 @@ import pytest
 from spark_producer.config import parse_sink_options
 from spark_producer.config.registry_table import wishes
 from spark_producer.errors import SchemaError
-from spark_producer.schemas.choosing import Question, column_format
+from spark_producer.schemas.column_format import ColumnFormat, encode_column
 from spark_producer.schemas.defaults import MAX_FILLED_BYTES
-from spark_producer.schemas.formats import ColumnFormat, encode_column
 from spark_producer.schemas.plan import MAX_DEPTH, plan_of
 from spark_producer.schemas.registry import Found
+from spark_producer.schemas.schema_selection import Question, column_format
 from spark_producer.schemas.types import avro_schema
 from tests.unit.config.options import SERVERS
 from tests.unit.schemas.judging import encoded, read, record, structs

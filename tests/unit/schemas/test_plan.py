@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from spark_producer.errors import SchemaError
-from spark_producer.schemas.formats import ColumnFormat, encode_column
+from spark_producer.schemas.column_format import ColumnFormat, encode_column
 from spark_producer.schemas.plan import parse_schema, plan_of
 from spark_producer.schemas.types import Schema, avro_schema, name_of
 from tests.unit.schemas.avro_values import by_fastavro

@@ -32,8 +32,8 @@ from spark_producer.errors import IllegalState
 from spark_producer.kernel.arrays import Int64Array
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import Producer, parts_of
+from spark_producer.producer.bad_rows import OF_CODES, BadRows, new_sieve
 from spark_producer.producer.producer import send_sifted
-from spark_producer.producer.sifting import OF_CODES, BadRows, new_sieve
 from spark_producer.record.columns import take_rows
 
 logger = escaping_logger("pyproducer")

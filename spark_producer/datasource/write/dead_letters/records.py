@@ -17,7 +17,7 @@ from spark_producer.common.escape import for_log
 from spark_producer.datasource.write.schema_mismatch import UnfitPiece
 from spark_producer.kernel import MOST_HEADERS
 from spark_producer.kernel.arrays import BytesArray
-from spark_producer.producer.sifting import Sifted, Stage
+from spark_producer.producer.bad_rows import Sifted, Stage
 from spark_producer.record.byte_columns import binary_column
 from spark_producer.record.columns import take_rows, usable_timestamps
 from spark_producer.record.header_column import entry_field, header_entries

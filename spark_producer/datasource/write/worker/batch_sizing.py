@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from spark_producer.kernel.views import PIECE_BYTES
+from spark_producer.kernel.column_views import PIECE_BYTES
 
 GATHERED_PARTITION_BYTES = 128 << 10
 """The bytes for one partition above which an append costs almost nothing beside the bytes themselves. More are not gathered,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # only writes with dead letters or schemas pay for them
     from spark_producer.datasource.write.dead_letters.letters import DeadLetters
     from spark_producer.datasource.write.dead_letters.records import Origin
     from spark_producer.datasource.write.schema_mismatch import UnfitPiece
-    from spark_producer.schemas.formats import Formats
+    from spark_producer.schemas.column_format import Formats
 
 
 class TaskRows:

@@ -15,8 +15,8 @@ from spark_producer.exactly_once.protocol.commands import Found, Hung, ReadContr
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, FETCH, LIST_OFFSETS, messages
 from spark_producer.record.batch_v2 import assign_base_offset
-from spark_producer.record.few_records import encode_few
-from spark_producer.record.stamping import stamp
+from spark_producer.record.small_batch import encode_few
+from spark_producer.record.transaction_stamp import stamp
 from tests.unit.exactly_once.scripted_brokers import ScriptedClient, brokers_of
 from tests.unit.record.control_batches import marker
 

@@ -18,7 +18,7 @@ from spark_producer.kernel.arrays import Int64Array
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spark_producer.accumulator.accounts import Account
+    from spark_producer.accumulator.failure_tracking import Account
     from spark_producer.errors import BrokerError
 
 _SHORT = 1 << 16

@@ -11,7 +11,7 @@ from spark_producer.kernel import ArrangedRows, RecordColumns, encode_v2, record
 from spark_producer.kernel.arrays import Int64Array
 from spark_producer.record.batch_v2 import HEADER_SIZE, seal
 from spark_producer.record.reading import read_records
-from spark_producer.record.slices import LONGEST_DATA
+from spark_producer.record.record_columns import LONGEST_DATA
 from spark_producer.record.splitting import columns_of
 
 

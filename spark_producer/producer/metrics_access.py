@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from spark_producer.accumulator import BufferPool
 from spark_producer.config import ProducerConfig
 from spark_producer.metrics import Levels, ProducerMetrics, Snapshot, Values, Window
-from spark_producer.producer.network import Network
+from spark_producer.producer.network_client import Network
 from spark_producer.sender import Metadata
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from spark_producer.metrics.counters import Counters, Peak, Reading, Sum
+from spark_producer.metrics.windowed_counters import Counters, Peak, Reading, Sum
 
 _MS = 1e3
 _NS = 1e9

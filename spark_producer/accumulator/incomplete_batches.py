@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
-from spark_producer.accumulator.accounts import Accounts
 from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
-from spark_producer.accumulator.busy_queues import BusyQueues
+from spark_producer.accumulator.failure_tracking import Accounts
+from spark_producer.accumulator.nonempty_queues import BusyQueues
 from spark_producer.accumulator.sequence_state import NO_IDENTITY, Identity, Sequences
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed

@@ -10,7 +10,7 @@ from spark_producer.kernel import encode_avro
 from spark_producer.kernel.arrays import ArrowArray, BytesArray
 from spark_producer.kernel.avro import binary_array
 from spark_producer.kernel.avro_columns import AvroNode, UnfitRows, avro_column, unfit_rows
-from spark_producer.schemas.framing import framed
+from spark_producer.schemas.wire_format import framed
 
 
 class ColumnFormat(NamedTuple):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from spark_producer.metrics.counters import SHORTEST_WINDOW, Counters, Reading, SingleValues, Window, merge_readings
 from spark_producer.metrics.histogram import Histogram
 from spark_producer.metrics.names import CLIENT, NODE, OWN, OWN_TOPIC, TOPIC, histograms, sensors_of
-from spark_producer.metrics.quantities import (
+from spark_producer.metrics.sensors import (
     QUANTITIES,
     Answered,
     Delivered,
@@ -21,6 +20,14 @@ from spark_producer.metrics.quantities import (
     quantity,
 )
 from spark_producer.metrics.snapshot import Levels, Place, Snapshot
+from spark_producer.metrics.windowed_counters import (
+    SHORTEST_WINDOW,
+    Counters,
+    Reading,
+    SingleValues,
+    Window,
+    merge_readings,
+)
 
 MAX_NODES = 256
 MAX_TOPICS = 1000

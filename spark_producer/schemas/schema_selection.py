@@ -12,12 +12,12 @@ import pyarrow as pa
 from spark_producer.config import RegistryOptions
 from spark_producer.config.registry_table import ColumnWish
 from spark_producer.errors import ConfigError
-from spark_producer.schemas.formats import ColumnFormat
-from spark_producer.schemas.framing import parse_indexes, prefix_of
+from spark_producer.schemas.column_format import ColumnFormat
 from spark_producer.schemas.plan import parse_schema, plan_of
 from spark_producer.schemas.registry import Found, Registry
 from spark_producer.schemas.subjects import subject_of
 from spark_producer.schemas.types import Schema, avro_schema, name_of
+from spark_producer.schemas.wire_format import parse_indexes, prefix_of
 
 LARGEST_FILE = 1 << 20
 """The most bytes of a schema's file: no schema that people write is larger."""

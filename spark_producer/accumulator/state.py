@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from spark_producer.accumulator.backlog import Backlog
 from spark_producer.accumulator.compressing import Compression
-from spark_producer.accumulator.flights import Flights
+from spark_producer.accumulator.in_flight_bytes import Flights
+from spark_producer.accumulator.incomplete_batches import Backlog
 from spark_producer.accumulator.pool import BufferPool
 from spark_producer.accumulator.readiness import Readiness
 from spark_producer.accumulator.topic_limits import TopicLimits

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from spark_producer.accumulator.accounts import Accounts
+from spark_producer.accumulator.failure_tracking import Accounts
 
 CODES = {inspect.unwrap(function).__code__ for function in (Accounts.tell, Accounts._settle)}
 

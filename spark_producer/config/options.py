@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 
 from spark_producer.common.secret import Secret
-from spark_producer.config.refused import KAFKA_PREFIX
+from spark_producer.config.option import INT32_MAX, INT64_MAX, is_secret, option, parse_secret, parse_value
 from spark_producer.config.security_table import SecurityOptions
-from spark_producer.config.values import INT32_MAX, INT64_MAX, is_secret, option, parse_secret, parse_value
+from spark_producer.config.unsupported import KAFKA_PREFIX
 from spark_producer.errors import ConfigError
 
 

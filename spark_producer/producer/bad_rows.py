@@ -17,9 +17,9 @@ from spark_producer.config import ProducerConfig
 from spark_producer.errors import BrokerError, ConfigError
 from spark_producer.partitioner.assign import Partitioner
 from spark_producer.producer.checks import too_large
-from spark_producer.producer.topic_lookup import Topics, misnamed, of_control_topics
+from spark_producer.producer.metadata_wait import Topics, misnamed, of_control_topics
 from spark_producer.record.columns import Columns, ReadColumns
-from spark_producer.record.pieces import BatchPieces
+from spark_producer.record.dictionary_slices import BatchPieces
 from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, fault_where
 
 HELD_PART = 1 / 2

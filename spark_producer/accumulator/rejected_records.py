@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.accumulator.accounts import Account
 from spark_producer.accumulator.batch import ProducerBatch
 from spark_producer.accumulator.compressing import Compression
-from spark_producer.accumulator.runs import PendingRun, Refused, rows_told, shared_out, without_records
+from spark_producer.accumulator.failure_tracking import Account
+from spark_producer.accumulator.row_origins import PendingRun, Refused, rows_told, shared_out, without_records
 from spark_producer.errors import BrokerError, RecordsRefused
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.codecs import Codec, decompress
@@ -103,7 +103,7 @@ def take_out(
 
 def _rewrite(batch: ProducerBatch, indices: list[int], compression: Compression | None) -> pa.RecordBatch:
     """Leave in the buffer only the records that are not at `indices`, and return those that are."""
-    from spark_producer.record.taking_out import take_records_out  # it reads records, which no other writer does
+    from spark_producer.record.record_removal import take_records_out  # it reads records, which no other writer does
 
     bad = np.array(indices, dtype=np.int64)
     first = batch.begin + HEADER_SIZE

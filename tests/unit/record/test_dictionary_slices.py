@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spark_producer.errors import RecordTooLarge, SchemaError
 from spark_producer.record.columns import Columns
-from spark_producer.record.pieces import BatchPieces
+from spark_producer.record.dictionary_slices import BatchPieces
 from spark_producer.record.rejected import Kind
 
 LIMIT = 100

@@ -20,12 +20,12 @@ from spark_producer.kernel import (
     header_block,
     murmur2,
     portable,
-    single,
+    single_record,
 )
 from spark_producer.kernel.hashes import fnv1a, fnv1a_one
 from spark_producer.kernel.murmur2 import murmur2_one
 
-TWINS = pytest.mark.parametrize("twin", [single, compiled_single], ids=["portable", "compiled"])
+TWINS = pytest.mark.parametrize("twin", [single_record, compiled_single], ids=["portable", "compiled"])
 field = st.one_of(st.none(), st.binary(max_size=20), st.integers(50, 9000).map(lambda size: b"x" * size))
 header_lists = st.lists(st.tuples(st.binary(max_size=70), st.one_of(st.none(), st.binary(max_size=9))), max_size=3)
 times = st.one_of(st.integers(0, 2**41), st.integers(2**62, 2**63 - 1))

@@ -10,7 +10,7 @@ import pytest
 
 from spark_producer.broker import LocalBroker
 from spark_producer.errors import IllegalState
-from spark_producer.producer.forks import is_forked, refuses_forks
+from spark_producer.producer.fork_guard import is_forked, refuses_forks
 from tests.support.read_back import read_topic
 
 CALLS = ("send_batch", "send_table", "send", "flush", "metrics", "take_report", "partition_count")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from spark_producer.config import KAFKA_FIELDS, SINK_FIELDS, Option
-from spark_producer.config.refused import KAFKA_PREFIX
+from spark_producer.config.option import INT32_MAX, INT64_MAX
 from spark_producer.config.registry_table import REGISTRY_FIELDS
-from spark_producer.config.values import INT32_MAX, INT64_MAX
+from spark_producer.config.unsupported import KAFKA_PREFIX
 
 
 def option_rows() -> list[tuple[str, str, str]]:

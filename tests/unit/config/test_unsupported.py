@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.config import KAFKA_FIELDS, SINK_FIELDS, parse_sink_options, producer_config, refused
+from spark_producer.config import KAFKA_FIELDS, SINK_FIELDS, parse_sink_options, producer_config, unsupported
 from spark_producer.errors import ConfigError
 
 
@@ -39,7 +39,7 @@ def test_a_prefix_that_is_there_twice_is_seen_as_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [*refused.OF_THE_SOURCE, *refused.OF_THE_CHECKPOINT, "txnAppId", "badRecordsPath", *SINK_FIELDS]
+    "name", [*unsupported.OF_THE_SOURCE, *unsupported.OF_THE_CHECKPOINT, "txnAppId", "badRecordsPath", *SINK_FIELDS]
 )
 def test_a_name_is_shown_as_people_write_it(name: str) -> None:
     """Spark hands over every name in lower case."""
@@ -49,9 +49,9 @@ def test_a_name_is_shown_as_people_write_it(name: str) -> None:
     assert name in str(raised.value)
 
 
-@pytest.mark.parametrize("name", refused.LIBRDKAFKA)
+@pytest.mark.parametrize("name", unsupported.LIBRDKAFKA)
 def test_names_of_librdkafka_lead_to_ours(name: str) -> None:
-    ours = refused.LIBRDKAFKA[name]
+    ours = unsupported.LIBRDKAFKA[name]
     assert ours in KAFKA_FIELDS
     for given in (name, f"kafka.{name}"):
         with pytest.raises(ConfigError, match=rf"that is librdkafka's name\. Did you mean 'kafka\.{ours}'"):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_producer.accumulator.accounts import NOTHING_OWN
 from spark_producer.accumulator.batch import BatchState, PartitionQueue, ProducerBatch
-from spark_producer.accumulator.refusing import named_rows, take_out
+from spark_producer.accumulator.failure_tracking import NOTHING_OWN
+from spark_producer.accumulator.rejected_records import named_rows, take_out
 from spark_producer.accumulator.sequence_state import Gate
-from spark_producer.accumulator.shared import Shared
+from spark_producer.accumulator.state import Shared
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BrokerError, DeliveryTimeout, RecordsRefused
 

@@ -18,13 +18,13 @@ from spark_producer.config import ProducerConfig
 from spark_producer.metrics import WriteReport
 from spark_producer.network import Client, ConnectionSettings, principal
 from spark_producer.partitioner import PartitionFunction, find_choice, make_partitioner
-from spark_producer.producer.forks import is_forked, refuses_forks
+from spark_producer.producer.factories import make_accumulator, make_metadata, sender_settings
+from spark_producer.producer.fork_guard import is_forked, refuses_forks
 from spark_producer.producer.io_thread import IoThread
-from spark_producer.producer.metering import Meter
-from spark_producer.producer.network import Connect
+from spark_producer.producer.metadata_wait import Topics
+from spark_producer.producer.metrics_access import Meter
+from spark_producer.producer.network_client import Connect
 from spark_producer.producer.single_records import SingleRecords
-from spark_producer.producer.topic_lookup import Topics
-from spark_producer.producer.wiring import make_accumulator, make_metadata, sender_settings
 from spark_producer.sender import KnownTopics, ProducerLoad, Sender
 
 if TYPE_CHECKING:  # only transactional producers import them

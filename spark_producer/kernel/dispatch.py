@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ConfigError
-from spark_producer.kernel import avro, decode, murmur2, portable, single
+from spark_producer.kernel import avro, decode, murmur2, portable, single_record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +22,7 @@ FUNCTIONS = (
 )  # fmt: skip
 """The functions that both kernels have."""
 
-_PORTABLE = (portable, murmur2, decode, single, avro)
+_PORTABLE = (portable, murmur2, decode, single_record, avro)
 COMPILED = tuple(
     f"spark_producer.kernel.{name}"
     for name in ("compiled", "compiled_avro", "compiled_decode", "compiled_murmur2", "compiled_single")

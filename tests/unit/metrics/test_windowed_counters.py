@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_producer.metrics.counters import Reading, SingleValues, Window, merge_readings
-from spark_producer.metrics.quantities import Tally, quantity
+from spark_producer.metrics.sensors import Tally, quantity
+from spark_producer.metrics.windowed_counters import Reading, SingleValues, Window, merge_readings
 
 THREE = Window(seconds=30.0, samples=3)
 

@@ -14,8 +14,7 @@ from spark_producer.errors import CorruptRecord
 from spark_producer.kernel import HEADERS_AT_ONCE, DecodedV2, decode_v2
 from spark_producer.kernel.arrays import BinaryArray, BoolArray, ByteArray, Int64Array, TextArray
 from spark_producer.record.batch_v2 import TIMESTAMP_TYPE_BIT, BatchHeader
-from spark_producer.record.record_cursor import why_malformed
-from spark_producer.record.slices import (
+from spark_producer.record.record_columns import (
     NO_ENTRIES,
     as_text,
     binary_slices,
@@ -23,6 +22,7 @@ from spark_producer.record.slices import (
     header_lists,
     record_batch,
 )
+from spark_producer.record.record_cursor import why_malformed
 
 GROUP_BYTES = 2 * HEADERS_AT_ONCE
 """How many bytes of records are decoded together, 1 MiB, unless one batch has more. A header takes at least two bytes, so

@@ -16,20 +16,20 @@ from pathlib import Path
 import pytest
 
 from spark_producer.errors import ConfigError
-from spark_producer.kernel import compiled, loading, portable
+from spark_producer.kernel import compiled, dispatch, portable
 
 DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_the_choice_by_name() -> None:
     for name, twin in (("portable", portable), ("compiled", compiled)):
-        chosen = loading.load(name)
+        chosen = dispatch.load(name)
         assert (chosen.name, chosen.problem, chosen.describe()) == (name, "", f"{name} kernel")
         assert chosen.functions["encode_v2"] is twin.encode_v2
-        assert set(chosen.functions) == set(loading.FUNCTIONS)
-    assert loading.load("").name == "compiled"
+        assert set(chosen.functions) == set(dispatch.FUNCTIONS)
+    assert dispatch.load("").name == "compiled"
     with pytest.raises(ConfigError, match="PYPRODUCER_KERNEL='fast' is no kernel: set it to portable or compiled"):
-        loading.load("fast")
+        dispatch.load("fast")
 
 
 @pytest.fixture
@@ -45,27 +45,27 @@ UNBUILT = ["spark_producer.kernel.never_built"]
 
 
 def test_without_a_compiled_kernel_the_portable_one_serves() -> None:
-    chosen = loading.load("", UNBUILT)
+    chosen = dispatch.load("", UNBUILT)
     assert chosen.describe() == "portable kernel: no compiled module"
-    assert chosen.functions == loading.load("portable").functions
+    assert chosen.functions == dispatch.load("portable").functions
     with pytest.raises(
         ConfigError, match=r"PYPRODUCER_KERNEL=compiled, but there is no compiled module: install the package with a C"
     ):
-        loading.load("compiled", UNBUILT)
+        dispatch.load("compiled", UNBUILT)
 
 
 def test_a_compiled_kernel_that_cannot_be_loaded_does_not_stop_the_import(broken: list[str]) -> None:
-    chosen = loading.load("", broken)
+    chosen = dispatch.load("", broken)
     assert chosen.describe().startswith("portable kernel: no compiled module that can be loaded (")
     assert "invalid ELF header" in chosen.problem or sys.platform != "linux"
-    assert chosen.functions == loading.load("portable").functions
+    assert chosen.functions == dispatch.load("portable").functions
     with pytest.raises(ConfigError, match=r"PYPRODUCER_KERNEL=compiled, but .* module that can be loaded \("):
-        loading.load("compiled", broken)
-    assert loading.load("portable", broken).describe() == "portable kernel"
+        dispatch.load("compiled", broken)
+    assert dispatch.load("portable", broken).describe() == "portable kernel"
 
 
 def test_the_warning_says_what_is_lost_and_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
-    loading.warn(loading.load("", UNBUILT))
+    dispatch.warn(dispatch.load("", UNBUILT))
     (said,) = caplog.records
     assert said.levelno == logging.WARNING
     text = said.getMessage()
@@ -82,29 +82,29 @@ def test_sources_that_hide_a_compiled_install_are_named(
     installed = tmp_path / "site-packages" / "spark_producer"
     (installed / "kernel").mkdir(parents=True)
     monkeypatch.setattr(sys, "path", [*sys.path, str(installed.parent)])
-    assert loading.load("", UNBUILT).problem == "no compiled module", "nothing was compiled there either"
+    assert dispatch.load("", UNBUILT).problem == "no compiled module", "nothing was compiled there either"
     (installed / "kernel" / f"compiled{EXTENSION_SUFFIXES[0]}").touch()
-    chosen = loading.load("", UNBUILT)
-    own = Path(loading.__file__).parent.parent
+    chosen = dispatch.load("", UNBUILT)
+    own = Path(dispatch.__file__).parent.parent
     assert chosen.problem == (
         f"no compiled module in {own}, whose sources hide the package that is installed in {installed}"
     )
-    loading.warn(chosen)
+    dispatch.warn(chosen)
     assert "For the compiled one start Python and Spark in another folder than the checkout." in caplog.text
     assert "C compiler" not in caplog.text
     with pytest.raises(ConfigError, match=r"hide the package .*: start Python and Spark in another folder"):
-        loading.load("compiled", UNBUILT)
+        dispatch.load("compiled", UNBUILT)
 
 
 def test_the_package_does_not_take_itself_for_another_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = Path(loading.__file__).parent.parent
+    own = Path(dispatch.__file__).parent.parent
     monkeypatch.chdir(own.parent)
-    assert loading.find_compiled_install(["", str(own.parent)], own) is None
+    assert dispatch.find_compiled_install(["", str(own.parent)], own) is None
 
 
 def test_who_got_what_he_wanted_is_told_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    loading.warn(loading.load("portable"))
-    loading.warn(loading.load("compiled"))
+    dispatch.warn(dispatch.load("portable"))
+    dispatch.warn(dispatch.load("compiled"))
     assert not caplog.records
 
 
@@ -119,7 +119,7 @@ def pairs(text: str, portable_row: str, compiled_row: str, figure: str) -> Itera
 
 
 def test_the_figures_are_those_of_the_benchmarks(caplog: pytest.LogCaptureFixture) -> None:
-    loading.warn(loading.load("", UNBUILT))
+    dispatch.warn(dispatch.load("", UNBUILT))
     stated = re.search(
         r"all alike are up to (\d+) % slower, those .* headers and many lengths (\d+) %, .* take (\d+) to (\d+) times as",
         caplog.messages[0],
@@ -158,7 +158,7 @@ u.find_spec = lambda name, *more: None if name.endswith("kernel.compiled") else 
 
 def said_by(program: str) -> list[str]:
     """Lines on stderr of a process without a compiled kernel, where nobody set up a log."""
-    environment = {name: value for name, value in os.environ.items() if name != loading.VARIABLE}
+    environment = {name: value for name, value in os.environ.items() if name != dispatch.VARIABLE}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM + program], capture_output=True, text=True, env=environment, check=True
     )

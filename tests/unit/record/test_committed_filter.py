@@ -6,8 +6,8 @@ import pytest
 
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
+from spark_producer.record.committed_filter import marker_type
 from spark_producer.record.control import ControlType
-from spark_producer.record.isolation import marker_type
 from spark_producer.record.record_cursor import RecordCursor
 from tests.unit.record.control_batches import CONTROL, TRANSACTIONAL, batch, marker, marker_record
 from tests.unit.record.test_reading import record_bytes, records_of, zigzag

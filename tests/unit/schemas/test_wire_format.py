@@ -13,7 +13,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2
 
 from spark_producer.errors import ConfigError
-from spark_producer.schemas.framing import framed, parse_indexes, prefix_of, split_frame
+from spark_producer.schemas.wire_format import framed, parse_indexes, prefix_of, split_frame
 
 CONTEXT = SerializationContext("flights", MessageField.VALUE)
 

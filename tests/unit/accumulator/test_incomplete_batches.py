@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.accumulator import Identity
-from spark_producer.accumulator.backlog import Backlog
+from spark_producer.accumulator.incomplete_batches import Backlog
 from spark_producer.errors import ProducerClosed
 from tests.stages.workbench import OTHER, PLACE, workbench
 

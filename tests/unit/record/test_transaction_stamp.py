@@ -7,9 +7,9 @@ import pytest
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import CONTROL_BIT, attributes_of, check_crc, read_header, seal
 from spark_producer.record.codecs import Codec
-from spark_producer.record.few_records import encode_few
 from spark_producer.record.reading import read_records
-from spark_producer.record.stamping import stamp
+from spark_producer.record.small_batch import encode_few
+from spark_producer.record.transaction_stamp import stamp
 
 ROWS = [(b"a", b"1"), (b"b", None), (b"", b"")]
 
