@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everyone uses
 from session import quiet_session
 
-from spark_producer.cli.connecting import add_connection, connection_options, settings_of
+from spark_producer.cli.connection_args import add_connection, connection_options, settings_of
 from spark_producer.errors import PyProducerError
 
 ROWS = 336_776

@@ -34,7 +34,7 @@ from spark_producer.admin import BlockingClient
 from spark_producer.admin.offsets import offsets
 from spark_producer.admin.topics import create_topic, delete_topic, wait_for_topic
 from spark_producer.broker import LocalBroker
-from spark_producer.cli.connecting import SERVERS, add_connection, connection_options, settings_of
+from spark_producer.cli.connection_args import SERVERS, add_connection, connection_options, settings_of
 from spark_producer.errors import PyProducerError
 
 BATCH_TOPIC, STREAM_TOPIC, ONCE_TOPIC = "flights", "flights-replay", "flights-once"

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from spark_producer.cli.connecting import add_connection
-from spark_producer.cli.numbers import positive
-from spark_producer.cli.sending import WARNING, send_all, wait_for_topic
-from spark_producer.cli.setting import add_producer, producer_options
-from spark_producer.cli.waiting import Bar
+from spark_producer.cli.arg_types import positive
+from spark_producer.cli.connection_args import add_connection
+from spark_producer.cli.producer_args import add_producer, producer_options
+from spark_producer.cli.progress import Bar
+from spark_producer.cli.send import WARNING, send_all, wait_for_topic
 from spark_producer.config import parse_options
 from spark_producer.errors import ConfigError
 

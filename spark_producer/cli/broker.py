@@ -24,7 +24,7 @@ from spark_producer.broker.settings import (
     with_memory,
 )
 from spark_producer.broker.storage.engines import WITH_TIERS, chosen_engine, engine_of
-from spark_producer.cli.numbers import between, port, positive
+from spark_producer.cli.arg_types import between, port, positive
 from spark_producer.errors import ConfigError
 from spark_producer.network import parse_bootstrap_servers
 

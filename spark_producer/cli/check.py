@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from spark_producer.admin.checks import Finding, as_json, check_cluster, failed
-from spark_producer.cli.connecting import add_connection, connection_options, settings_of
-from spark_producer.cli.numbers import positive
-from spark_producer.cli.waiting import Wait
+from spark_producer.cli.arg_types import positive
+from spark_producer.cli.connection_args import add_connection, connection_options, settings_of
+from spark_producer.cli.progress import Wait
 from spark_producer.common.escape import for_log
 
 CLIENT_ID = "pyproducer-check"

@@ -15,9 +15,9 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, NoReturn
 
 from spark_producer import __version__
+from spark_producer.cli.console import complain, hide_given_secrets, hush, tolerant_output
 from spark_producer.cli.given_secrets import without_values
 from spark_producer.cli.pages import HelpfulParser
-from spark_producer.cli.terminal import complain, hide_given_secrets, hush, tolerant_output
 from spark_producer.common.escape import for_log
 from spark_producer.errors import PyProducerError
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.topic_suggestion import nearest_topic
 from spark_producer.admin.topics import is_missing, wait_for_creation
-from spark_producer.cli.terminal import complain, stop_if_nobody_reads
+from spark_producer.cli.console import complain, stop_if_nobody_reads
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import broker_error
 

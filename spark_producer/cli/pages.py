@@ -7,7 +7,7 @@ import sysconfig
 from pathlib import Path
 from typing import NoReturn
 
-from spark_producer.cli.terminal import without_given_secrets
+from spark_producer.cli.console import without_given_secrets
 
 INSTALLED = Path("share", "doc", "pyproducer")
 """The folder of a wheel's data files below the prefix of an environment (pyproject.toml, tool.setuptools.data-files)."""

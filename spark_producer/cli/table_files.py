@@ -16,8 +16,8 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from spark_producer.cli.arrow_messages import CheckedStream, check_file
-from spark_producer.cli.cells import converted, moments, partitions
-from spark_producer.cli.csv_cells import BY_NAME, CsvForm, read_cells, refuse_utf16
+from spark_producer.cli.cell_parsing import converted, moments, partitions
+from spark_producer.cli.csv_reader import BY_NAME, CsvForm, read_cells, refuse_utf16
 from spark_producer.cli.decoded_size import MAX_ROWS, bounded
 from spark_producer.cli.inflation import check_columns_count
 from spark_producer.cli.json_lines import JsonLines

@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.offsets import LATEST, offsets
 from spark_producer.admin.topic_suggestion import nearest_named
+from spark_producer.cli.arg_types import natural, offset, positive
 from spark_producer.cli.avro_view import add_view, take_registry, viewed, viewer
-from spark_producer.cli.connecting import add_connection, connection_options, settings_of
+from spark_producer.cli.connection_args import add_connection, connection_options, settings_of
+from spark_producer.cli.console import complain, stop_if_nobody_reads
 from spark_producer.cli.lso_notice import HeldBack
 from spark_producer.cli.nosuch import wait_until_created
-from spark_producer.cli.numbers import natural, offset, positive
+from spark_producer.cli.progress import Wait
 from spark_producer.cli.record_text import format_held, format_record, format_reset, record_json
 from spark_producer.cli.tail_end import positions_at, records_until
-from spark_producer.cli.terminal import complain, stop_if_nobody_reads
 from spark_producer.cli.topic_reader import Isolation, TopicReader
-from spark_producer.cli.waiting import Wait
 from spark_producer.record.reading import Record
 from spark_producer.schemas.avro_viewer import AvroViewer
 

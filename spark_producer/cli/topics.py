@@ -19,11 +19,11 @@ from spark_producer.admin.topics import (
     topic_config,
     wait_for_topic,
 )
-from spark_producer.cli.connecting import add_connection, connection_options, settings_of
+from spark_producer.cli.arg_types import positive
+from spark_producer.cli.connection_args import add_connection, connection_options, settings_of
+from spark_producer.cli.console import asks_somebody, complain, say
 from spark_producer.cli.nosuch import check_there
-from spark_producer.cli.numbers import positive
-from spark_producer.cli.terminal import asks_somebody, complain, say
-from spark_producer.cli.waiting import Bar, Wait
+from spark_producer.cli.progress import Bar, Wait
 from spark_producer.common.escape import for_log
 from spark_producer.errors import ConfigError
 

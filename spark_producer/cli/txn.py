@@ -9,9 +9,10 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from spark_producer.admin.parallel_client import ParallelClient
-from spark_producer.cli.connecting import add_connection, connection_options, settings_of
-from spark_producer.cli.numbers import positive
-from spark_producer.cli.terminal import asks_somebody, say
+from spark_producer.cli.arg_types import positive
+from spark_producer.cli.connection_args import add_connection, connection_options, settings_of
+from spark_producer.cli.console import asks_somebody, say
+from spark_producer.cli.progress import Wait
 from spark_producer.cli.txn_report import (
     MAX_IDS,
     age_of,
@@ -23,7 +24,6 @@ from spark_producer.cli.txn_report import (
     show,
     show_held,
 )
-from spark_producer.cli.waiting import Wait
 from spark_producer.common.escape import for_log
 from spark_producer.errors import ConfigError, PyProducerError
 from spark_producer.exactly_once.cluster.broker_requests import Brokers, spoken

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 
-from spark_producer.cli.terminal import complain, say
+from spark_producer.cli.console import complain, say
 from spark_producer.common.escape import for_log
 from spark_producer.exactly_once.cluster.broker_requests import spoken
 from spark_producer.exactly_once.names import sink_of

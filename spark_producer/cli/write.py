@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from contextlib import ExitStack
 
-from spark_producer.cli.connecting import add_connection
-from spark_producer.cli.csv_cells import CsvForm
-from spark_producer.cli.file_rows import FileRows
-from spark_producer.cli.sending import WARNING, send_all, wait_for_topic
-from spark_producer.cli.setting import add_producer, named_values, producer_options
+from spark_producer.cli.connection_args import add_connection
+from spark_producer.cli.console import complain, say
+from spark_producer.cli.csv_reader import CsvForm
+from spark_producer.cli.producer_args import add_producer, named_values, producer_options
+from spark_producer.cli.progress import Bar
+from spark_producer.cli.row_numbers import FileRows
+from spark_producer.cli.send import WARNING, send_all, wait_for_topic
 from spark_producer.cli.table_files import FORMATS, Mapped, check_columns, kind_of, open_file
-from spark_producer.cli.terminal import complain, say
-from spark_producer.cli.waiting import Bar
 from spark_producer.config import parse_options
 from spark_producer.errors import ConfigError, PyProducerError
 

@@ -12,7 +12,7 @@ from random import Random
 from confluent_kafka import Producer
 
 from spark_producer.admin import BlockingClient
-from spark_producer.cli.connecting import connection_settings
+from spark_producer.cli.connection_args import connection_settings
 from spark_producer.cli.topic_reader import TopicReader
 from spark_producer.record.batch_v2 import batches
 from spark_producer.record.codecs import Codec

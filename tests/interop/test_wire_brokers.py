@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from spark_producer.admin import BlockingClient
-from spark_producer.cli.connecting import connection_settings
+from spark_producer.cli.connection_args import connection_settings
 from spark_producer.network import parse_bootstrap_servers
 from spark_producer.protocol import (
     API_VERSIONS,

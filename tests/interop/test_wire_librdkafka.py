@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 from spark_producer.admin import BlockingClient
-from spark_producer.cli.connecting import connection_settings
+from spark_producer.cli.connection_args import connection_settings
 from spark_producer.protocol import FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, PRODUCE, decoded_records, messages
 from spark_producer.record import batch_v2
 

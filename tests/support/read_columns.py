@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from spark_producer.admin import BlockingClient
-from spark_producer.cli.connecting import connection_settings
+from spark_producer.cli.connection_args import connection_settings
 from spark_producer.cli.topic_reader import TopicReader
 from spark_producer.record.reading import read_records
 from tests.support.read_back import end_offsets

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import pytest
 
 from docs.update import ROOT
-from spark_producer.cli.connecting import add_connection, connection_options
+from spark_producer.cli.connection_args import add_connection, connection_options
 from spark_producer.cli.entry import main
 from spark_producer.common.error_codes import Code
 from spark_producer.common.secret import Secret

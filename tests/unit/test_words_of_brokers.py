@@ -14,7 +14,7 @@ from spark_producer.admin.checks import Finding, State
 from spark_producer.admin.topics import PartitionRow, TopicPage, TopicRow
 from spark_producer.broker.counters import Kind, Meaning, Reading
 from spark_producer.broker.metrics.page import metrics_page
-from spark_producer.cli import topics, txn, waiting
+from spark_producer.cli import progress, topics, txn
 from spark_producer.cli.check import line
 from spark_producer.cli.record_text import format_record, record_json
 from spark_producer.common.escape import HAS_LINES, MAX_LENGTH, MAX_LINE, escaping_logger
@@ -37,7 +37,7 @@ def of_error(word: str) -> str:
 
 
 def of_bar(word: str) -> str:
-    return waiting.Bar(word, 3)._what
+    return progress.Bar(word, 3)._what
 
 
 def of_topic(word: str) -> str:

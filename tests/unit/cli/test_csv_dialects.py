@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_producer.cli import csv_cells, table_files
-from spark_producer.cli.csv_cells import CsvForm
+from spark_producer.cli import csv_reader, table_files
+from spark_producer.cli.csv_reader import CsvForm
 from spark_producer.cli.entry import main
 
 NOBODY = ["--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
@@ -19,17 +19,17 @@ SPARK = CsvForm(escape="\\")
 Row = list[str | None]
 
 
-def rows_of(content: bytes, path: Path, form: CsvForm = csv_cells.BY_NAME) -> list[Row]:
+def rows_of(content: bytes, path: Path, form: CsvForm = csv_reader.BY_NAME) -> list[Row]:
     path.write_bytes(content)
     with ExitStack() as stack:
         batches = table_files.open_file(stack, str(path), "csv", form).batches
         return [list(row.values()) for batch in batches for row in batch.to_pylist()]
 
 
-def read(content: bytes, dialect: csv_cells.CsvForm) -> list[Row] | None:
+def read(content: bytes, dialect: csv_reader.CsvForm) -> list[Row] | None:
     """What a reader in memory makes of rows of two columns; None if it refuses them."""
     try:
-        names, batches = csv_cells.read_cells(pa.BufferReader(b"a,b\n" + content), dialect)
+        names, batches = csv_reader.read_cells(pa.BufferReader(b"a,b\n" + content), dialect)
         assert names == ["a", "b"]
         return [list(row.values()) for batch in batches for row in batch.to_pylist()]
     except pa.ArrowInvalid:
@@ -93,8 +93,8 @@ def test_com24_quotes_are_read_as_byte_by_byte_whatever_the_blocks(content: byte
     """Blocks of a few bytes, so that quotes, escapes and line ends lie across them."""
     wanted = expected(content, ord("\\") if has_escape else None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_cells, "_BLOCK", size)
-        assert read(content, SPARK if has_escape else csv_cells.BY_NAME) == wanted
+        patch.setattr(csv_reader, "_BLOCK", size)
+        assert read(content, SPARK if has_escape else csv_reader.BY_NAME) == wanted
 
 
 # What spark.createDataFrame(…).coalesce(1).write.option("header", True).option("ignoreLeadingWhiteSpace", False)
@@ -137,7 +137,7 @@ def test_com24_what_spark_wrote_is_read_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize("filler", [(1 << 21) - 30, (1 << 21) - 10, (1 << 21) - 4, (1 << 21) - 1])
 def test_com24_quotes_lie_across_the_blocks_of_a_file(tmp_path: Path, filler: int) -> None:
     for form, quoted in (
-        (csv_cells.BY_NAME, b'"5"" \\\r\n,""","""6"""\r\n'),
+        (csv_reader.BY_NAME, b'"5"" \\\r\n,""","""6"""\r\n'),
         (SPARK, b'"5\\" \\\\\r\n,\\"","\\"6\\""\r\n'),
     ):
         content = b"a,b\r\n" + b"x" * (filler - 9) + b",1\r\n" + quoted * 3

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
-from spark_producer.cli import arrow_messages, decoded_size, file_rows, table_files
+from spark_producer.cli import arrow_messages, decoded_size, row_numbers, table_files
 from spark_producer.cli.entry import main
 from spark_producer.errors import ConfigError, RecordError
 
@@ -193,10 +193,10 @@ def test_com24_too_little_memory_is_a_sentence(
     monkeypatch.setattr(table_files, "read_cells", fails)
     assert main(["write", str(tmp_path / "x.csv"), "t", *NOBODY]) == 1
     assert "x.csv cannot be read: this machine has too little memory for it" in capsys.readouterr().err
-    monkeypatch.setattr(file_rows, "as_sink_columns", fails)
+    monkeypatch.setattr(row_numbers, "as_sink_columns", fails)
     source = table_files.Source("y.csv", ["a"], None, iter(()))
     with pytest.raises(RecordError, match=r"^y\.csv cannot be read: this machine has too little memory"):
-        list(file_rows.FileRows([source], table_files.Mapped()).batches())
+        list(row_numbers.FileRows([source], table_files.Mapped()).batches())
 
 
 def test_com24_the_decoded_sizes_of_rows() -> None:

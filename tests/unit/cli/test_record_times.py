@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from spark_producer.broker import LocalBroker
-from spark_producer.cli.cells import converted, moments, partitions
+from spark_producer.cli.cell_parsing import converted, moments, partitions
 from spark_producer.cli.entry import main
 from tests.support.read_back import read_topic
 

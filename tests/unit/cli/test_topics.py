@@ -13,7 +13,7 @@ from kafka import KafkaConsumer
 from spark_producer import Producer
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main
-from spark_producer.cli.waiting import Bar
+from spark_producer.cli.progress import Bar
 
 
 def run(broker: LocalBroker, *words: str) -> int:

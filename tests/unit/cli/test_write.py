@@ -17,7 +17,7 @@ import pytest
 from pyarrow import csv, feather, ipc, parquet
 
 from spark_producer.broker import LocalBroker
-from spark_producer.cli import sending
+from spark_producer.cli import send
 from spark_producer.cli.entry import main
 from tests.support.read_back import Row, read_topic
 
@@ -269,7 +269,7 @@ def test_bench_says_how_fast_each_kind_went(
 def test_a_topic_that_no_broker_knows_ends_the_command_within_seconds_and_the_one_that_was_meant_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    monkeypatch.setattr(sending, "UNKNOWN_TOPIC_GRACE", 0.5)
+    monkeypatch.setattr(send, "UNKNOWN_TOPIC_GRACE", 0.5)
     path = tmp_path / "flights.parquet"
     parquet.write_table(FLIGHTS, path)
     with LocalBroker(auto_create_topics=False) as broker:

@@ -17,15 +17,15 @@ import pytest
 from pyarrow import parquet
 
 from spark_producer.broker import LocalBroker
-from spark_producer.cli import csv_cells, decoded_size, table_files
-from spark_producer.cli.csv_cells import CsvForm
+from spark_producer.cli import csv_reader, decoded_size, table_files
+from spark_producer.cli.csv_reader import CsvForm
 from spark_producer.cli.entry import main
 from tests.support.read_back import read_topic
 
 NOBODY = ["--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
 
 
-def rows_of(content: bytes, path: Path, form: CsvForm = csv_cells.BY_NAME, **mapped: Any) -> list[dict[str, Any]]:
+def rows_of(content: bytes, path: Path, form: CsvForm = csv_reader.BY_NAME, **mapped: Any) -> list[dict[str, Any]]:
     """What `write` would send of a file with this content; a value of all columns as an object."""
     path.write_bytes(content)
     with ExitStack() as stack:

@@ -14,7 +14,7 @@ from spark_producer.accumulator.pool import LEAST_BUFFER
 from spark_producer.accumulator.topic_limits import LEAST_LIMIT
 from spark_producer.admin.client import BlockingClient
 from spark_producer.broker import LocalBroker
-from spark_producer.cli.connecting import connection_settings
+from spark_producer.cli.connection_args import connection_settings
 from spark_producer.cli.topic_reader import TopicReader
 from spark_producer.config import producer_config
 from spark_producer.record.codecs import Codec

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_producer.cli.connecting import add_connection, connection_options, connection_settings, settings_of
+from spark_producer.cli.connection_args import add_connection, connection_options, connection_settings, settings_of
 from spark_producer.errors import ConfigError
 from spark_producer.network import ConnectionSettings
 

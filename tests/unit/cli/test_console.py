@@ -11,8 +11,8 @@ import pytest
 
 from spark_producer.admin.checks import Finding, State
 from spark_producer.cli.check import line
+from spark_producer.cli.console import complain, say
 from spark_producer.cli.entry import COMMANDS, INTERRUPTED, main
-from spark_producer.cli.terminal import complain, say
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE = 60.0

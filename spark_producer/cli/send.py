@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.topic_suggestion import nearest_named
-from spark_producer.cli.waiting import Wait
+from spark_producer.cli.progress import Wait
 from spark_producer.config import ProducerConfig
 from spark_producer.metrics import Snapshot, WriteReport
 from spark_producer.metrics.names import OWN

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from spark_producer.cli.terminal import complain
+from spark_producer.cli.console import complain
 from spark_producer.common.escape import for_log
 
 STILL_TRYING = 2.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from spark_producer.cli.terminal import complain
+from spark_producer.cli.console import complain
 from spark_producer.config import KAFKA_FIELDS, parse_options
 from spark_producer.config.option import is_secret
 from spark_producer.config.options import ALIASES

@@ -6,8 +6,8 @@ import argparse
 import re
 from collections.abc import Iterable
 
-from spark_producer.cli.connecting import connection_options
-from spark_producer.cli.numbers import positive
+from spark_producer.cli.arg_types import positive
+from spark_producer.cli.connection_args import connection_options
 from spark_producer.config import ALIASES, KAFKA_FIELDS, SINK_FIELDS
 from spark_producer.config.registry_table import REGISTRY_FIELDS
 from spark_producer.config.unsupported import KAFKA_PREFIX, explain_producer_option
