@@ -25,7 +25,7 @@ from spark_producer.security import Store, TlsSettings
 from spark_producer.security.contexts import server_context
 from tests.support.certificates import Certificates
 
-MOST_REQUESTS = 100_000
+MAX_REQUESTS = 100_000
 """In a round: so many small ones are enough."""
 HEADER_BYTES = 120
 """About what a Produce request has beside its batches."""
@@ -65,7 +65,7 @@ def measure(open_transport: Open, address: ResolvedAddress, request: int, total:
             selector.modify(transport.fileno(), selectors.EVENT_WRITE)
             header, batch = bytes(HEADER_BYTES), bytearray(request)
             cpu, wall, sent = time.process_time_ns(), time.perf_counter_ns(), 0
-            while sent < min(total, MOST_REQUESTS * request):
+            while sent < min(total, MAX_REQUESTS * request):
                 done = transport.write([header, batch])
                 while not done:
                     selector.select(10)

@@ -17,7 +17,7 @@ from spark_producer.common.error_codes import Action, Code
 from spark_producer.config import ProducerConfig
 from spark_producer.errors import PyProducerError
 from spark_producer.exactly_once.protocol.outcomes import RUNS_AGAIN, Failure
-from spark_producer.kernel import MOST_HEADERS
+from spark_producer.kernel import MAX_HEADERS
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.partitioner import describe_topic, make_partitioner
 from spark_producer.producer.bad_rows import OF_CODES, BadRows
@@ -294,7 +294,7 @@ EXAMPLES: list[dict[str, ArrowArray]] = [
     {"topic": pa.nulls(1, pa.string())},
     {"topic": NO_TEXT},
     {"partition": pa.array([-1])},
-    {"headers": _headers(MOST_HEADERS + 1, pa.array(["source"]))},
+    {"headers": _headers(MAX_HEADERS + 1, pa.array(["source"]))},
     {"headers": _headers(1, pa.nulls(1, pa.string()))},
     {"headers": _headers(1, NO_TEXT)},
     {"timestamp": pa.nulls(1, pa.timestamp("ms", "UTC"))},

@@ -24,7 +24,7 @@ LOOK_SECONDS = 0.05
 COUNT_SECONDS = 0.25
 """The pause where only the count is of interest, so that a small machine has its cores for Spark."""
 
-LONGEST_RUN = 300.0
+MAX_RUN_S = 300.0
 """The seconds after which a query is given up."""
 
 ID = "flights"
@@ -82,7 +82,7 @@ class KilledQuery:
             raise PyProducerError(f"the query ended with code {query.returncode}: {said[-1] if said else 'no output'}")
 
     def _watch(self, query: subprocess.Popen[bytes], on_count: Callable[[int], None], *, until_open: bool) -> bool:
-        deadline = time.monotonic() + LONGEST_RUN
+        deadline = time.monotonic() + MAX_RUN_S
         while (ended := query.poll()) is None:
             stable = self._committed()
             end = sum(offsets(self._client, self._topic).values())
@@ -90,7 +90,7 @@ class KilledQuery:
             if until_open and 0 < stable < end:
                 return True
             if time.monotonic() > deadline:
-                raise PyProducerError(f"the query was not done within {LONGEST_RUN:g} s")
+                raise PyProducerError(f"the query was not done within {MAX_RUN_S:g} s")
             time.sleep(LOOK_SECONDS if until_open else COUNT_SECONDS)
         on_count(self._rows)
         return ended == 0 and not until_open

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LEAST_GAIN: Final = 5.0
+MIN_GAIN: Final = 5.0
 """How many batches 8 writers shall have in a force at least, where one by one they have 1."""
 ASKED_WRITERS: Final = 8
 
@@ -62,9 +62,9 @@ def faults(found: Sequence[Commit]) -> list[str]:
     for each in found:
         if each.alone.per_force != 1:
             wrong.append(f"{each.writers} writers alone have {each.alone.per_force:.1f} batches in a force, not 1")
-        if each.writers == ASKED_WRITERS and each.groups.per_force < LEAST_GAIN:
+        if each.writers == ASKED_WRITERS and each.groups.per_force < MIN_GAIN:
             wrong.append(
-                f"{each.writers} writers have {each.groups.per_force:.1f} batches in a force, not {LEAST_GAIN:g}"
+                f"{each.writers} writers have {each.groups.per_force:.1f} batches in a force, not {MIN_GAIN:g}"
             )
     return wrong
 

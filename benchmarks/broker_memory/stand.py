@@ -20,7 +20,7 @@ from spark_producer.record.batch_v2 import HEADER_SIZE, batches, read_header, se
 
 TOPIC: Final = "t"
 TICK_S: Final = 0.01
-MOST_AT_ONCE_S: Final = 0.1
+MAX_BURST_S: Final = 0.1
 """Whoever was held up makes up for so many seconds of its rate and no more: it would be a burst that nobody has asked for."""
 DEADLINE_S: Final = 60.0
 
@@ -137,7 +137,7 @@ class Stand:
     def read(self, reader: Reader, seconds: float) -> None:
         """Let a reader have what it may read in some seconds more, an entry of each partition by turns."""
         if reader.rate is not None:
-            reader.due = min(reader.due + reader.rate * seconds, reader.rate * MOST_AT_ONCE_S)
+            reader.due = min(reader.due + reader.rate * seconds, reader.rate * MAX_BURST_S)
         idle = 0
         while idle < len(self.logs) and (reader.rate is None or reader.due >= len(self.entry)):
             index = reader.turn % len(self.logs)
@@ -168,7 +168,7 @@ class Stand:
         begin = last = clock.now()
         due = 0.0
         while (now := clock.now()) - begin < seconds:
-            due = min(due + rate * (now - last), rate * MOST_AT_ONCE_S)
+            due = min(due + rate * (now - last), rate * MAX_BURST_S)
             if clock.waits:
                 self.wait_for_room()
             while due >= len(self.entry) and self.write():

@@ -18,7 +18,7 @@ import pyarrow as pa
 from spark_producer import Producer
 from spark_producer.accumulator import TableResult
 
-SHORTEST_SLEEP = 0.002
+MIN_SLEEP_S = 0.002
 """ProducerPerformance sleeps as soon as it is this many seconds ahead, and then for whole milliseconds."""
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
@@ -41,7 +41,7 @@ def bursts(
         passed = int(1000 * (clock() - begun)) / 1000
         if sent > rate * passed:
             owed += 1 / rate
-        if owed >= SHORTEST_SLEEP:
+        if owed >= MIN_SLEEP_S:
             yield burst
             sleep(math.ceil(1000 * owed) / 1000)
             owed, burst = 0.0, 0

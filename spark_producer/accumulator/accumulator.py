@@ -15,7 +15,7 @@ from spark_producer.accumulator.drainer import Drainer
 from spark_producer.accumulator.future import Callback, RecordFuture
 from spark_producer.accumulator.in_flight_bytes import Flights
 from spark_producer.accumulator.incomplete_batches import Backlog
-from spark_producer.accumulator.pool import LEAST_BUFFER, BufferPool
+from spark_producer.accumulator.pool import MIN_BUFFER_BYTES, BufferPool
 from spark_producer.accumulator.readiness import Readiness
 from spark_producer.accumulator.row_origins import PendingRun, Recipient, RowNumbers, add_run
 from spark_producer.accumulator.single_row_run import OneRow
@@ -61,7 +61,7 @@ class RecordAccumulator:
         self.outcomes = Outcomes(shared)
         self._compression = compression
         self._batch_size = batch_size
-        self._least_buffer = LEAST_BUFFER if batch_size < LEAST_BUFFER else 1
+        self._least_buffer = MIN_BUFFER_BYTES if batch_size < MIN_BUFFER_BYTES else 1
         self._linger = linger
         self._max_block = max_block
         self._clock = clock

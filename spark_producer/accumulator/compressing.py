@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from spark_producer.accumulator.batch import Lease, ProducerBatch
-from spark_producer.accumulator.pool import LEAST_BUFFER, BufferPool
+from spark_producer.accumulator.pool import MIN_BUFFER_BYTES, BufferPool
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ProducerClosed
 from spark_producer.record.batch_v2 import HEADER_SIZE
@@ -25,11 +25,11 @@ _log = escaping_logger(__name__)
 KEPT_BUFFER_SHARE = 0.75
 """From this share of the pool's buffer size on, a buffer of that size is taken: the pool keeps those, so their pages are warm."""
 
-LARGEST_ROOM = 4 << 20
+MAX_GATHERED_BYTES = 4 << 20
 """The most bytes of records that are gathered for a compressed batch, unless `batch.size` is larger. The I/O thread compresses
 batches that have lingered, and a consumer unpacks a whole batch in memory."""
 
-LEAST_FILLED = 0.5
+MIN_FILLED_FRACTION = 0.5
 """The share of its room that a batch must fill before its ratio is used for estimates: one short row packs to more than its own
 length, and would count as much as all full batches together."""
 
@@ -62,7 +62,7 @@ class Compression:
     def room(self, topic: str, size: int) -> int:
         """Return the bytes of header and records that should compress to a batch of `size` bytes; at least `size`."""
         expected = self._ratios.estimate(topic, self.codec) * SAFETY
-        return max(size, min(HEADER_SIZE + int((size - HEADER_SIZE) / expected), LARGEST_ROOM))
+        return max(size, min(HEADER_SIZE + int((size - HEADER_SIZE) / expected), MAX_GATHERED_BYTES))
 
     def compress(self, batch: ProducerBatch) -> None:
         """Replace the batch's records by the compressed ones, in a smaller buffer if the pool has one at once.
@@ -74,7 +74,7 @@ class Compression:
         if packed is None:
             return
         batch.compression_ratio = ratio = len(packed) / len(records)
-        if batch.position >= LEAST_FILLED * batch.limit:
+        if batch.position >= MIN_FILLED_FRACTION * batch.limit:
             self._ratios.observe(batch.place.topic, self.codec, ratio)
         if ratio >= 1.0:
             return
@@ -144,8 +144,8 @@ class Compression:
 
     def _smaller(self, size: int, present: int) -> memoryview | None:
         kept = self._pool.poolable
-        if kept < LEAST_BUFFER:
-            size = max(size, LEAST_BUFFER)
+        if kept < MIN_BUFFER_BYTES:
+            size = max(size, MIN_BUFFER_BYTES)
         if kept * KEPT_BUFFER_SHARE <= size <= kept:
             size = kept
         return self._try_allocate(size) if size < present else None

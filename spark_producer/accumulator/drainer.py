@@ -15,7 +15,7 @@ from spark_producer.accumulator.state import Shared
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.record.batch_v2 import NO_SEQUENCE
 
-MOST_SKIPPED_BATCHES = 8
+MAX_SKIPPED_BATCHES = 8
 """After this many batches that do not fit into the rest of a request, a drain stops looking for a smaller one."""
 
 IN_FLIGHT_DIVISOR = 4
@@ -84,7 +84,7 @@ class Drainer:
             head = queue.batches[0]
             if taken and head.position - head.begin > room:
                 skipped.append(queue)
-                if len(skipped) >= MOST_SKIPPED_BATCHES:
+                if len(skipped) >= MAX_SKIPPED_BATCHES:
                     break
                 continue
             queue.listed = False

@@ -20,7 +20,7 @@ import numpy as np
 
 from spark_producer.errors import BufferExhausted, ProducerClosed, PyProducerError, RecordTooLarge
 
-LEAST_BUFFER = 1024
+MIN_BUFFER_BYTES = 1024
 """The least bytes of the pool that a batch takes, even where `batch.size` is smaller. The batch's objects take as much memory;
 with a batch for each record that would be several times what the records take, and the pool would not count it."""
 

@@ -20,7 +20,7 @@ from spark_producer.errors import BrokerError, RecordsRefused
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.codecs import Codec, decompress
 
-MOST_ROUNDS = 10
+MAX_ROUNDS = 10
 """How often records are taken out of a batch. A broker tells of one kind of error at a time (KAFKA-12606), and there are few."""
 
 _NO_LIMIT = (1 << 31) - 1
@@ -81,7 +81,7 @@ def take_out(
     """
     indices = sorted(texts)
     parts = shared_out(batch.runs, indices)
-    if not parts or batch.rounds >= MOST_ROUNDS:
+    if not parts or batch.rounds >= MAX_ROUNDS:
         return False
     if not all(run.table is not None and run.table.takes(error) for run, _ in parts):
         return False

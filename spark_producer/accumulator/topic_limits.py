@@ -3,18 +3,19 @@
 A limit is found as TCP finds its window: a refusal halves it. After a number of batches that were taken at the limit, one batch
 of twice its size is tried, which is called a probe. If the probe is taken, its size is the new limit, so a limit that was raised
 on the brokers is used again. If it is refused, it is split as any other batch, and twice as many batches pass before the next
-probe. No other batch is larger than the limit. A probe costs one refused batch, in the end at most one in `MOST_BETWEEN`.
+probe. No other batch is larger than the limit. A probe costs one refused batch, in the end at most one in
+`MAX_BATCHES_BETWEEN_PROBES`.
 """
 
 from __future__ import annotations
 
-LEAST_LIMIT = 1024
+MIN_LIMIT_BYTES = 1024
 """Bytes. Refusals do not make a topic's batches smaller than this, or than `batch.size` where that is less."""
 
 FIRST_BETWEEN = 64
 """Batches that are taken at the limit before one of twice its size is tried. From 64 KiB to 1 MB that is 60 MB of records."""
 
-MOST_BETWEEN = 256
+MAX_BATCHES_BETWEEN_PROBES = 256
 """The most such batches, after probes were refused. Probes cost less than a hundredth of what is sent, while the limit stays."""
 
 
@@ -73,11 +74,11 @@ class TopicLimits:
         """
         limit = self._limits.get(topic)
         if size <= (self._batch_size if limit is None else limit.size):
-            self._limits[topic] = _Limit(min(max(LEAST_LIMIT, size // 2), self._batch_size))
+            self._limits[topic] = _Limit(min(max(MIN_LIMIT_BYTES, size // 2), self._batch_size))
             self._due.discard(topic)
         elif limit is not None and limit.probing:
             limit.probing = False
-            limit.between = min(2 * limit.between, MOST_BETWEEN)
+            limit.between = min(2 * limit.between, MAX_BATCHES_BETWEEN_PROBES)
 
     def taken(self, topic: str, size: int) -> None:
         """Note that a batch of `size` bytes was acknowledged."""

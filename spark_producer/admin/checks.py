@@ -38,7 +38,7 @@ NEEDED: tuple[AnyApi, ...] = (METADATA, PRODUCE, INIT_PRODUCER_ID)
 OPERATIONS = {"WRITE": 4, "DESCRIBE": 8}
 """The rights that a write needs of its topic, and their bits (KIP-430, AclOperation)."""
 
-MOST_SHOWN = 5
+MAX_NAMED_PARTITIONS = 5
 """So many partitions are named in a line."""
 
 
@@ -258,6 +258,6 @@ def _rights(row: MetadataResponseTopic, settings: ConnectionSettings) -> Finding
 
 
 def _numbered(partitions: Sequence[int]) -> str:
-    shown = ", ".join(map(str, partitions[:MOST_SHOWN]))
-    more = f" and {len(partitions) - MOST_SHOWN:,} more" if len(partitions) > MOST_SHOWN else ""
+    shown = ", ".join(map(str, partitions[:MAX_NAMED_PARTITIONS]))
+    more = f" and {len(partitions) - MAX_NAMED_PARTITIONS:,} more" if len(partitions) > MAX_NAMED_PARTITIONS else ""
     return f"partition{'s' if len(partitions) != 1 else ''} {shown}{more}"

@@ -20,7 +20,7 @@ from spark_producer.protocol.messages import MetadataRequest, MetadataRequestTop
 IN_FLIGHT = 5
 """The most requests to one broker that are not answered: it remembers as many batches of a producer and partition."""
 
-LONGEST_POLL = 0.1
+MAX_POLL_S = 0.1
 """Seconds after which a wait looks around, although nothing has come."""
 
 ANY = None
@@ -123,7 +123,7 @@ class ParallelClient:
                 for number in waiting.pop(node):
                     answers[number] = self._unreachable(node)
             if waiting or tags:
-                self._collect(tags, answers, max(0.0, min(deadline - now, LONGEST_POLL)))
+                self._collect(tags, answers, max(0.0, min(deadline - now, MAX_POLL_S)))
         return answers
 
     def ask_any(self, api: AnyApi, body: Any, deadline: float) -> Any:

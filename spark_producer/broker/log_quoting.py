@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-MOST_QUOTED: Final = 100
+MAX_QUOTED_LENGTH: Final = 100
 """The most characters that are quoted."""
 
 _FEW: Final = 3
 
 
 def quoted(sent: object) -> str:
-    """Return `sent` in quotes. A string is cut off after `MOST_QUOTED` characters, before anything else is done with it."""
-    if isinstance(sent, str) and len(sent) > MOST_QUOTED:
-        return f"{sent[:MOST_QUOTED]!r}… ({len(sent)} characters)"
+    """Return `sent` in quotes. A string is cut off after `MAX_QUOTED_LENGTH` characters, before anything else is done with it."""
+    if isinstance(sent, str) and len(sent) > MAX_QUOTED_LENGTH:
+        return f"{sent[:MAX_QUOTED_LENGTH]!r}… ({len(sent)} characters)"
     return repr(sent)
 
 

@@ -35,7 +35,7 @@ DEFECT_PAUSE: Final = 0.1
 """Seconds to pause after a step has failed because of a defect in the broker: it may fail again in the next turn."""
 
 
-LONGEST_SLEEP: Final = 3600.0
+MAX_SLEEP_S: Final = 3600.0
 """The most seconds of one wait for sockets: a client may ask for more milliseconds than fit into the C int that epoll takes."""
 
 
@@ -178,7 +178,7 @@ class Server:
             self._groups.due,
         )
         soonest = min(moment for moment in asked if moment is not None)
-        return min(max(soonest - self._clock(), 0.0), LONGEST_SLEEP)
+        return min(max(soonest - self._clock(), 0.0), MAX_SLEEP_S)
 
     def _woken(self) -> None:
         with contextlib.suppress(BlockingIOError):

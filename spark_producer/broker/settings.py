@@ -13,14 +13,14 @@ from spark_producer.broker.memory.plan import DEFAULT_PLAN, MemoryPlan
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, ConfigError
 
-SMALLEST_SEGMENT: Final = 1024 * 1024
+MIN_SEGMENT_BYTES: Final = 1024 * 1024
 """The lower bound of `segment.bytes` in a request, which is Kafka's since 4.0 (KIP-1030). Older versions take 14, which makes a
 file for every batch. Python code may set less (`TopicSettings`), as tests do; Kafka has `internal.segment.bytes` for that."""
 
 UNLIMITED: Final = -1
 """The value that sets no limit of time or size to what is retained."""
 
-_LARGEST_INT, _LARGEST_LONG = 2**31 - 1, 2**63 - 1
+_MAX_INT, _MAX_LONG = 2**31 - 1, 2**63 - 1
 _DECIMAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,19})?")
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 """Matches every number that 64 bits can hold. Python refuses to read numbers of thousands of digits, with an error of its own."""
@@ -54,13 +54,13 @@ class TopicSettings:
 
     max_message_bytes: int = 1_048_588
     segment_bytes: int = 256 * 1024 * 1024
-    segment_ms: int = _LARGEST_LONG
+    segment_ms: int = _MAX_LONG
     retention_ms: int = UNLIMITED
     retention_bytes: int = UNLIMITED
     cleanup_policy: str = DELETE
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = _LARGEST_LONG
+    max_compaction_lag_ms: int = _MAX_LONG
     delete_retention_ms: int = 86_400_000
 
     @property
@@ -80,14 +80,14 @@ class TopicSettings:
 
 
 _RANGES: Final = {
-    "max_message_bytes": (0, _LARGEST_INT),
-    "segment_bytes": (SMALLEST_SEGMENT, _LARGEST_INT),
-    "segment_ms": (1, _LARGEST_LONG),
-    "retention_ms": (UNLIMITED, _LARGEST_LONG),
-    "retention_bytes": (UNLIMITED, _LARGEST_LONG),
-    "min_compaction_lag_ms": (0, _LARGEST_LONG),
-    "max_compaction_lag_ms": (1, _LARGEST_LONG),
-    "delete_retention_ms": (0, _LARGEST_LONG),
+    "max_message_bytes": (0, _MAX_INT),
+    "segment_bytes": (MIN_SEGMENT_BYTES, _MAX_INT),
+    "segment_ms": (1, _MAX_LONG),
+    "retention_ms": (UNLIMITED, _MAX_LONG),
+    "retention_bytes": (UNLIMITED, _MAX_LONG),
+    "min_compaction_lag_ms": (0, _MAX_LONG),
+    "max_compaction_lag_ms": (1, _MAX_LONG),
+    "delete_retention_ms": (0, _MAX_LONG),
 }
 """The smallest and largest value to which a request may set each of them (Kafka's LogConfig)."""
 
@@ -110,7 +110,7 @@ DEFAULT_ENGINE: Final = "segments"
 """The engine of a new data directory, unless the settings name one, or are for another one alone. It is the faster one where no
 batch is forced (docs/benchmarks_broker.md)."""
 
-MOST_PARTITIONS: Final = 10_000
+MAX_PARTITIONS: Final = 10_000
 """The most partitions of one topic: each takes files and memory here, so a mistyped number must not make millions."""
 
 INDEX_ENGINES: Final = ("arrays", "rocks")
@@ -260,9 +260,9 @@ class BrokerSettings:
         if self.index_engine not in INDEX_ENGINES:
             raise ConfigError(f"index_engine is {self.index_engine!r}; it is one of {INDEX_ENGINES}")
         self._check_directories()
-        if not 1 <= self.default_partitions <= MOST_PARTITIONS:
+        if not 1 <= self.default_partitions <= MAX_PARTITIONS:
             raise ConfigError(
-                f"default_partitions is {self.default_partitions}; a topic has from 1 to {MOST_PARTITIONS:,} partitions"
+                f"default_partitions is {self.default_partitions}; a topic has from 1 to {MAX_PARTITIONS:,} partitions"
             )
         if self.transaction_version not in TRANSACTION_VERSIONS:
             raise ConfigError(f"transaction_version is {self.transaction_version}; it is one of {TRANSACTION_VERSIONS}")
@@ -372,7 +372,7 @@ def _ratio(name: str, value: str | None) -> float:
 
 
 def _number(name: str, value: str | None, bounds: tuple[int, int] | None) -> int:
-    smallest, largest = bounds or (-_LARGEST_LONG, _LARGEST_LONG)
+    smallest, largest = bounds or (-_MAX_LONG, _MAX_LONG)
     if value is None or not _WHOLE_NUMBER.fullmatch(value) or not smallest <= int(value) <= largest:
         raise BrokerError(
             f"topic setting {name} has the bad value {quoted(value)}; it takes a whole number from {smallest} to {largest}",

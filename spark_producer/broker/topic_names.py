@@ -9,7 +9,7 @@ from spark_producer.broker.log_quoting import quoted
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 
-LONGEST_NAME: Final = 249
+MAX_NAME_LENGTH: Final = 249
 """Kafka's limit: the partition number must still fit into a file name of 255."""
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -21,7 +21,7 @@ def metric_name(name: str) -> str:
 
 def is_legal_name(name: str) -> bool:
     """Return whether a topic may have this name."""
-    return name not in (".", "..") and len(name) <= LONGEST_NAME and _LEGAL_NAME.fullmatch(name) is not None
+    return name not in (".", "..") and len(name) <= MAX_NAME_LENGTH and _LEGAL_NAME.fullmatch(name) is not None
 
 
 def check_name(name: str) -> None:
@@ -32,6 +32,6 @@ def check_name(name: str) -> None:
     """
     if not is_legal_name(name):
         raise BrokerError(
-            f"illegal topic name {quoted(name)}: 1 to {LONGEST_NAME} of a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..'",
+            f"illegal topic name {quoted(name)}: 1 to {MAX_NAME_LENGTH} of a-z, A-Z, 0-9, '.', '_' and '-', and not '.' or '..'",
             code=Code.INVALID_TOPIC_EXCEPTION,
         )

@@ -13,12 +13,12 @@ from typing import Final
 from spark_producer.broker.counters import Reading
 from spark_producer.broker.log.partition import Partition
 from spark_producer.broker.log_quoting import first_few, quoted
-from spark_producer.broker.settings import MOST_PARTITIONS, BrokerSettings, TopicSettings, topic_settings
+from spark_producer.broker.settings import MAX_PARTITIONS, BrokerSettings, TopicSettings, topic_settings
 from spark_producer.broker.storage.directory_lock import DirectoryLock
 from spark_producer.broker.storage.disk import folds_case, make_private_directory, storage_errors
 from spark_producer.broker.storage.engines import OpenStorage, open_storage
 from spark_producer.broker.storage.state_file import BrokerState, StateFile, TopicEntry
-from spark_producer.broker.topic_names import LONGEST_NAME, check_name, metric_name
+from spark_producer.broker.topic_names import MAX_NAME_LENGTH, check_name, metric_name
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord
@@ -185,7 +185,7 @@ class TopicStore:
             BrokerError: UNKNOWN_TOPIC_OR_PARTITION, or INVALID_TOPIC_EXCEPTION if the name is too long for a topic.
         """
         if not self.has_partition(name, index):
-            code = Code.INVALID_TOPIC_EXCEPTION if len(name) > LONGEST_NAME else Code.UNKNOWN_TOPIC_OR_PARTITION
+            code = Code.INVALID_TOPIC_EXCEPTION if len(name) > MAX_NAME_LENGTH else Code.UNKNOWN_TOPIC_OR_PARTITION
             raise BrokerError(f"there is no partition {index} of topic {quoted(name)}", code=code)
         return self._topics[name].partitions[index]
 
@@ -206,9 +206,9 @@ class TopicStore:
             )
         if self._folds_case:
             self._check_case(new.name)
-        if not 1 <= new.partitions <= MOST_PARTITIONS:
+        if not 1 <= new.partitions <= MAX_PARTITIONS:
             raise BrokerError(
-                f"{new.partitions} partitions; 1 to {MOST_PARTITIONS} are possible", code=Code.INVALID_PARTITIONS
+                f"{new.partitions} partitions; 1 to {MAX_PARTITIONS} are possible", code=Code.INVALID_PARTITIONS
             )
         self._check_room(new.partitions)
         return self.check_configs(new.configs)
@@ -230,8 +230,8 @@ class TopicStore:
                 f"The topic {name} currently has {now} partition(s); {count} would not be an increase.",
                 code=Code.INVALID_PARTITIONS,
             )
-        if count > MOST_PARTITIONS:
-            raise BrokerError(f"{count} partitions; 1 to {MOST_PARTITIONS} are possible", code=Code.INVALID_PARTITIONS)
+        if count > MAX_PARTITIONS:
+            raise BrokerError(f"{count} partitions; 1 to {MAX_PARTITIONS} are possible", code=Code.INVALID_PARTITIONS)
         self._check_room(count - now)
         return now
 

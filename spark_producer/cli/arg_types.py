@@ -6,7 +6,7 @@ import argparse
 
 from spark_producer.common.escape import for_log
 
-MOST_DIGITS = 40
+MAX_DIGITS = 40
 """More than any number here has. Python itself refuses to read thousands of them."""
 
 
@@ -42,6 +42,6 @@ def between(text: str, low: int, high: int) -> int:
     Raises:
         argparse.ArgumentTypeError: the text is none; the message names both bounds.
     """
-    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS and low <= int(text) <= high):
+    if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS and low <= int(text) <= high):
         raise argparse.ArgumentTypeError(f"a whole number from {low} to {high} is needed, not '{for_log(text)}'")
     return int(text)

@@ -17,7 +17,7 @@ from spark_producer.broker.security.settings import MECHANISMS, PASSWORD_MECHANI
 from spark_producer.broker.settings import (
     DEFAULT_ENGINE,
     INDEX_ENGINES,
-    MOST_PARTITIONS,
+    MAX_PARTITIONS,
     STORAGE_ENGINES,
     TIERED,
     TRANSACTION_VERSIONS,
@@ -151,7 +151,7 @@ def _add_memory(broker: argparse.ArgumentParser) -> None:
 
 
 def _partitions(text: str) -> int:
-    return between(text, 1, MOST_PARTITIONS)
+    return between(text, 1, MAX_PARTITIONS)
 
 
 def _directory(text: str) -> str:

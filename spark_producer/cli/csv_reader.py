@@ -18,7 +18,7 @@ from pyarrow import csv
 from spark_producer.cli.csv_dialect import BadQuoteError, Block, Dialect
 from spark_producer.cli.inflation import check_columns_count
 
-LONGEST_ROW = 2 << 20
+MAX_ROW_BYTES = 2 << 20
 """A row may have so many bytes, whatever lines its cells have."""
 
 NO_UTF8 = "it is not UTF-8; convert it to UTF-8, as iconv -f LATIN1 -t UTF-8 does if it is Latin-1"
@@ -110,9 +110,9 @@ class _Rows:
             end = len(data) if is_last else block.end_of_rows()
             rest = data[end:]
             yield from self._parsed(block.plain(end))
-            if len(rest) > LONGEST_ROW:
+            if len(rest) > MAX_ROW_BYTES:
                 raise pa.ArrowInvalid(
-                    f"row {self._rows + 1}: a row is longer than {LONGEST_ROW >> 20} MiB, or a quote is never closed"
+                    f"row {self._rows + 1}: a row is longer than {MAX_ROW_BYTES >> 20} MiB, or a quote is never closed"
                 )
 
     def _check(self, block: Block, data: bytes, is_last: bool) -> None:
@@ -192,8 +192,8 @@ def _split(file: pa.NativeFile) -> tuple[bytes, bytes]:
             if not begun.strip(b"\r\n"):
                 raise pa.ArrowInvalid("it is empty")
             return begun.strip(b"\r\n"), b""
-        if len(begun) > LONGEST_ROW:
-            raise pa.ArrowInvalid(f"its first line is longer than {LONGEST_ROW >> 20} MiB")
+        if len(begun) > MAX_ROW_BYTES:
+            raise pa.ArrowInvalid(f"its first line is longer than {MAX_ROW_BYTES >> 20} MiB")
     if b"\0" in found[1]:
         raise pa.ArrowInvalid(f"its first line contains NUL bytes, so {UTF16}")
     return found[1], begun[found.end() :]

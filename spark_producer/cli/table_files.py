@@ -31,7 +31,7 @@ STDIN = "-"
 BYTES = 16 << 20
 """A batch of lines, or of a Parquet file, ends with the row that brings it to so many bytes, however few rows it has."""
 
-LONGEST_LINE = 64 << 20
+MAX_LINE_BYTES = 64 << 20
 """The most bytes of a line. A longer one is no record, and the rest of it would be kept in memory until its end comes."""
 
 UNREADABLE = (OSError, pa.ArrowException, ArithmeticError, LookupError, TypeError, ValueError, RecursionError)
@@ -234,7 +234,7 @@ def _lines(name: str, file: pa.NativeFile) -> Iterator[bytes]:
     """Yield lines without their ends.
 
     Raises:
-        RecordError: one is longer than `LONGEST_LINE`. pyarrow.ArrowException: they are UTF-16.
+        RecordError: one is longer than `MAX_LINE_BYTES`. pyarrow.ArrowException: they are UTF-16.
     """
     begun: list[bytes] = []
     length, is_first = 0, True
@@ -245,8 +245,10 @@ def _lines(name: str, file: pa.NativeFile) -> Iterator[bytes]:
         first, *more = piece.split(b"\n")
         begun.append(first)
         length += len(first)
-        if length > LONGEST_LINE:
-            raise RecordError(f"{name}: a line is longer than {LONGEST_LINE >> 20} MiB; --format says what the file is")
+        if length > MAX_LINE_BYTES:
+            raise RecordError(
+                f"{name}: a line is longer than {MAX_LINE_BYTES >> 20} MiB; --format says what the file is"
+            )
         if more:
             yield b"".join(begun).removesuffix(b"\r")
             yield from (line.removesuffix(b"\r") for line in more[:-1])

@@ -8,11 +8,11 @@ from spark_producer.config.control_topics import DEFAULT_CONTROL_TOPIC, refusal
 from spark_producer.config.options import SINK_FIELDS, ProducerConfig, SinkOptions, lacks_for_transactions
 from spark_producer.errors import ConfigError
 
-LONGEST_ID = 100
-LONGEST_TOPIC = 249
+MAX_ID_LENGTH = 100
+MAX_TOPIC_LENGTH = 249
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 TRANSACTION_TIMEOUT = "transaction.timeout.ms"
-LONGEST_TRANSACTION = 900_000
+MAX_TRANSACTION_TIMEOUT_MS = 900_000
 """Milliseconds: the default of `kafka.transaction.timeout.ms` in an exactly-once write, and the most that brokers allow by theirs
 (`transaction.max.timeout.ms`). Long is harmless, since each write ends first what an earlier one has left open."""
 
@@ -54,12 +54,12 @@ def check_exactly_once(config: ProducerConfig, sink: SinkOptions, *, streaming: 
 
 
 def _check_names(sink_id: str, topic: str) -> None:
-    if not _NAME.fullmatch(sink_id) or len(sink_id) > LONGEST_ID:
+    if not _NAME.fullmatch(sink_id) or len(sink_id) > MAX_ID_LENGTH:
         raise ConfigError(
-            f"exactlyOnceId takes only letters (a to z), digits, '.', '_' and '-', from 1 to {LONGEST_ID} of them, "
+            f"exactlyOnceId takes only letters (a to z), digits, '.', '_' and '-', from 1 to {MAX_ID_LENGTH} of them, "
             f"not {sink_id!r}"
         )
-    if not _NAME.fullmatch(topic) or len(topic) > LONGEST_TOPIC or topic in (".", ".."):
+    if not _NAME.fullmatch(topic) or len(topic) > MAX_TOPIC_LENGTH or topic in (".", ".."):
         raise ConfigError(
-            f"exactlyOnceTopic takes only letters (a to z), digits, '.', '_' and '-', up to {LONGEST_TOPIC}, not {topic!r}"
+            f"exactlyOnceTopic takes only letters (a to z), digits, '.', '_' and '-', up to {MAX_TOPIC_LENGTH}, not {topic!r}"
         )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from spark_producer.errors import ConfigError
 
 SUFFIX = ".properties"
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """The most bytes of a file. A device, or a file of data that was named by mistake, is not read into memory."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,79}")
 """The form of the names of options. What has another form is not shown: it may be a piece of a key or password."""
@@ -135,9 +135,9 @@ def _entries(name: str) -> dict[str, str] | str:
     path = Path(name)
     try:
         with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            return f"the profile {str(path)!r} has more than {MOST_BYTES:,} bytes: no file of options is as long"
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            return f"the profile {str(path)!r} has more than {MAX_BYTES:,} bytes: no file of options is as long"
         text = content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else f"at byte {error.start}: it is no UTF-8 text"

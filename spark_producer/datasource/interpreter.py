@@ -9,7 +9,7 @@ import itertools
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 
-LARGEST_KEPT = 32 << 20
+MAX_KEPT_BYTES = 32 << 20
 """The bytes of the largest allocation that is kept; glibc takes no more for M_MMAP_THRESHOLD."""
 
 KEPT = 64 << 20
@@ -51,5 +51,5 @@ def keep_memory_once() -> None:
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, LARGEST_KEPT)
+        mallopt(_M_MMAP_THRESHOLD, MAX_KEPT_BYTES)
         mallopt(_M_TRIM_THRESHOLD, KEPT)

@@ -45,7 +45,7 @@ PATIENCE = 60.0
 LISTING_SECONDS = 2.0
 """Seconds for which a commit asks what dead tasks have left open."""
 
-MOST_OPEN = 4
+MAX_OPEN_CLUSTERS = 4
 """So many clusters keep their connections in one process; the one that was used longest ago is closed for another."""
 
 
@@ -219,7 +219,7 @@ def _with_cluster(sink: Sink, act: Callable[[SinkCluster], Result]) -> Result:
         raise
     waits.over()
     _open.append(found)
-    while len(_open) > MOST_OPEN:
+    while len(_open) > MAX_OPEN_CLUSTERS:
         _open.pop(0)[1].client.close()
     return result
 

@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING
 
 from spark_producer.kernel.column_views import BinaryColumn, RecordColumns
-from spark_producer.kernel.decode import HEADERS_AT_ONCE, MOST_HEADERS, DecodedV2
+from spark_producer.kernel.decode import HEADERS_AT_ONCE, MAX_HEADERS, DecodedV2
 from spark_producer.kernel.decode_messages import DecodedMessages, decode_messages, message_starts
 from spark_producer.kernel.dispatch import VARIABLE, load, warn
 from spark_producer.kernel.single_record import NO_HEADERS, NO_ROOM, header_block
@@ -49,7 +49,7 @@ __all__ = [
     "HEADERS_AT_ONCE",
     "KERNEL",
     "LOADED",
-    "MOST_HEADERS",
+    "MAX_HEADERS",
     "NO_HEADERS",
     "NO_ROOM",
     "ArrangedRows",

@@ -43,7 +43,7 @@ _DTYPES: dict[pa.DataType, np.dtype[Any]] = {
 }
 _BINARY = pa.binary()
 
-LONGEST_BINARY = (1 << 31) - 1
+MAX_BINARY_BYTES = (1 << 31) - 1
 """The most bytes that the offsets of Arrow's `binary` can address; `large_binary` has no such bound."""
 
 
@@ -100,7 +100,7 @@ def one_value(value: bytes, kind: BytesType) -> pa.Scalar[BytesType]:
 
 def one_row(value: bytes) -> BytesArray:
     """Return an Arrow array of this one value, not copied: binary, or large_binary if the value is too long for binary."""
-    return _one(value, pa.binary() if len(value) <= LONGEST_BINARY else pa.large_binary())
+    return _one(value, pa.binary() if len(value) <= MAX_BINARY_BYTES else pa.large_binary())
 
 
 def _one(value: bytes, kind: BytesType) -> BytesArray:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark_producer.kernel.arrays import LONGEST_BINARY, BoolArray, ByteArray, BytesArray, Int64Array, buffer_of
+from spark_producer.kernel.arrays import MAX_BINARY_BYTES, BoolArray, ByteArray, BytesArray, Int64Array, buffer_of
 from spark_producer.kernel.avro_nodes import NO_MARK, AvroColumn, Kind
 from spark_producer.kernel.varint import varint_sizes, zigzag64
 
@@ -38,8 +38,8 @@ def encode_avro(column: AvroColumn, prefix: bytes) -> tuple[Int64Array, ByteArra
 
 def binary_array(offsets: Int64Array, data: ByteArray, valid: BoolArray | None) -> BytesArray:
     """Return encoded rows as an Arrow array: `binary`, or `large_binary` where that does not reach."""
-    kind = pa.binary() if len(data) <= LONGEST_BINARY else pa.large_binary()
-    narrow = offsets.astype(np.int32) if len(data) <= LONGEST_BINARY else offsets
+    kind = pa.binary() if len(data) <= MAX_BINARY_BYTES else pa.large_binary()
+    narrow = offsets.astype(np.int32) if len(data) <= MAX_BINARY_BYTES else offsets
     bits = None if valid is None else buffer_of(np.packbits(valid, bitorder="little"))
     return pa.Array.from_buffers(kind, len(offsets) - 1, [bits, buffer_of(narrow), buffer_of(data)])
 

@@ -9,12 +9,12 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_
 
 import numpy as np
 
-from spark_producer.kernel.decode import HEADERS_AT_ONCE, MOST_HEADERS, DecodedV2
+from spark_producer.kernel.decode import HEADERS_AT_ONCE, MAX_HEADERS, DecodedV2
 
-cdef int64_t most_headers = MOST_HEADERS
+cdef int64_t most_headers = MAX_HEADERS
 
 cdef enum:
-    SMALLEST_RECORD = 7  # bytes of length, attributes, two deltas, key and value length, and header count
+    MIN_RECORD_BYTES = 7  # bytes of length, attributes, two deltas, key and value length, and header count
     FIELDS = 7
     HEADER_FIELDS = 4
 
@@ -99,7 +99,7 @@ cdef Found read_record(
     cdef int64_t length, timestamp_delta, offset_delta, count
     cdef int64_t key_start, key_length, value_start, value_length
     cursor.data, cursor.at, cursor.end = data, at[0], end
-    if not read_varint(&cursor, &length) or length < SMALLEST_RECORD - 1 or length > end - cursor.at:
+    if not read_varint(&cursor, &length) or length < MIN_RECORD_BYTES - 1 or length > end - cursor.at:
         return MALFORMED
     cursor.end = cursor.at + length
     cursor.at += 1  # attributes
@@ -143,7 +143,7 @@ def decode_v2(data, positions, ends, counts, int64_t headers_at_once=HEADERS_AT_
     for batch in range(first.shape[0]):
         if not 0 <= first[batch] <= last[batch] <= content.shape[0] or claimed[batch] < 0:
             raise ValueError(f"batch {batch} lies outside of the data")
-        most += min(claimed[batch], (last[batch] - first[batch]) // SMALLEST_RECORD)
+        most += min(claimed[batch], (last[batch] - first[batch]) // MIN_RECORD_BYTES)
     fields = np.empty((FIELDS + 2, max(1, most)), dtype=np.int64)
     cdef int64_t[:, ::1] out = fields
     cdef const uint8_t* start = &content[0] if content.shape[0] else NULL

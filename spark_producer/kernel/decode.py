@@ -21,16 +21,16 @@ from spark_producer.kernel.arrays import BoolArray, ByteArray, Int64Array
 VARINT_BYTES, VARLONG_BYTES = 5, 10
 """A zigzag varint of 32 bits takes at most 5 bytes, one of 64 bits 10."""
 
-SHORTEST_RUN = 32
+MIN_RUN = 32
 """The number of records from which looking for a run of equal lengths pays (12 µs, measured)."""
 
 WINDOW = 1 << 16
 """How many bytes the loop over lengths copies at once."""
 
-LEAST_ROWS_BY_COLUMN = 24
+MIN_ROWS_BY_COLUMN = 24
 """The number of rows from which reading one header of each by the column is cheaper than row by row."""
 
-MOST_HEADERS = 100_000
+MAX_HEADERS = 100_000
 """The most headers that one record may have, when read and when written. Kafka has no limit, and real records have fewer than
 a hundred; but a header takes two bytes, of which zstd packs 32,768 into four, and its columns take 32."""
 
@@ -92,7 +92,7 @@ def decode_v2(
     header_counts, at, good = read_varints(data, at, VARINT_BYTES, good)
     # Positions only grow from field to field, so if the last field of a record ends inside it, all fields are inside it.
     left = nexts - at
-    wrong = (header_counts < 0) | (header_counts > MOST_HEADERS) | (left < 2 * header_counts)
+    wrong = (header_counts < 0) | (header_counts > MAX_HEADERS) | (left < 2 * header_counts)
     well_formed = _first(wrong | ((header_counts == 0) & (left != 0)), good)
     asked = _rows_within(header_counts[:well_formed], headers_at_once)
     headers, good = _read_headers(data, at[:asked], nexts[:asked], header_counts[:asked])
@@ -171,17 +171,17 @@ def _walk(
 
 def _walk_batch(data: ByteArray, position: int, end: int, count: int) -> Int64Array:
     """Return the starts of at most `count` records in `data[position:end]`, and the end of the last one, even past `end`."""
-    if count < SHORTEST_RUN and end - position <= WINDOW:
+    if count < MIN_RUN and end - position <= WINDOW:
         return _walk_lengths(data, position, end, count)
     pieces: list[Int64Array] = []
-    patience = SHORTEST_RUN
+    patience = MIN_RUN
     while count > 0 and position < end:
-        size, alike = _run_of_equals(data, position, end, count) if count >= SHORTEST_RUN else (0, 0)
+        size, alike = _run_of_equals(data, position, end, count) if count >= MIN_RUN else (0, 0)
         if alike:
             found = np.arange(position, position + size * alike + 1, size, dtype=np.int64)
-            patience = SHORTEST_RUN
+            patience = MIN_RUN
         else:  # look for the next run after ever longer gaps, so that looking costs little in all
-            asked = min(count, patience) if count >= SHORTEST_RUN else count
+            asked = min(count, patience) if count >= MIN_RUN else count
             found = _walk_lengths(data, position, min(end, position + WINDOW), asked)
             patience *= 2
             if len(found) == 1:
@@ -201,14 +201,14 @@ def _run_of_equals(data: ByteArray, position: int, end: int, count: int) -> tupl
     length, width = _varint_at(field)
     size = length + width
     fitting = min(count, (end - position) // size) if length > 0 else 0
-    if fitting < SHORTEST_RUN or data[position + size * SHORTEST_RUN // 2] != field[0]:
+    if fitting < MIN_RUN or data[position + size * MIN_RUN // 2] != field[0]:
         return size, 0
     differ: BoolArray = np.zeros(fitting, dtype=np.bool_)
     for place in range(width):
         differ |= data[position + place : position + size * fitting : size] != field[place]
     first = int(differ.argmax())
     alike = first if differ[first] else fitting
-    return size, alike if alike >= SHORTEST_RUN // 2 else 0
+    return size, alike if alike >= MIN_RUN // 2 else 0
 
 
 def _walk_lengths(data: ByteArray, position: int, end: int, count: int) -> Int64Array:
@@ -258,7 +258,7 @@ def _read_headers(
     entries: Int64Array = np.empty((4, total), dtype=np.int64)
     rows: Int64Array = np.flatnonzero(counts)
     at, place = at[rows], 0
-    while len(rows) >= LEAST_ROWS_BY_COLUMN:
+    while len(rows) >= MIN_ROWS_BY_COLUMN:
         slots = entry_ends[rows] - counts[rows] + place
         found, at, bad = _read_header(data, at)
         entries[:, slots] = found

@@ -16,7 +16,7 @@ from spark_producer.kernel.arrays import BoolArray, ByteArray, Int64Array
 _LOG_OVERHEAD = 12
 """The size of offset and size."""
 _SIZE_AND_MAGIC = struct.Struct(">i4xb")
-_LEAST_SIZE = 14
+_MIN_SIZE = 14
 _KEY_V0, _KEY_V1 = 18, 26
 """Where the length of the key lies, in V0 and in V1, which has a timestamp before it."""
 
@@ -54,7 +54,7 @@ def _starts(data: memoryview, at: int, max_size: int) -> Iterator[int]:
         if at > last:
             return
         size, magic = read(data, at + 8)
-        if magic >> 1 or not _LEAST_SIZE <= size <= limit or at + _LOG_OVERHEAD + size > len(data):
+        if magic >> 1 or not _MIN_SIZE <= size <= limit or at + _LOG_OVERHEAD + size > len(data):
             return
         at += _LOG_OVERHEAD + size
 

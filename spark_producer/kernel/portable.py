@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_producer.kernel.arrays import (
-    LONGEST_BINARY,
+    MAX_BINARY_BYTES,
     BytesArray,
     Int64Array,
     buffer_of,
@@ -259,7 +259,7 @@ def encode_headers(counts: Int64Array, keys: BinaryColumn, values: BinaryColumn)
     # A large column may begin beyond the reach of small offsets, however few of its bytes are used.
     large = pa.types.is_large_binary(keys.array.type) or pa.types.is_large_binary(values.array.type)
     most = int(keys.lengths.sum() + values.lengths.sum()) + 10 * (len(keys) + len(counts))  # varints of up to 5 bytes
-    kind = pa.large_binary() if large or most > LONGEST_BINARY else _BINARY
+    kind = pa.large_binary() if large or most > MAX_BINARY_BYTES else _BINARY
     parts = [varint_column(key_lengths), keys.array, varint_column(value_lengths), values.array]
     entries = join([part.cast(kind) for part in parts], kind)
     joined = BinaryColumn(entries)

@@ -26,11 +26,11 @@ from spark_producer.record.batch_v2 import (
     attributes_of,
 )
 from spark_producer.record.codecs import ONLY_IN_V2, Codec
-from spark_producer.record.sequence_numbers import LARGEST_SEQUENCE
+from spark_producer.record.sequence_numbers import MAX_SEQUENCE
 
-LARGEST_TIMESTAMP = 2**63 - 1
+MAX_TIMESTAMP = 2**63 - 1
 """The largest timestamp in milliseconds since 1970, and the largest distance from the first record's: both have 64 bits."""
-LARGEST_EPOCH, LARGEST_LEADER_EPOCH = 2**15 - 1, 2**31 - 1
+MAX_EPOCH, MAX_LEADER_EPOCH = 2**15 - 1, 2**31 - 1
 """The largest epochs of a producer and of a leader."""
 
 
@@ -67,17 +67,17 @@ class BatchFormat:
         if self.base_offset < 0:
             raise RecordBatchError(f"a batch cannot start at offset {self.base_offset}: the first of a log is 0")
         for what, time in (("log append time", self.log_append_time), ("delete horizon", self.delete_horizon)):
-            if not NO_TIMESTAMP <= time <= LARGEST_TIMESTAMP:
+            if not NO_TIMESTAMP <= time <= MAX_TIMESTAMP:
                 raise RecordBatchError(
-                    f"a {what} is from 0 to {LARGEST_TIMESTAMP} ms since 1970, or -1 for none, not {time}"
+                    f"a {what} is from 0 to {MAX_TIMESTAMP} ms since 1970, or -1 for none, not {time}"
                 )
         if self.magic > 0 and self.timestamp_type is TimestampType.NONE:
             raise RecordBatchError(f"message format V{self.magic} needs a type of timestamp")
         if self.magic == 0 and self.timestamp_type is not TimestampType.NONE:
             raise RecordBatchError("message format V0 does not have timestamps, so their type is NONE; V1 and V2 do")
-        if not NO_LEADER_EPOCH <= self.leader_epoch <= LARGEST_LEADER_EPOCH:
+        if not NO_LEADER_EPOCH <= self.leader_epoch <= MAX_LEADER_EPOCH:
             raise RecordBatchError(
-                f"a leader epoch is from 0 to {LARGEST_LEADER_EPOCH}, or -1 for none, not {self.leader_epoch}"
+                f"a leader epoch is from 0 to {MAX_LEADER_EPOCH}, or -1 for none, not {self.leader_epoch}"
             )
         asked = {
             "a delete horizon": self.delete_horizon != NO_TIMESTAMP,
@@ -127,12 +127,12 @@ class BatchFormat:
         if self.magic < MAGIC and columns.headers is not None and columns.headers.lengths.max(initial=0) > 1:
             raise RecordBatchError(f"message format V{self.magic} does not have record headers; V2 does")
         earliest, latest = columns.timestamp_range
-        if earliest < NO_TIMESTAMP or latest > LARGEST_TIMESTAMP:
+        if earliest < NO_TIMESTAMP or latest > MAX_TIMESTAMP:
             raise RecordBatchError(
                 f"a record has timestamp {earliest if earliest < NO_TIMESTAMP else latest}; it is from 0 to "
-                f"{LARGEST_TIMESTAMP} ms since 1970, or -1 for none"
+                f"{MAX_TIMESTAMP} ms since 1970, or -1 for none"
             )
-        if self.magic == MAGIC and latest - min(earliest, base_timestamp or 0) > LARGEST_TIMESTAMP and len(rows):
+        if self.magic == MAGIC and latest - min(earliest, base_timestamp or 0) > MAX_TIMESTAMP and len(rows):
             _check_distances(columns, rows, base_timestamp)
 
     def check_producer(self, producer: BatchProducer) -> None:
@@ -143,9 +143,9 @@ class BatchFormat:
                 an older format, or one of them is outside of its range.
         """
         for what, number, largest in (
-            ("producer id", producer.producer_id, LARGEST_TIMESTAMP),
-            ("producer epoch", producer.producer_epoch, LARGEST_EPOCH),
-            ("base sequence", producer.base_sequence, LARGEST_SEQUENCE),
+            ("producer id", producer.producer_id, MAX_TIMESTAMP),
+            ("producer epoch", producer.producer_epoch, MAX_EPOCH),
+            ("base sequence", producer.base_sequence, MAX_SEQUENCE),
         ):
             if not -1 <= number <= largest:
                 raise RecordBatchError(f"a {what} is from 0 to {largest}, or -1 for none, not {number}")
@@ -166,7 +166,7 @@ def _check_distances(columns: RecordColumns, rows: Int64Array, base_timestamp: i
     """Check that each record's distance from the first timestamp, which a record stores, also fits into 64 bits."""
     base = columns.timestamp_at(int(rows[0])) if base_timestamp is None else base_timestamp
     latest = int(np.max(np.broadcast_to(columns.timestamps, len(columns))[rows]))
-    if latest - base > LARGEST_TIMESTAMP:
+    if latest - base > MAX_TIMESTAMP:
         raise RecordBatchError(
             f"timestamps {base} and {latest} are too far apart for one batch; put the records into two"
         )

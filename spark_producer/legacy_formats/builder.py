@@ -24,7 +24,7 @@ from spark_producer.record.batch_v2 import NO_TIMESTAMP
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.compression_ratio import SAFETY
 
-LARGEST_OFFSET_DELTA, LARGEST_OFFSET = 2**31 - 1, 2**63 - 1
+MAX_OFFSET_DELTA, MAX_OFFSET = 2**31 - 1, 2**63 - 1
 GROWTH = 1.1
 """A buffer that is too small grows by a tenth, or to the size that is needed."""
 
@@ -235,7 +235,7 @@ class MemoryRecordsBuilder:
         if offset <= self.last_offset:
             raise RecordBatchError(f"offset {offset} does not come after {self.last_offset}, the last one")
         last = offset + records - 1
-        if last > min(self.format.base_offset + LARGEST_OFFSET_DELTA, LARGEST_OFFSET):
+        if last > min(self.format.base_offset + MAX_OFFSET_DELTA, MAX_OFFSET):
             raise RecordBatchError(f"offset {last} is too far from the batch's base offset {self.format.base_offset}")
         return offset
 

@@ -16,7 +16,7 @@ from spark_producer.errors import RecordBatchError
 from spark_producer.kernel import ArrangedRows, BinaryColumn, RecordColumns
 from spark_producer.kernel.arrays import ArrowArray, Int64Array, numbers
 from spark_producer.legacy_formats.batch_format import BatchFormat
-from spark_producer.legacy_formats.builder import LARGEST_OFFSET, LARGEST_OFFSET_DELTA, MemoryRecordsBuilder
+from spark_producer.legacy_formats.builder import MAX_OFFSET, MAX_OFFSET_DELTA, MemoryRecordsBuilder
 from spark_producer.record.batch_v2 import MAGIC, NO_PRODUCER_ID, NO_TIMESTAMP, BatchHeader, TimestampType
 from spark_producer.record.codecs import Compressor
 
@@ -119,7 +119,7 @@ def _fill(
 
     `ends` says where each run of offsets without a gap ends; compaction leaves gaps. Each run takes one call.
     """
-    farthest = min(builder.format.base_offset + LARGEST_OFFSET_DELTA, LARGEST_OFFSET)
+    farthest = min(builder.format.base_offset + MAX_OFFSET_DELTA, MAX_OFFSET)
     reach = int(np.searchsorted(offsets, farthest, side="right"))
     while first < reach:
         stop = min(ends[bisect.bisect_right(ends, first)], reach)

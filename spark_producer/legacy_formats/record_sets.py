@@ -26,7 +26,7 @@ from spark_producer.record.columns import Columns
 from spark_producer.record.dictionary_slices import BatchPieces
 from spark_producer.record.log_entries import BatchEntry, entries
 from spark_producer.record.reading import read_records
-from spark_producer.record.record_columns import LONGEST_DATA, RECORD_SCHEMA
+from spark_producer.record.record_columns import MAX_DATA_BYTES, RECORD_SCHEMA
 
 BATCH_BYTES = 262_144
 """The bytes of records in a batch or message set before compression: old readers hold a whole one unpacked."""
@@ -76,8 +76,8 @@ def encode_table(
         RecordBatchError: There is zstd or there are headers in one of the older formats.
     """
     magic, compressor = magic_of(message_format_version), _compressor(compression_type)
-    if not 0 < batch_bytes <= LONGEST_DATA:
-        raise ConfigError(f"batch_bytes {batch_bytes} is not from 1 to {LONGEST_DATA}")
+    if not 0 < batch_bytes <= MAX_DATA_BYTES:
+        raise ConfigError(f"batch_bytes {batch_bytes} is not from 1 to {MAX_DATA_BYTES}")
     _check_format(magic, compressor)
     for name in ("topic", "partition", *(("timestamp",) if magic == 0 else ())):
         if name in table.schema.names:
@@ -104,7 +104,7 @@ def _columns_of(table: pa.Table) -> Iterator[Columns]:
     """Yield a table as columns, in pieces where decoding would make dictionaries too large."""
     first_row = 0
     for batch in table.to_batches():
-        yield from BatchPieces(batch, PIECE_BYTES, LONGEST_DATA, "", NO_TIMESTAMP, first_row).or_raise()
+        yield from BatchPieces(batch, PIECE_BYTES, MAX_DATA_BYTES, "", NO_TIMESTAMP, first_row).or_raise()
         first_row += batch.num_rows
 
 
@@ -131,7 +131,7 @@ def convert(
 
 def _converted(view: memoryview, magic: int, compressor: Compressor) -> Iterator[tuple[bytes, Lost]]:
     position = 0
-    for entry in entries(view, LONGEST_DATA):
+    for entry in entries(view, MAX_DATA_BYTES):
         if isinstance(entry, BatchEntry):
             header, start, position = read_header(view, entry.position), entry.position, entry.end
         else:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_producer.errors import RecordBatchError
-from spark_producer.kernel import MOST_HEADERS, BinaryColumn, RecordColumns, encode_headers
+from spark_producer.kernel import MAX_HEADERS, BinaryColumn, RecordColumns, encode_headers
 from spark_producer.kernel.varint import encode_varint
 from spark_producer.legacy_formats import message_set
 from spark_producer.record import batch_v2
@@ -20,10 +20,10 @@ def single_row(timestamp: int, key: bytes | None, value: bytes | None, headers: 
     """Return the columns of one row. `timestamp` is in milliseconds.
 
     Raises:
-        RecordBatchError: There are more than `MOST_HEADERS` headers, which the reader would refuse.
+        RecordBatchError: There are more than `MAX_HEADERS` headers, which the reader would refuse.
     """
-    if len(headers) > MOST_HEADERS:
-        raise RecordBatchError(f"a record has {len(headers)} headers; it may have {MOST_HEADERS}")
+    if len(headers) > MAX_HEADERS:
+        raise RecordBatchError(f"a record has {len(headers)} headers; it may have {MAX_HEADERS}")
     block = None
     if headers:
         keys = BinaryColumn(pa.array([name.encode() for name, _ in headers], pa.binary()))

@@ -21,7 +21,7 @@ from spark_producer.metrics.sensors import (
 )
 from spark_producer.metrics.snapshot import Levels, Place, Snapshot
 from spark_producer.metrics.windowed_counters import (
-    SHORTEST_WINDOW,
+    MIN_WINDOW_S,
     Counters,
     Reading,
     SingleValues,
@@ -128,7 +128,7 @@ class Ledger:
     def lap(self, levels: Levels, now: float) -> Snapshot:
         """Return all numbers since `start_lap`, of the sensors that had an event; windows play no part. No new lap begins."""
         with self._lock:
-            seconds = max(now - self._lap_began, SHORTEST_WINDOW)
+            seconds = max(now - self._lap_began, MIN_WINDOW_S)
             tallies = self._tallies(lambda counters: counters.lap(), lambda _: seconds)
             counts = {name: histogram.lap() for name, histogram in self._histograms.items()}
         tallies = {place: tally for place, tally in tallies.items() if tally.weight}

@@ -14,7 +14,7 @@ Sum: TypeAlias = float
 Peak: TypeAlias = float
 """The two kinds of numbers, which annotate the attributes of `Counters`."""
 
-SHORTEST_WINDOW = 0.001
+MIN_WINDOW_S = 0.001
 """The fewest seconds that a rate is divided by, as in Java."""
 
 
@@ -28,7 +28,7 @@ class Window(NamedTuple):
         """Return the seconds that a rate is divided by. All samples but one count as whole, so a young rate is low."""
         elapsed = max(now - since, 0.0)
         missing = self.samples - 1 - int(elapsed / self.seconds)
-        return max(elapsed + max(missing, 0) * self.seconds, SHORTEST_WINDOW)
+        return max(elapsed + max(missing, 0) * self.seconds, MIN_WINDOW_S)
 
 
 class _Sample(NamedTuple):

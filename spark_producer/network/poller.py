@@ -8,7 +8,7 @@ import socket
 
 from spark_producer.network.node import NodeConnection
 
-LONGEST_WAIT = 3600.0
+MAX_WAIT_S = 3600.0
 """The longest wait in seconds, since a selector does not take an infinite one."""
 
 
@@ -38,7 +38,7 @@ class Poller:
 
     def wait(self, seconds: float) -> list[tuple[NodeConnection, int]]:
         """Wait up to `seconds`, or not at all below 0, and return the nodes with events, and which these are."""
-        ready = self._selector.select(max(0.0, min(seconds, LONGEST_WAIT)))
+        ready = self._selector.select(max(0.0, min(seconds, MAX_WAIT_S)))
         found = [(key.data, mask) for key, mask in ready if key.data is not None]
         if len(found) < len(ready):
             self._drain()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # only transactional producers import them
     from spark_producer.producer.transactions import Transactions
     from spark_producer.sender.transactions.manager import TransactionManager
 
-LONGEST_SLEEP = 1.0
+MAX_SLEEP_S = 1.0
 """The longest sleep, in seconds, of the I/O thread, and of a thread that waits for a topic. Nothing depends on it; it only bounds
 what a lost wake-up could cost."""
 
@@ -42,7 +42,7 @@ class Parts:
     """The parts of a producer. The constructor of `Producer` creates them, and this starts the I/O thread. Any thread may call.
 
     What a producer gets from outside is passed in: `connect` makes its network, `clock` gives seconds that only grow,
-    `memory` gives new buffers, and `longest_sleep` is the longest sleep of the threads that `LONGEST_SLEEP` names.
+    `memory` gives new buffers, and `longest_sleep` is the longest sleep of the threads that `MAX_SLEEP_S` names.
 
     Raises (constructor):
         ConfigError: the configuration is bad. RuntimeError: the process has as many threads as it may have.
@@ -56,7 +56,7 @@ class Parts:
         connect: Connect = Client,
         clock: Callable[[], float] = time.monotonic,
         memory: Callable[[int], memoryview] = new_memory,
-        longest_sleep: float = LONGEST_SLEEP,
+        longest_sleep: float = MAX_SLEEP_S,
     ) -> None:
         self.process = os.getpid()
         self.config = config

@@ -26,7 +26,7 @@ from spark_producer.errors import (
 )
 from spark_producer.network.metadata_wait import DELETED_TOPIC_GRACE, TopicWait, Verdict
 from spark_producer.partitioner import TopicPartitions
-from spark_producer.protocol import LONGEST_STRING
+from spark_producer.protocol import MAX_STRING_BYTES
 from spark_producer.record.columns import Columns
 from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, fault_where
 from spark_producer.sender import KnownTopics, Metadata
@@ -38,7 +38,7 @@ FIRST_WORD = 5.0
 """The seconds after which the log says what a thread waits for; then after twice as long, and so on. Brokers take some 25 s to
 make a thousand topics, in which nothing else is heard of the write."""
 
-MOST_ABSENT = 1000
+MAX_ABSENT_TOPICS = 1000
 """The names of topics that are remembered as missing: a column of topics may hold anything."""
 
 logger = escaping_logger("pyproducer")
@@ -231,7 +231,7 @@ class Topics:
 
     def _remember_absent(self, name: str) -> None:
         self._absent[name] = None
-        while len(self._absent) > MOST_ABSENT:
+        while len(self._absent) > MAX_ABSENT_TOPICS:
             del self._absent[next(iter(self._absent))]
 
     def _ask(
@@ -324,7 +324,7 @@ def of_control_topics(columns: Columns) -> RejectedRows:
 def _complaint(name: str) -> str:
     """Return what is wrong with a name; an empty string if nothing is."""
     try:
-        fits = 0 < len(name.encode()) <= LONGEST_STRING
+        fits = 0 < len(name.encode()) <= MAX_STRING_BYTES
     except (AttributeError, UnicodeEncodeError):
         fits = False
     if fits:

@@ -57,7 +57,7 @@ from spark_producer.protocol.codec import (
 )
 from spark_producer.protocol.connection import Connection, Response, State
 from spark_producer.protocol.credentials import Login
-from spark_producer.protocol.fields import LONGEST_STRING, Buffer, decoded_records
+from spark_producer.protocol.fields import MAX_STRING_BYTES, Buffer, decoded_records
 from spark_producer.protocol.frames import FrameReader
 
 __all__ = [
@@ -87,7 +87,7 @@ __all__ = [
     "LIST_GROUPS",
     "LIST_OFFSETS",
     "LIST_TRANSACTIONS",
-    "LONGEST_STRING",
+    "MAX_STRING_BYTES",
     "METADATA",
     "OFFSET_COMMIT",
     "OFFSET_DELETE",

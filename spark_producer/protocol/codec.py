@@ -20,7 +20,7 @@ _SIZE = struct.Struct(">i")
 _REQUEST_HEADER = struct.Struct(">hhih")
 _NO_TAGS = b"\0"
 
-MOST_REQUEST_ELEMENTS = 50_000
+MAX_REQUEST_ELEMENTS = 50_000
 """The most elements in all arrays of one request: five times the partitions of a large broker. This bounds what a request
 costs before its meaning is known: some 20 MB, and a tenth of a second."""
 
@@ -83,7 +83,7 @@ def decode_request(frame: memoryview) -> RequestFrame[Any, Any]:
 
     Raises:
         UnsupportedVersion: The API or version is not supported here; has `api_key`, `version`, `correlation_id`.
-        RemoteProtocolError: The bytes are no request, or one of more than `MOST_REQUEST_ELEMENTS`.
+        RemoteProtocolError: The bytes are no request, or one of more than `MAX_REQUEST_ELEMENTS`.
     """
     frame = memoryview(frame).cast("B")
     try:
@@ -99,7 +99,7 @@ def decode_request(frame: memoryview) -> RequestFrame[Any, Any]:
     flexible = version >= api.first_flexible
     if flexible:
         position = _skip_header_tags(frame, position)
-    body = read_body(api.request, version, flexible, frame, position, strict=False, most_elements=MOST_REQUEST_ELEMENTS)
+    body = read_body(api.request, version, flexible, frame, position, strict=False, most_elements=MAX_REQUEST_ELEMENTS)
     return RequestFrame(api, version, correlation_id, client_id, body)
 
 
@@ -170,6 +170,6 @@ def _read_client_id(frame: memoryview, position: int, length: int) -> tuple[str 
 
 def _skip_header_tags(frame: memoryview, position: int) -> int:
     try:
-        return skip_tags(frame, position, MOST_REQUEST_ELEMENTS)
+        return skip_tags(frame, position, MAX_REQUEST_ELEMENTS)
     except IndexError as error:
         raise RemoteProtocolError("the frame ends within the tags of its header") from error

@@ -28,7 +28,7 @@ from spark_producer.protocol.negotiation import Negotiation, Question
 if TYPE_CHECKING:  # only connections that log in import it, with its messages
     from spark_producer.protocol.sasl_dialog import SaslDialog
 
-LARGEST_BEFORE_OPEN = 512 * 1024
+MAX_BYTES_BEFORE_OPEN = 512 * 1024
 """The most bytes of an answer before versions and login are done, as brokers take no longer token (512 KiB): until then the peer
 may be anybody."""
 
@@ -109,7 +109,7 @@ class Connection(Generic[RequestTag]):
         self._client_id = client_id
         self._login = login
         self._max_frame_size = max_frame_size
-        self._frames = FrameReader(min(max_frame_size, LARGEST_BEFORE_OPEN))
+        self._frames = FrameReader(min(max_frame_size, MAX_BYTES_BEFORE_OPEN))
         self._outgoing: list[Buffer] = []
         self._in_flight: deque[_InFlight[RequestTag]] = deque()
         self._next_correlation_id = 0

@@ -28,7 +28,7 @@ Message = TypeVar("Message", bound=tuple[Any, ...])
 LAST_VERSION = 0x7FFF
 """The largest version, since versions are int16 on the wire."""
 
-LONGEST_STRING = 0x7FFF
+MAX_STRING_BYTES = 0x7FFF
 """The most bytes of a string, even a compact one (Kafka's generated code checks it): it may have to pass through an int16."""
 
 

@@ -12,7 +12,7 @@ _SIZE = struct.Struct(">i")
 STAGING_BYTES = 64 * 1024
 """Small frames are received together, so that many pipelined frames cost one system call."""
 
-LARGEST_SMALL_FRAME = STAGING_BYTES - _SIZE.size
+MAX_SMALL_FRAME_BYTES = STAGING_BYTES - _SIZE.size
 """A larger frame is received into memory of its own."""
 
 FIRST_ALLOCATION = 1024 * 1024
@@ -136,7 +136,7 @@ class FrameReader:
                 raise self._fault(size)
             start = position + _SIZE.size
             if start + size > self._filled:
-                if size > LARGEST_SMALL_FRAME:
+                if size > MAX_SMALL_FRAME_BYTES:
                     self.wanted = 0 if self._admit(size) else size
                     if not self.wanted:
                         self._start_large(start, size)

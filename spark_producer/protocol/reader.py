@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 from spark_producer.errors import RemoteProtocolError
-from spark_producer.protocol.fields import LONGEST_STRING, Array, Field, Message, Struct, Wire, runs, tagged_fields
+from spark_producer.protocol.fields import MAX_STRING_BYTES, Array, Field, Message, Struct, Wire, runs, tagged_fields
 
 NO_ELEMENT_LIMIT: Final = 1 << 62
 """The allowance of elements for a body whose sender is trusted."""
@@ -107,8 +107,8 @@ def _read_length(flexible: bool, short: bool, nullable: bool) -> Callable[[memor
             position += form.size
         if length > len(frame) - position:
             raise RemoteProtocolError(f"length {length} at byte {position}, but {len(frame) - position} bytes are left")
-        if short and length > LONGEST_STRING:  # only a compact string can be so long: others have an int16
-            raise RemoteProtocolError(f"a string of {length} bytes at byte {position}, allowed are {LONGEST_STRING}")
+        if short and length > MAX_STRING_BYTES:  # only a compact string can be so long: others have an int16
+            raise RemoteProtocolError(f"a string of {length} bytes at byte {position}, allowed are {MAX_STRING_BYTES}")
         if length < 0 and (length != _NULL or not nullable):
             raise RemoteProtocolError(f"length {length} at byte {position} where that is not allowed")
         return length, position

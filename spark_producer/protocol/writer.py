@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from spark_producer.errors import LocalProtocolError
 from spark_producer.protocol.fields import (
-    LONGEST_STRING,
+    MAX_STRING_BYTES,
     Array,
     Buffer,
     Field,
@@ -166,8 +166,8 @@ def _string_writer(flexible: bool, nullable: bool) -> Writer:
             sink.head += length(_NULL)
         else:
             data = value.encode()
-            if len(data) > LONGEST_STRING:
-                raise TypeError(f"a string of {len(data)} bytes, allowed are {LONGEST_STRING}")
+            if len(data) > MAX_STRING_BYTES:
+                raise TypeError(f"a string of {len(data)} bytes, allowed are {MAX_STRING_BYTES}")
             sink.head += length(len(data)) + data
 
     return write

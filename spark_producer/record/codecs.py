@@ -57,7 +57,7 @@ _NEXT_MEMBER = 1 << 10
 _FIRST_GUESS, _GUESS_RATIO = 1 << 16, 16
 _ZSTD_GREATEST_RATIO = 1 << 15
 """The densest block of zstd repeats a byte 128 Ki times and takes four bytes."""
-_LONGEST_EMPTY_FRAME = 25
+_MAX_EMPTY_FRAME_BYTES = 25
 """The longest empty frame of zstd has the longest header, an empty block and a checksum."""
 
 
@@ -262,7 +262,7 @@ def _unzstd(data: memoryview, limit: int) -> bytes:
 def _unzstd_nothing(data: memoryview) -> bytes:
     """Check a frame that declares no content: the library would believe it, whatever else lies in the frame or behind it."""
     unpacker = zstandard.ZstdDecompressor().decompressobj()
-    if len(data) > _LONGEST_EMPTY_FRAME or unpacker.decompress(data) or not unpacker.eof or unpacker.unused_data:
+    if len(data) > _MAX_EMPTY_FRAME_BYTES or unpacker.decompress(data) or not unpacker.eof or unpacker.unused_data:
         raise CorruptRecord("zstd data declares to be empty, and is not a whole frame of nothing")
     return b""
 

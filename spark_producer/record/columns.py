@@ -122,7 +122,7 @@ def read_columns(
     `topic`, if given, is the topic of every row and overrides the column. If there is no timestamp column, rows get `now_ms`.
     Messages number the rows from `first_row` on, or as an array in its place numbers each of them.
 
-    A row is rejected if it has no topic or one that is not UTF-8, more than `MOST_HEADERS` headers, a header key that is null
+    A row is rejected if it has no topic or one that is not UTF-8, more than `MAX_HEADERS` headers, a header key that is null
     or not UTF-8, a timestamp that is null, before 1970 or beyond what milliseconds can say, or a negative partition.
 
     Raises:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_producer.errors import SchemaError
-from spark_producer.kernel import MOST_HEADERS, BinaryColumn, encode_headers
+from spark_producer.kernel import MAX_HEADERS, BinaryColumn, encode_headers
 from spark_producer.kernel.arrays import ArrowArray, BoolArray, Int64Array, numbers
 from spark_producer.record.byte_columns import binary_column
 from spark_producer.record.record_columns import no_text
@@ -53,8 +53,8 @@ def header_blocks(column: ArrowArray, faults: list[Fault]) -> BinaryColumn | Non
     keys = binary_column("headers.key", entry_field(entries, "key"))
     values = binary_column("headers.value", entry_field(entries, "value"))
     found = []
-    if counts[most := int(counts.argmax())] > MOST_HEADERS:
-        found.append(fault_where(counts > MOST_HEADERS, Kind.HEADERS, _told_of_many_headers, counts, first=most))
+    if counts[most := int(counts.argmax())] > MAX_HEADERS:
+        found.append(fault_where(counts > MAX_HEADERS, Kind.HEADERS, _told_of_many_headers, counts, first=most))
     if keys.valid is not None:
         found.append(fault_where(_rows_of(~keys.valid, counts), Kind.HEADERS, _told_of_null_key))
     try:
@@ -66,7 +66,7 @@ def header_blocks(column: ArrowArray, faults: list[Fault]) -> BinaryColumn | Non
 
 
 def _told_of_many_headers(at: Spot) -> str:
-    return f"a row has {at.found} headers ({at.place}); a record may have {MOST_HEADERS}"
+    return f"a row has {at.found} headers ({at.place}); a record may have {MAX_HEADERS}"
 
 
 def _told_of_null_key(at: Spot) -> str:

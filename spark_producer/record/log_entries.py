@@ -17,7 +17,7 @@ from spark_producer.record.batch_v2 import HEADER_SIZE, LOG_OVERHEAD, MAGIC, rea
 _FIELDS = struct.Struct(">qi4xb")
 """The offset, the size of what follows it, four bytes that differ by format, and the magic."""
 
-_LEAST_SIZE = {0: 14, 1: 22, MAGIC: HEADER_SIZE - LOG_OVERHEAD}
+_MIN_SIZE = {0: 14, 1: 22, MAGIC: HEADER_SIZE - LOG_OVERHEAD}
 """The fewest bytes that each format has behind the offset and the size."""
 
 
@@ -44,14 +44,14 @@ def entries(data: memoryview, max_size: int) -> Iterator[BatchEntry | MessagesEn
     while len(data) - position >= _FIELDS.size:
         offset, size, magic = _FIELDS.unpack_from(data, position)
         end = position + LOG_OVERHEAD + size
-        if magic not in _LEAST_SIZE:
+        if magic not in _MIN_SIZE:
             raise CorruptRecord(
                 f"record batch at byte {position} has magic {magic}; 0, 1 and 2 are known", offset=offset
             )
-        if not _LEAST_SIZE[magic] + LOG_OVERHEAD <= end - position <= max_size:
+        if not _MIN_SIZE[magic] + LOG_OVERHEAD <= end - position <= max_size:
             raise CorruptRecord(
                 f"record batch at byte {position}, offset {offset}, claims {size} bytes behind its length; format V{magic} "
-                f"has {_LEAST_SIZE[magic]} or more, and {max_size - LOG_OVERHEAD} are allowed",
+                f"has {_MIN_SIZE[magic]} or more, and {max_size - LOG_OVERHEAD} are allowed",
                 offset=offset,
             )
         if end > len(data):

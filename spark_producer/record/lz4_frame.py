@@ -17,7 +17,7 @@ _VERSION_MASK, _VERSION_1 = 0xC0, 0x40
 _INDEPENDENT, _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM, _DICTIONARY = 0x20, 0x10, 0x08, 0x04, 0x01
 _BLOCK_SIZE_CODES = range(4, 8)
 """The codes of block sizes from 64 KiB to 4 MiB."""
-_LEAST_ROOM, _ROOM_RATIO = 1 << 16, 8
+_MIN_ROOM, _ROOM_RATIO = 1 << 16, 8
 """How much is unpacked at first: records mostly pack to a third or a fifth."""
 
 FAST_LEVEL = 9
@@ -75,7 +75,7 @@ def decompress(data: memoryview, limit: int, *, check_header: bool) -> bytes:
     lz4 = library()
     context = lz4.create_decompression_context()
     contents: list[bytes] = []
-    room, size = min(max(_LEAST_ROOM, _ROOM_RATIO * len(data)), limit) + 1, 0
+    room, size = min(max(_MIN_ROOM, _ROOM_RATIO * len(data)), limit) + 1, 0
     try:
         if not check_header:
             lz4.decompress_chunk(context, _header_like(data))

@@ -18,14 +18,14 @@ from spark_producer.kernel.arrays import Int64Array
 from spark_producer.kernel.column_views import PIECE_BYTES
 from spark_producer.record import codecs
 from spark_producer.record.batch_v2 import CODEC_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT
-from spark_producer.record.record_columns import LONGEST_DATA, binary_slices, no_headers, record_batch
+from spark_producer.record.record_columns import MAX_DATA_BYTES, binary_slices, no_headers, record_batch
 
 MESSAGES_AT_ONCE = 1 << 16
 """How many messages are decoded together, unless they have more than `PIECE_BYTES`. Both bounds keep the memory beside the
 result small: the fields are copied, and Arrow's 32 bits must reach their end."""
 
 _CRC_START = LOG_OVERHEAD + 4
-_LEAST_V1_SIZE = 22
+_MIN_V1_SIZE = 22
 
 
 class MessageRun:
@@ -93,7 +93,7 @@ class MessageRun:
             raise CorruptRecord(f"format V{magic} has no {codecs.Codec(codec).name.lower()}")
         packed = outer.data[start : start + length]
         content = codecs.decompress(codec, packed, self._limit, check_lz4_header=magic == 1)
-        starts = message_starts(content, 0, LONGEST_DATA)
+        starts = message_starts(content, 0, MAX_DATA_BYTES)
         if starts[-1] != len(content) or len(starts) == 1:
             raise CorruptRecord(f"{len(content) - starts[-1]} of its {len(content)} bytes hold no whole message")
         return content, starts
@@ -158,8 +158,8 @@ class _Messages:
 
     def _why_malformed(self, start: int, end: int) -> str:
         magic, size = self.data[start + 16], end - start - LOG_OVERHEAD
-        if magic == 1 and size < _LEAST_V1_SIZE:
-            return f"size is {size}, format V1 has {_LEAST_V1_SIZE} or more"
+        if magic == 1 and size < _MIN_V1_SIZE:
+            return f"size is {size}, format V1 has {_MIN_V1_SIZE} or more"
         at = start + (26 if magic == 1 else 18)
         for field in ("key", "value"):
             if end - at < 4:

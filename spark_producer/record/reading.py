@@ -18,7 +18,7 @@ from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, check_crc, 
 from spark_producer.record.committed_filter import AbortedTransactions
 from spark_producer.record.log_entries import MessagesEntry, entries
 from spark_producer.record.message_reader import MessageRun
-from spark_producer.record.record_columns import LONGEST_DATA
+from spark_producer.record.record_columns import MAX_DATA_BYTES
 
 DECOMPRESSED_LIMIT = 1 << 27
 """The bytes to which one batch may unpack unless the caller says otherwise; data of a thousandth of this size can claim it."""
@@ -39,7 +39,7 @@ def read_records(
     *,
     verify_crc: bool = True,
     limit: int = DECOMPRESSED_LIMIT,
-    max_size: int = LONGEST_DATA,
+    max_size: int = MAX_DATA_BYTES,
     aborted: Iterable[tuple[int, int]] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of all complete batches in `data`, in order, as `pyarrow.RecordBatch`es of `RECORD_SCHEMA`.
@@ -58,7 +58,7 @@ def read_records(
         CorruptRecord: The data are damaged; the error names the offset and the reason.
     """
     view = memoryview(data).cast("B")
-    limit, max_size = min(limit, LONGEST_DATA), min(max_size, LONGEST_DATA)
+    limit, max_size = min(limit, MAX_DATA_BYTES), min(max_size, MAX_DATA_BYTES)
     for part in _parts(view, verify_crc, limit, max_size, AbortedTransactions(aborted)):
         yield from part.decode()
 

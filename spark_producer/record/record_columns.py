@@ -38,10 +38,10 @@ _FIELDS: list[pa.Field[pa.DataType]] = [
 RECORD_SCHEMA = pa.schema(_FIELDS)
 """One row per record. `timestamp` is in milliseconds since 1970, or -1 if there is none; without headers the list is empty."""
 
-LONGEST_DATA = (1 << 31) - 1
+MAX_DATA_BYTES = (1 << 31) - 1
 """The most bytes that Arrow's binary offsets can address."""
 
-LONGEST_REPLACED = 1 << 26
+MAX_REPAIRED_BYTES = 1 << 26
 """The most bytes of text with faults that are repaired, because such text passes through Python's strings."""
 
 _REPLACEMENT = "\ufffd".encode()
@@ -61,9 +61,9 @@ def binary_slices(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> B
     itself; taking every other value copies each slice once (10 ns a row, measured).
 
     Raises:
-        ValueError: `data` is longer than `LONGEST_DATA`; the caller must cut it into pieces.
+        ValueError: `data` is longer than `MAX_DATA_BYTES`; the caller must cut it into pieces.
     """
-    if len(data) > LONGEST_DATA:
+    if len(data) > MAX_DATA_BYTES:
         raise ValueError(f"{len(data)} bytes of data are more than Arrow's offsets of 32 bits can address; cut them")
     count = len(starts)
     if count == 0 or int(lengths.max()) < 0:
@@ -86,12 +86,12 @@ def as_text(values: BinaryArray) -> TextArray:
     """Return a binary array without nulls as text; bytes that are not UTF-8 become U+FFFD, as in Java's consumer.
 
     Raises:
-        pyarrow.ArrowInvalid: Some of it is not UTF-8, and all of it together is longer than `LONGEST_REPLACED`.
+        pyarrow.ArrowInvalid: Some of it is not UTF-8, and all of it together is longer than `MAX_REPAIRED_BYTES`.
     """
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
-        if values.nbytes > LONGEST_REPLACED:
+        if values.nbytes > MAX_REPAIRED_BYTES:
             raise
     distinct = values.dictionary_encode()
     repaired = [_SURROGATE.sub(_REPLACEMENT, value) for value in _distinct(distinct)]

@@ -6,7 +6,7 @@ Rows are not read here but by the column (`kernel.decode_v2`).
 from __future__ import annotations
 
 from spark_producer.errors import CorruptRecord
-from spark_producer.kernel import MOST_HEADERS
+from spark_producer.kernel import MAX_HEADERS
 
 _VARINT_BYTES, _VARLONG_BYTES = 5, 10
 
@@ -72,8 +72,8 @@ class RecordCursor:
         count = self.varint("header count", _VARINT_BYTES)
         if not 0 <= 2 * count <= self.left:  # each header takes two bytes or more
             raise CorruptRecord(f"header count is {count}, {self.left} bytes are left")
-        if count > MOST_HEADERS:
-            raise CorruptRecord(f"header count is {count}; up to {MOST_HEADERS} are read")
+        if count > MAX_HEADERS:
+            raise CorruptRecord(f"header count is {count}; up to {MAX_HEADERS} are read")
         for _ in range(count):
             if self.sized("header key") is None:
                 raise CorruptRecord("a header key is null")

@@ -11,7 +11,7 @@ from spark_producer.kernel import ArrangedRows, RecordColumns, encode_v2, record
 from spark_producer.kernel.arrays import Int64Array
 from spark_producer.record.batch_v2 import HEADER_SIZE, seal
 from spark_producer.record.reading import read_records
-from spark_producer.record.record_columns import LONGEST_DATA
+from spark_producer.record.record_columns import MAX_DATA_BYTES
 from spark_producer.record.splitting import columns_of
 
 
@@ -55,5 +55,5 @@ def _as_arrow(columns: RecordColumns, rows: Int64Array, base_timestamp: int) -> 
         base_timestamp=base_timestamp,
         max_timestamp=base_timestamp + latest,
     )
-    parts = list(read_records(batch[:end], verify_crc=False, limit=LONGEST_DATA))
+    parts = list(read_records(batch[:end], verify_crc=False, limit=MAX_DATA_BYTES))
     return parts[0] if len(parts) == 1 else pa.lib.concat_batches(parts)  # pa's own name of it is missing in the stubs

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from spark_producer.errors import RecordError
 from spark_producer.kernel import (
-    MOST_HEADERS,
+    MAX_HEADERS,
     NO_HEADERS,
     BinaryColumn,
     RecordColumns,
@@ -89,7 +89,7 @@ def read_headers(record: SingleRecord) -> tuple[Header, ...]:
 
 def _encoded(headers: Sequence[Header]) -> bytes | None:
     """Return the header block; None if it has anything but text and bytes in it, or too much of it."""
-    if type(headers) not in (list, tuple) or len(headers) > MOST_HEADERS:
+    if type(headers) not in (list, tuple) or len(headers) > MAX_HEADERS:
         return None
     entries = []
     for entry in headers:

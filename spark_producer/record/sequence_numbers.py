@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-LARGEST_SEQUENCE = 2**31 - 1
+MAX_SEQUENCE = 2**31 - 1
 """The sequence number after this one is 0."""
 
 
 def add_to_sequence(sequence: int, records: int) -> int:
     """Return the sequence number that is `records` after `sequence`, or before it if `records` is negative."""
-    return (sequence + records) & LARGEST_SEQUENCE
+    return (sequence + records) & MAX_SEQUENCE
 
 
 def is_later(one: int, other: int) -> bool:
     """Return whether one sequence number is later than another, also across the wrap: the shorter way round decides."""
-    return 0 < (one - other) & LARGEST_SEQUENCE < 1 << 30
+    return 0 < (one - other) & MAX_SEQUENCE < 1 << 30

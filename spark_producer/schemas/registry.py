@@ -32,7 +32,7 @@ PAUSE_MS = 100
 GRACE = 0.5
 """Seconds for the client to say by itself what it was waiting for, and for its pauses."""
 
-LARGEST_ANSWER = 16 << 20
+MAX_RESPONSE_BYTES = 16 << 20
 """The most bytes of an answer. A schema of more would not fit into the registry's own topic, whose limit is mostly 1 MiB."""
 
 _Answer = TypeVar("_Answer")
@@ -226,7 +226,7 @@ def _bounded(response: Any) -> None:
     for chunk in response.stream:
         chunks.append(chunk)
         size += len(chunk)
-        if size > LARGEST_ANSWER:
+        if size > MAX_RESPONSE_BYTES:
             raise ValueError("it does not end")
     response.stream.close()
     response.stream = type(response)(response.status_code, content=b"".join(chunks)).stream

@@ -19,7 +19,7 @@ from spark_producer.schemas.subjects import subject_of
 from spark_producer.schemas.types import Schema, avro_schema, name_of
 from spark_producer.schemas.wire_format import parse_indexes, prefix_of
 
-LARGEST_FILE = 1 << 20
+MAX_FILE_BYTES = 1 << 20
 """The most bytes of a schema's file: no schema that people write is larger."""
 
 
@@ -98,8 +98,8 @@ def _schema_text(wish: ColumnWish) -> str:
         return text
     path = Path(text)
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise ConfigError(f"{wish.column}Schema: {text} is larger than {LARGEST_FILE >> 20} MiB")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise ConfigError(f"{wish.column}Schema: {text} is larger than {MAX_FILE_BYTES >> 20} MiB")
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"

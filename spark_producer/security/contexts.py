@@ -20,7 +20,7 @@ from spark_producer.security.stores import Identity, Trust, load_identity, load_
 from spark_producer.security.x509 import Certificate, read_certificate
 
 _VERSIONS: Final = {TLS_1_2: ssl.TLSVersion.TLSv1_2, TLS_1_3: ssl.TLSVersion.TLSv1_3}
-_LONGEST_PASSWORD = 1024
+_MAX_PASSWORD_BYTES = 1024
 """The most bytes that `ssl` takes, OpenSSL's PEM_BUFSIZE."""
 
 
@@ -145,7 +145,7 @@ def _show(context: Context, identity: Identity) -> None:
         with key_file(Secret(identity.key.reveal() + chain)) as path:
             context.load_cert_chain(path, password=password)
     except ValueError as error:  # of a password that is too long; an SSLError is an OSError
-        raise _unusable(identity, f"a key's password has at most {_LONGEST_PASSWORD} bytes") from error
+        raise _unusable(identity, f"a key's password has at most {_MAX_PASSWORD_BYTES} bytes") from error
     except OSError as error:
         raise _unusable(identity, _why(identity, getattr(error, "reason", None) or str(error), asked)) from error
 

@@ -12,7 +12,7 @@ OBJECT_IDENTIFIER: Final = 0x06
 SEQUENCE: Final = 0x30
 SET: Final = 0x31
 
-_LONGEST_LENGTH = 4
+_MAX_LENGTH_BYTES = 4
 """The most bytes of a length, which is more than a key store ever takes."""
 
 
@@ -76,7 +76,7 @@ def _first(data: memoryview) -> tuple[Element, memoryview]:
     if size >= 0x80:
         count = size & 0x7F
         start = 2 + count
-        if not 1 <= count <= _LONGEST_LENGTH or len(data) < start:
+        if not 1 <= count <= _MAX_LENGTH_BYTES or len(data) < start:
             raise ValueError("a length is missing, indefinite or too long")
         size = int.from_bytes(data[2:start], "big")
     if len(data) - start < size:

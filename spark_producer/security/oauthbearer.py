@@ -14,7 +14,7 @@ from spark_producer.security.token import extension_problem, token_problem
 
 _HEADER: Final = b"n,,"
 _SEPARATOR: Final = b"\x01"
-_LONGEST_REASON: Final = 64 * 1024
+_MAX_REASON_LENGTH: Final = 64 * 1024
 
 
 def oauthbearer(token: Secret, extensions: tuple[tuple[str, str], ...] = ()) -> Generator[bytes, bytes, None]:
@@ -45,7 +45,7 @@ def _first_message(token: Secret, extensions: tuple[tuple[str, str], ...]) -> by
 def reason_of(answer: bytes) -> str:
     """Return the status and scope of a refusal (RFC 7628, 3.2.2), or what else the broker says, escaped."""
     try:
-        said = json.loads(answer[:_LONGEST_REASON])
+        said = json.loads(answer[:_MAX_REASON_LENGTH])
     except (ValueError, RecursionError):
         said = None
     status = said.get("status") if isinstance(said, dict) else None

@@ -21,7 +21,7 @@ from spark_producer.errors import ConfigError
 ALLOWED_BY_THE_PLATFORM: Final = "PYPRODUCER_SECRETS_ALLOW"
 """The environment variable that takes the place of the option `kafka.secrets.allow`, be it empty: so the platform decides."""
 
-LARGEST_FILE: Final = 64 * 1024
+MAX_FILE_BYTES: Final = 64 * 1024
 """The most bytes of a file that a reference names: keys and passwords are smaller, and a worker must not read a disk."""
 
 _REFERENCE: Final = re.compile(r"\$\{(?P<provider>[A-Za-z][\w.-]*):(?P<rest>.*)\}", re.DOTALL)
@@ -146,11 +146,11 @@ def _read(path: str) -> tuple[str, str]:
                 return "", "it is no regular file"
             if not _is_at(descriptor, path):
                 return "", "a folder on its way was exchanged meanwhile"
-            content = file.read(LARGEST_FILE + 1)
+            content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         return "", f"it cannot be read: {error.strerror}"
-    if len(content) > LARGEST_FILE:
-        return "", f"it is larger than {LARGEST_FILE // 1024} KiB"
+    if len(content) > MAX_FILE_BYTES:
+        return "", f"it is larger than {MAX_FILE_BYTES // 1024} KiB"
     try:
         return content.decode(), ""
     except UnicodeDecodeError:

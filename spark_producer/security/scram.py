@@ -22,10 +22,10 @@ from spark_producer.errors import AuthenticationFailed
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 """The hash functions by mechanism, as `hashlib` names them."""
 
-LEAST_ITERATIONS: Final = 4096
+MIN_ITERATIONS: Final = 4096
 """Fewer are refused: the least of RFC 7677, which Kafka's own client refuses too (ScramMechanism.minIterations)."""
 
-MOST_ITERATIONS: Final = 1_000_000
+MAX_ITERATIONS: Final = 1_000_000
 """More are refused before anything is computed, since a hostile peer could keep the thread busy for hours.
 
 Brokers store at most 16,384; a million take 0.4 s.
@@ -203,8 +203,8 @@ def _parsed_first(mechanism: str, message: bytes, own_nonce: bytes) -> tuple[byt
     nonce, iterations = found["nonce"], int(found["iterations"])
     if not nonce.startswith(own_nonce) or len(nonce) == len(own_nonce):
         raise _unbelievable(mechanism, "its nonce does not extend ours")
-    if not LEAST_ITERATIONS <= iterations <= MOST_ITERATIONS:
-        reason = f"it asks for {iterations} iterations, and {LEAST_ITERATIONS} to {MOST_ITERATIONS} are allowed"
+    if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+        reason = f"it asks for {iterations} iterations, and {MIN_ITERATIONS} to {MAX_ITERATIONS} are allowed"
         raise _unbelievable(mechanism, reason)
     return nonce, salt, iterations
 

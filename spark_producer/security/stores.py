@@ -16,7 +16,7 @@ from spark_producer.security.pkcs12 import Pkcs12Store, read_pkcs12
 from spark_producer.security.references import resolve
 from spark_producer.security.settings import Store
 
-LARGEST_STORE: Final = 16 * 1024 * 1024
+MAX_STORE_BYTES: Final = 16 * 1024 * 1024
 """The most bytes of one file; all CAs of a system are about 200 kB."""
 
 MAX_CERTIFICATES: Final = 10_000
@@ -163,11 +163,11 @@ def _read(path: Path) -> FileContent:
         if path.exists() and not path.is_file():  # to open a pipe would wait for its writer
             raise TlsFailed(f"{path} is no regular file", fatal=True)
         with path.open("rb") as file:
-            content = FileContent(file.read(LARGEST_STORE + 1))
+            content = FileContent(file.read(MAX_STORE_BYTES + 1))
     except OSError as error:
         raise _unreadable(path, error) from error
-    if len(content.data) > LARGEST_STORE:
-        raise TlsFailed(f"{path} has more than {LARGEST_STORE} bytes, which is no store of certificates", fatal=True)
+    if len(content.data) > MAX_STORE_BYTES:
+        raise TlsFailed(f"{path} has more than {MAX_STORE_BYTES} bytes, which is no store of certificates", fatal=True)
     return content
 
 

@@ -28,7 +28,7 @@ _DNS_NAME: Final = 0x82
 _IP_ADDRESS: Final = 0x87
 _UTC_TIME: Final = 0x17
 _BMP_STRING: Final = 0x1E
-_MOST_NAMES: Final = 20
+_MAX_NAMES: Final = 20
 """The most alternative names that are told, since a certificate may have thousands."""
 
 _MAX_FIELDS: Final = 20
@@ -105,9 +105,9 @@ def _alternative_names(fields: list[Element]) -> tuple[str, ...]:
         parts = list(islice(extension.children(), _MAX_FIELDS))
         if len(parts) < 2 or bytes(parts[0].content) != _ALTERNATIVE_NAMES:
             continue
-        for name in islice(element(parts[-1].content, SEQUENCE).children(), _MOST_NAMES):
+        for name in islice(element(parts[-1].content, SEQUENCE).children(), _MAX_NAMES):
             if name.tag == _DNS_NAME:
                 names.append(for_log(bytes(name.content)))
             elif name.tag == _IP_ADDRESS:
                 names.append(str(ip_address(bytes(name.content))))
-    return tuple(names[:_MOST_NAMES])
+    return tuple(names[:_MAX_NAMES])

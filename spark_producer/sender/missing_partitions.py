@@ -15,9 +15,9 @@ from spark_producer.accumulator import ProducerBatch
 from spark_producer.common.cluster import TopicInfo, TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, TopicNotFound, broker_error
-from spark_producer.sender.stale_leader_epochs import LONGEST_BROKER_LAG
+from spark_producer.sender.stale_leader_epochs import MAX_BROKER_LAG_S
 
-CONFIRMED_AFTER = LONGEST_BROKER_LAG
+CONFIRMED_AFTER = MAX_BROKER_LAG_S
 """Seconds without an answer that has the partition, before it counts as missing."""
 
 MIN_ANSWERS = 3

@@ -14,7 +14,7 @@ from spark_producer.partitioner import LoadStatistics, TopicPartitions, describe
 from spark_producer.sender.metadata import Metadata
 from spark_producer.sender.sender import Sender
 
-MOST_TOPICS_FACTOR = 2
+MAX_TOPICS_FACTOR = 2
 """If more than this many times as many topics are described as are in use, descriptions of topics not in use are dropped."""
 
 
@@ -56,9 +56,7 @@ class KnownTopics:
             leaders = tuple(leader if leader in cluster.nodes else NO_LEADER for leader in info.leaders)
             racks = {number: node.rack for number, node in cluster.nodes.items()}
             described = describe_topic(name, leaders, racks, self._rack)
-            if known is None and len(self._described) > MOST_TOPICS_FACTOR * max(
-                MOST_TOPICS_FACTOR, len(cluster.topics)
-            ):
+            if known is None and len(self._described) > MAX_TOPICS_FACTOR * max(MAX_TOPICS_FACTOR, len(cluster.topics)):
                 self._described = {each: self._described[each] for each in cluster.topics if each in self._described}
             known = self._described[name] = info, cluster.nodes, described
         return known[2]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from spark_producer.common.cluster import TopicInfo
 from spark_producer.protocol.messages import NO_UUID, MetadataResponse, MetadataResponseTopic
 
-LONGEST_BROKER_LAG = 5.0
+MAX_BROKER_LAG_S = 5.0
 """Seconds after which older epochs are believed, if all answers named older epochs meanwhile. A broker is some milliseconds
 behind the controller, or some seconds when it has just started. A wrong guess costs a request that a former leader refuses."""
 
@@ -29,7 +29,7 @@ class OlderEpochs:
             name = topic.name or ""
             if not _older(topic, known.get(name)):
                 self._since.pop(name, None)
-            elif now - self._since.setdefault(name, now) >= LONGEST_BROKER_LAG:
+            elif now - self._since.setdefault(name, now) >= MAX_BROKER_LAG_S:
                 del self._since[name]
                 found.add(name)
         return found

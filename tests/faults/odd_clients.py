@@ -14,7 +14,7 @@ from spark_producer.protocol import FrameReader, decode_response
 from tests.faults.odd_requests import OddRequest
 
 DEADLINE = 60.0
-LARGEST_ANSWER = 2**31 - 1
+MAX_RESPONSE_BYTES = 2**31 - 1
 
 
 class _Pipeline:
@@ -25,7 +25,7 @@ class _Pipeline:
         self.socket.setblocking(False)
         self._requests = requests
         self._unsent = memoryview(b"".join(request.frame for request in requests))
-        self._reader = FrameReader(LARGEST_ANSWER)
+        self._reader = FrameReader(MAX_RESPONSE_BYTES)
         self._answered = 0
 
     @property

@@ -11,8 +11,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 from spark_producer.protocol import APIS, CREATE_TOPICS, DELETE_TOPICS, AnyApi, encode_request
-from spark_producer.protocol.codec import MOST_REQUEST_ELEMENTS
-from spark_producer.protocol.fields import LONGEST_STRING, Array, Field, Message, Struct, Wire
+from spark_producer.protocol.codec import MAX_REQUEST_ELEMENTS
+from spark_producer.protocol.fields import MAX_STRING_BYTES, Array, Field, Message, Struct, Wire
 from spark_producer.protocol.messages import FetchRequest, ProduceRequest
 from tests.unit.broker.batches import filler_batch, make_batch
 
@@ -90,7 +90,7 @@ class OddRequests:
         frame = b"".join(encode_request(api, version, self._correlation, client_id, body))
         last = (
             len(frame) > self._largest_frame
-            or elements_of(body) > MOST_REQUEST_ELEMENTS
+            or elements_of(body) > MAX_REQUEST_ELEMENTS
             or (isinstance(body, ProduceRequest) and body.acks == 0)
             or (isinstance(body, FetchRequest) and body.max_wait_ms > PATIENT_MS)
         )
@@ -163,7 +163,7 @@ class OddRequests:
 
     def _text(self, schema: Struct[Any], field: Field) -> str:
         if not self._in_huge_array and self.random.randrange(LONG_TEXT_IN) == 0:
-            return self.random.choice(("y", "\0")) * LONGEST_STRING
+            return self.random.choice(("y", "\0")) * MAX_STRING_BYTES
         if field.name == "configuration_keys" or (field.name == "name" and "Config" in schema.name):
             return self.random.choice((*SETTINGS, *ODD_TEXTS[:3]))
         if field.name == "value":

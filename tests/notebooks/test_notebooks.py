@@ -14,7 +14,7 @@ from notebooks.run import run, stored
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-MOST_BYTES = 500_000
+MAX_BYTES = 500_000
 
 ALONE = """
 import sys
@@ -92,4 +92,4 @@ def test_a_notebook_is_kept_with_its_pictures_and_without_traces_of_the_run(path
     assert all(output.get("metadata", {}) == {} for cell in kept.cells for output in cell.get("outputs", []))
     text = path.read_text(encoding="utf-8")
     assert not re.search(r"/(home|root|tmp|Users)/|site-packages| at 0x|iopub|\b20[2-9]\d-\d\d-\d\d", text)
-    assert path.stat().st_size < MOST_BYTES
+    assert path.stat().st_size < MAX_BYTES

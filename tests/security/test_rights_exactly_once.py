@@ -19,7 +19,7 @@ from tests.security.ways import Way, login
 from tests.support.filled_tasks import SECONDS, Tasks, batch, inline
 from tests.support.secured_kafka import PASSWORD, USER, SecuredKafka
 
-MOST_RIGHTS = 10
+MAX_RIGHTS = 10
 
 
 def settings_of(secured: SecuredKafka, user: str, password: str) -> ConnectionSettings:
@@ -52,7 +52,7 @@ def write_as_told(secured: SecuredKafka, sink: Sink, topic: str, number: int) ->
     """Write a row, grant what an error tells, and write again, until it succeeds; what had to be granted."""
     user = sink.name.removeprefix("sink-")
     granted: list[str] = []
-    while len(granted) < MOST_RIGHTS:
+    while len(granted) < MAX_RIGHTS:
         said = refusal(sink, topic, number)
         if not said:
             return granted

@@ -22,7 +22,7 @@ from spark_producer.metrics import ProducerMetrics
 from spark_producer.network import ConnectionSettings
 from spark_producer.network.completion import Completion
 from spark_producer.producer import Parts, parts_of, producer_of
-from spark_producer.producer.internals import LONGEST_SLEEP
+from spark_producer.producer.internals import MAX_SLEEP_S
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, AnyApi
 from spark_producer.protocol.messages import (
     BatchIndexAndErrorMessage,
@@ -119,7 +119,7 @@ class ScriptedCluster:
         *,
         clock: Callable[[], float] = time.monotonic,
         memory: Callable[[int], memoryview] = new_memory,
-        longest_sleep: float = LONGEST_SLEEP,
+        longest_sleep: float = MAX_SLEEP_S,
         **options: object,
     ) -> Producer:
         """A producer of this cluster that sends and repeats at once. Options have their names with underscores."""

@@ -28,8 +28,8 @@ COMPILED = sorted([*PACKAGE.rglob("*.pyx"), *PACKAGE.rglob("*.pxd")])
 STUBS = sorted(PACKAGE.rglob("*.pyi"))
 LONG_FILE = 400
 """Lines from which on a file may hold two concepts. That is for people to judge: the ids of the test name such files."""
-LONGEST_FILE = 500
-LONGEST_FUNCTION = 60
+MAX_FILE_LINES = 500
+MAX_FUNCTION_LINES = 60
 SECONDS = 60
 
 
@@ -91,8 +91,8 @@ def test_there_is_something_to_check() -> None:
 @pytest.mark.parametrize("path", [path for path in SOURCES + COMPILED if length(path) > LONG_FILE], ids=name_and_length)
 def test_files_are_short(path: Path) -> None:
     lines = length(path)
-    assert lines <= LONGEST_FILE, (
-        f"{lines} lines: a file holds one concept, and no concept takes more than {LONGEST_FILE}"
+    assert lines <= MAX_FILE_LINES, (
+        f"{lines} lines: a file holds one concept, and no concept takes more than {MAX_FILE_LINES}"
     )
 
 
@@ -101,7 +101,7 @@ def test_functions_are_short(paths: list[Path]) -> None:
     for path in paths:
         for function in functions(path):
             lines = (function.end_lineno or function.lineno) - function.lineno + 1
-            assert lines <= LONGEST_FUNCTION, f"{name_of(path)}, {function.name}: {lines} lines"
+            assert lines <= MAX_FUNCTION_LINES, f"{name_of(path)}, {function.name}: {lines} lines"
 
 
 @pytest.mark.parametrize("room", sorted({path.parent for path in MODULES}), ids=name_of)
@@ -128,6 +128,16 @@ def check_annotations(path: Path) -> None:
         ]
         assert not bare, f"{name_of(path)}, {function.name}: {bare}"
         assert function.returns is not None, f"{name_of(path)}, {function.name}"
+
+
+BOUND_WORDS = re.compile(r"\b_?(MOST|LEAST|LONGEST|SHORTEST|LARGEST|SMALLEST|FEWEST)_[A-Z0-9_]+\b")
+"""Beginnings of names of constants that are `MAX_` or `MIN_`, as Kafka's settings and Python's libraries call them."""
+
+
+def test_bounds_are_called_max_and_min() -> None:
+    texts = {path: path.read_text(encoding="utf-8") for path in [*SOURCES, *COMPILED, *STUBS]}
+    found = {f"{name_of(path)}: {word[0]}" for path, text in texts.items() for word in BOUND_WORDS.finditer(text)}
+    assert not found
 
 
 @pytest.mark.parametrize("paths", by_folder(MODULES + COMPILED + STUBS), ids=name_of_folder)

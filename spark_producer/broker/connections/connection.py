@@ -13,11 +13,11 @@ from spark_producer.broker.connections.publish_buffer import UNLIMITED, PublishB
 from spark_producer.broker.connections.response_queue import Unanswered
 from spark_producer.broker.memory.budget import Budget, Holding
 from spark_producer.broker.security.login import Login
-from spark_producer.broker.security.unauthenticated import LARGEST_FRAME
+from spark_producer.broker.security.unauthenticated import MAX_FRAME_BYTES
 from spark_producer.broker.transport import TlsWire, Wire
 from spark_producer.protocol import FETCH, PRODUCE, Buffer, FrameReader
 
-_MOST_BUFFERS: Final = 1024
+_MAX_BUFFERS: Final = 1024
 """The most buffers that one sendmsg takes (IOV_MAX of Linux)."""
 
 _FETCH: Final = FETCH.key.to_bytes(2, "big")
@@ -58,7 +58,7 @@ class ClientConnection:
         self._holding = Holding(budget, self)
         self.publisher = Publisher(published or PublishBuffer(UNLIMITED, budget.unconfirmed), self)
         self._largest_frame = min(largest_frame, budget.largest_request)
-        first_frames = LARGEST_FRAME if self.is_stranger else self._largest_frame
+        first_frames = MAX_FRAME_BYTES if self.is_stranger else self._largest_frame
         self._reader = FrameReader(min(first_frames, self._largest_frame), self._admit)
         self._frames: deque[memoryview] = deque()
         self._next_key = b""
@@ -257,7 +257,7 @@ class ClientConnection:
         if self._tls is not None and not self._tls.flush():
             return
         while self._unsent:
-            batch = [self._unsent[number] for number in range(min(len(self._unsent), _MOST_BUFFERS))]
+            batch = [self._unsent[number] for number in range(min(len(self._unsent), _MAX_BUFFERS))]
             try:
                 sent = self._wire.sendmsg(batch)
             except (BlockingIOError, InterruptedError):

@@ -1,6 +1,6 @@
 """The time that the broker waits for a client that does nothing, or too little.
 
-A transfer must move `LEAST_PROGRESS` bytes, or what is left of it, in each `stall_timeout`: a client that sends or takes a byte
+A transfer must move `MIN_PROGRESS_BYTES`, or what is left of it, in each `stall_timeout`: a client that sends or takes a byte
 now and then, and so holds the memory of a large frame, makes no progress. While others wait for that memory, the whole transfer
 must be over in one `stall_timeout`, which is as long as clients wait for an answer. The time is passed in.
 """
@@ -11,7 +11,7 @@ import enum
 import math
 from typing import Final
 
-LEAST_PROGRESS: Final = 1024 * 1024
+MIN_PROGRESS_BYTES: Final = 1024 * 1024
 """Bytes. In 30 seconds that is 35 KB/s, and any line over which the producer's requests of 4 MiB pass in time is faster."""
 
 
@@ -51,7 +51,7 @@ class Patience:
         """
         if self._seen != (stage, transfer):
             self.whole_deadline = now + self._timeouts[stage]
-        if self._seen != (stage, transfer) or moved - self._moved >= LEAST_PROGRESS:
+        if self._seen != (stage, transfer) or moved - self._moved >= MIN_PROGRESS_BYTES:
             self._seen = (stage, transfer)
             self._moved = moved
             self.deadline = now + self._timeouts[stage]

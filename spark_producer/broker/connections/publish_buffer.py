@@ -17,7 +17,7 @@ from spark_producer.broker.memory.watermark import Backlog
 
 UNLIMITED: Final = -1
 
-MOST_REQUESTS: Final = 1000
+MAX_REQUESTS: Final = 1000
 """A connection with so many Produces that are not answered is not read from (Pulsar's default)."""
 
 ENOUGH_REQUESTS: Final = 500
@@ -123,7 +123,7 @@ class Publisher(Generic[Owner]):
         self.is_paused = False
         self.lacks_room = False
         self.deadline = math.inf
-        self._requests = Backlog(MOST_REQUESTS - 1, ENOUGH_REQUESTS)
+        self._requests = Backlog(MAX_REQUESTS - 1, ENOUGH_REQUESTS)
         self._bytes = self._memory = 0
 
     def begin(self) -> None:

@@ -34,7 +34,7 @@ from spark_producer.protocol import (
     encode_response,
 )
 
-_MOST_TOGETHER: Final = 100
+_MAX_ANSWERS_TOGETHER: Final = 100
 """The most answers that are sent together; other connections have their turn before the next ones."""
 
 
@@ -178,7 +178,7 @@ class Answering:
             OSError: the connection broke.
         """
         buffers: list[Buffer] = []
-        for _ in range(_MOST_TOGETHER):
+        for _ in range(_MAX_ANSWERS_TOGETHER):
             first = connection.first
             if first is None or not first.is_due or (buffers and first.fails):
                 break

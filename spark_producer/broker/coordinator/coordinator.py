@@ -52,7 +52,7 @@ COORDINATOR_EPOCH: Final = 0
 MARKERS_AT_A_TIME: Final = 200
 """So many markers are written before the broker serves others again: some 10 ms."""
 
-LONGEST_NAME: Final = 255
+MAX_NAME_LENGTH: Final = 255
 """The most characters of a transactional id or group: thousands are kept for days, and written anew with the log."""
 
 _NOT_NEEDED: Final = frozenset({Code.INVALID_PRODUCER_EPOCH, Code.TRANSACTION_COORDINATOR_FENCED})
@@ -178,7 +178,7 @@ class Coordinator:
         return step.code, NOBODY
 
     def _check_room_for_id(self, transactional_id: str) -> None:
-        if len(transactional_id) > LONGEST_NAME:
+        if len(transactional_id) > MAX_NAME_LENGTH:
             raise BrokerError(f"transactional id {quoted(transactional_id)} is too long", code=Code.INVALID_REQUEST)
         if len(self.transactions) >= self._settings.max_transactional_ids:
             raise BrokerError(

@@ -35,7 +35,7 @@ NAME: Final = COORDINATOR_LOG
 DAMAGED: Final = f"{NAME}.damaged"
 """The name of the copy of a damaged or torn file."""
 
-SMALLEST_REWRITE: Final = 4 * 1024 * 1024
+MIN_REWRITE_BYTES: Final = 4 * 1024 * 1024
 """A file up to this size, in bytes, is not rewritten while the broker runs."""
 
 logger = escaping_logger(__name__)
@@ -213,7 +213,7 @@ class CoordinatorLog:
     @property
     def wants_rewrite(self) -> bool:
         """Whether most of the file is out of date."""
-        return self._size > max(SMALLEST_REWRITE, 4 * self._size_when_rewritten)
+        return self._size > max(MIN_REWRITE_BYTES, 4 * self._size_when_rewritten)
 
     def rewrite(self, entries: Iterable[Entry]) -> None:
         """Replace the whole file, which has as yet the same content in more entries.

@@ -31,7 +31,7 @@ from spark_producer.record.codecs import Codec
 from spark_producer.record.control import EndMarker, end_marker_batch, read_end_marker
 
 _MAGIC_POSITION: Final = 16
-_LARGEST_CODEC: Final = max(Codec)
+_MAX_CODEC: Final = max(Codec)
 
 logger = escaping_logger(__name__)
 
@@ -259,7 +259,7 @@ def _check_fields(header: BatchHeader) -> None:
         raise _invalid("the batch belongs to a transaction of no producer")
     if header.producer_id != NO_PRODUCER_ID and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise _invalid(f"the batch names producer {header.producer_id}, but has no epoch or no sequence")
-    if header.codec > _LARGEST_CODEC:
+    if header.codec > _MAX_CODEC:
         raise BrokerError(f"unknown compression codec {header.codec}", code=Code.UNSUPPORTED_COMPRESSION_TYPE)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
-from spark_producer.broker.log.transaction_index import MOST_OPEN, TransactionIndex
+from spark_producer.broker.log.transaction_index import MAX_OPEN_TRANSACTIONS, TransactionIndex
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL_BIT, BatchHeader
@@ -19,7 +19,7 @@ from spark_producer.record.sequence_numbers import add_to_sequence
 REMEMBERED_BATCHES: Final = 5
 """The batches remembered of each producer (Kafka's NUM_BATCHES_TO_RETAIN): the reason why it may have five requests in flight."""
 
-MOST_PRODUCERS: Final = 10_000
+MAX_PRODUCERS: Final = 10_000
 """The most producers that one partition remembers; beyond that it forgets the one that has been silent longest and has no open
 transaction. Kafka forgets a producer after a day (`producer.id.expiration.ms`), which needs a clock and does not limit their
 number."""
@@ -76,7 +76,7 @@ class ProducerStates:
         self._idle: dict[int, _Producer] = {}
         """Those without an open transaction, the one that has been silent longest first."""
         self._busy: dict[int, _Producer] = {}
-        """Those with one, `MOST_OPEN` at most, which must not be forgotten."""
+        """Those with one, `MAX_OPEN_TRANSACTIONS` at most, which must not be forgotten."""
 
     def check(self, header: BatchHeader, high_watermark: int = 0, *, new_epochs: bool = False) -> int | None:
         """Check whether the batch of data with this header may be appended.
@@ -129,7 +129,7 @@ class ProducerStates:
             )
         if is_transactional and not is_open and self.transactions.is_full(high_watermark):
             raise BrokerError(
-                f"{MOST_OPEN} transactions are open in this partition: send the batch again when some have ended",
+                f"{MAX_OPEN_TRANSACTIONS} transactions are open in this partition: send the batch again when some have ended",
                 code=Code.REQUEST_TIMED_OUT,
             )
 
@@ -192,7 +192,7 @@ class ProducerStates:
         return producer
 
     def _forget_one(self) -> None:
-        if len(self._idle) + len(self._busy) > MOST_PRODUCERS and self._idle:
+        if len(self._idle) + len(self._busy) > MAX_PRODUCERS and self._idle:
             del self._idle[next(iter(self._idle))]
 
     def __len__(self) -> int:

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-MOST_OPEN: Final = 5_000
+MAX_OPEN_TRANSACTIONS: Final = 5_000
 """The most transactions that may be open in one partition; a batch that would open another is refused until one of them ends. So
 clients that begin transactions and never end them take a few megabytes of a partition, until the coordinator aborts them."""
 
@@ -51,10 +51,10 @@ class TransactionIndex:
 
     def is_full(self, high_watermark: int) -> bool:
         """Return whether no other transaction may be opened now. Those whose marker is not confirmed count as open."""
-        if len(self._open) + len(self._ending) < MOST_OPEN:
+        if len(self._open) + len(self._ending) < MAX_OPEN_TRANSACTIONS:
             return False
         self.settle(high_watermark)
-        return len(self._open) + len(self._ending) >= MOST_OPEN
+        return len(self._open) + len(self._ending) >= MAX_OPEN_TRANSACTIONS
 
     def begin(self, producer_id: int, first_offset: int) -> None:
         """Note that a producer, which has no open transaction, begins one with the batch at `first_offset`."""

@@ -21,13 +21,13 @@ from spark_producer.record.codecs import decompress
 from spark_producer.record.reading import DECOMPRESSED_LIMIT
 from spark_producer.record.record_cursor import why_malformed
 
-SMALLEST_RECORD: Final = 7
+MIN_RECORD_BYTES: Final = 7
 """The bytes of the smallest record: length, attributes, two deltas, key and value length, and count of headers."""
 
-LARGEST_UNPACKED: Final = DECOMPRESSED_LIMIT
+MAX_DECOMPRESSED_BYTES: Final = DECOMPRESSED_LIMIT
 """The most bytes that a batch may unpack to: as many as our readers take. Kafka unpacks piece by piece and sets no limit."""
 
-MOST_UNPACKED: Final = 4 * LARGEST_UNPACKED
+MAX_REQUEST_DECOMPRESSED_BYTES: Final = 4 * MAX_DECOMPRESSED_BYTES
 """The most bytes that the batches of one request may unpack to: a second's work or two, in which nobody else is served."""
 
 ROWS_AT_ONCE: Final = 1 << 16
@@ -42,7 +42,7 @@ class Unpacking:
     """Limits the bytes that each batch of one request unpacks to, and all of them together: 4 KB can become 128 MB, and a request
     can have thousands of such batches."""
 
-    def __init__(self, largest: int = LARGEST_UNPACKED, most: int = MOST_UNPACKED) -> None:
+    def __init__(self, largest: int = MAX_DECOMPRESSED_BYTES, most: int = MAX_REQUEST_DECOMPRESSED_BYTES) -> None:
         self._largest = largest
         self._most = self._left = most
 
@@ -89,7 +89,7 @@ def check_records(
     """
     try:
         records = (unpacking or Unpacking()).unpack(header, batch)
-        if header.records_count > len(records) // SMALLEST_RECORD:
+        if header.records_count > len(records) // MIN_RECORD_BYTES:
             raise CorruptRecord(
                 f"{len(records)} bytes cannot hold {header.records_count} records, as the header claims"
             )

@@ -29,7 +29,7 @@ FLOOR_FROM: Final = 192 * MIB
 DEFAULT_BUDGET: Final = 64 * MIB
 """Each budget, unless a user gives one."""
 
-LARGEST_BATCH: Final = 1_048_588
+MAX_BATCH_BYTES: Final = 1_048_588
 """The largest batch that topics accept by default (max.message.bytes)."""
 
 PER_HEAP: Final = 2
@@ -146,7 +146,7 @@ def plan_memory(
     *,
     broker: int = DEFAULT_BUDGET,
     storage: int = DEFAULT_BUDGET,
-    largest_batch: int = LARGEST_BATCH,
+    largest_batch: int = MAX_BATCH_BYTES,
 ) -> MemoryPlan:
     """Return the plan for these budgets.
 

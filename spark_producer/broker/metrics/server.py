@@ -28,8 +28,8 @@ HOST: Final = "127.0.0.1"
 PATH: Final = "/metrics"
 REQUEST_S: Final = 1.0
 """The seconds that a request may take to come, and its answer to go."""
-LARGEST_REQUEST: Final = 8192
-LARGEST_PAGE: Final = 1024 * 1024
+MAX_REQUEST_BYTES: Final = 8192
+MAX_PAGE_BYTES: Final = 1024 * 1024
 CLOSE_S: Final = 10.0
 _POLL_S: Final = 0.1
 
@@ -40,7 +40,7 @@ class _Limited(io.RawIOBase):
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._deadline = time.monotonic() + REQUEST_S
-        self._left = LARGEST_REQUEST
+        self._left = MAX_REQUEST_BYTES
 
     def readable(self) -> bool:
         return True
@@ -132,7 +132,7 @@ def fetch_metrics_page(port: int) -> str:
     try:
         connection.request("GET", PATH)
         answer = connection.getresponse()
-        page = answer.read(LARGEST_PAGE).decode("utf-8", errors="replace")
+        page = answer.read(MAX_PAGE_BYTES).decode("utf-8", errors="replace")
         if answer.status != HTTPStatus.OK:
             raise ConnectionFailed(f"{HOST}:{port}{PATH} answered {answer.status}: it is no broker's page of metrics")
     except (OSError, http.client.HTTPException) as error:

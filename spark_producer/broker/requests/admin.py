@@ -23,7 +23,7 @@ TOPIC_CONFIG: Final = 1
 DEFAULT_CONFIG: Final = 5
 """The two sources of a topic's setting (Kafka's ConfigSource)."""
 
-MOST_NEW_PARTITIONS: Final = 10_000
+MAX_NEW_PARTITIONS: Final = 10_000
 """The most partitions that one request may make, as in Kafka (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH): about a
 second's work."""
 
@@ -127,7 +127,7 @@ def _create_missing(context: Context, wanted: list[messages.MetadataRequestTopic
     """
     partitions = context.settings.default_partitions
     names = [topic.name for topic in wanted if topic.name is not None and context.topics.get(topic.name) is None]
-    now = names[: max(MOST_NEW_PARTITIONS // partitions, 1)]
+    now = names[: max(MAX_NEW_PARTITIONS // partitions, 1)]
     made = context.topics.create_all(NewTopic(name, partitions) for name in now)
     refused: dict[str | None, int] = dict.fromkeys(names[len(now) :], Code.LEADER_NOT_AVAILABLE)
     refused |= {name: result.code for name, result in zip(now, made, strict=True) if isinstance(result, BrokerError)}
@@ -177,7 +177,7 @@ def create_topics(
         if count > 1
     }
     new: list[NewTopic] = []
-    left = MOST_NEW_PARTITIONS
+    left = MAX_NEW_PARTITIONS
     for topic in request.topics:
         if times[topic.name] > 1:
             continue

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic
 
 from spark_producer.broker.context import Answer, Context
-from spark_producer.broker.coordinator.coordinator import LONGEST_NAME
+from spark_producer.broker.coordinator.coordinator import MAX_NAME_LENGTH
 from spark_producer.broker.coordinator.groups.member import Given, Joined, Joiner, Protocol, Synced, Waiting
 from spark_producer.broker.deferred_response import Pending
 from spark_producer.common.error_codes import Code
@@ -54,7 +54,7 @@ def join_group(
     context: Context, version: int, request: messages.JoinGroupRequest
 ) -> Answer[messages.JoinGroupResponse]:
     """Answer when the next generation begins, or at once if it need not be waited for."""
-    if not 0 < len(request.group_id) <= LONGEST_NAME:
+    if not 0 < len(request.group_id) <= MAX_NAME_LENGTH:
         return Answer(_joined(version, Joined(Code.INVALID_GROUP_ID, request.member_id)))
     timeout_ms = request.rebalance_timeout_ms if version >= _REBALANCE_TIMEOUT_SINCE else request.session_timeout_ms
     joiner = Joiner(

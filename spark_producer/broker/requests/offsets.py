@@ -6,8 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 from spark_producer.broker.context import Answer, Context
-from spark_producer.broker.coordinator.coordinator import LONGEST_NAME
-from spark_producer.broker.coordinator.groups.consumer_protocol import MOST_LOOKED_AT, PROTOCOL_TYPE, subscribed_topics
+from spark_producer.broker.coordinator.coordinator import MAX_NAME_LENGTH
+from spark_producer.broker.coordinator.groups.consumer_protocol import (
+    MAX_PARSED_BYTES,
+    PROTOCOL_TYPE,
+    subscribed_topics,
+)
 from spark_producer.broker.coordinator.groups.group import Group, State
 from spark_producer.broker.coordinator.offsets import CommittedOffset
 from spark_producer.broker.coordinator.transactions import Holder, TopicPartition
@@ -17,7 +21,7 @@ from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import messages
 
-LONGEST_METADATA: Final = 4096
+MAX_METADATA_LENGTH: Final = 4096
 """The most characters of text with an offset (Kafka's `offset.metadata.max.bytes`)."""
 
 _ABORTABLE_SINCE: Final = 4
@@ -59,7 +63,7 @@ def _commit(
     request: messages.OffsetCommitRequest,
     offsets: Mapping[TopicPartition, CommittedOffset],
 ) -> Code:
-    if len(request.group_id) > LONGEST_NAME:
+    if len(request.group_id) > MAX_NAME_LENGTH:
         return Code.INVALID_GROUP_ID
     said = (request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
     code = _of_members(context, request.group_id, *said, transactional=False)
@@ -131,7 +135,7 @@ def txn_offset_commit(
 def _refusal(context: Context, wanted: TopicPartition, offset: Offset) -> Code:
     if not exists(context, wanted):
         return Code.UNKNOWN_TOPIC_OR_PARTITION
-    too_large = len(offset.committed_metadata or "") > LONGEST_METADATA
+    too_large = len(offset.committed_metadata or "") > MAX_METADATA_LENGTH
     return Code.OFFSET_METADATA_TOO_LARGE if too_large else Code.NONE
 
 
@@ -141,7 +145,7 @@ def _kept(
     request: messages.TxnOffsetCommitRequest,
     offsets: dict[TopicPartition, CommittedOffset],
 ) -> Code:
-    if not 0 < len(request.group_id) <= LONGEST_NAME:
+    if not 0 < len(request.group_id) <= MAX_NAME_LENGTH:
         return Code.INVALID_GROUP_ID
     said = (request.member_id, request.group_instance_id, request.generation_id)
     code = _of_members(context, request.group_id, *said, transactional=True)
@@ -233,7 +237,7 @@ def _topics_read(group: Group | None) -> set[str] | None:
     """Return the topics that members of the group read; None if that cannot be known, since a member says something else, or
     they say more than is looked at."""
     topics: set[str] = set()
-    left = MOST_LOOKED_AT
+    left = MAX_PARSED_BYTES
     for member in group.members.values() if group is not None else ():
         metadata = (
             member.metadata(group.protocol) if group is not None and group.protocol else member.protocols[0].metadata

@@ -9,7 +9,7 @@ from typing import Final
 
 from spark_producer.broker.context import Answer, Context, partition_key
 from spark_producer.broker.log.partition import Partition
-from spark_producer.broker.requests.admin import MOST_NEW_PARTITIONS
+from spark_producer.broker.requests.admin import MAX_NEW_PARTITIONS
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError
@@ -34,7 +34,7 @@ def create_partitions(
         for name, count in times.items()
         if count > 1
     }
-    left = MOST_NEW_PARTITIONS
+    left = MAX_NEW_PARTITIONS
     for topic in request.topics:
         if times[topic.name] > 1:
             continue

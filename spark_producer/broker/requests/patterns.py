@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from spark_producer.broker.coordinator.coordinator import LONGEST_NAME
+from spark_producer.broker.coordinator.coordinator import MAX_NAME_LENGTH
 
-LONGEST_PATTERN: Final = 1000
-LARGEST_WEIGHT: Final = 20_000
+MAX_PATTERN_LENGTH: Final = 1000
+MAX_WEIGHT: Final = 20_000
 """The largest weight of a pattern, which is about the number of its states; a name then takes a tenth of a second at most."""
 
 CLASS_WEIGHT: Final = 1000
@@ -39,9 +39,9 @@ def matching(names: list[str], pattern: str, clock: Callable[[], float] = time.m
     import pyarrow.compute as pc
 
     size = weight(pattern)
-    if len(pattern) > LONGEST_PATTERN or size > LARGEST_WEIGHT:
+    if len(pattern) > MAX_PATTERN_LENGTH or size > MAX_WEIGHT:
         raise ValueError(f"the pattern has {len(pattern)} characters and the weight {size}")
-    whole, step = rf"\A(?:{pattern})\z", max(1, WORK // (size * LONGEST_NAME))
+    whole, step = rf"\A(?:{pattern})\z", max(1, WORK // (size * MAX_NAME_LENGTH))
     pc.match_substring_regex(pa.array([""]), whole)  # it may be malformed; and Arrow takes its time at first
     found: list[str] = []
     until = clock() + SECONDS
@@ -58,5 +58,5 @@ def weight(pattern: str) -> int:
     """Return about how many states a pattern has: as if every repetition were around all the others."""
     states = 1 + len(pattern) + CLASS_WEIGHT * pattern.lower().count(r"\p")
     for least, most in _REPEATED.findall(pattern):
-        states = min(states * max(1, int(least), int(most or 0)), LARGEST_WEIGHT + 1)
+        states = min(states * max(1, int(least), int(most or 0)), MAX_WEIGHT + 1)
     return states

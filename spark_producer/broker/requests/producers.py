@@ -19,10 +19,10 @@ from spark_producer.protocol import messages
 
 logger = escaping_logger(__name__)
 
-MOST_DESCRIBED: Final = 50_000
+MAX_DESCRIBED_PRODUCERS: Final = 50_000
 """So many producers may be in one answer. When there are more, partitions are refused: a few bytes ask for each of them."""
 
-MOST_MARKERS: Final = 1_000
+MAX_MARKERS: Final = 1_000
 """So many markers are written for one request, within a tenth of a second or two; the rest must be sent again. Four bytes ask for
 each of them."""
 
@@ -34,7 +34,7 @@ def describe_producers(
     context: Context, _version: int, request: messages.DescribeProducersRequest
 ) -> Answer[messages.DescribeProducersResponse]:
     """Answer with the producers that each partition remembers, and where their open transactions begin."""
-    left = MOST_DESCRIBED
+    left = MAX_DESCRIBED_PRODUCERS
     topics = []
     for topic in request.topics:
         partitions = []
@@ -52,7 +52,7 @@ def _described(context: Context, topic: str, index: int, most: int) -> messages.
         _ = partition.log  # one that cannot be opened knows nothing
         if partition.producer_count > most:
             raise BrokerError(
-                f"the answer would have more than {MOST_DESCRIBED} producers: ask for the other partitions separately",
+                f"the answer would have more than {MAX_DESCRIBED_PRODUCERS} producers: ask for the other partitions separately",
                 code=Code.REQUEST_TIMED_OUT,
             )
     except BrokerError as error:
@@ -77,7 +77,7 @@ def write_txn_markers(
     context: Context, _version: int, request: messages.WriteTxnMarkersRequest
 ) -> Answer[messages.WriteTxnMarkersResponse]:
     """Write a marker into each partition, by the rules for the coordinator's own. The answer comes when they are confirmed."""
-    left = MOST_MARKERS
+    left = MAX_MARKERS
     written: dict[tuple[str, int], int] = {}
     results = []
     for marker in request.markers:

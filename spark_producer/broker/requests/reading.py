@@ -23,7 +23,7 @@ from spark_producer.protocol import messages
 
 logger = escaping_logger(__name__)
 
-LARGEST_FETCH: Final = 55 * 1024 * 1024
+MAX_FETCH_BYTES: Final = 55 * 1024 * 1024
 """The most bytes of records in one response, whatever the client asks for (Kafka's `fetch.max.bytes` of a broker)."""
 
 ABORTED_COST: Final = 100
@@ -97,7 +97,7 @@ def _read_all(context: Context, request: messages.FetchRequest, room: int) -> me
     if request.session_id != 0:
         # We never open a session (KIP-227), so clients send full requests; this one names another broker's session.
         return messages.FetchResponse(error_code=Code.FETCH_SESSION_ID_NOT_FOUND)
-    left = min(request.max_bytes, room, LARGEST_FETCH)
+    left = min(request.max_bytes, room, MAX_FETCH_BYTES)
     nothing_yet = True
     responses = []
     last = _last_namings(request)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from spark_producer.broker.context import Answer, Context, partition_key
-from spark_producer.broker.coordinator.coordinator import LONGEST_NAME, NOBODY
+from spark_producer.broker.coordinator.coordinator import MAX_NAME_LENGTH, NOBODY
 from spark_producer.broker.coordinator.transactions import NONE_YET, Holder, State, TopicPartition, Transaction
 from spark_producer.broker.requests.patterns import matching
 from spark_producer.common.error_codes import Code
@@ -109,7 +109,7 @@ def add_offsets(
     context: Context, version: int, request: messages.AddOffsetsToTxnRequest
 ) -> Answer[messages.AddOffsetsToTxnResponse]:
     """Note the group whose offsets a transaction is about to commit."""
-    if len(request.group_id) > LONGEST_NAME:
+    if len(request.group_id) > MAX_NAME_LENGTH:
         return Answer(messages.AddOffsetsToTxnResponse(error_code=Code.INVALID_GROUP_ID))
     holder = Holder(request.producer_id, request.producer_epoch)
     code = _added(context, version, request.transactional_id, holder, [], (request.group_id,))

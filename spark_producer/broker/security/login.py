@@ -27,7 +27,7 @@ from spark_producer.protocol import (
     messages,
 )
 
-LEAST_REAUTHENTICATION: Final = 1.0
+MIN_REAUTHENTICATION_INTERVAL_S: Final = 1.0
 """Seconds from the start of one re-authentication to the next; a handshake within it is answered as out of place (Kafka's
 KafkaChannel)."""
 
@@ -124,7 +124,7 @@ class Login:
             return self._bare(bytes(frame), now)
         key, version = _header(frame)
         if self._state is State.READY:
-            if key != SASL_HANDSHAKE.key or now - self._reauthenticated < LEAST_REAUTHENTICATION:
+            if key != SASL_HANDSHAKE.key or now - self._reauthenticated < MIN_REAUTHENTICATION_INTERVAL_S:
                 return self._in_session(now)
             self._reauthenticated = now
         elif key not in ALLOWED[self._state]:

@@ -21,13 +21,13 @@ LOGIN_SECONDS: Final = 10.0
 REFUSAL_SECONDS: Final = 0.1
 """Seconds before a refusal, so that nobody guesses fast (Kafka's `connection.failed.authentication.delay.ms`)."""
 
-LARGEST_FRAME: Final = 512 * 1024
+MAX_FRAME_BYTES: Final = 512 * 1024
 """The largest frame before the login, in bytes (Kafka's `sasl.server.max.receive.size`)."""
 
 QUIET_SECONDS: Final = 60.0
 """One host causes at most one line of the log in so many seconds."""
 
-_MOST_HOSTS: Final = 1000
+_MAX_HOSTS: Final = 1000
 """So many hosts are remembered; one that was forgotten may cause another line."""
 
 Peer = TypeVar("Peer", bound=Hashable)
@@ -96,7 +96,7 @@ class Strangers(Generic[Peer]):
         if now - self._said.get(said, float("-inf")) < QUIET_SECONDS:
             return False
         self._said.pop(said, None)
-        if len(self._said) >= _MOST_HOSTS:
+        if len(self._said) >= _MAX_HOSTS:
             del self._said[next(iter(self._said))]
         self._said[said] = now
         return True

@@ -29,9 +29,9 @@ from spark_producer.broker.storage.disk import (
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """What can be written: bytes in one piece (a memoryview must be of bytes, and contiguous)."""
 
-MOST_BUFFERS: Final = 1024
+MAX_BUFFERS: Final = 1024
 """IOV_MAX, the largest number of buffers that Linux and macOS take in one call."""
-MOST_PROBED: Final = 64 * 1024
+MAX_PROBED_BYTES: Final = 64 * 1024
 """How many bytes `is_cached` reads at most."""
 UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 """The errors of file systems that cannot do what only helps (reserve space, drop pages)."""
@@ -167,8 +167,8 @@ class SystemFiles:
 
     def write(self, file: int, buffers: Sequence[Buffer], position: int) -> None:
         """See `FileOps.write`."""
-        for first in range(0, len(buffers), MOST_BUFFERS):
-            some = buffers[first : first + MOST_BUFFERS]
+        for first in range(0, len(buffers), MAX_BUFFERS):
+            some = buffers[first : first + MAX_BUFFERS]
             size = sum(map(len, some))
             with self._telling_of_space(file, size):
                 written = os.pwritev(file, some, position)
@@ -247,7 +247,7 @@ class SystemFiles:
         """See `FileOps.is_cached`: a read that must not wait for the disk (RWF_NOWAIT, Linux)."""
         if not hasattr(os, "RWF_NOWAIT"):
             return None
-        wanted = min(size, MOST_PROBED, max(0, self.size(file) - position))
+        wanted = min(size, MAX_PROBED_BYTES, max(0, self.size(file) - position))
         try:
             return os.preadv(file, [bytearray(wanted)], position, os.RWF_NOWAIT) == wanted
         except BlockingIOError:

@@ -36,7 +36,7 @@ TRANSACTION = 1
 KEYS = 1000
 """So many ids are asked for in one request."""
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.25
+FIRST_PAUSE, MAX_PAUSE_S = 0.002, 0.25
 """Seconds between two attempts, which double: markers are written within milliseconds, a leader is elected within seconds."""
 
 GONE_AFTER = 5.0
@@ -60,7 +60,7 @@ class Attempts:
         self._deadline = deadline
 
     def __iter__(self) -> Iterator[int]:
-        number, backoff, began = 0, Backoff(FIRST_PAUSE, LONGEST_PAUSE), self._client.clock()
+        number, backoff, began = 0, Backoff(FIRST_PAUSE, MAX_PAUSE_S), self._client.clock()
         while True:
             yield number
             if self._client.on_wait is not None:

@@ -20,8 +20,8 @@ from spark_producer.exactly_once.cluster.await_markers import LOST_AFTER_S, wait
 from spark_producer.exactly_once.cluster.broker_requests import Brokers
 from spark_producer.exactly_once.cluster.control_log import ControlLog, Seen
 from spark_producer.exactly_once.cluster.control_topic import (
+    MIN_PART_BYTES,
     PARTITION,
-    SMALLEST_PART,
     ControlTopic,
     checked,
     ensure,
@@ -199,9 +199,9 @@ class SinkCluster:
 
     def _largest_part(self, record: ControlRecord, deadline: float) -> int:
         """Return the most bytes of a part of `record`. Only for a long one a process that has not begun must ask the topic."""
-        if self._known is None and len(record_json.encode(record, SMALLEST_PART, (0, 0))) > 1:
+        if self._known is None and len(record_json.encode(record, MIN_PART_BYTES, (0, 0))) > 1:
             self._known = ensure(self.brokers, self.topic, deadline)
-        return SMALLEST_PART if self._known is None else self._known.largest_part
+        return MIN_PART_BYTES if self._known is None else self._known.largest_part
 
     def _read(self, deadline: float) -> Found | Hung:
         own = control_id(self.sink)

@@ -52,7 +52,7 @@ _ROOM = 4096
 
 DEFAULT_LARGEST = 1_048_588
 
-SMALLEST_PART = 4096
+MIN_PART_BYTES = 4096
 """Bytes of a part of the control record that every topic has to take."""
 
 
@@ -64,7 +64,7 @@ class ControlTopic(NamedTuple):
     @property
     def largest_part(self) -> int:
         """The most bytes of a part of the control record."""
-        return max(SMALLEST_PART, min(900_000, self.largest_batch - _ROOM))
+        return max(MIN_PART_BYTES, min(900_000, self.largest_batch - _ROOM))
 
 
 def ensure(

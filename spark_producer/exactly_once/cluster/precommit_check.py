@@ -19,7 +19,7 @@ from spark_producer.protocol.messages import DescribedTransaction, ListTransacti
 
 logger = escaping_logger(__name__)
 
-LEAST_TIME_LEFT = 1 / 3
+MIN_TIME_LEFT_FRACTION = 1 / 3
 """The part of its timeout that a transaction must have left."""
 
 STEPS_LEFT = 4
@@ -76,7 +76,9 @@ def _late(brokers: Brokers, rows: Sequence[DescribedTransaction], deadline: floa
         groups.setdefault((nodes[row.transactional_id], row.transaction_timeout_ms), []).append(row)
     pattern = f"{re.escape(task_prefix(brokers.sink))}.*"
     calls = [
-        Call(node, LISTING, ListTransactionsRequest((ONGOING,), (), int(timeout * (1 - LEAST_TIME_LEFT)), pattern))
+        Call(
+            node, LISTING, ListTransactionsRequest((ONGOING,), (), int(timeout * (1 - MIN_TIME_LEFT_FRACTION)), pattern)
+        )
         for node, timeout in groups
     ]
     found: set[str] = set()
@@ -92,14 +94,14 @@ def _late(brokers: Brokers, rows: Sequence[DescribedTransaction], deadline: floa
 
 def _is_late(row: DescribedTransaction, now_ms: int) -> bool:
     age = max(0, now_ms - row.transaction_start_time_ms)
-    return row.transaction_timeout_ms - age < row.transaction_timeout_ms * LEAST_TIME_LEFT
+    return row.transaction_timeout_ms - age < row.transaction_timeout_ms * MIN_TIME_LEFT_FRACTION
 
 
 def _warn_of_short_timeouts(brokers: Brokers, rows: Sequence[DescribedTransaction]) -> None:
     """Warn once of timeouts that leave less time than the rest of the commit may take: the write would be PARTIAL."""
     needed = STEPS_LEFT * brokers.client.timeout
     shortest = min((row.transaction_timeout_ms for row in rows), default=0)
-    if not rows or shortest in _told or shortest * LEAST_TIME_LEFT >= needed * 1000:
+    if not rows or shortest in _told or shortest * MIN_TIME_LEFT_FRACTION >= needed * 1000:
         return
     _told.add(shortest)
     logger.warning(
@@ -110,7 +112,7 @@ def _warn_of_short_timeouts(brokers: Brokers, rows: Sequence[DescribedTransactio
         shortest,
         STEPS_LEFT,
         needed,
-        needed / LEAST_TIME_LEFT * 1000,
+        needed / MIN_TIME_LEFT_FRACTION * 1000,
     )
 
 

@@ -27,15 +27,15 @@ from spark_producer.exactly_once.protocol.control_record import (
 VERSION = 3
 """The version that is written. Version 1 has no numbers of rows, version 2 names no writer. Both are read; others are refused."""
 
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 """The most bytes of a control record, all parts together: some million partitions of tasks."""
 
-MOST_PARTS = 4096
+MAX_PARTS = 4096
 
-LARGEST_PART = 900_000
+MAX_PART_BYTES = 900_000
 """The most bytes of one part, unless the topic takes less (`max.message.bytes` is 1,048,588 by default)."""
 
-LONGEST_TEXT = 1000
+MAX_NAME_LENGTH = 1000
 """The most characters of a name, of which the longest are those of topics."""
 
 _INT_16, _INT_32, _INT_64 = (1 << 15) - 1, (1 << 31) - 1, (1 << 63) - 1
@@ -71,14 +71,14 @@ def part_key(sink: str, number: int) -> bytes:
 
 
 def encode(
-    record: ControlRecord, largest: int = LARGEST_PART, writer: tuple[int, int] | None = None
+    record: ControlRecord, largest: int = MAX_PART_BYTES, writer: tuple[int, int] | None = None
 ) -> list[tuple[bytes, bytes]]:
     """Return the (key, value) records that say `record`, parts first, each value at most `largest` bytes.
 
     `writer` is the producer id and epoch that it is written with; without one the record has version 2.
 
     Raises:
-        ExactlyOnceError: it is larger than `MOST_BYTES`, or than `MOST_PARTS` of them; or it could never be read again.
+        ExactlyOnceError: it is larger than `MAX_BYTES`, or than `MAX_PARTS` of them; or it could never be read again.
     """
     try:
         _check_ids(record.sink, record.transactions)
@@ -88,18 +88,18 @@ def encode(
         ) from error
     rows = [_row(transaction) for transaction in record.transactions]
     whole = _dump(rows)
-    if len(whole) > MOST_BYTES:
+    if len(whole) > MAX_BYTES:
         raise ExactlyOnceError(
-            f"sink {record.sink!r}: the control record would have {len(whole)} bytes, more than {MOST_BYTES}: "
+            f"sink {record.sink!r}: the control record would have {len(whole)} bytes, more than {MAX_BYTES}: "
             f"{len(rows)} tasks with a transaction each are too many. Write with fewer, larger tasks (coalesce)"
         )
     if len(whole) <= largest - 1000 - 100 * len(record.inline) - 64 * len(record.earlier):
         return [(key_of(record.sink), _dump(_head(record, 0, "", rows, writer)))]
     pieces = [whole[at : at + largest] for at in range(0, len(whole), largest)]
-    if len(pieces) > MOST_PARTS:
+    if len(pieces) > MAX_PARTS:
         raise ExactlyOnceError(
             f"sink {record.sink!r}: the control record would have {len(pieces)} parts of {largest} bytes, more than "
-            f"{MOST_PARTS}: raise max.message.bytes of the control topic"
+            f"{MAX_PARTS}: raise max.message.bytes of the control topic"
         )
     parts = [(part_key(record.sink, number), piece) for number, piece in enumerate(pieces, 1)]
     head = _dump(_head(record, len(pieces), hashlib.sha256(whole).hexdigest(), [], writer))
@@ -152,11 +152,11 @@ def decode(sink: str, value: bytes, parts: Mapping[bytes, bytes]) -> ControlReco
 
 def _rest(sink: str, head: dict[str, Any], parts: Mapping[bytes, bytes]) -> Any:
     count = _number(head["parts"])
-    if not 0 < count <= MOST_PARTS:
+    if not 0 < count <= MAX_PARTS:
         raise ValueError(f"it has {count} parts")
     found = [parts.get(part_key(sink, number)) for number in range(1, count + 1)]
     whole = b"".join(piece for piece in found if piece is not None)
-    if len(whole) > MOST_BYTES or hashlib.sha256(whole).hexdigest() != head["digest"]:
+    if len(whole) > MAX_BYTES or hashlib.sha256(whole).hexdigest() != head["digest"]:
         raise ValueError(f"its {count} parts do not belong to it")
     return _strict(whole)
 
@@ -252,7 +252,7 @@ def _dump(value: Any) -> bytes:
 
 
 def _strict(data: bytes) -> Any:
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise ValueError(f"it has {len(data)} bytes")
     return json.loads(data, object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_no_constant)
 
@@ -269,7 +269,7 @@ def _no_constant(text: str) -> Any:
 
 
 def _text(value: Any) -> str:
-    if type(value) is not str or len(value) > LONGEST_TEXT or not value.isprintable():
+    if type(value) is not str or len(value) > MAX_NAME_LENGTH or not value.isprintable():
         raise ValueError(f"{value!r:.40} is not a text")
     return value
 

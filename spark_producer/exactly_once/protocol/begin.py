@@ -40,7 +40,7 @@ from spark_producer.exactly_once.protocol.control_record import (
 )
 from spark_producer.exactly_once.protocol.final_status import incomplete
 from spark_producer.exactly_once.protocol.outcomes import Begun, Failed, Redriven, fenced_off, hung, no_record, unsure
-from spark_producer.exactly_once.protocol.state_machine import MOST_TRIES, unexpected, write_answer
+from spark_producer.exactly_once.protocol.state_machine import MAX_TRIES, unexpected, write_answer
 
 
 class Beginning(NamedTuple):
@@ -48,7 +48,7 @@ class Beginning(NamedTuple):
 
     sink: str
     token: str
-    tries: int = MOST_TRIES
+    tries: int = MAX_TRIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,5 +222,5 @@ def intent(beginning: Beginning, last: ControlRecord | None, orphans: tuple[Task
 def over(beginning: Beginning, reason: str) -> Next:
     """Start again with a fence: an unanswered write is never sent again, since a late answer could end the next one's."""
     if beginning.tries <= 1:
-        return unsure(beginning.sink, MOST_TRIES, reason)
+        return unsure(beginning.sink, MAX_TRIES, reason)
     return Taking(beginning._replace(tries=beginning.tries - 1))

@@ -39,7 +39,7 @@ from spark_producer.exactly_once.protocol.control_record import (
 )
 from spark_producer.exactly_once.protocol.final_status import incomplete, judge, missing, word
 from spark_producer.exactly_once.protocol.outcomes import Failed, Redriven, fenced_off, hung, no_record, unsure
-from spark_producer.exactly_once.protocol.state_machine import MOST_TRIES, unexpected, write_answer
+from spark_producer.exactly_once.protocol.state_machine import MAX_TRIES, unexpected, write_answer
 
 LEFT = "the next write of the sink goes on from what is decided"
 TAKEN_OVER = "this one leaves what is decided to that driver"
@@ -51,7 +51,7 @@ class Drive(NamedTuple):
     record: ControlRecord
     fencing: Fencing
     hanging: tuple[TopicPartition, ...] = ()
-    tries: int = MOST_TRIES
+    tries: int = MAX_TRIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,5 +194,5 @@ def start(drive: Drive) -> Next:
 def again(drive: Drive, reason: str) -> Next:
     """Fence and look, but not for ever."""
     if drive.tries <= 1:
-        return unsure(drive.record.sink, MOST_TRIES, reason)
+        return unsure(drive.record.sink, MAX_TRIES, reason)
     return Refencing(drive._replace(tries=drive.tries - 1))

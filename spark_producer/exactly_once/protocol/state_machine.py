@@ -31,7 +31,7 @@ from spark_producer.exactly_once.protocol.outcomes import (
     Outcome,
 )
 
-MOST_TRIES = 5
+MAX_TRIES = 5
 """So often a write of the control record is tried whose outcome stays unknown, each time after a fence and another look."""
 
 

@@ -31,7 +31,7 @@ from spark_producer.security.tls_errors import Peer
 from spark_producer.security.tls_stream import TlsStream
 from spark_producer.security.token import Token, end_of_jwt, seconds, token_problem
 
-LARGEST_ANSWER: Final = 1024 * 1024
+MAX_RESPONSE_BYTES: Final = 1024 * 1024
 """The most bytes of a body; a token has a few kilobytes."""
 
 FINAL_CODES: Final = frozenset({*range(300, 408), *range(409, 412), *range(413, 416), 501, 505})
@@ -192,7 +192,7 @@ def _answer(channel: _Channel, request: Secret, deadline: float) -> tuple[int, b
     response = HTTPResponse(channel, method="POST")  # type: ignore[arg-type]  # of a socket it takes `makefile` alone
     with response:
         response.begin()
-        return response.status, response.read(LARGEST_ANSWER + 1)
+        return response.status, response.read(MAX_RESPONSE_BYTES + 1)
 
 
 class _Channel(io.RawIOBase):
@@ -272,8 +272,8 @@ class _Channel(io.RawIOBase):
 
 def _refusal(status: int, body: bytes) -> tuple[str, bool]:
     """Return why this answer is none to use, and whether it will be the same again; an empty text if it may be used."""
-    if len(body) > LARGEST_ANSWER:
-        return f"its answer is larger than {LARGEST_ANSWER // 1024} KiB", True
+    if len(body) > MAX_RESPONSE_BYTES:
+        return f"its answer is larger than {MAX_RESPONSE_BYTES // 1024} KiB", True
     if status == _OK:
         return "", False
     if 300 <= status < 400:

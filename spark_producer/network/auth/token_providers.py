@@ -24,7 +24,7 @@ _AWS_FINAL: Final = (
 """Errors of the signer after which another attempt is not likely to succeed; the first two mean that there are no credentials."""
 
 _AWS_HOST: Final = re.compile(r"(?:.+\.)?(?:kafka|kafka-serverless)\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?\.?")
-_LEAST_MILLISECONDS: Final = 10**11
+_MIN_MILLISECONDS: Final = 10**11
 """Smaller ends of a token are seconds: as milliseconds they would be before 1974."""
 
 _MAX_MILLISECONDS: Final = 1 << 63
@@ -152,7 +152,7 @@ def _token(returned: object) -> Token | str:
     if (
         isinstance(expiry, bool)
         or not isinstance(expiry, int | float)
-        or not _LEAST_MILLISECONDS <= expiry <= _MAX_MILLISECONDS
+        or not _MIN_MILLISECONDS <= expiry <= _MAX_MILLISECONDS
     ):
         return "returned an expiry that is no number of milliseconds since 1970"
     extensions = _extensions(rest[0] if rest else {})

@@ -24,7 +24,7 @@ logger = escaping_logger("pyproducer")
 SLOW = 10.0
 """The seconds after which a fetch that has not ended is told as the reason why there is no token."""
 
-LONGEST_WAIT = 3600.0
+MAX_WAIT_S = 3600.0
 """The longest sleep in seconds, since a condition does not take an infinite one."""
 
 
@@ -157,7 +157,7 @@ class TokenKeeper:
                     self._due = ENDLESS
                     self._fetching_since = now
                     return True
-                self._changed.wait(min(self._due - now, LONGEST_WAIT))
+                self._changed.wait(min(self._due - now, MAX_WAIT_S))
             return False
 
     def _attempt(self) -> tuple[Token | None, PyProducerError | None]:

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 import pytest
 
 from spark_producer.accumulator import ProducerBatch, RecordMetadata
-from spark_producer.accumulator.compressing import LARGEST_ROOM
+from spark_producer.accumulator.compressing import MAX_GATHERED_BYTES
 from spark_producer.errors import ProducerClosed
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from spark_producer.record.codecs import Codec, Compressor
@@ -146,8 +146,8 @@ def test_a_batch_of_the_default_size_gathers_a_few_megabytes_at_most() -> None:
     """The I/O thread compresses what has lingered, and readers unpack it whole."""
     bench = workbench(memory=16 * SIZE, batch_size=SIZE, linger=0, codec=Codec.LZ4)
     teach(bench)
-    assert room(bench, 1_000_000) == LARGEST_ROOM < 8_000_000
-    assert room(bench, 2 * LARGEST_ROOM) == 2 * LARGEST_ROOM
+    assert room(bench, 1_000_000) == MAX_GATHERED_BYTES < 8_000_000
+    assert room(bench, 2 * MAX_GATHERED_BYTES) == 2 * MAX_GATHERED_BYTES
 
 
 def test_what_does_not_get_smaller_goes_out_as_it_is() -> None:

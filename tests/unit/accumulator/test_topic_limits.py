@@ -9,7 +9,12 @@ from threading import Barrier
 import pytest
 
 from spark_producer.accumulator import ProducerBatch
-from spark_producer.accumulator.topic_limits import FIRST_BETWEEN, LEAST_LIMIT, MOST_BETWEEN, TopicLimits
+from spark_producer.accumulator.topic_limits import (
+    FIRST_BETWEEN,
+    MAX_BATCHES_BETWEEN_PROBES,
+    MIN_LIMIT_BYTES,
+    TopicLimits,
+)
 from spark_producer.record.codecs import Codec
 from tests.stages.workbench import DEADLINE, Bench, workbench
 
@@ -52,7 +57,7 @@ def test_batches_grow_again_after_the_limit_was_raised(codec: Codec) -> None:
     topic.write(100)
     assert max(topic.taken) <= 2500
     topic.limit = 1 << 20
-    topic.write(8 * MOST_BETWEEN)
+    topic.write(8 * MAX_BATCHES_BETWEEN_PROBES)
     assert max(topic.taken) > 0.9 * BATCH_SIZE
     last = topic.taken[-FIRST_BETWEEN:]
     assert sum(last) / len(last) > 0.75 * BATCH_SIZE, "not the probes alone"
@@ -61,9 +66,9 @@ def test_batches_grow_again_after_the_limit_was_raised(codec: Codec) -> None:
 @pytest.mark.parametrize("limit", [1500, 5000, 9000])
 def test_a_limit_that_stays_costs_one_refused_batch_for_each_probe(limit: int) -> None:
     topic = Topic(limit)
-    topic.write(2 * MOST_BETWEEN)
+    topic.write(2 * MAX_BATCHES_BETWEEN_PROBES)
     before = len(topic.refused)
-    topic.write(10 * MOST_BETWEEN)
+    topic.write(10 * MAX_BATCHES_BETWEEN_PROBES)
     assert 5 <= len(topic.refused) - before <= 10
 
 
@@ -103,7 +108,7 @@ def test_sizes_double_up_to_batch_size() -> None:
 def test_batches_that_are_not_half_full_show_nothing() -> None:
     limits = TopicLimits(16000)
     limits.refused("t", 16000)
-    for _ in range(10 * MOST_BETWEEN):
+    for _ in range(10 * MAX_BATCHES_BETWEEN_PROBES):
         limits.taken("t", 4000)
     assert limits.new_size("t") == 8000
 
@@ -120,7 +125,7 @@ def test_refused_probes_come_less_often_and_leave_the_limit() -> None:
             limits.taken("t", 8000)
             waits[-1] += 1
         limits.refused("t", probe)
-    assert waits == [FIRST_BETWEEN, 2 * FIRST_BETWEEN, MOST_BETWEEN, MOST_BETWEEN]
+    assert waits == [FIRST_BETWEEN, 2 * FIRST_BETWEEN, MAX_BATCHES_BETWEEN_PROBES, MAX_BATCHES_BETWEEN_PROBES]
     assert limits.size("t") == 8000
 
 
@@ -138,7 +143,7 @@ def test_a_limit_never_falls_below_the_least() -> None:
     limits = TopicLimits(16000)
     for _ in range(10):
         limits.refused("t", limits.size("t"))
-    assert limits.size("t") == LEAST_LIMIT
+    assert limits.size("t") == MIN_LIMIT_BYTES
 
 
 @pytest.mark.usefixtures("restless")

@@ -11,7 +11,7 @@ from spark_producer.protocol import Api, RequestBody, RequestFrame, ResponseBody
 
 BROKER = Endpoint("broker.test", 9999)
 
-MOST_RECORDS = 100 * 1024 * 1024
+MAX_RECORDS = 100 * 1024 * 1024
 """More bytes than any answer has."""
 
 
@@ -27,7 +27,7 @@ def ask(
 ) -> ResponseBody:
     """The response to a request that wants one, as it is now."""
     answer = handled(context, api, body, version)
-    response = answer.body if answer.pending is None else answer.pending.response(MOST_RECORDS)
+    response = answer.body if answer.pending is None else answer.pending.response(MAX_RECORDS)
     assert response is not None
     return cast("ResponseBody", response)
 

@@ -10,7 +10,7 @@ import pytest
 from spark_producer.broker import BrokerSettings
 from spark_producer.broker.context import Context
 from spark_producer.broker.log.partition import Partition
-from spark_producer.broker.requests.producers import MOST_DESCRIBED, MOST_MARKERS
+from spark_producer.broker.requests.producers import MAX_DESCRIBED_PRODUCERS, MAX_MARKERS
 from spark_producer.broker.settings import STORAGE_ENGINES
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.common.error_codes import Code
@@ -127,11 +127,11 @@ def test_partitions_that_do_not_exist_are_named_with_the_reason(context: Context
 
 
 def test_a_small_request_has_no_endless_work(context: Context, partition: Partition) -> None:
-    found = codes(ask(context, WRITE_TXN_MARKERS, markers(*[0] * (MOST_MARKERS + 5))))
-    assert (found.count(Code.NONE), found[MOST_MARKERS:]) == (MOST_MARKERS, [Code.REQUEST_TIMED_OUT] * 5)
+    found = codes(ask(context, WRITE_TXN_MARKERS, markers(*[0] * (MAX_MARKERS + 5))))
+    assert (found.count(Code.NONE), found[MAX_MARKERS:]) == (MAX_MARKERS, [Code.REQUEST_TIMED_OUT] * 5)
     for producer_id in range(1000):
         partition.append(make_batch(producer_id=producer_id, epoch=9, sequence=0))
     each = partition.producer_count
-    answer = described(context, *[0] * (MOST_DESCRIBED // each + 3))
-    assert sum(len(result.active_producers) for result in answer) == MOST_DESCRIBED // each * each
+    answer = described(context, *[0] * (MAX_DESCRIBED_PRODUCERS // each + 3))
+    assert sum(len(result.active_producers) for result in answer) == MAX_DESCRIBED_PRODUCERS // each * each
     assert [result.error_code for result in answer[-3:]] == [Code.REQUEST_TIMED_OUT] * 3

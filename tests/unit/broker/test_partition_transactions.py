@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker.log.partition import Partition
-from spark_producer.broker.log.producer_state import MOST_PRODUCERS
-from spark_producer.broker.log.transaction_index import MOST_OPEN, AbortedTransaction
+from spark_producer.broker.log.producer_state import MAX_PRODUCERS
+from spark_producer.broker.log.transaction_index import MAX_OPEN_TRANSACTIONS, AbortedTransaction
 from spark_producer.broker.settings import STORAGE_ENGINES, BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import Recovered
 from spark_producer.broker.storage.engines import open_storage
@@ -194,28 +194,28 @@ def test_an_open_transaction_whose_beginning_was_deleted_holds_reading_at_the_st
 
 def test_no_more_than_so_many_transactions_are_open_and_none_of_them_is_forgotten(tmp_path: Path) -> None:
     partition = Partition(MemoryStorage(tmp_path, BrokerSettings()), "t", 0, TopicSettings(), is_new=True)
-    for producer_id in range(MOST_OPEN):
+    for producer_id in range(MAX_OPEN_TRANSACTIONS):
         partition.append(row(producer_id, 0))
-    assert refusal(partition, row(MOST_OPEN, 0)) == Code.REQUEST_TIMED_OUT
-    assert partition.append(row(0, 1)) == MOST_OPEN, "those that are open go on"
-    for other in range(MOST_PRODUCERS):
+    assert refusal(partition, row(MAX_OPEN_TRANSACTIONS, 0)) == Code.REQUEST_TIMED_OUT
+    assert partition.append(row(0, 1)) == MAX_OPEN_TRANSACTIONS, "those that are open go on"
+    for other in range(MAX_PRODUCERS):
         partition.append(make_batch(producer_id=10**6 + other, epoch=0, sequence=0))
-    assert (partition.producer_count, partition.last_stable_offset) == (MOST_PRODUCERS, 0)
+    assert (partition.producer_count, partition.last_stable_offset) == (MAX_PRODUCERS, 0)
     assert refusal(partition, row(0, 7)) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER
     partition.write_marker(0, 0, True, 0)
     assert partition.last_stable_offset == 1
-    partition.append(row(MOST_OPEN, 0))
+    partition.append(row(MAX_OPEN_TRANSACTIONS, 0))
 
 
 def test_transactions_whose_end_is_not_confirmed_count_as_open(tmp_path: Path) -> None:
     storage = MemoryStorage(tmp_path, BrokerSettings(), confirms_at_once=False)
     partition = Partition(storage, "t", 0, TopicSettings(), is_new=True)
-    for producer_id in range(MOST_OPEN):
+    for producer_id in range(MAX_OPEN_TRANSACTIONS):
         partition.append(row(producer_id, 0))
         partition.write_marker(producer_id, 0, True, 0)
     assert refusal(partition, row(10**7, 0)) == Code.REQUEST_TIMED_OUT
     storage.confirm_all()
-    assert partition.append(row(10**7, 0)) == 2 * MOST_OPEN
+    assert partition.append(row(10**7, 0)) == 2 * MAX_OPEN_TRANSACTIONS
 
 
 def test_a_partition_full_of_open_transactions_takes_a_few_megabytes(tmp_path: Path) -> None:
@@ -223,9 +223,9 @@ def test_a_partition_full_of_open_transactions_takes_a_few_megabytes(tmp_path: P
     settings = BrokerSettings(sync_on_close=False, storage_engine="segments")
     partition = Partition(open_storage(tmp_path, settings), "t", 0, TopicSettings())
     tracemalloc.start()
-    for producer_id in range(MOST_OPEN):
+    for producer_id in range(MAX_OPEN_TRANSACTIONS):
         partition.append(row(producer_id, 0))
-    for producer_id in range(MOST_OPEN):
+    for producer_id in range(MAX_OPEN_TRANSACTIONS):
         partition.write_marker(producer_id, 0, False, 0)
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from spark_producer.broker.connections.publish_buffer import MOST_REQUESTS
+from spark_producer.broker.connections.publish_buffer import MAX_REQUESTS
 from spark_producer.broker.deferred_response import waiting_size
 from spark_producer.common.error_codes import Code
 from spark_producer.protocol import FETCH, METADATA, PRODUCE, messages
@@ -229,8 +229,8 @@ def test_a_connection_with_1000_unanswered_produces_is_paused_until_500_are_left
     sent = roomy.producer.try_to_send(one() * 3000)
     roomy.broker.turns(3000)
     published, log = roomy.broker.clients.published, roomy.storage.logs["t", 0]
-    assert (admitted(roomy), published.paused) == (MOST_REQUESTS, 1)
-    for confirmed, handled in ((499, MOST_REQUESTS), (500, MOST_REQUESTS + 500)):
+    assert (admitted(roomy), published.paused) == (MAX_REQUESTS, 1)
+    for confirmed, handled in ((499, MAX_REQUESTS), (500, MAX_REQUESTS + 500)):
         log.confirmed = confirmed
         roomy.broker.clients.changed(("t", 0))
         roomy.broker.turns(1000)

@@ -11,7 +11,7 @@ import pytest
 
 from spark_producer.broker import BrokerSettings
 from spark_producer.broker.context import Context
-from spark_producer.broker.log_quoting import MOST_QUOTED, quoted
+from spark_producer.broker.log_quoting import MAX_QUOTED_LENGTH, quoted
 from spark_producer.broker.requests.reading import must_wait
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.common.error_codes import Code
@@ -156,7 +156,7 @@ def test_every_text_quotes_a_hundred_characters_at_most(context: Context) -> Non
     assert len(texts) == 9
     for text in texts:
         assert text is not None
-        assert "x" * (MOST_QUOTED + 1) not in text
+        assert "x" * (MAX_QUOTED_LENGTH + 1) not in text
         assert len(text) < 700
 
 

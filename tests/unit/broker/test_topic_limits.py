@@ -111,7 +111,7 @@ def test_more_partitions_than_the_broker_has_room_for_are_refused(context: Conte
 
 
 def test_what_one_request_may_not_make_any_more_is_made_by_the_next(tmp_path: Path) -> None:
-    tenth = admin.MOST_NEW_PARTITIONS // 10
+    tenth = admin.MAX_NEW_PARTITIONS // 10
     settings = BrokerSettings(default_partitions=tenth)
     context = context_of(TopicStore(tmp_path, settings, MemoryStorage), settings)
     assert described(context, *names(12)) == [Code.NONE] * 10 + [Code.LEADER_NOT_AVAILABLE] * 2
@@ -130,5 +130,5 @@ def test_names_that_collide_in_one_request_are_told_apart(context: Context) -> N
 
 
 def test_two_thousand_topics_fit_into_one_question() -> None:
-    assert admin.MOST_NEW_PARTITIONS // 4 >= 2000, "with four partitions each"
+    assert admin.MAX_NEW_PARTITIONS // 4 >= 2000, "with four partitions each"
     assert BrokerSettings().max_partitions >= 4 * 2000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker
-from spark_producer.broker.settings import MOST_PARTITIONS
+from spark_producer.broker.settings import MAX_PARTITIONS
 from spark_producer.cli import broker
 from spark_producer.cli.entry import main
 
@@ -87,6 +87,6 @@ def test_directories_outside_need_no_name_of_the_engine(tmp_path: Path) -> None:
 def test_the_most_partitions_and_one_address_are_taken() -> None:
     commands = argparse.ArgumentParser()
     broker.add(commands.add_subparsers())
-    chosen = commands.parse_args(["broker", "--partitions", str(MOST_PARTITIONS), "--advertised", "[::1]:9092"])
-    assert broker._settings(chosen).default_partitions == MOST_PARTITIONS
+    chosen = commands.parse_args(["broker", "--partitions", str(MAX_PARTITIONS), "--advertised", "[::1]:9092"])
+    assert broker._settings(chosen).default_partitions == MAX_PARTITIONS
     assert chosen.advertised == ("::1", 9092)

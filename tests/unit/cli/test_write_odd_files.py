@@ -149,7 +149,7 @@ def test_com24_numbers_that_no_column_can_hold_are_texts(
 def test_com24_a_line_without_end_is_not_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(table_files, "LONGEST_LINE", 5 << 20)
+    monkeypatch.setattr(table_files, "MAX_LINE_BYTES", 5 << 20)
     path = tmp_path / "endless.txt"
     with path.open("wb") as file:
         file.truncate(1 << 40)  # a sparse one, of a terabyte

@@ -51,7 +51,7 @@ from spark_producer.exactly_once.protocol.outcomes import (
     LeftAlone,
     Outcome,
 )
-from spark_producer.exactly_once.protocol.state_machine import MOST_TRIES, Next
+from spark_producer.exactly_once.protocol.state_machine import MAX_TRIES, Next
 from tests.unit.exactly_once.script import SINK, TOKEN, inline, prepared, record, task, ticket
 
 TASKS = [task(number) for number in range(3)]
@@ -64,7 +64,7 @@ RECORDS = [
     for status, token, transactions, rows in product(Status, (TOKEN, "old", "newer"), SOME, ((), (("t", 9),)))
 ]
 RESULTS: tuple[Ended | Refused, ...] = (Ended(), Refused(90))
-MOST_ASKS = 8 * (MOST_TRIES + 1)
+MAX_ASKS = 8 * (MAX_TRIES + 1)
 """BEGIN takes eight asks at most, and starts over a few times."""
 
 
@@ -102,7 +102,7 @@ def play(start: Next, data: st.DataObject) -> tuple[list[Told], Outcome | None]:
     told: list[Told] = []
     now = start
     while not isinstance(now, Begun | Committed | AlreadyDone | Aborted | LeftAlone | Failed):
-        if len(told) == MOST_ASKS:
+        if len(told) == MAX_ASKS:
             return told, None
         choices = answers(now.ask)
         answer = choices[data.draw(st.integers(0, len(choices) - 1))]

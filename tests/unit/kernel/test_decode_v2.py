@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_producer.kernel import DecodedV2, compiled_decode
-from spark_producer.kernel.decode import HEADERS_AT_ONCE, MOST_HEADERS, SHORTEST_RUN, WINDOW, decode_v2
+from spark_producer.kernel.decode import HEADERS_AT_ONCE, MAX_HEADERS, MIN_RUN, WINDOW, decode_v2
 
 Row = tuple[int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]
 
@@ -89,7 +89,7 @@ def test_every_mixture_of_runs_and_single_records(parts: list[tuple[Row, int, in
 @pytest.mark.parametrize("size", [1, 60, 100, 9000, WINDOW - 3, 3 * WINDOW])
 def test_records_larger_and_smaller_than_the_window(size: int) -> None:
     chance = random.Random(size)
-    count = max(2 * SHORTEST_RUN, 3 * WINDOW // size // 4) if size < WINDOW else 2 * SHORTEST_RUN
+    count = max(2 * MIN_RUN, 3 * WINDOW // size // 4) if size < WINDOW else 2 * MIN_RUN
     rows: list[Row] = [(0, None, bytes(chance.randrange(size + 1)), []) for _ in range(count)]
     data = b"".join(record(row, place) for place, row in enumerate(rows))
     decoded = decode(data, (0, len(data), count))
@@ -145,14 +145,14 @@ def test_one_record_with_very_many_headers() -> None:
 @pytest.mark.parametrize("rows", [1, 30], ids=["row by row", "by the column"])
 def test_more_headers_than_one_record_may_have_are_not_looked_at(rows: int) -> None:
     """2 bytes each: they would cost their columns 16 times the memory."""
-    for count in (MOST_HEADERS, MOST_HEADERS + 1):
+    for count in (MAX_HEADERS, MAX_HEADERS + 1):
         body = b"\0\0\0\x01\x01" + varint(count) + bytes(2 * count)
         whole = varint(len(body)) + body
         small = record((0, None, None, [(b"h", b"x")]), 0)
         data = small * (rows - 1) + whole
         decoded = decode(data, (0, len(data), rows))
-        assert (decoded.stop, decoded.full) == (-1 if count == MOST_HEADERS else len(data) - len(whole), False)
-        assert len(decoded.header_key_starts) == rows - 1 + (count if count == MOST_HEADERS else 0)
+        assert (decoded.stop, decoded.full) == (-1 if count == MAX_HEADERS else len(data) - len(whole), False)
+        assert len(decoded.header_key_starts) == rows - 1 + (count if count == MAX_HEADERS else 0)
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(0, 20), st.booleans())

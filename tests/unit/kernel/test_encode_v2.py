@@ -238,7 +238,7 @@ def test_header_blocks_too_long_for_small_offsets(rows: list[Row], random: Rando
     order = shuffled(len(rows), random)
     expected = encode(columns_of(rows), order)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(portable, "LONGEST_BINARY", 30)  # else 2 GiB
+        patch.setattr(portable, "MAX_BINARY_BYTES", 30)  # else 2 GiB
         assert encode(columns_of(rows), order) == expected
 
 

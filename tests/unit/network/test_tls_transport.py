@@ -25,7 +25,7 @@ from tests.unit.network.ways import DEADLINE, connect, establish, received, serv
 from tests.unit.security.memory_peer import MemoryPeer
 
 SETTINGS = ConnectionSettings(bootstrap=())
-MOST_CIPHERTEXT = 260 * 1024
+MAX_CIPHERTEXT_BYTES = 260 * 1024
 """256 KiB, and what encryption adds to them."""
 SMALL_BUFFERS = ConnectionSettings((), send_buffer_bytes=16 * 1024, receive_buffer_bytes=16 * 1024)
 
@@ -205,7 +205,7 @@ def test_sec44_a_buffer_is_held_until_it_is_encrypted_and_counted_until_it_is_se
         reader.start()
         before = transport.queued
         while not done:
-            if transport.queued > MOST_CIPHERTEXT:  # some of it is not encrypted yet, so nobody may change it
+            if transport.queued > MAX_CIPHERTEXT_BYTES:  # some of it is not encrypted yet, so nobody may change it
                 with pytest.raises(BufferError):
                     data.clear()
             assert wait_for(transport, selectors.EVENT_WRITE)

@@ -20,7 +20,7 @@ import trustme
 from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, ConfigError, PyProducerError
 from spark_producer.network.auth import token_endpoint
-from spark_producer.network.auth.token_endpoint import FINAL_CODES, LARGEST_ANSWER, fetch_token
+from spark_producer.network.auth.token_endpoint import FINAL_CODES, MAX_RESPONSE_BYTES, fetch_token
 from spark_producer.security.settings import OidcSettings, Store
 from spark_producer.security.token import ENDLESS
 from tests.stages.token_endpoint import Asked, Reply, TokenEndpoint, token_reply
@@ -280,7 +280,7 @@ def test_sec17_an_answer_without_a_token_that_can_be_sent_is_final(
 
 def test_sec17_the_largest_answer_is_taken(serve: Callable[..., TokenEndpoint]) -> None:
     body = b'{"access_token":"x"}'
-    padded = body + b" " * (LARGEST_ANSWER - len(body))
+    padded = body + b" " * (MAX_RESPONSE_BYTES - len(body))
     assert fetch_token(settings(serve(Reply(body=(padded,))).url), (), now=NOW).text.reveal() == "x"
 
 

@@ -97,7 +97,7 @@ def topics_of(columns: Columns) -> list[TopicPartitions]:
 @pytest.fixture(autouse=True)
 def few_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     # Patched, since rows with more headers than a record may have take megabytes each.
-    monkeypatch.setattr(header_column, "MOST_HEADERS", HEADERS)
+    monkeypatch.setattr(header_column, "MAX_HEADERS", HEADERS)
 
 
 def assert_parted(rows: Sequence[Row], batch: pa.RecordBatch, piece: int = 1 << 20) -> list[Rejected]:

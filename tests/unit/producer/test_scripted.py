@@ -26,7 +26,7 @@ from spark_producer.errors import (
     TopicNotFound,
 )
 from spark_producer.producer import parts_of
-from spark_producer.producer.internals import LONGEST_SLEEP
+from spark_producer.producer.internals import MAX_SLEEP_S
 from spark_producer.protocol import PRODUCE
 from tests.stages.hurry import impatient
 from tests.stages.scripted_cluster import SERVERS, ScriptedCluster, knowing_the_topic
@@ -70,7 +70,7 @@ def test_sn14_a_first_batch_that_is_refused_once_is_not_overtaken(cluster: Scrip
 def test_an_idle_producer_sleeps_until_something_happens(cluster: ScriptedCluster, start_small: Start) -> None:
     producer = start_small(linger_ms=0)
     producer.send("t", "x").result(20)
-    cluster.wait_for(lambda: cluster.waits[-1] >= LONGEST_SLEEP, "the I/O thread has nothing to do")
+    cluster.wait_for(lambda: cluster.waits[-1] >= MAX_SLEEP_S, "the I/O thread has nothing to do")
 
 
 @pytest.mark.parametrize("partitions", [1, 1000])

@@ -10,8 +10,8 @@ import pytest
 from kafka.record.memory_records import MemoryRecords
 
 from spark_producer import Producer, ProducerConfig
-from spark_producer.accumulator.pool import LEAST_BUFFER
-from spark_producer.accumulator.topic_limits import LEAST_LIMIT
+from spark_producer.accumulator.pool import MIN_BUFFER_BYTES
+from spark_producer.accumulator.topic_limits import MIN_LIMIT_BYTES
 from spark_producer.admin.client import BlockingClient
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.connection_args import connection_settings
@@ -92,7 +92,7 @@ def test_small_batches_take_what_they_cost_from_the_pool_but_grow_no_larger(size
     bench.append(*[b"%02d" % number * 20 for number in range(40)])
     waiting = len(bench.queue().batches)
     assert waiting >= (40 if size == 0 else 10)
-    assert bench.pool.total - bench.pool.available == waiting * LEAST_BUFFER
+    assert bench.pool.total - bench.pool.available == waiting * MIN_BUFFER_BYTES
     taken = [bench.take() for _ in range(waiting - 1)]
     assert max(batch.size for batch in taken) <= max(size, 61 + 60)
     assert size == 0 or max(batch.records_count for batch in taken) > 1
@@ -102,7 +102,7 @@ def test_the_limit_of_a_topic_makes_no_batch_larger_than_the_option() -> None:
     bench = workbench(batch_size=200, linger=0)
     bench.append(b"a" * 40, b"b" * 40)
     refused = bench.take()
-    assert LEAST_LIMIT > 200 > refused.size
+    assert MIN_LIMIT_BYTES > 200 > refused.size
     bench.split(refused)
     assert bench.accumulator.full_size("orders") == 200
 

@@ -13,7 +13,7 @@ ALPHABET = "abcXYZ019._-äß€\u0000\U0001f600"
 # kio maps these to enumerations, durations and dates, which have no value for every integer.
 KNOWN_ERROR_CODES = (-1, 0, 3, 6, 10, 35, 45, 87)
 FIRST_AND_LAST_DATE_MS = (0, 4_000_000_000_000)
-LONGEST_DURATION_MS = 86_400_000_000_000
+MAX_DURATION_MS = 86_400_000_000_000
 
 
 def random_body(schema: Struct[Message], version: int, random: Random) -> Message:
@@ -34,7 +34,7 @@ def random_value(field: Field, version: int, random: Random) -> Any:
     if field.name == "transaction_start_time_ms":
         return random.randint(*FIRST_AND_LAST_DATE_MS)
     if field.name in ("session_lifetime_ms", "retention_time_ms"):
-        return random.randint(0, LONGEST_DURATION_MS)
+        return random.randint(0, MAX_DURATION_MS)
     if field.nullable(version) and random.random() < 0.2:
         return None
     if isinstance(field.type, Array):

@@ -14,7 +14,7 @@ from spark_producer.errors import (
     UnsupportedVersion,
 )
 from spark_producer.protocol import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, Connection, State, messages
-from spark_producer.protocol.connection import LARGEST_BEFORE_OPEN
+from spark_producer.protocol.connection import MAX_BYTES_BEFORE_OPEN
 from tests.stages.scripted_login import ScriptedLogin
 from tests.unit.protocol.test_connection import answer, asked, feed, send_metadata, versions_body
 
@@ -210,7 +210,7 @@ def test_sec32_a_wrong_proof_is_no_success() -> None:
     assert isinstance(fault_of(connection, says(b"v=other")), AuthenticationFailed)
 
 
-@pytest.mark.parametrize("frame", ["7fffffff", "ffffffff", "80000000", f"{LARGEST_BEFORE_OPEN + 1:08x}"])
+@pytest.mark.parametrize("frame", ["7fffffff", "ffffffff", "80000000", f"{MAX_BYTES_BEFORE_OPEN + 1:08x}"])
 @pytest.mark.parametrize("step", ["versions", "handshake", "authenticate"])
 def test_sec31_before_the_login_no_frame_is_longer_than_512_kib(step: str, frame: str) -> None:
     connection: Connection[str] = Connection("lab", login=ScriptedLogin())
@@ -227,7 +227,7 @@ def test_sec31_before_the_login_no_frame_is_longer_than_512_kib(step: str, frame
 def test_sec31_after_the_login_answers_may_be_long() -> None:
     connection = logged_in()
     request = send_metadata(connection, "tag")
-    feed(connection, (LARGEST_BEFORE_OPEN + 1).to_bytes(4, "big") + request.correlation_id.to_bytes(4, "big"))
+    feed(connection, (MAX_BYTES_BEFORE_OPEN + 1).to_bytes(4, "big") + request.correlation_id.to_bytes(4, "big"))
     assert connection.fault is None
 
 

@@ -16,7 +16,7 @@ from spark_producer.record.batch_v2 import (
     read_header,
     seal,
 )
-from spark_producer.record.sequence_numbers import LARGEST_SEQUENCE, add_to_sequence
+from spark_producer.record.sequence_numbers import MAX_SEQUENCE, add_to_sequence
 
 G1 = bytes.fromhex(
     "0000000000000000000000500000000002ce90982d0000000000010000018bcfe568000000018bcfe56805ffffffffffffffffffffffffffff"
@@ -201,7 +201,7 @@ def producer_batch(base_sequence: int, records: int) -> memoryview:
 
 @pytest.mark.parametrize(
     ("base", "records", "last"),
-    [(0, 1, 0), (5, 10, 14), (LARGEST_SEQUENCE - 2, 3, LARGEST_SEQUENCE), (LARGEST_SEQUENCE - 2, 4, 0)],
+    [(0, 1, 0), (5, 10, 14), (MAX_SEQUENCE - 2, 3, MAX_SEQUENCE), (MAX_SEQUENCE - 2, 4, 0)],
 )
 def test_rb4_sequences_wrap_around(base: int, records: int, last: int) -> None:
     assert read_header(producer_batch(base, records)).last_sequence == last
@@ -226,10 +226,10 @@ def test_rb16_control_transaction_and_delete_horizon_are_read_from_the_attribute
     ("sequence", "records", "expected"),
     [
         (0, 1, 1),
-        (LARGEST_SEQUENCE, 1, 0),
-        (LARGEST_SEQUENCE - 1, 10, 8),
-        (0, -1, LARGEST_SEQUENCE),
-        (5, -10, LARGEST_SEQUENCE - 4),
+        (MAX_SEQUENCE, 1, 0),
+        (MAX_SEQUENCE - 1, 10, 8),
+        (0, -1, MAX_SEQUENCE),
+        (5, -10, MAX_SEQUENCE - 4),
         (10, -10, 0),
     ],
 )

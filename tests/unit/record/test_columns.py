@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 
 from spark_producer.errors import RecordError, SchemaError
-from spark_producer.kernel import MOST_HEADERS, ArrangedRows, encode_v2
+from spark_producer.kernel import MAX_HEADERS, ArrangedRows, encode_v2
 from spark_producer.record.batch_v2 import HEADER_SIZE, seal
 from spark_producer.record.columns import Columns, read_columns
 
@@ -270,7 +270,7 @@ def test_the_order_of_the_entrys_fields_does_not_matter() -> None:
 
 
 def test_more_headers_than_the_reader_takes_are_refused() -> None:
-    ends = np.cumsum([0, 1, MOST_HEADERS, MOST_HEADERS + 1])
+    ends = np.cumsum([0, 1, MAX_HEADERS, MAX_HEADERS + 1])
     entries = pa.repeat(pa.scalar({"key": "k", "value": b"x"}, HEADER_ENTRY), int(ends[-1]))
     values, headers = array(["v"] * 3, pa.string()), pa.ListArray.from_arrays(pa.array(ends, pa.int32()), entries)
     with pytest.raises(

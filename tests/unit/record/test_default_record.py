@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from spark_producer.errors import CorruptRecord, RecordBatchError
-from spark_producer.kernel import MOST_HEADERS, compiled_decode, decode
+from spark_producer.kernel import MAX_HEADERS, compiled_decode, decode
 from spark_producer.legacy_formats.batch_format import BatchProducer
 from spark_producer.legacy_formats.single_row import Header, record_size
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
@@ -100,19 +100,19 @@ def test_a_record_full_of_headers_is_refused_by_their_count(rest: bytes) -> None
     """1 MiB of them, which zstd packs into 100 bytes, whatever the last one is like; up to the maximum they are read."""
     count = (1 << 20) // 2
     assert refusal(record_of(START + NULL * 2 + zigzag(count) + bytes(2 * count - 2) + rest)) == (
-        f"header count is {count}; up to {MOST_HEADERS} are read"
+        f"header count is {count}; up to {MAX_HEADERS} are read"
     )
 
 
 def test_as_many_headers_as_the_reader_takes_are_written_and_no_more() -> None:
-    headers: list[Header] = [("", None)] * MOST_HEADERS
+    headers: list[Header] = [("", None)] * MAX_HEADERS
     builder = builder_of(size=1 << 18)
     builder.append(BASE, None, None, headers)
-    with pytest.raises(RecordBatchError, match=f"a record has {MOST_HEADERS + 1} headers; it may have {MOST_HEADERS}"):
+    with pytest.raises(RecordBatchError, match=f"a record has {MAX_HEADERS + 1} headers; it may have {MAX_HEADERS}"):
         builder.append(BASE, None, None, [*headers, ("", None)])
     (batch,) = read_records(builder.close())
     (record,) = single_records(batch)
-    assert len(record.headers) == MOST_HEADERS
+    assert len(record.headers) == MAX_HEADERS
 
 
 def test_dr10_dr11_a_header_key_longer_than_its_record() -> None:

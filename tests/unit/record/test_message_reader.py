@@ -269,7 +269,7 @@ def test_messages_are_cut_by_their_bytes_too(magic: int) -> None:
 
 def test_slices_that_arrow_cannot_address_are_refused() -> None:
     one: np.typing.NDArray[np.int64] = np.ones(1, dtype=np.int64)
-    data = np.zeros(record_columns.LONGEST_DATA + 1, dtype=np.uint8)  # nobody writes it, so it takes no memory
+    data = np.zeros(record_columns.MAX_DATA_BYTES + 1, dtype=np.uint8)  # nobody writes it, so it takes no memory
     assert record_columns.binary_slices(data[:-1], one, one).to_pylist() == [b"\0"]
     with pytest.raises(ValueError, match="2147483648 bytes of data are more than"):
         record_columns.binary_slices(data, one, one)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from spark_producer.errors import CorruptRecord
-from spark_producer.kernel import HEADERS_AT_ONCE, MOST_HEADERS
+from spark_producer.kernel import HEADERS_AT_ONCE, MAX_HEADERS
 from spark_producer.record import batch_decoder, record_columns
 from spark_producer.record.batch_v2 import CRC_START, HEADER_SIZE, seal
 from spark_producer.record.codecs import Codec, Compressor
@@ -330,7 +330,7 @@ def test_a_batch_of_more_headers_than_are_decoded_at_once(codec: Codec, monkeypa
     assert all(
         here + len(following.column("headers")[0]) > 11 for here, following in zip(headers, pieces[1:], strict=False)
     )
-    monkeypatch.setattr(record_columns, "LONGEST_REPLACED", 1)  # else 64 MiB
+    monkeypatch.setattr(record_columns, "MAX_REPAIRED_BYTES", 1)  # else 64 MiB
     bodies[40] = record_bytes(offset_delta=40, headers=b"\x02\x02\xff\x01")
     data = own_batch(bytes(Compressor(codec).compress(b"".join(bodies))), 60, attributes=codec)
     with pytest.raises(CorruptRecord, match="offset 740: a header key is not UTF-8"):
@@ -346,7 +346,7 @@ def test_header_keys_that_are_no_text_are_read_as_far_as_they_go() -> None:
 
 def test_batches_that_are_decoded_together_never_have_more_headers_than_that() -> None:
     assert batch_decoder.GROUP_BYTES <= 2 * HEADERS_AT_ONCE
-    assert HEADERS_AT_ONCE >= MOST_HEADERS
+    assert HEADERS_AT_ONCE >= MAX_HEADERS
 
 
 def test_the_schema_is_what_is_said() -> None:

@@ -13,7 +13,7 @@ import pytest
 from spark_producer.common.secret import Secret
 from spark_producer.config import RegistryOptions
 from spark_producer.errors import ConfigError, RegistryError, SchemaIncompatible
-from spark_producer.schemas.registry import LARGEST_ANSWER, Registry
+from spark_producer.schemas.registry import MAX_RESPONSE_BYTES, Registry
 from tests.stages.workbench import until
 from tests.support.ports import free_ports
 from tests.support.secret_codings import CODINGS, USER, shows
@@ -115,7 +115,7 @@ def test_com12_an_answer_that_drips_or_never_ends_is_given_up(played: Played, mo
         soon.setattr(GRACE, 1.0 - 20.0)  # while no single read of the client's takes too long
         assert "TimeoutError: no whole answer within 20 s" in failure(registry(played.url, timeout=20.0))
     played.drips.clear()
-    played.answer = 200, b" " * (LARGEST_ANSWER + 1)
+    played.answer = 200, b" " * (MAX_RESPONSE_BYTES + 1)
     assert "none of its answers" in failure(registry(played.url))
     played.answer = 200, b"[" * 1_000_000
     assert "none of its answers" in failure(registry(played.url))

@@ -16,7 +16,7 @@ from spark_producer.schemas.types import avro_schema
 from tests.unit.schemas.judging import encoded, record, structs
 
 LARGE = 5_000_000
-LONGEST_MESSAGE = 4 * MAX_LENGTH
+MAX_MESSAGE_LENGTH = 4 * MAX_LENGTH
 HOSTILE = ["x" * LARGE, "\x1b]0;owned\x07" * 9, "\r\nERROR a line of ours", "\u202e", "\ud800", "'\\'" * 100_000]
 
 
@@ -28,7 +28,7 @@ def message(schema: Any, kind: pa.DataType, *, fill: bool = False) -> str:
 
 
 def is_harmless(text: str) -> bool:
-    return text.isprintable() and len(text) <= LONGEST_MESSAGE
+    return text.isprintable() and len(text) <= MAX_MESSAGE_LENGTH
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))

@@ -7,7 +7,7 @@ import ssl
 from spark_producer.security.tls_stream import TlsStream
 from tests.support.certificates import Certificates
 
-MOST_TURNS = 10
+MAX_TURNS = 10
 """A handshake takes three."""
 
 
@@ -52,7 +52,7 @@ class MemoryPeer:
 def shake(stream: TlsStream, peer: MemoryPeer) -> None:
     """Do the handshake of both."""
     done = False
-    for _ in range(MOST_TURNS):
+    for _ in range(MAX_TURNS):
         done = done or stream.handshake()
         peer.turn(stream)
         if done and (peer.established or peer.error):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spark_producer.common.secret import Secret
 from spark_producer.errors import ConfigError
 from spark_producer.security import references
-from spark_producer.security.references import ALLOWED_BY_THE_PLATFORM, LARGEST_FILE, is_reference, resolve
+from spark_producer.security.references import ALLOWED_BY_THE_PLATFORM, MAX_FILE_BYTES, is_reference, resolve
 
 NOTHING: Mapping[str, str] = {}
 CANARY = "canary-of-this-test"
@@ -187,9 +187,9 @@ def test_sec41_only_regular_files_are_opened_and_nothing_waits(kind: str, tmp_pa
 
 def test_sec41_a_huge_file_is_not_read(tmp_path: Path) -> None:
     file = tmp_path / "huge"
-    file.write_text("x" * LARGEST_FILE, encoding="utf-8")
-    assert len(resolve(Secret(f"${{file:{file}}}"), [f"file:{tmp_path}/"], NOTHING)) == LARGEST_FILE
-    file.write_text("x" * (LARGEST_FILE + 1), encoding="utf-8")
+    file.write_text("x" * MAX_FILE_BYTES, encoding="utf-8")
+    assert len(resolve(Secret(f"${{file:{file}}}"), [f"file:{tmp_path}/"], NOTHING)) == MAX_FILE_BYTES
+    file.write_text("x" * (MAX_FILE_BYTES + 1), encoding="utf-8")
     assert "larger than 64 KiB" in refusal(f"${{file:{file}}}", f"file:{tmp_path}/")
     os.truncate(file, 1 << 40)
     assert "larger than 64 KiB" in refusal(f"${{file:{file}}}", f"file:{tmp_path}/")

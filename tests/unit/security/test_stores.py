@@ -34,7 +34,7 @@ from spark_producer.errors import ConfigError, PyProducerError, TlsFailed
 from spark_producer.security import Store, TlsSettings
 from spark_producer.security.contexts import client_context, server_context
 from spark_producer.security.key_files import key_file
-from spark_producer.security.stores import LARGEST_STORE, load_trust
+from spark_producer.security.stores import MAX_STORE_BYTES, load_trust
 from spark_producer.security.tls_stream import TlsStream
 from tests.support.certificates import KEY_PASSWORD, Certificates
 from tests.unit.security.memory_peer import MemoryPeer, shake
@@ -316,7 +316,7 @@ def test_sec9_what_is_wrong_with_a_truststore_is_told(
 
 def test_sec9_a_file_that_is_too_large_is_not_read_whole(tmp_path: Path) -> None:
     with (tmp_path / "disk").open("wb") as file:
-        file.truncate(LARGEST_STORE + 1)
+        file.truncate(MAX_STORE_BYTES + 1)
     with pytest.raises(TlsFailed, match="has more than 16777216 bytes"):
         load_trust(Store(location=str(tmp_path / "disk")), ())
 

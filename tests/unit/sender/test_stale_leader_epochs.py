@@ -6,7 +6,7 @@ from spark_producer.common.cluster import TopicPartition
 from spark_producer.protocol import METADATA, PRODUCE
 from spark_producer.protocol.messages import MetadataRequest
 from spark_producer.sender import Metadata
-from spark_producer.sender.stale_leader_epochs import LONGEST_BROKER_LAG
+from spark_producer.sender.stale_leader_epochs import MAX_BROKER_LAG_S
 from tests.stages.sender_stage import MAX_AGE, TOPIC, answer_to, metadata_of, stage
 
 NOW = 5000.0
@@ -30,8 +30,8 @@ def test_mt3_without_topic_ids_older_epochs_are_believed_when_nothing_else_is_to
     made = metadata()
     assert told(made, NOW, 1, 9) == (1, 9)
     assert told(made, NOW + 100, 2, 0) == (1, 9)
-    assert told(made, NOW + 100 + LONGEST_BROKER_LAG - 0.1, 2, 0) == (1, 9)
-    assert told(made, NOW + 100 + LONGEST_BROKER_LAG, 2, 0) == (2, 0)
+    assert told(made, NOW + 100 + MAX_BROKER_LAG_S - 0.1, 2, 0) == (1, 9)
+    assert told(made, NOW + 100 + MAX_BROKER_LAG_S, 2, 0) == (2, 0)
     assert told(made, NOW + 110, 1, 1) == (1, 1), "its own epochs count on"
 
 

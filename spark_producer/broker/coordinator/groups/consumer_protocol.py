@@ -14,10 +14,10 @@ from spark_producer.broker.coordinator.transactions import TopicPartition
 PROTOCOL_TYPE: Final = "consumer"
 """The protocol type of groups whose members write this."""
 
-MOST_TOPICS: Final = 10_000
+MAX_TOPICS: Final = 10_000
 """A consumer that names more topics is not understood: names may be empty, and millions of them take the broker's time."""
 
-MOST_LOOKED_AT: Final = 1024 * 1024
+MAX_PARSED_BYTES: Final = 1024 * 1024
 """So many bytes of what the members of one group write are looked at: they may name millions of topics, and no partition."""
 
 _VERSION, _COUNT, _LENGTH = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">h")
@@ -27,7 +27,7 @@ def subscribed_topics(metadata: bytes) -> set[str] | None:
     """Return the topics that a consumer reads; None if the bytes say something else."""
     try:
         (count,) = _COUNT.unpack_from(metadata, _VERSION.size)
-        if count > MOST_TOPICS:
+        if count > MAX_TOPICS:
             return None
         topics, position = set(), _VERSION.size + _COUNT.size
         for _ in range(count):

@@ -11,7 +11,7 @@ from typing import Final
 
 from spark_producer.broker.coordinator.groups import member_requests
 from spark_producer.broker.coordinator.groups.consumer_protocol import (
-    MOST_LOOKED_AT,
+    MAX_PARSED_BYTES,
     PROTOCOL_TYPE,
     assigned_partitions,
 )
@@ -25,7 +25,7 @@ from spark_producer.common.error_codes import Code
 FORGOTTEN_AFTER_S: Final = 600.0
 """The seconds that an empty group keeps its generation (Kafka's `offsets.retention.check.interval.ms`)."""
 
-MOST_ASSIGNED: Final = 100_000
+MAX_ASSIGNED_PARTITIONS: Final = 100_000
 """So many partitions of a group are looked at, whatever its leader assigns: there are fewer (`BrokerSettings.max_partitions`).
 """
 
@@ -237,7 +237,7 @@ class Groups:
             after: frozenset[TopicPartition] = frozenset()
         elif group.state is State.STABLE and stamp != group.generation and group.protocol_type == PROTOCOL_TYPE:
             found = _assigned(group)
-            after = frozenset(each for each in islice(found, MOST_ASSIGNED) if self._exists(each))
+            after = frozenset(each for each in islice(found, MAX_ASSIGNED_PARTITIONS) if self._exists(each))
         else:
             return
         if after:
@@ -262,7 +262,7 @@ class Groups:
 
 def _assigned(group: Group) -> Iterator[TopicPartition]:
     """Iterate over the partitions that members are assigned, as far as they stand in the bytes that are looked at."""
-    left = MOST_LOOKED_AT
+    left = MAX_PARSED_BYTES
     for member in group.members.values():
         yield from assigned_partitions(member.assignment[:left])
         left = max(left - len(member.assignment), 0)

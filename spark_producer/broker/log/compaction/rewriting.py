@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from spark_producer.broker.log.validation import LARGEST_UNPACKED
+from spark_producer.broker.log.validation import MAX_DECOMPRESSED_BYTES
 from spark_producer.broker.storage.base import LEADER_EPOCH
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel.varint import encode_varint
@@ -79,7 +79,7 @@ def filtered_batch(header: BatchHeader, batch: memoryview, keep: Sequence[int], 
     Raises:
         CorruptRecord: the batch cannot be read.
     """
-    content = decompress(header.codec, batch[HEADER_SIZE:], LARGEST_UNPACKED)
+    content = decompress(header.codec, batch[HEADER_SIZE:], MAX_DECOMPRESSED_BYTES)
     wanted, base = {offset - header.base_offset for offset in keep}, header.base_timestamp
     fresh = base if horizon is None else horizon
     pieces, latest = [], NO_TIMESTAMP

@@ -22,7 +22,7 @@ from spark_producer.record.checksum import crc32c
 
 NAME: Final = "catalog.json"
 _CHANGES: Final = "catalog."
-_FEWEST_BYTES: Final = 64 * 1024
+_MIN_CHANGED_BYTES: Final = 64 * 1024
 """Changes of fewer bytes are no reason to write the file anew."""
 
 logger = escaping_logger(__name__)
@@ -130,7 +130,7 @@ class CatalogFile:
         self._files.close(self._files.open(changes, create=True))
         self._files.sync_directory(self._directory)
         self._files.replace_file(self.path, b"%08x\n" % crc32c(text) + text, sync=True)
-        self._size, self._most = 0, max(len(text), _FEWEST_BYTES)
+        self._size, self._most = 0, max(len(text), _MIN_CHANGED_BYTES)
         self.must_replace = False
         self._remove_older()
 

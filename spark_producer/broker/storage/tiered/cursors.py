@@ -23,7 +23,7 @@ THRESHOLD: Final = 1000
 IDLE_S: Final = 60.0
 """The seconds after which a reader that does not fetch is forgotten (Pulsar looks at its cursors once in so many seconds)."""
 
-MOST_READERS: Final = 100
+MAX_READERS: Final = 100
 """The most readers that are told apart in one partition; of more, the one that has been silent longest is forgotten."""
 
 
@@ -76,7 +76,7 @@ class _Partition:
             self.readers[position] = [moment for moment in moments if moment >= before]
             if not self.readers[position]:
                 del self.readers[position]
-        while self.count > MOST_READERS:
+        while self.count > MAX_READERS:
             silent = min(self.readers, key=lambda position: self.readers[position][0])
             self.readers[silent].pop(0)
             if not self.readers[silent]:

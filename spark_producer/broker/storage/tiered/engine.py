@@ -22,7 +22,7 @@ from spark_producer.broker.storage.tiered.double_buffer import Halves
 from spark_producer.broker.storage.tiered.flush import Flush, FlushPlaces
 from spark_producer.broker.storage.tiered.flusher import Flusher
 from spark_producer.broker.storage.tiered.journal import (
-    SMALLEST_ALIGNMENT,
+    MIN_ALIGNMENT,
     Journal,
     LastMark,
     Mark,
@@ -136,7 +136,7 @@ class Engine:
     def _open_journal(self) -> Journal:
         settings = self._options.journal
         if not self.sync:  # each record is a group, and nothing is gained by whole pages that are not forced
-            settings = replace(settings, alignment=SMALLEST_ALIGNMENT)
+            settings = replace(settings, alignment=MIN_ALIGNMENT)
         return Journal(
             self.places.journal,
             self._files,

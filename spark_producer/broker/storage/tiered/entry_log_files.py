@@ -23,7 +23,7 @@ from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.checksum import crc32c
 
 FIRST_READ: Final = 64 * 1024
-LARGEST_READ: Final = 512 * 1024
+MAX_READ_BYTES: Final = 512 * 1024
 """The bytes that are read at a time: twice as many as the time before, since who wants one entry may want no other one. With
 more, the bytes are no longer in the processor's cache when they are checked and copied."""
 
@@ -95,14 +95,14 @@ class EntryLogFiles:
             while position < end:
                 if at + ENTRY_HEADER.size > len(view):
                     view, at = memoryview(self._files.read(file, min(read, end - position), position)), 0
-                    read = min(2 * read, LARGEST_READ)
+                    read = min(2 * read, MAX_READ_BYTES)
                 size, crc, log_id = self._entry_header(view, at, file_id, position)
                 whole = ENTRY_HEADER.size + size
                 if position + whole > end:
                     raise self._damaged(file_id, position)
                 if at + whole > len(view):
                     view, at = memoryview(self._files.read(file, min(max(whole, read), end - position), position)), 0
-                    read = min(2 * read, LARGEST_READ)
+                    read = min(2 * read, MAX_READ_BYTES)
                 batch = view[at + ENTRY_HEADER.size : at + whole]
                 seed = seeds.get(log_id)
                 if seed is None:
@@ -128,7 +128,7 @@ class EntryLogFiles:
                 stretch, taken = taking.take(view)
                 if stretch is not None:
                     yield stretch
-                    read = min(2 * read, LARGEST_READ)
+                    read = min(2 * read, MAX_READ_BYTES)
                 elif not taking.is_done:  # it is larger than what was read, or what the file has left
                     read = self._whole(view, end - position, taking)
                 position += taken

@@ -26,7 +26,7 @@ from spark_producer.record.checksum import crc32c
 
 HEADER_SIZE: Final = 1024
 ENTRY_HEADER: Final = Struct(">IIQ")
-LARGEST_ID: Final = 2**31 - 1
+MAX_ID: Final = 2**31 - 1
 
 _MAGIC: Final = b"PYPENTL\x01"
 _HEADER: Final = Struct(">8sIQ")

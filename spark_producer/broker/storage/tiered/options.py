@@ -11,7 +11,7 @@ from spark_producer.broker.memory.plan import MemoryPlan
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.storage.tiered.journal import JournalSettings
 from spark_producer.broker.storage.tiered.ledgers import RollRules
-from spark_producer.broker.storage.tiered.read_ahead import MOST_ENTRIES
+from spark_producer.broker.storage.tiered.read_ahead import MAX_ENTRIES
 from spark_producer.broker.storage.tiered.tail_cache import TTL_MS
 from spark_producer.errors import ConfigError
 
@@ -67,7 +67,7 @@ class TieredOptions:
     tail_ttl_ms: int = TTL_MS
     index_engine: str = "arrays"
     index_cache_bytes: int = 6 * MIB
-    read_ahead_entries: int = MOST_ENTRIES
+    read_ahead_entries: int = MAX_ENTRIES
     entry_log_bytes: int = 1024 * MIB
     flush_interval_s: float = 60.0
     flush_retry_s: float = 1.0

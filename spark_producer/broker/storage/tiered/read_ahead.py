@@ -17,7 +17,7 @@ from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import HEADER_SIZE, LOG_OVERHEAD, MAGIC
 from spark_producer.record.checksum import crc32c
 
-MOST_ENTRIES: Final = 1000
+MAX_ENTRIES: Final = 1000
 """The most entries read ahead at a time: `dbStorage_readAheadCacheBatchSize`, as Pulsar configures it (100 in the code)."""
 
 UNLIMITED: Final = -1

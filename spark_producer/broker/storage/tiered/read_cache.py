@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 from spark_producer.broker.storage.tiered.counters import ReadCacheCounters
 from spark_producer.broker.storage.tiered.interfaces import Run, Stretch, Wanted
 
-LARGEST_SEGMENT: Final = 1 << 30
-FEWEST_SEGMENTS: Final = 2
+MAX_SEGMENT_BYTES: Final = 1 << 30
+MIN_SEGMENTS: Final = 2
 LARGE: Final = 8 * 1024
 """From this size on entries are copied one by one. Smaller ones are joined before, which costs less than a step for each."""
 ALIGNMENT: Final = 64
@@ -159,8 +159,10 @@ class ReadCache:
     Only the broker's thread uses it. There are two segments, or as many of 1 GiB as fit into `max_bytes`.
     """
 
-    def __init__(self, max_bytes: int, counters: ReadCacheCounters, *, largest_segment: int = LARGEST_SEGMENT) -> None:
-        count = max(FEWEST_SEGMENTS, max_bytes // largest_segment)
+    def __init__(
+        self, max_bytes: int, counters: ReadCacheCounters, *, largest_segment: int = MAX_SEGMENT_BYTES
+    ) -> None:
+        count = max(MIN_SEGMENTS, max_bytes // largest_segment)
         self.segment_bytes = max_bytes // count
         self._counters = counters
         self._segments = [_Segment(self.segment_bytes) for _ in range(count)]

@@ -8,7 +8,7 @@ from itertools import islice
 
 from spark_producer.errors import TooManyBadRows
 
-LEAST_ROWS = 1000
+MIN_ROWS = 1000
 """A task of fewer rows counts as one of so many for `maxBadRatio`: of a micro-batch of three rows one may be bad."""
 
 REASONS_SHOWN = 3
@@ -45,8 +45,8 @@ class Bounds:
         rejected = self.rejected
         if self._most != NO_BOUND and rejected > self._most:
             passed = f"maxBadRecords ({self._most})"
-        elif rejected > self._ratio * max(rows, LEAST_ROWS):
-            passed = f"maxBadRatio ({self._ratio:g}, of at least {LEAST_ROWS} rows)"
+        elif rejected > self._ratio * max(rows, MIN_ROWS):
+            passed = f"maxBadRatio ({self._ratio:g}, of at least {MIN_ROWS} rows)"
         else:
             return
         raise TooManyBadRows(

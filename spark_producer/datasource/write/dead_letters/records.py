@@ -15,7 +15,7 @@ from spark_producer.accumulator import Refused
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import for_log
 from spark_producer.datasource.write.schema_mismatch import UnfitPiece
-from spark_producer.kernel import MOST_HEADERS
+from spark_producer.kernel import MAX_HEADERS
 from spark_producer.kernel.arrays import BytesArray
 from spark_producer.producer.bad_rows import Sifted, Stage
 from spark_producer.record.byte_columns import binary_column
@@ -31,7 +31,7 @@ HEAD_BYTES = 1024
 
 HEADERS_DROPPED = f"{PREFIX}headers.dropped"
 
-MOST_OWN_HEADERS = 18
+MAX_OWN_HEADERS = 18
 """At least as many headers as a dead record gets from us; so many fewer of the row's own fit beside them."""
 
 Header = tuple[str, bytes | None]
@@ -113,7 +113,7 @@ def of_refused(refused: Refused, origin: Origin, *, told: bool, now_ms: int) -> 
     for row, text, record in zip(refused.rows, refused.texts, of_dead(refused), strict=True):
         headers = record.headers
         if told:
-            headers = _not_ours(headers)[: MOST_HEADERS - MOST_OWN_HEADERS]
+            headers = _not_ours(headers)[: MAX_HEADERS - MAX_OWN_HEADERS]
             headers += _ours(
                 topic=topic, partition=partition, row=row, stage=Stage.BROKER, error=refused.error,
                 message=tell(row, text), code=code, dropped=len(record.headers) - len(headers), origin=origin,
@@ -248,7 +248,7 @@ def _headers(rows: pa.RecordBatch) -> list[tuple[list[Header], int]]:
     found, at = [], 0
     for count in counts.tolist():
         every = zip(keys[at : at + count], values[at : at + count], strict=True)
-        good = [*_readable(every)][: MOST_HEADERS - MOST_OWN_HEADERS]
+        good = [*_readable(every)][: MAX_HEADERS - MAX_OWN_HEADERS]
         found.append((good, count - len(good)))
         at += count
     return found

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 from spark_producer.config import SinkOptions
 from spark_producer.errors import SchemaError
 
-LONGEST_TYPE = 100
+MAX_TYPE_LENGTH = 100
 """The most characters of a type that a message quotes, since a struct may have hundreds of fields."""
 
 _NESTED = (StructType, ArrayType, MapType, VariantType)
@@ -100,7 +100,7 @@ def _remedy(name: str, kind: DataType) -> str:
 
 def _shown(kind: DataType) -> str:
     text = kind.simpleString()
-    return text if len(text) <= LONGEST_TYPE else f"{text[:LONGEST_TYPE]}…"
+    return text if len(text) <= MAX_TYPE_LENGTH else f"{text[:MAX_TYPE_LENGTH]}…"
 
 
 def _is_bytes(kind: DataType) -> bool:

@@ -11,11 +11,11 @@ from spark_producer.common.escape import for_log
 from spark_producer.metrics import OffsetRange, Snapshot, WriteReport
 from spark_producer.metrics.names import CLIENT, NODE, OWN
 
-MOST_PARTITIONS = 100
-MOST_NODES = 20
+MAX_PARTITIONS = 100
+MAX_NODES = 20
 """The most nodes that have a line of their own; a last line counts the others."""
 
-LEAST_WAIT = 0.005
+MIN_SHOWN_WAIT_S = 0.005
 """The shortest wait in seconds that is shown, since two decimals are."""
 
 
@@ -26,10 +26,10 @@ def describe(report: WriteReport, metrics: Snapshot | None = None) -> str:
         lines += [*_times(metrics), *_sizes(metrics), *_waits(metrics), *_troubles(metrics), *_nodes(metrics)]
     lines += [
         f"  {topic}-{partition}: offsets {found.first} to {found.last}, {_count(found.records, 'record')}"
-        for (topic, partition), found in sorted(report.ranges.items())[:MOST_PARTITIONS]
+        for (topic, partition), found in sorted(report.ranges.items())[:MAX_PARTITIONS]
     ]
-    if len(report.ranges) > MOST_PARTITIONS:
-        lines.append(f"  … and {len(report.ranges) - MOST_PARTITIONS:,} more partitions")
+    if len(report.ranges) > MAX_PARTITIONS:
+        lines.append(f"  … and {len(report.ranges) - MAX_PARTITIONS:,} more partitions")
     return "\n".join(for_log(line, limit=None) for line in lines)
 
 
@@ -148,7 +148,7 @@ def _waits(metrics: Snapshot) -> list[str]:
         "for the last answers (flush)": metrics.value(CLIENT, "flush-time-ns-total") / 1e9,
         "because brokers asked for it": metrics.value(OWN, "throttled-time-total") / 1e3,
     }
-    waits = [f"{seconds:,.2f} s {what}" for what, seconds in totals.items() if seconds >= LEAST_WAIT]
+    waits = [f"{seconds:,.2f} s {what}" for what, seconds in totals.items() if seconds >= MIN_SHOWN_WAIT_S]
     return [f"  time that tasks waited, summed up: {', '.join(waits)}"] if waits else []
 
 
@@ -167,8 +167,8 @@ def _troubles(metrics: Snapshot) -> list[str]:
 
 def _nodes(metrics: Snapshot) -> list[str]:
     nodes = metrics.owners("node-id")
-    lines = [f"  {_name(node)}: {_node(metrics, node)}" for node in nodes[:MOST_NODES]]
-    return lines if len(nodes) <= MOST_NODES else [*lines, f"  … and {len(nodes) - MOST_NODES:,} more nodes"]
+    lines = [f"  {_name(node)}: {_node(metrics, node)}" for node in nodes[:MAX_NODES]]
+    return lines if len(nodes) <= MAX_NODES else [*lines, f"  … and {len(nodes) - MAX_NODES:,} more nodes"]
 
 
 def _name(node: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_producer.admin import BlockingClient
 from spark_producer.config import ProducerConfig
-from spark_producer.config.exactly_once_rules import LONGEST_TRANSACTION, TRANSACTION_TIMEOUT
+from spark_producer.config.exactly_once_rules import MAX_TRANSACTION_TIMEOUT_MS, TRANSACTION_TIMEOUT
 from spark_producer.errors import ConfigError, PyProducerError
 from spark_producer.network import ConnectionSettings
 from spark_producer.protocol import DESCRIBE_CONFIGS
@@ -21,7 +21,7 @@ _known: dict[str, int | None] = {}
 
 def longest_transaction(config: ProducerConfig) -> int:
     """Return the milliseconds. If the brokers do not say, it is the most by default, and a task is told if that is too long."""
-    return min(_allowed(config) or LONGEST_TRANSACTION, LONGEST_TRANSACTION)
+    return min(_allowed(config) or MAX_TRANSACTION_TIMEOUT_MS, MAX_TRANSACTION_TIMEOUT_MS)
 
 
 def check_time(config: ProducerConfig) -> None:
@@ -34,7 +34,7 @@ def check_time(config: ProducerConfig) -> None:
     if allowed is not None and config.transaction_timeout_ms > allowed:
         raise ConfigError(
             f"kafka.{TRANSACTION_TIMEOUT} is {config.transaction_timeout_ms}, and the brokers allow at most {allowed} "
-            f"({SETTING}): lower it, or leave it out, which takes the most up to {LONGEST_TRANSACTION}"
+            f"({SETTING}): lower it, or leave it out, which takes the most up to {MAX_TRANSACTION_TIMEOUT_MS}"
         )
 
 

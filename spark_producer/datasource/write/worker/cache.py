@@ -16,7 +16,7 @@ from spark_producer.producer import Producer, parts_of
 MOST = 4
 """The number of producers that a worker keeps: those used last. A job is unlikely to have more sinks in one worker."""
 
-LONGEST_IDLE = 600.0
+MAX_IDLE_S = 600.0
 """Seconds for which a producer is kept after the start of its last task; when a later task begins, it is closed. Spark's own
 sink keeps one as long (`spark.kafka.producer.cache.timeout`)."""
 
@@ -44,7 +44,7 @@ class ProducerCache:
     def get(self, config: ProducerConfig) -> Producer:
         """Return the producer of this configuration, or a new one if there is none or it has failed.
 
-        The others are closed if they have failed, have been idle for `LONGEST_IDLE`, or are too many; those that stay give back
+        The others are closed if they have failed, have been idle for `MAX_IDLE_S`, or are too many; those that stay give back
         the memory that they keep. A forked process begins with none, since its parent's producers count as failed.
 
         Raises:
@@ -52,7 +52,7 @@ class ProducerCache:
         """
         now = self._clock()
         for kept in list(self._kept):
-            if parts_of(kept.producer).failed or (kept.config != config and now - kept.used >= LONGEST_IDLE):
+            if parts_of(kept.producer).failed or (kept.config != config and now - kept.used >= MAX_IDLE_S):
                 self.drop(kept.config)
         found = self._take(config)
         while len(self._kept) >= MOST:

@@ -20,7 +20,7 @@ from spark_producer.producer import Producer, parts_of
 from spark_producer.producer.transactions import PreparedTransaction, Transactions
 
 TASKS_WITH_THE_SAME_LIMIT = 8
-LEAST_INLINE = 16 << 10
+MIN_INLINE_BYTES = 16 << 10
 """Bytes that every task may hand to the driver, however many tasks there are."""
 
 SLOW_INPUT = 5.0
@@ -42,7 +42,7 @@ def inline_limit(sink: SinkOptions, partition: int) -> int:
     and 16 KiB for each task: with the default 64 MiB.
     """
     most = sink.exactly_once_inline_bytes
-    return max(most >> partition // TASKS_WITH_THE_SAME_LIMIT, min(most, LEAST_INLINE))
+    return max(most >> partition // TASKS_WITH_THE_SAME_LIMIT, min(most, MIN_INLINE_BYTES))
 
 
 def transactions_of(producer: Producer) -> Transactions:

@@ -2,7 +2,7 @@
 
 import math
 
-from spark_producer.broker.connections.connection_timeouts import LEAST_PROGRESS, Patience, Stage
+from spark_producer.broker.connections.connection_timeouts import MIN_PROGRESS_BYTES, Patience, Stage
 
 IDLE, STALL = 600.0, 30.0
 
@@ -30,7 +30,7 @@ def test_some_bytes_now_and_then_are_no_progress() -> None:
 def test_enough_bytes_are() -> None:
     patience = Patience(IDLE, STALL)
     for second in range(100):
-        patience.observe(Stage.SENDING, 1, second * (LEAST_PROGRESS // 25 + 1), float(second))
+        patience.observe(Stage.SENDING, 1, second * (MIN_PROGRESS_BYTES // 25 + 1), float(second))
     assert patience.deadline > 100
 
 

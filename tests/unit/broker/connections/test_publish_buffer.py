@@ -6,7 +6,7 @@ import math
 
 from spark_producer.broker.connections.publish_buffer import (
     ENOUGH_REQUESTS,
-    MOST_REQUESTS,
+    MAX_REQUESTS,
     UNLIMITED,
     PublishBuffer,
     Publisher,
@@ -59,7 +59,7 @@ def test_pub3_they_go_on_at_half_exactly() -> None:
 def test_pub4_of_two_reasons_one_is_enough() -> None:
     buffer = buffer_of()
     one, two = publisher_of(buffer), publisher_of(buffer, "two")
-    for _ in range(MOST_REQUESTS):
+    for _ in range(MAX_REQUESTS):
         assert not one.is_paused
         one.hold(1, 0)
     assert not two.is_paused
@@ -68,7 +68,7 @@ def test_pub4_of_two_reasons_one_is_enough() -> None:
     assert two.reasons == {Reason.PUBLISH_BYTES}
     buffer.pause(one, 0.0)
     buffer.pause(two, 0.0)
-    for _ in range(MOST_REQUESTS - ENOUGH_REQUESTS - 1):
+    for _ in range(MAX_REQUESTS - ENOUGH_REQUESTS - 1):
         one.release(1, 0)
     two.release(1, 0)
     assert one.reasons == {Reason.PUBLISH_BYTES, Reason.PENDING_REQUESTS}, "501 bytes are more than half"

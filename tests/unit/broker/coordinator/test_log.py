@@ -21,7 +21,7 @@ from spark_producer.broker.coordinator.entries import (
     to_text,
     together,
 )
-from spark_producer.broker.coordinator.log import NAME, SMALLEST_REWRITE, CoordinatorLog
+from spark_producer.broker.coordinator.log import MIN_REWRITE_BYTES, NAME, CoordinatorLog
 from spark_producer.broker.coordinator.offsets import CommittedOffset
 from spark_producer.broker.coordinator.transactions import State, Transaction
 from spark_producer.errors import BrokerError, CorruptRecord
@@ -191,7 +191,7 @@ def test_a_rewritten_log_says_the_same(tmp_path: Path) -> None:
 
 def test_a_large_log_wants_to_be_rewritten(tmp_path: Path) -> None:
     log, _ = opened(tmp_path)
-    large = Committed("g", {("t", 0): CommittedOffset(1, 1, "x" * (SMALLEST_REWRITE // 4))})
+    large = Committed("g", {("t", 0): CommittedOffset(1, 1, "x" * (MIN_REWRITE_BYTES // 4))})
     log.append([large] * 3)
     assert not log.wants_rewrite
     log.append([large])
@@ -219,7 +219,7 @@ def test_a_rewrite_that_the_disk_refuses_loses_nothing(tmp_path: Path, disk: Dis
 def test_a_refused_rewrite_is_not_tried_again_with_every_entry(tmp_path: Path, disk: Disk) -> None:
     """Each try makes the whole text, which takes up to a second."""
     log, _ = opened(tmp_path)
-    log.append([Committed("g", {("t", 0): CommittedOffset(1, 1, "x" * SMALLEST_REWRITE)})])
+    log.append([Committed("g", {("t", 0): CommittedOffset(1, 1, "x" * MIN_REWRITE_BYTES)})])
     assert log.wants_rewrite
     disk.refuse("replace", errno.ENOSPC)
     with pytest.raises(BrokerError, match="No space"):

@@ -10,7 +10,7 @@ import pytest
 from spark_producer.broker import BrokerSettings, GroupSettings
 from spark_producer.broker.context import Context
 from spark_producer.broker.coordinator.groups.consumer_protocol import (
-    MOST_LOOKED_AT,
+    MAX_PARSED_BYTES,
     assigned_partitions,
     subscribed_topics,
 )
@@ -23,13 +23,13 @@ from spark_producer.protocol import (
     DESCRIBE_GROUPS,
     JOIN_GROUP,
     LIST_GROUPS,
-    LONGEST_STRING,
+    MAX_STRING_BYTES,
     OFFSET_DELETE,
     encode_response,
     messages,
 )
 from tests.stages.disk import Disk
-from tests.unit.broker.asking import MOST_RECORDS, ask, handled
+from tests.unit.broker.asking import MAX_RECORDS, ask, handled
 from tests.unit.broker.coordinator.conftest import Broker
 from tests.unit.broker.coordinator.grouping import (
     assignment,
@@ -67,13 +67,13 @@ def test_a_join_waits_and_is_looked_at_when_the_others_have_joined(context: Cont
     answer = handled(context, JOIN_GROUP, join_request(first), 3)
     assert set(waiting.keys) <= set(answer.changed)
     assert waiting.is_ready()
-    assert waiting.response(MOST_RECORDS).generation_id == 2
+    assert waiting.response(MAX_RECORDS).generation_id == 2
 
 
 def test_a_join_that_waits_too_long_is_told_to_join_again(context: Context) -> None:
     """The group answers before. This is for brokers whose idle timeout is shorter than their clients' rebalance timeouts."""
     stable(context)
-    late = join_later(context).response(MOST_RECORDS)
+    late = join_later(context).response(MAX_RECORDS)
     assert (late.error_code, late.generation_id) == (Code.REBALANCE_IN_PROGRESS, -1)
 
 
@@ -86,7 +86,7 @@ def test_time_moves_groups_on(broker: Broker) -> None:
     assert groups.run_if_due(broker.now) == ()
     broker.now += 0.1
     assert groups.run_if_due(broker.now) == waiting.keys
-    assert waiting.response(MOST_RECORDS).generation_id == generation + 1
+    assert waiting.response(MAX_RECORDS).generation_id == generation + 1
     assert heartbeat(broker.context, first, generation) == Code.UNKNOWN_MEMBER_ID
 
 
@@ -176,7 +176,7 @@ def test_offsets_are_deleted_of_topics_that_no_member_reads(broker: Broker) -> N
     assert committed(broker.restart()) == {T0: 5}
 
 
-@pytest.mark.parametrize("metadata", [b"?", bytes(MOST_LOOKED_AT + 1)], ids=["nonsense", "more than is looked at"])
+@pytest.mark.parametrize("metadata", [b"?", bytes(MAX_PARSED_BYTES + 1)], ids=["nonsense", "more than is looked at"])
 def test_a_group_whose_members_say_something_else_keeps_its_offsets(context: Context, metadata: bytes) -> None:
     stable(context, metadata=metadata)
     topics = (messages.OffsetDeleteRequestTopic("t", (messages.OffsetDeleteRequestPartition(0),)),)
@@ -295,9 +295,9 @@ def test_groups_are_described_as_their_members_are(context: Context) -> None:
 
 def test_a_group_whose_name_is_as_long_as_a_text_can_be_is_not_found_either(context: Context) -> None:
     """The message that names it could not be written, and the connection was closed."""
-    [missing] = ask(context, DESCRIBE_GROUPS, messages.DescribeGroupsRequest(("g" * LONGEST_STRING,))).groups
+    [missing] = ask(context, DESCRIBE_GROUPS, messages.DescribeGroupsRequest(("g" * MAX_STRING_BYTES,))).groups
     assert missing.error_code == Code.GROUP_ID_NOT_FOUND
-    assert len(missing.error_message or "") < LONGEST_STRING
+    assert len(missing.error_message or "") < MAX_STRING_BYTES
     encode_response(DESCRIBE_GROUPS, DESCRIBE_GROUPS.max_version, 1, messages.DescribeGroupsResponse(groups=(missing,)))
 
 
@@ -315,7 +315,7 @@ def test_cursors_are_the_partitions_that_some_group_is_assigned(broker: Broker) 
     waiting = join_later(context)
     assert told[2:] == [], "while they share out anew nothing is given up"
     join(context, member_id)
-    newcomer = waiting.response(MOST_RECORDS).member_id
+    newcomer = waiting.response(MAX_RECORDS).member_id
     shares = {member_id: assignment({"t": (1,)}), newcomer: assignment({"t": (2,)})}
     sync(context, member_id, generation + 1, shares)
     assert told[2:] == [(("t", 2), True)]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from spark_producer.broker.log.producer_state import MOST_PRODUCERS, ProducerStates
+from spark_producer.broker.log.producer_state import MAX_PRODUCERS, ProducerStates
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, BatchHeader, read_header
 from spark_producer.record.control import EndMarker
-from spark_producer.record.sequence_numbers import LARGEST_SEQUENCE
+from spark_producer.record.sequence_numbers import MAX_SEQUENCE
 from tests.unit.broker.batches import make_batch
 
 
@@ -86,7 +86,7 @@ def test_with_an_epoch_for_each_transaction_an_unknown_producer_begins_at_zero()
 
 def test_sequences_wrap_to_zero() -> None:
     states = ProducerStates()
-    states.remember(header(LARGEST_SEQUENCE - 4, 5))
+    states.remember(header(MAX_SEQUENCE - 4, 5))
     assert states.check(header(0)) is None
     states.remember(header(0, 3))
     assert states.check(header(3)) is None
@@ -94,9 +94,9 @@ def test_sequences_wrap_to_zero() -> None:
 
 def test_a_batch_may_span_the_wrap() -> None:
     states = ProducerStates()
-    states.remember(header(LARGEST_SEQUENCE - 4, 10, base_offset=50))
+    states.remember(header(MAX_SEQUENCE - 4, 10, base_offset=50))
     assert states.check(header(5)) is None
-    assert states.check(header(LARGEST_SEQUENCE - 4, 10)) == 50
+    assert states.check(header(MAX_SEQUENCE - 4, 10)) == 50
 
 
 def test_producers_do_not_disturb_each_other() -> None:
@@ -106,7 +106,7 @@ def test_producers_do_not_disturb_each_other() -> None:
 
 
 def test_the_producer_that_was_silent_longest_is_forgotten_first() -> None:
-    first, newest = header(0), MOST_PRODUCERS + 1
+    first, newest = header(0), MAX_PRODUCERS + 1
     states = filled(*(first._replace(producer_id=number) for number in range(1, newest)))
     states.remember(header(1, producer_id=1))
     states.remember(header(0, producer_id=newest))

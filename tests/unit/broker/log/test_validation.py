@@ -15,7 +15,7 @@ from spark_producer.errors import BrokerError
 from spark_producer.kernel.varint import encode_varint
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from spark_producer.record.codecs import Codec, Compressor
-from spark_producer.record.sequence_numbers import LARGEST_SEQUENCE
+from spark_producer.record.sequence_numbers import MAX_SEQUENCE
 from tests.unit.broker.batches import FILLER, make_batch, make_record, sealed
 from tests.unit.record.foreign_records import rows_of_every_shape
 from tests.unit.record.plain_reader import read_plainly
@@ -41,7 +41,7 @@ def test_a_good_batch_is_accepted(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", Codec)
-@pytest.mark.parametrize("claimed", [2, 41, 1000, LARGEST_SEQUENCE])
+@pytest.mark.parametrize("claimed", [2, 41, 1000, MAX_SEQUENCE])
 def test_a_count_that_is_not_true_is_refused(codec: Codec, claimed: int) -> None:
     """2^31 - 1 records in a batch of 68 bytes would leave no offsets for those who write properly."""
     one = refused(batch_of(RECORDS[0], claimed, codec))
@@ -51,7 +51,7 @@ def test_a_count_that_is_not_true_is_refused(codec: Codec, claimed: int) -> None
 
 def test_the_batch_of_68_bytes_leaves_the_offsets_alone(tmp_path: Path) -> None:
     partition = Partition(open_storage(tmp_path, BrokerSettings(sync_on_close=False)), "t", 0, TopicSettings())
-    batch = sealed(make_record(0), LARGEST_SEQUENCE)
+    batch = sealed(make_record(0), MAX_SEQUENCE)
     assert len(batch) == 68
     with pytest.raises(BrokerError):
         partition.append(batch)
@@ -68,7 +68,7 @@ BAD = {
     "a negative key length": (b"\x0c\0\0\0\x05\x01\0", 1, "record 0 of 1"),
     "more headers than bytes": (b"\x0c\0\0\0\x01\x01\x04", 1, "record 0 of 1"),
     "a length of zero": (b"\0" * 7, 1, "record 0 of 1"),
-    "a length of 2^31 - 1": (encode_varint(LARGEST_SEQUENCE) + b"\0" * 6, 1, "record 0 of 1"),
+    "a length of 2^31 - 1": (encode_varint(MAX_SEQUENCE) + b"\0" * 6, 1, "record 0 of 1"),
 }
 
 

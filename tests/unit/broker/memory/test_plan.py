@@ -9,7 +9,7 @@ from spark_producer.broker.memory.plan import (
     DEFAULT_PLAN,
     FLOOR,
     FLOOR_FROM,
-    LARGEST_BATCH,
+    MAX_BATCH_BYTES,
     OFF,
     SHARES,
     MemoryPlan,
@@ -102,14 +102,14 @@ def test_parts_that_fit_exactly_are_taken() -> None:
 
 
 def test_a_half_of_the_write_cache_holds_the_largest_batch() -> None:
-    assert TopicSettings().max_message_bytes == LARGEST_BATCH
-    needed = str(2 * LARGEST_BATCH)
-    assert plan_memory(128 * MIB, {"storage.write.cache.bytes": needed}).half == LARGEST_BATCH
+    assert TopicSettings().max_message_bytes == MAX_BATCH_BYTES
+    needed = str(2 * MAX_BATCH_BYTES)
+    assert plan_memory(128 * MIB, {"storage.write.cache.bytes": needed}).half == MAX_BATCH_BYTES
     with pytest.raises(ConfigError, match="a half of the write cache has 1,048,587 bytes, but topics accept"):
-        plan_memory(128 * MIB, {"storage.write.cache.bytes": str(2 * LARGEST_BATCH - 1)})
+        plan_memory(128 * MIB, {"storage.write.cache.bytes": str(2 * MAX_BATCH_BYTES - 1)})
     with pytest.raises(ConfigError, match=r"give both budgets together 17M at least \(--memory\)"):
         plan_memory(16 * MIB)
-    assert plan_memory(17 * MIB).half >= LARGEST_BATCH, "what the message names is enough"
+    assert plan_memory(17 * MIB).half >= MAX_BATCH_BYTES, "what the message names is enough"
 
 
 def test_the_publish_buffer_holds_a_batch() -> None:

@@ -20,7 +20,7 @@ from spark_producer.broker.memory.plan import SHARES, plan_memory
 from spark_producer.broker.memory.system_memory import machine_memory
 from spark_producer.broker.metrics import server
 from spark_producer.broker.metrics.page import metrics_page, read_metrics_page
-from spark_producer.broker.metrics.server import LARGEST_REQUEST, fetch_metrics_page
+from spark_producer.broker.metrics.server import MAX_REQUEST_BYTES, fetch_metrics_page
 from spark_producer.broker.metrics.snapshot import plan_readings
 from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.errors import ConnectionFailed
@@ -127,7 +127,7 @@ def test_who_sends_nothing_or_too_much_or_garbage_costs_the_next_one_little(monk
                 dripping.join(SECONDS)
         assert silent.recv(1) == b"", "it was closed"
         monkeypatch.setattr(server, "REQUEST_S", SECONDS)
-        assert b" 200 " not in answer(port, b"GET /metrics HTTP/1.0\r\nx: " + b"y" * LARGEST_REQUEST)
+        assert b" 200 " not in answer(port, b"GET /metrics HTTP/1.0\r\nx: " + b"y" * MAX_REQUEST_BYTES)
         assert b" 200 " not in answer(port, b"\0\xff\r\n\r\n")
         assert fetch_metrics_page(port) == "a 1\n"
 

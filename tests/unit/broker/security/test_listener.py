@@ -11,8 +11,8 @@ import pytest
 
 from spark_producer.broker import BrokerSecurity, LocalBroker, Users
 from spark_producer.broker.security.unauthenticated import (
-    LARGEST_FRAME,
     LOGIN_SECONDS,
+    MAX_FRAME_BYTES,
     MOST,
     REFUSAL_SECONDS,
     SAFE_SECONDS,
@@ -135,7 +135,7 @@ def test_sec35_what_comes_out_of_place_closes_the_connection_without_a_word(
     assert is_served(paired, other)
 
 
-@pytest.mark.parametrize("size", [2**31 - 1, -1, -(2**31), LARGEST_FRAME + 1])
+@pytest.mark.parametrize("size", [2**31 - 1, -1, -(2**31), MAX_FRAME_BYTES + 1])
 def test_sec35_frames_of_impossible_sizes_close_the_connection(paired: PairedBroker, size: int) -> None:
     client = paired.connect()
     client.socket.sendall(struct.pack(">i", size))
@@ -146,7 +146,7 @@ def test_sec35_frames_of_impossible_sizes_close_the_connection(paired: PairedBro
 
 def test_sec35_after_the_login_frames_may_be_large(paired: PairedBroker) -> None:
     client = logged_in(paired)
-    client.socket.sendall(struct.pack(">i", LARGEST_FRAME + 1))
+    client.socket.sendall(struct.pack(">i", MAX_FRAME_BYTES + 1))
     paired.turns()
     assert is_open(client)
 
@@ -154,7 +154,7 @@ def test_sec35_after_the_login_frames_may_be_large(paired: PairedBroker) -> None
 def test_sec35_a_large_request_right_behind_the_login_is_no_strangers(paired: PairedBroker) -> None:
     client = paired.connect()
     login = client.frame(SASL_HANDSHAKE, HANDSHAKE) + client.frame(SASL_AUTHENTICATE, RIGHT)
-    client.socket.sendall(login + struct.pack(">i", LARGEST_FRAME + 1))
+    client.socket.sendall(login + struct.pack(">i", MAX_FRAME_BYTES + 1))
     paired.turns()
     client.receive(SASL_HANDSHAKE)
     client.receive(SASL_AUTHENTICATE)

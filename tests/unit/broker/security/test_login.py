@@ -9,7 +9,7 @@ import pytest
 from spark_producer.broker import Users
 from spark_producer.broker.security.login import (
     ALLOWED,
-    LEAST_REAUTHENTICATION,
+    MIN_REAUTHENTICATION_INTERVAL_S,
     Login,
     LoginRules,
     Ordinary,
@@ -279,10 +279,10 @@ def test_a_second_login_within_a_second_is_out_of_place(users: Users) -> None:
     login = login_of(users)
     log_in(login, "PLAIN", "ada", PASSWORD)
     log_in(login, "PLAIN", "ada", PASSWORD, now=10.0)
-    early = 10.0 + LEAST_REAUTHENTICATION - 0.001
+    early = 10.0 + MIN_REAUTHENTICATION_INTERVAL_S - 0.001
     assert login.step(handshake("PLAIN"), early) == Ordinary(), "the handlers answer it with ILLEGAL_SASL_STATE"
     assert login.step(METADATA_FRAME, early) == Ordinary()
-    log_in(login, "PLAIN", "ada", PASSWORD, now=10.0 + LEAST_REAUTHENTICATION)
+    log_in(login, "PLAIN", "ada", PASSWORD, now=10.0 + MIN_REAUTHENTICATION_INTERVAL_S)
 
 
 def test_a_request_within_a_second_login_ends_the_connection(users: Users) -> None:

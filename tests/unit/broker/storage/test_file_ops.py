@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import pytest
 
-from spark_producer.broker.storage.file_ops import MOST_BUFFERS, FileOps, SystemFiles
+from spark_producer.broker.storage.file_ops import MAX_BUFFERS, FileOps, SystemFiles
 from tests.support.simulated_disk import SimulatedDisk
 
 Place: TypeAlias = tuple[FileOps, Path]
@@ -62,7 +62,7 @@ def test_buffers_are_written_one_after_another_wherever_they_are_to_stand(place:
     assert files.read_file(directory / "a") == b"\0\0\0\0aXYdefg"
 
 
-@pytest.mark.parametrize("count", [MOST_BUFFERS - 1, MOST_BUFFERS, MOST_BUFFERS + 1, 3 * MOST_BUFFERS + 7])
+@pytest.mark.parametrize("count", [MAX_BUFFERS - 1, MAX_BUFFERS, MAX_BUFFERS + 1, 3 * MAX_BUFFERS + 7])
 def test_more_buffers_are_written_than_one_call_takes(place: Place, count: int) -> None:
     files, directory = place
     file = files.open(directory / "a", create=True)
@@ -205,7 +205,7 @@ def test_what_the_system_does_in_parts_is_done_to_the_end(
     monkeypatch.setattr(os, "preadv", lambda file, views, at: preadv(file, [views[0][:most]], at))
     files = SystemFiles()
     file = files.open(tmp_path / "a", create=True)
-    buffers = [b"%d," % number for number in range(MOST_BUFFERS + 5)]
+    buffers = [b"%d," % number for number in range(MAX_BUFFERS + 5)]
     whole = b"".join(buffers)
     files.write(file, buffers, 3)
     assert files.read(file, len(whole), 3) == whole

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spark_producer.common.cluster import Span, Style
 from spark_producer.errors import ExactlyOnceError
-from spark_producer.exactly_once.cluster.record_json import MOST_BYTES, decode, encode, key_of
+from spark_producer.exactly_once.cluster.record_json import MAX_BYTES, decode, encode, key_of
 from spark_producer.exactly_once.names import control_id, task_id
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status, TaskTransaction
 
@@ -200,7 +200,7 @@ def test_any_bytes_are_refused_with_our_error(value: bytes) -> None:
 
 def test_a_record_that_is_too_large_is_not_written() -> None:
     [one] = RECORD.transactions
-    spans = (Span("x" * (MOST_BYTES // 4), 0, 0, 0, 1),)
+    spans = (Span("x" * (MAX_BYTES // 4), 0, 0, 0, 1),)
     with pytest.raises(ExactlyOnceError, match="coalesce"):
         encode(RECORD._replace(transactions=(one._replace(spans=spans * 5),)))
     with pytest.raises(ExactlyOnceError, match=r"max\.message\.bytes"):

@@ -29,7 +29,7 @@ from spark_producer.exactly_once.protocol.commands import (
 )  # fmt: skip
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status
 from spark_producer.exactly_once.protocol.outcomes import Begun, Failed, Failure
-from spark_producer.exactly_once.protocol.state_machine import MOST_TRIES
+from spark_producer.exactly_once.protocol.state_machine import MAX_TRIES
 from tests.unit.exactly_once.script import (
     HELD,
     NEWER,
@@ -160,8 +160,8 @@ def test_begin_starts_over_when_its_write_is_not_known_to_be_there(answer: Answe
 
 def test_begin_does_not_start_over_for_ever() -> None:
     once: list[Answer] = [FENCED, Found(DONE), Opened((ONE,)), Unsure("reset")]
-    asked, outcome = ended(begin(SINK, "new"), once * MOST_TRIES)
+    asked, outcome = ended(begin(SINK, "new"), once * MAX_TRIES)
     assert isinstance(outcome, Failed)
     assert outcome.kind is Failure.UNSURE
     assert "reset" in outcome.text
-    assert sum(isinstance(ask, WriteControl) for ask in asked) == MOST_TRIES
+    assert sum(isinstance(ask, WriteControl) for ask in asked) == MAX_TRIES

@@ -13,9 +13,9 @@ from spark_producer.broker.storage.tiered.journal.mark import LastMark
 from spark_producer.broker.storage.tiered.journal.reader import JournalReader
 from spark_producer.broker.storage.tiered.journal.records import JournalDamaged, JournalMissing, Mark, Record
 from spark_producer.broker.storage.tiered.journal.replay import force_again, replay
-from spark_producer.broker.storage.tiered.journal.settings import SMALLEST_ALIGNMENT, JournalSettings
+from spark_producer.broker.storage.tiered.journal.settings import MIN_ALIGNMENT, JournalSettings
 
 __all__ = [
-    "SMALLEST_ALIGNMENT", "Journal", "JournalCounters", "JournalDamaged", "JournalMissing", "JournalReader", "JournalSettings",
+    "MIN_ALIGNMENT", "Journal", "JournalCounters", "JournalDamaged", "JournalMissing", "JournalReader", "JournalSettings",
     "LastMark", "Mark", "Record", "Trigger", "force_again", "journal_ids", "replay",
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from spark_producer.broker.storage.tiered.journal.records import (
     header_size,
     origin,
 )
-from spark_producer.broker.storage.tiered.journal.settings import SMALLEST_ALIGNMENT
+from spark_producer.broker.storage.tiered.journal.settings import MIN_ALIGNMENT
 
 WINDOW: Final = 1024 * 1024
 """How many bytes are read at a time."""
@@ -57,8 +57,8 @@ class JournalReader:
         try:
             self.size = files.size(self._file)
             self._window, self._start = b"", 0
-            self.first = header_size(self._bytes(0, SMALLEST_ALIGNMENT), file_id)
-            self.origin = origin(self._bytes(0, SMALLEST_ALIGNMENT))
+            self.first = header_size(self._bytes(0, MIN_ALIGNMENT), file_id)
+            self.origin = origin(self._bytes(0, MIN_ALIGNMENT))
         except BaseException:
             files.close(self._file)
             raise
@@ -82,7 +82,7 @@ class JournalReader:
     def after_damage(self, position: int) -> AfterDamage:
         """Return what can be read after the damage at `position`."""
         forced, records, first = 0, 0, None
-        at = -(-position // SMALLEST_ALIGNMENT) * SMALLEST_ALIGNMENT
+        at = -(-position // MIN_ALIGNMENT) * MIN_ALIGNMENT
         while at < self.size:
             found, count = self.record(at), 0
             while found is not None and found.log_id < FILE_END:
@@ -92,7 +92,7 @@ class JournalReader:
                 first = at if first is None and count else first
                 at, records = found.end, records + count
             else:
-                at += SMALLEST_ALIGNMENT
+                at += MIN_ALIGNMENT
         return AfterDamage(forced, first, records)
 
     def following(self, position: int) -> int | None:
@@ -158,8 +158,8 @@ class JournalReader:
         A file without a header, which its last life did not finish to make, gets one.
         """
         if self.first is None:
-            self._files.write(self._file, [file_header(self.file_id, SMALLEST_ALIGNMENT)], 0)
-            self.first = position = SMALLEST_ALIGNMENT
+            self._files.write(self._file, [file_header(self.file_id, MIN_ALIGNMENT)], 0)
+            self.first = position = MIN_ALIGNMENT
         marker = file_end(self.file_id, position)
         self._files.write(self._file, [marker], position)
         self._files.truncate(self._file, position + len(marker))

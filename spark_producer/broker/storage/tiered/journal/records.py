@@ -39,7 +39,7 @@ _COVERED: Final = Struct(">QQIQ")
 FORCED: Final = Struct(">Q")
 HEADER_SIZE: Final = RECORD_HEADER.size
 _ORIGIN: Final = Struct(">B16sQ")
-SMALLEST_GROUP_END: Final = HEADER_SIZE + FORCED.size
+MIN_GROUP_END: Final = HEADER_SIZE + FORCED.size
 
 
 class Acknowledged(Enum):
@@ -116,9 +116,9 @@ def record_header(file_id: int, position: int, log_id: int, batch: Buffer) -> by
 def group_end(file_id: int, position: int, alignment: int, forced: int) -> bytes:
     """Return the marker that fills up the block in which a group ends at `position`, or one block more where it has no room."""
     size = -position % alignment
-    if size < SMALLEST_GROUP_END:
+    if size < MIN_GROUP_END:
         size += alignment
-    body = FORCED.pack(forced) + bytes(size - SMALLEST_GROUP_END)
+    body = FORCED.pack(forced) + bytes(size - MIN_GROUP_END)
     return record_header(file_id, position, GROUP_END, body) + body
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from spark_producer.errors import ConfigError
 
-SMALLEST_ALIGNMENT = 512
+MIN_ALIGNMENT = 512
 """The unit in which disks write; groups of records begin at multiples of the alignment, which is a multiple of this."""
 
 
@@ -41,8 +41,8 @@ class JournalSettings:
     drop_page_cache: bool = True
 
     def __post_init__(self) -> None:
-        if self.alignment < SMALLEST_ALIGNMENT or self.alignment % SMALLEST_ALIGNMENT:
-            raise ConfigError(f"the journal's alignment is a multiple of {SMALLEST_ALIGNMENT}, not {self.alignment}")
+        if self.alignment < MIN_ALIGNMENT or self.alignment % MIN_ALIGNMENT:
+            raise ConfigError(f"the journal's alignment is a multiple of {MIN_ALIGNMENT}, not {self.alignment}")
         for name, smallest in (
             ("max_group_wait_ms", 0), ("buffered_writes_threshold", 0), ("buffered_entries_threshold", 0),
             ("preallocated", 0), ("max_file_bytes", 1), ("backups", 0), ("max_memory_bytes", 1), ("unsynced_force_ms", 0),

@@ -22,7 +22,7 @@ from spark_producer.broker.storage.tiered.location_index.index_file import (
 )
 
 NAME: Final = "index"
-FEWEST_ROWS: Final = 10_000
+MIN_ROWS: Final = 10_000
 """A file with no more rows than this is not written anew."""
 
 
@@ -215,7 +215,7 @@ class ArrayIndex:
     def is_mostly_dead(self) -> bool:
         """Whether most rows of the file are of batches that were deleted or moved, so that it is worth while to write it anew."""
         with self._lock:
-            return self._stored_rows > FEWEST_ROWS and self._stored_rows > 2 * sum(map(len, self._logs.values()))
+            return self._stored_rows > MIN_ROWS and self._stored_rows > 2 * sum(map(len, self._logs.values()))
 
     def compact(self, note: Callable[[int], None]) -> None:
         """See `LocationIndex.compact`. While the file is written anew the catalog says nothing of its size, since either file may

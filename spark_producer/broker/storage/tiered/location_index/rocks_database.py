@@ -21,7 +21,7 @@ NAME: Final = "index.rocks"
 """The folder of the database in a ledger directory."""
 LOGS_KEPT: Final = 2
 BLOOM_BITS: Final = 10
-SMALLEST_WRITE_BUFFER: Final = 64 * 1024
+MIN_WRITE_BUFFER_BYTES: Final = 64 * 1024
 
 
 def require_rocksdict() -> None:
@@ -65,7 +65,7 @@ def _options(cache_bytes: int) -> Options:
     options.create_if_missing(True)
     options.set_block_based_table_factory(table)
     options.set_compression_type(DBCompressionType.lz4())
-    write_buffer = max(cache_bytes // 4, SMALLEST_WRITE_BUFFER)
+    write_buffer = max(cache_bytes // 4, MIN_WRITE_BUFFER_BYTES)
     options.set_write_buffer_size(write_buffer)
     options.set_write_buffer_manager(
         WriteBufferManager.new_write_buffer_manager_with_cache(2 * write_buffer, False, cache)

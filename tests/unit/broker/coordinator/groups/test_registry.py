@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from spark_producer.broker.coordinator.groups.consumer_protocol import MOST_LOOKED_AT
+from spark_producer.broker.coordinator.groups.consumer_protocol import MAX_PARSED_BYTES
 from spark_producer.broker.coordinator.groups.member import Client, Protocol
 from spark_producer.broker.coordinator.groups.registry import KEPT_DEADLINES, Groups
 from spark_producer.broker.coordinator.transactions import TopicPartition
@@ -34,7 +34,7 @@ def test_an_assignment_of_millions_of_topics_is_not_read_to_its_end() -> None:
     groups = Groups(GroupSettings(), lambda: 1000.0)
     groups.watch_cursors(lambda partition, active: found.append((partition, active)), exists)
     member = given(groups.join(joiner())).member_id
-    nothing = struct.pack(">hi", 0, 0) * (MOST_LOOKED_AT // 6)
+    nothing = struct.pack(">hi", 0, 0) * (MAX_PARSED_BYTES // 6)
     partition = struct.pack(">h1sii", 1, b"t", 1, 0)
     groups.sync("g", member, None, 1, (None, None), {member: struct.pack(">hi", 0, 2**31 - 1) + nothing + partition})
     assert not found

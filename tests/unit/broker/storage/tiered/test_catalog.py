@@ -130,7 +130,7 @@ def test_a_deletion_is_not_forgotten_when_there_is_no_memory_to_store_it(monkeyp
 
 
 def test_changes_as_large_as_the_catalog_are_a_reason_to_write_it_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_producer.broker.storage.tiered.catalog_file._FEWEST_BYTES", 2000)
+    monkeypatch.setattr("spark_producer.broker.storage.tiered.catalog_file._MIN_CHANGED_BYTES", 2000)
     disk, catalog = opened()
     for number in range(200):
         catalog.add("t", number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from spark_producer.broker.storage.tiered.counters import CursorCounters
-from spark_producer.broker.storage.tiered.cursors import IDLE_S, MOST_READERS, THRESHOLD, Cursors
+from spark_producer.broker.storage.tiered.cursors import IDLE_S, MAX_READERS, THRESHOLD, Cursors
 from tests.stages.workbench import FakeClock
 from tests.unit.broker.storage.tiered.read_stage import LOG, OTHER, ReadStage, batches_from, end_of
 
@@ -201,8 +201,8 @@ def test_so_many_readers_are_known_and_no_more() -> None:
     bench = Bench()
     bench.cursors.set_durable(LOG, 1)
     bench.cursors.seen(LOG, 0)
-    bench.admit(MOST_READERS + 10)
-    for position in range(MOST_READERS + 10):
+    bench.admit(MAX_READERS + 10)
+    for position in range(MAX_READERS + 10):
         bench.clock.advance(0.001)
         bench.cursors.seen(LOG, position)
     assert bench.cursors.slowest(LOG) == 10, "the last ones are known"

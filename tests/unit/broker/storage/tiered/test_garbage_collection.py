@@ -291,7 +291,7 @@ def test_gc2_a_compaction_that_fails_loses_nothing(stage: EngineStage, call: str
 
 
 def test_the_index_is_written_anew_when_most_of_it_is_dead(stage: EngineStage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_producer.broker.storage.tiered.location_index.arrays.FEWEST_ROWS", 10)
+    monkeypatch.setattr("spark_producer.broker.storage.tiered.location_index.arrays.MIN_ROWS", 10)
     for _ in range(20):
         stage.append(0)
     append_and_flush(stage, 0, 100, 0)
@@ -321,7 +321,7 @@ def test_a_log_that_is_deleted_while_the_index_is_written_anew_is_no_damage(
     stage: EngineStage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The catalog on the disk may still have it after a crash, so the new file has its rows."""
-    monkeypatch.setattr("spark_producer.broker.storage.tiered.location_index.arrays.FEWEST_ROWS", 10)
+    monkeypatch.setattr("spark_producer.broker.storage.tiered.location_index.arrays.MIN_ROWS", 10)
     for _ in range(20):
         stage.append(0)
     append_and_flush(stage, 0, 100, 100)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 
-from spark_producer.datasource.write.driver.summary import MOST_NODES, MOST_PARTITIONS, describe, to_json
+from spark_producer.datasource.write.driver.summary import MAX_NODES, MAX_PARTITIONS, describe, to_json
 from spark_producer.metrics import Levels, OffsetRange, ProducerMetrics, Snapshot, WriteReport
 from tests.stages.metric_events import drain, everything_once, new_metrics
 
@@ -97,12 +97,12 @@ def test_a_write_of_nothing_and_one_without_answers_read_well() -> None:
 def test_a_page_is_bounded() -> None:
     metrics = new_metrics()
     drain(metrics)
-    for node in range(MOST_NODES + 2):
+    for node in range(MAX_NODES + 2):
         metrics.bytes_sent(node, 1, 1, 1.0)
         metrics.produce_answered(node, 0.1, 1.0)
-    ranges = {("t", number): OffsetRange(0, 0, 1) for number in range(MOST_PARTITIONS + 7)}
+    ranges = {("t", number): OffsetRange(0, 0, 1) for number in range(MAX_PARTITIONS + 7)}
     page = describe(REPORT._replace(ranges=ranges), lap_of(metrics)).splitlines()
-    assert len(page) < MOST_PARTITIONS + MOST_NODES + 8
+    assert len(page) < MAX_PARTITIONS + MAX_NODES + 8
     assert page[-1] == "  … and 7 more partitions"
     assert "  … and 2 more nodes" in page
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_producer.accumulator import BufferPool
 from spark_producer.config import ProducerConfig, producer_config
-from spark_producer.datasource.write.worker.cache import LONGEST_IDLE, MOST, ProducerCache
+from spark_producer.datasource.write.worker.cache import MAX_IDLE_S, MOST, ProducerCache
 from tests.stages.pool_bench import free_buffers
 from tests.stages.workbench import FakeClock
 
@@ -77,9 +77,9 @@ def test_idle_ones_are_closed_when_a_task_begins_but_not_its_own() -> None:
     clock = FakeClock()
     kept = cache(clock)
     first, second = taken(kept, 1), taken(kept, 2)
-    clock.advance(LONGEST_IDLE - 1)
+    clock.advance(MAX_IDLE_S - 1)
     assert taken(kept, 1) is first
-    clock.advance(LONGEST_IDLE)
+    clock.advance(MAX_IDLE_S)
     assert first.timeouts == second.timeouts == []
     assert taken(kept, 1) is first
     assert (len(kept), second.timeouts) == (1, [0])
