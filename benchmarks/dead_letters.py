@@ -22,7 +22,7 @@ from spark_producer.broker import LocalBroker
 from spark_producer.config import ProducerConfig, SinkOptions, producer_config
 from spark_producer.datasource.write.dead_letters.letters import DeadLetters
 from spark_producer.datasource.write.dead_letters.records import Origin
-from spark_producer.datasource.write.worker.task_writer import TaskRows
+from spark_producer.datasource.write.worker.task_writer import TaskWriter
 from spark_producer.producer import Producer
 
 ROWS, BATCH_ROWS, BAD_EVERY = 400_000, 20_000, 1000
@@ -71,7 +71,7 @@ def once(config: ProducerConfig, scene: Scene, rows: list[pa.RecordBatch], produ
     """Write all rows as a task does; return the seconds of this thread."""
     sink = SinkOptions(topic=TOPIC, dead_letter_topic=DEAD if scene.dead_letters else None)
     letters = DeadLetters(producer, sink, Origin(0, 0, "batch write")) if scene.dead_letters else None
-    task = TaskRows(producer, sink, letters=letters)
+    task = TaskWriter(producer, sink, letters=letters)
     began = time.thread_time()
     for batch in rows:
         task.send(batch)

@@ -26,8 +26,8 @@ from spark_producer.cli.txn_report import (
 )
 from spark_producer.common.escape import for_log
 from spark_producer.errors import ConfigError, PyProducerError
-from spark_producer.exactly_once.cluster.broker_requests import Brokers, spoken
-from spark_producer.exactly_once.cluster.command_executor import SinkCluster
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, spoken
+from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.required_acls import Right, lacking
 from spark_producer.exactly_once.driver import CONTROL_TOPIC
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status, TopicPartition
@@ -161,7 +161,7 @@ def _describe(chosen: argparse.Namespace) -> None:
     if chosen.sink is None and not chosen.topic:
         raise ConfigError("give the name of a sink, or --topic, or both: pyproducer txn list names the sinks")
     with _connected(chosen) as client:
-        brokers = Brokers(client, chosen.sink or "*")
+        brokers = TransactionAdmin(client, chosen.sink or "*")
         more = partitions_of_topics(brokers, chosen.topic)
         if chosen.sink is None:
             held = held_back(brokers, more, client.deadline())
@@ -180,7 +180,7 @@ def _describe(chosen: argparse.Namespace) -> None:
 def _resolve(chosen: argparse.Namespace) -> None:
     chosen.unfinished = NOT_CHANGED
     with _connected(chosen) as client:
-        cluster = SinkCluster(client, chosen.sink, chosen.control_topic)
+        cluster = CommandExecutor(client, chosen.sink, chosen.control_topic)
         if chosen.accept_no_record:
             _accept_no_record(chosen, cluster)
             return
@@ -204,7 +204,7 @@ def _resolve(chosen: argparse.Namespace) -> None:
             say(f"    {line}")
 
 
-def _accept_no_record(chosen: argparse.Namespace, cluster: SinkCluster) -> None:
+def _accept_no_record(chosen: argparse.Namespace, cluster: CommandExecutor) -> None:
     topic = chosen.control_topic
     _confirm(
         chosen,
@@ -220,7 +220,7 @@ def _accept_no_record(chosen: argparse.Namespace, cluster: SinkCluster) -> None:
 def _repair(chosen: argparse.Namespace) -> None:
     chosen.unfinished = NOT_CHANGED
     with _connected(chosen) as client:
-        cluster = SinkCluster(client, chosen.sink, chosen.control_topic)
+        cluster = CommandExecutor(client, chosen.sink, chosen.control_topic)
         more = partitions_of_topics(cluster.brokers, chosen.topic)
         found = _surveyed(chosen, cluster.brokers, more)
         show(chosen, found, client.now_ms())
@@ -242,7 +242,7 @@ def _repair(chosen: argparse.Namespace) -> None:
         say(f"repaired; finish with: pyproducer txn resolve {chosen.sink}")
 
 
-def _surveyed(chosen: argparse.Namespace, brokers: Brokers, more: Collection[TopicPartition] = ()) -> Survey:
+def _surveyed(chosen: argparse.Namespace, brokers: TransactionAdmin, more: Collection[TopicPartition] = ()) -> Survey:
     """Look at the sink, and at `more` partitions than its last batch has.
 
     Raises:

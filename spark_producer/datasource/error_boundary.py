@@ -19,7 +19,7 @@ R = TypeVar("R")
 logger = escaping_logger("pyproducer")
 
 
-def told_in_short(method: Callable[P, R]) -> Callable[P, R]:
+def hide_internal_traceback(method: Callable[P, R]) -> Callable[P, R]:
     """Wrap a method that Spark calls, so that an error of ours leaves it with one line of traceback, this module's.
 
     The whole traceback goes to the log `pyproducer` at level DEBUG. Only a user's own function keeps its traceback, as the
@@ -38,8 +38,8 @@ def told_in_short(method: Callable[P, R]) -> Callable[P, R]:
     return surface
 
 
-def told_while_pickling(method: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a method that runs while Spark pickles, in the way of `told_in_short`.
+def as_pickling_error(method: Callable[P, R]) -> Callable[P, R]:
+    """Wrap a method that runs while Spark pickles, in the way of `hide_internal_traceback`.
 
     PySpark turns every error of pickling into its own `PicklingError`, with the tracebacks of both, except for those that are
     errors of pickling already. So the error gets that as a second base, and keeps its name.

@@ -17,7 +17,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from spark_producer.datasource.error_boundary import told_in_short
+from spark_producer.datasource.error_boundary import hide_internal_traceback
 from spark_producer.datasource.registration import followed, register_once
 from spark_producer.datasource.source import PyProducerDataSource
 from spark_producer.datasource.write.writers import BatchWriter, StreamWriter
@@ -196,13 +196,13 @@ def _followed_source(accumulator: Accumulator[deque[str]]) -> type[PyProducerDat
     class FollowedDataSource(PyProducerDataSource):
         """The data source, whose commits and aborts report to the program."""
 
-        @told_in_short
+        @hide_internal_traceback
         def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
             writer = super().writer(schema, overwrite)
             writer.follower = accumulator
             return writer
 
-        @told_in_short
+        @hide_internal_traceback
         def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
             writer = super().streamWriter(schema, overwrite)
             writer.follower = accumulator

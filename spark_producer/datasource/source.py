@@ -21,7 +21,7 @@ from spark_producer.common.escape import escaping_logger
 from spark_producer.config import ProducerConfig, SinkOptions, is_set, parse_sink_options
 from spark_producer.config.dead_letter_rules import check_dead_letters
 from spark_producer.config.exactly_once_rules import TRANSACTION_TIMEOUT, check_exactly_once
-from spark_producer.datasource.error_boundary import told_in_short
+from spark_producer.datasource.error_boundary import hide_internal_traceback
 from spark_producer.datasource.interpreter import freeze_once
 from spark_producer.datasource.write.driver.schema import check_schema, has_formats
 from spark_producer.datasource.write.task_settings import TaskSettings
@@ -71,7 +71,7 @@ class PyProducerDataSource(DataSource):
         """Return the name of the format."""
         return "pyproducer"
 
-    @told_in_short
+    @hide_internal_traceback
     def schema(self) -> StructType:
         """Refuse, since only readers have a schema of their own.
 
@@ -80,7 +80,7 @@ class PyProducerDataSource(DataSource):
         """
         raise _only_writes()
 
-    @told_in_short
+    @hide_internal_traceback
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - Spark's signature
         """Refuse, since this source has no reader; Spark calls this when such a table is read.
 
@@ -89,7 +89,7 @@ class PyProducerDataSource(DataSource):
         """
         raise _only_writes()
 
-    @told_in_short
+    @hide_internal_traceback
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer of a batch write.
 
@@ -108,7 +108,7 @@ class PyProducerDataSource(DataSource):
         freeze_once()
         return BatchWriter(settings)
 
-    @told_in_short
+    @hide_internal_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: ARG002, N802 - Spark's signature
         """Return the writer of a stream. In complete mode (`overwrite`) every micro-batch appends the whole result again.
 

@@ -13,13 +13,13 @@ from spark_producer.common.escape import escaping_logger
 from spark_producer.config.control_topics import DEFAULT_CONTROL_TOPIC, is_control_topic, refusal
 from spark_producer.errors import ExactlyOnceError, IllegalState, PyProducerError
 from spark_producer.exactly_once.cluster import durability_warning
-from spark_producer.exactly_once.cluster.command_executor import SinkCluster
+from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.control_topic import COORDINATORS_TOPIC
 from spark_producer.exactly_once.cluster.waits import Waits
 from spark_producer.exactly_once.protocol import abort as aborting
 from spark_producer.exactly_once.protocol import begin as beginning
 from spark_producer.exactly_once.protocol import commit as committing
-from spark_producer.exactly_once.protocol.commands import Answer, Ask, EndTasks, ListOpen, Opened, TasksEnded
+from spark_producer.exactly_once.protocol.commands import Command, EndTasks, ListOpen, Opened, Result, TasksEnded
 from spark_producer.exactly_once.protocol.outcomes import (
     RUNS_AGAIN,
     Aborted,
@@ -28,16 +28,16 @@ from spark_producer.exactly_once.protocol.outcomes import (
     Committed,
     Failed,
     Failure,
-    LeftAlone,
+    NothingToAbort,
     Outcome,
 )
 from spark_producer.exactly_once.protocol.state_machine import run
-from spark_producer.exactly_once.protocol.task_messages import Inline, Prepared, TaskOutcome, Ticket
+from spark_producer.exactly_once.protocol.task_messages import InlineRows, Prepared, TaskOutcome, WriteHandle
 from spark_producer.network import ConnectionSettings
 
 logger = escaping_logger(__name__)
 
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 CONTROL_TOPIC = DEFAULT_CONTROL_TOPIC
 PATIENCE = 60.0
@@ -59,11 +59,11 @@ class Sink(NamedTuple):
     topics: tuple[str, ...] = ()
 
 
-_open: list[tuple[Sink, SinkCluster]] = []
+_open: list[tuple[Sink, CommandExecutor]] = []
 """The clusters of this process, the one used last at the end. Settings have secrets, so they can be compared, but not hashed."""
 
 
-def begin(sink: Sink) -> Ticket:
+def begin(sink: Sink) -> WriteHandle:
     """Take the sink: finish or abort what an earlier driver left, and return what the tasks of this execution need.
 
     Raises:
@@ -81,13 +81,13 @@ def commit(sink: Sink, messages: Sequence[TaskOutcome], batch: int) -> Committed
     or to `abort`, to find out what was decided.
     """
 
-    def act(cluster: SinkCluster) -> Committed | AlreadyDone:
+    def act(cluster: CommandExecutor) -> Committed | AlreadyDone:
         _prepare_for(cluster, messages)
         _refuse_control_topics(cluster, messages)
         durability_warning.tell_once(
             cluster.brokers, _topics_of(messages) - set(sink.topics)
         )  # of those BEGIN has told
-        cluster.take_inline(each for one in messages if isinstance(one, Inline) for each in one.batches)
+        cluster.take_inline(each for one in messages if isinstance(one, InlineRows) for each in one.batches)
         try:
             outcome = _told(run(committing.commit(messages, batch), partial(perform_commit, cluster)))
         finally:
@@ -99,12 +99,12 @@ def commit(sink: Sink, messages: Sequence[TaskOutcome], batch: int) -> Committed
     return _with_cluster(sink, act)
 
 
-def perform_commit(cluster: SinkCluster, ask: Ask) -> Answer:
+def perform_commit(cluster: CommandExecutor, command: Command) -> Result:
     """As the cluster does; but a commit neither fails nor waits for long because dead tasks' transactions stay open."""
-    if not isinstance(ask, ListOpen) and not (isinstance(ask, EndTasks) and not ask.commit):
-        return cluster.perform(ask)
+    if not isinstance(command, ListOpen) and not (isinstance(command, EndTasks) and not command.commit):
+        return cluster.perform(command)
     try:
-        return cluster.perform(ask, LISTING_SECONDS) if isinstance(ask, ListOpen) else cluster.perform(ask)
+        return cluster.perform(command, LISTING_SECONDS) if isinstance(command, ListOpen) else cluster.perform(command)
     except PyProducerError as error:
         logger.warning(
             "sink %r: transactions that dead tasks have left open could not be aborted, and hold back readers of committed "
@@ -112,7 +112,7 @@ def perform_commit(cluster: SinkCluster, ask: Ask) -> Answer:
             cluster.sink,
             error,
         )
-        return Opened(()) if isinstance(ask, ListOpen) else TasksEnded(())
+        return Opened(()) if isinstance(command, ListOpen) else TasksEnded(())
 
 
 def inline_spans(sink: Sink) -> tuple[Span, ...]:
@@ -120,23 +120,23 @@ def inline_spans(sink: Sink) -> tuple[Span, ...]:
     return next((cluster.written for known, cluster in _open if known == sink), ())
 
 
-def abort(sink: Sink, messages: Sequence[TaskOutcome | None], batch: int) -> Aborted | Committed | LeftAlone:
+def abort(sink: Sink, messages: Sequence[TaskOutcome | None], batch: int) -> Aborted | Committed | NothingToAbort:
     """End the transactions of tasks that are told in `messages`, unless the execution turns out to be decided.
 
     Raises: as `begin`. What could not be ended is found by the next BEGIN.
     """
 
-    def act(cluster: SinkCluster) -> Aborted | Committed | LeftAlone:
+    def act(cluster: CommandExecutor) -> Aborted | Committed | NothingToAbort:
         _prepare_for(cluster, messages)
         outcome = _told(run(aborting.abort(messages), cluster.perform))
-        if not isinstance(outcome, Aborted | Committed | LeftAlone):
+        if not isinstance(outcome, Aborted | Committed | NothingToAbort):
             raise IllegalState(f"ABORT of batch {batch} ended with {type(outcome).__name__}: a defect of pyproducer")
         return outcome
 
     return _with_cluster(sink, act)
 
 
-def _begin(cluster: SinkCluster, topics: Sequence[str]) -> Ticket:
+def _begin(cluster: CommandExecutor, topics: Sequence[str]) -> WriteHandle:
     cluster.prepare()
     durability_warning.tell_once(cluster.brokers, [cluster.topic, COORDINATORS_TOPIC, *topics])
     token = secrets.token_hex(16)
@@ -151,10 +151,10 @@ def _begin(cluster: SinkCluster, topics: Sequence[str]) -> Ticket:
             cluster.sink,
             cluster.topic,
         )
-    return Ticket(cluster.sink, token, outcome.fencing, cluster.style, outcome.last)
+    return WriteHandle(cluster.sink, token, outcome.fencing, cluster.style, outcome.last)
 
 
-def _prepare_for(cluster: SinkCluster, messages: Sequence[TaskOutcome | None]) -> None:
+def _prepare_for(cluster: CommandExecutor, messages: Sequence[TaskOutcome | None]) -> None:
     """Speak as BEGIN did: the control id's transactions of one execution have one style.
 
     Raises:
@@ -171,7 +171,7 @@ def _prepare_for(cluster: SinkCluster, messages: Sequence[TaskOutcome | None]) -
         cluster.style = tickets[0].style
 
 
-def _refuse_control_topics(cluster: SinkCluster, messages: Sequence[TaskOutcome]) -> None:
+def _refuse_control_topics(cluster: CommandExecutor, messages: Sequence[TaskOutcome]) -> None:
     """Refuse rows in control topics, which tasks of an older version write.
 
     Raises:
@@ -185,7 +185,7 @@ def _refuse_control_topics(cluster: SinkCluster, messages: Sequence[TaskOutcome]
 
 
 def _topics_of(messages: Sequence[TaskOutcome]) -> set[str]:
-    topics = {each.topic for one in messages if isinstance(one, Inline) for each in one.batches}
+    topics = {each.topic for one in messages if isinstance(one, InlineRows) for each in one.batches}
     return topics | {span.topic for one in messages if isinstance(one, Prepared) for span in one.transaction.spans}
 
 
@@ -202,12 +202,12 @@ def _told(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _with_cluster(sink: Sink, act: Callable[[SinkCluster], Result]) -> Result:
+def _with_cluster(sink: Sink, act: Callable[[CommandExecutor], Returned]) -> Returned:
     """Let `act` use the cluster of the sink, which is opened if this process has none. After an error it is closed."""
     found = next((entry for entry in _open if entry[0] == sink), None)
     if found is None:
         client = ParallelClient(sink.settings, timeout=sink.patience)
-        found = (sink, SinkCluster(client, sink.name, sink.control_topic))
+        found = (sink, CommandExecutor(client, sink.name, sink.control_topic))
     else:
         _open.remove(found)
     client = found[1].client

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from spark_producer.kernel import avro_scalars as scalars
 from spark_producer.kernel.arrays import ArrowArray, BoolArray, ByteArray, Int64Array, is_valid, view_of
-from spark_producer.kernel.avro_nodes import NO_MARK, AvroColumn, AvroNode, Kind, Shape, Unfit, empty_column
+from spark_producer.kernel.avro_nodes import NO_MARK, AvroColumn, AvroNode, Kind, SchemaMismatch, Shape, empty_column
 
-__all__ = ["NO_MARK", "AvroColumn", "AvroNode", "Kind", "Shape", "UnfitRows", "avro_column", "unfit_rows"]
+__all__ = ["NO_MARK", "AvroColumn", "AvroNode", "Kind", "SchemaMismatchRows", "Shape", "avro_column", "unfit_rows"]
 
 
 def avro_column(node: AvroNode, array: ArrowArray, *, top: bool = True) -> AvroColumn:
@@ -27,7 +27,7 @@ def avro_column(node: AvroNode, array: ArrowArray, *, top: bool = True) -> AvroC
     valid = is_valid(array) if array.null_count else None
     column = empty_column(Kind.VARINT, len(array), node.path, valid, node)
     if valid is not None and node.null_mark == NO_MARK and not top:
-        column = column._replace(unfit=(Unfit(~valid, "it is null, and its schema does not take null"),))
+        column = column._replace(unfit=(SchemaMismatch(~valid, "it is null, and its schema does not take null"),))
     return _READERS[node.shape](column, node, array)
 
 
@@ -111,7 +111,7 @@ _READERS = {
 }  # fmt: skip
 
 
-class UnfitRows(NamedTuple):
+class SchemaMismatchRows(NamedTuple):
     """Rows that cannot be encoded because of one field: positions in the column, ascending, each once."""
 
     path: str
@@ -119,7 +119,7 @@ class UnfitRows(NamedTuple):
     rows: npt.NDArray[np.int64]
 
 
-def unfit_rows(column: AvroColumn) -> list[UnfitRows]:
+def unfit_rows(column: AvroColumn) -> list[SchemaMismatchRows]:
     """Return the rows of a top column that cannot be encoded, by field. A value below a null counts for nothing."""
     return _unfit_below(column, column.valid, None) if _has_unfit(column) else []
 
@@ -133,13 +133,15 @@ def _judged(column: AvroColumn) -> tuple[AvroColumn, ...]:
     return () if column.kind is Kind.UNION else column.children
 
 
-def _unfit_below(column: AvroColumn, live: BoolArray | None, owners: Int64Array | None) -> list[UnfitRows]:
+def _unfit_below(column: AvroColumn, live: BoolArray | None, owners: Int64Array | None) -> list[SchemaMismatchRows]:
     """`live`: which values their rows have, apart from their own nulls; `owners`: the row of each; None: all, and the same."""
     found = []
     for where, reason in column.unfit:
         places = np.flatnonzero(where if live is None else where & live)
         if len(places):
-            found.append(UnfitRows(column.path, reason, np.unique(places if owners is None else owners[places])))
+            found.append(
+                SchemaMismatchRows(column.path, reason, np.unique(places if owners is None else owners[places]))
+            )
     inner = _both(live, column.valid)
     if column.kind is Kind.ARRAY:
         counts = np.diff(column.offsets)

@@ -90,7 +90,7 @@ class Kind(enum.IntEnum):
     UNION = 7
 
 
-class Unfit(NamedTuple):
+class SchemaMismatch(NamedTuple):
     """Values that do not fit their schema, and the reason."""
 
     where: BoolArray
@@ -118,13 +118,13 @@ class AvroColumn(NamedTuple):
     offsets: Int64Array
     width: int
     children: tuple[AvroColumn, ...]
-    unfit: tuple[Unfit, ...]
+    unfit: tuple[SchemaMismatch, ...]
 
     def refusing(self, bad: BoolArray, reason: str) -> AvroColumn:
         """Return the column with the non-null values in `bad` marked as unfit."""
         if self.valid is not None:
             bad = bad & self.valid
-        return self._replace(unfit=(*self.unfit, Unfit(bad, reason))) if bad.any() else self
+        return self._replace(unfit=(*self.unfit, SchemaMismatch(bad, reason))) if bad.any() else self
 
 
 NO_BYTES: ByteArray = np.zeros(0, dtype=np.uint8)

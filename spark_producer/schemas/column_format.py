@@ -9,7 +9,7 @@ import pyarrow as pa
 from spark_producer.kernel import encode_avro
 from spark_producer.kernel.arrays import ArrowArray, BytesArray
 from spark_producer.kernel.avro import binary_array
-from spark_producer.kernel.avro_columns import AvroNode, UnfitRows, avro_column, unfit_rows
+from spark_producer.kernel.avro_columns import AvroNode, SchemaMismatchRows, avro_column, unfit_rows
 from spark_producer.schemas.wire_format import framed
 
 
@@ -35,7 +35,7 @@ class Encoded(NamedTuple):
     """A column as bytes. If rows are `unfit` for their schema, there are no bytes: leave those rows out, and encode again."""
 
     column: BytesArray | None
-    unfit: list[UnfitRows]
+    unfit: list[SchemaMismatchRows]
 
 
 def encode_column(form: ColumnFormat, column: ArrowArray) -> Encoded:

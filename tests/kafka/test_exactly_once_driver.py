@@ -16,7 +16,7 @@ from spark_producer.admin.parallel_client import ParallelClient
 from spark_producer.common.cluster import Span, Style
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.cluster.command_executor import SinkCluster
+from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.control_write import ControlWrite
 from spark_producer.exactly_once.cluster.coordinator_state import describe, open_tasks
 from spark_producer.exactly_once.cluster.end_transactions import end_tasks
@@ -25,20 +25,20 @@ from spark_producer.exactly_once.names import control_id, task_id
 from spark_producer.exactly_once.protocol import commit as committing
 from spark_producer.exactly_once.protocol import state_machine
 from spark_producer.exactly_once.protocol.commands import (
-    Answer,
-    Ask,
+    Command,
     EndTasks,
     Fence,
     Fencing,
     Found,
+    Indeterminate,
     ReadControl,
-    Unsure,
+    Result,
     WriteControl,
     Written,
 )
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.protocol.outcomes import Aborted, AlreadyDone, Committed, Failed, Failure
-from spark_producer.exactly_once.protocol.task_messages import Inline, Skipped, Ticket
+from spark_producer.exactly_once.protocol.task_messages import InlineRows, Skipped, WriteHandle
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, END_TXN, INIT_PRODUCER_ID, PRODUCE
 from spark_producer.protocol.messages import InitProducerIdRequest
 from tests.conftest import ProxiedBroker
@@ -65,7 +65,9 @@ pytestmark = pytest.mark.parametrize(
 )
 
 
-def one_each(tasks: Tasks, ticket: Ticket, topic: str, slots: int, timeout_ms: int = 60_000) -> list[TaskTransaction]:
+def one_each(
+    tasks: Tasks, ticket: WriteHandle, topic: str, slots: int, timeout_ms: int = 60_000
+) -> list[TaskTransaction]:
     """Transactions of some tasks, with a row in each partition."""
     return [
         tasks.fill(slot, ticket.style, {(topic, 0): [f"{slot}-0"], (topic, 1): [f"{slot}-1"]}, timeout_ms)
@@ -222,19 +224,19 @@ def test_a_job_without_a_number_whose_commit_another_has_covered_is_not_told_to_
 ) -> None:
     ticket = driver.begin(sink)
     client = ParallelClient(sink.settings, timeout=SECONDS)
-    cluster = SinkCluster(client, sink.name, sink.control_topic)
+    cluster = CommandExecutor(client, sink.name, sink.control_topic)
     cluster.prepare()
     cluster.take_inline([batch(rows, 0, "a")])
 
-    def perform(ask: Ask) -> Answer:
+    def perform(ask: Command) -> Result:
         if isinstance(ask, Fence):
             other = driver.begin(sink)
-            driver.commit(sink, [Inline(other, "", NO_BATCH, (batch(rows, 0, "other"),), 1)], NO_BATCH)
+            driver.commit(sink, [InlineRows(other, "", NO_BATCH, (batch(rows, 0, "other"),), 1)], NO_BATCH)
         return cluster.perform(ask)
 
     proxied.proxy.lose_response(END_TXN.key)
     try:
-        message = Inline(ticket, "", NO_BATCH, (batch(rows, 0, "a"),), 1)
+        message = InlineRows(ticket, "", NO_BATCH, (batch(rows, 0, "a"),), 1)
         outcome = state_machine.run(committing.commit([message], NO_BATCH), perform)
     finally:
         client.close()
@@ -307,7 +309,7 @@ def test_a_transaction_that_times_out_after_the_commit_point_makes_the_batch_par
     [kept] = one_each(tasks, ticket, rows, 1)
     short = tasks.fill(1, ticket.style, {(rows, 0): ["late"]}, timeout_ms=1000)
     record = ControlRecord(sink.name, "query", Status.COMMITTING, 0, -1, ticket.token, (kept, short))
-    cluster = SinkCluster(tasks.client, sink.name, sink.control_topic)
+    cluster = CommandExecutor(tasks.client, sink.name, sink.control_topic)
     cluster.prepare()
     assert isinstance(cluster.perform(WriteControl(ticket.fencing, record)), Written)
     deadline = time.monotonic() + SECONDS
@@ -411,7 +413,7 @@ def test_a_control_record_that_the_leader_takes_for_an_older_one_is_not_committe
     ticket = driver.begin(sink)
     client = ParallelClient(sink.settings, timeout=SECONDS)
     try:
-        cluster = SinkCluster(client, sink.name, sink.control_topic)
+        cluster = CommandExecutor(client, sink.name, sink.control_topic)
         cluster.prepare()
         cluster.style = Style.EXPLICIT
         first = ControlRecord(sink.name, "q", Status.DONE, 3, 3, "t" * 32)
@@ -419,7 +421,7 @@ def test_a_control_record_that_the_leader_takes_for_an_older_one_is_not_committe
         monkeypatch.setattr(ControlWrite, "_next_sequence", lambda _: 0)
         second = first._replace(batch=4, last_done=4)
         answer = cluster.perform(WriteControl(ticket.fencing, second))
-        assert isinstance(answer, Unsure)
+        assert isinstance(answer, Indeterminate)
         assert cluster.perform(ReadControl()) == Found(first)
         monkeypatch.undo()
         assert cluster.perform(WriteControl(ticket.fencing, second)) == Written(ticket.fencing)
@@ -432,7 +434,7 @@ def test_a_long_control_record_is_split_and_put_together_again(proxied: ProxiedB
     driver.begin(sink)
     client = ParallelClient(sink.settings, timeout=SECONDS)
     try:
-        cluster = SinkCluster(client, sink.name, sink.control_topic)
+        cluster = CommandExecutor(client, sink.name, sink.control_topic)
         cluster.prepare()
         body = InitProducerIdRequest(control_id(sink.name), 60_000)
         answers = cluster.brokers.settle(

@@ -16,13 +16,13 @@ import pytest
 from spark_producer.config import ProducerConfig, SinkOptions, producer_config
 from spark_producer.datasource.write.driver.transaction_timeout import longest_transaction
 from spark_producer.datasource.write.task_settings import TaskSettings
-from spark_producer.datasource.write.worker.batch_assignment import Whereabouts
+from spark_producer.datasource.write.worker.batch_assignment import SparkTaskInfo
 from spark_producer.datasource.write.worker.cache import ProducerCache
 from spark_producer.datasource.write.worker.exactly_once_task import write_exactly_once
-from spark_producer.datasource.write.worker.transactional_ids import Slots
+from spark_producer.datasource.write.worker.transactional_ids import TransactionalIdPool
 from spark_producer.errors import BrokerError, ExactlyOnceError
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.protocol.task_messages import Inline, Prepared, TaskOutcome, Ticket
+from spark_producer.exactly_once.protocol.task_messages import InlineRows, Prepared, TaskOutcome, WriteHandle
 from spark_producer.network import ConnectionSettings
 from tests.conftest import Broker
 from tests.support.read_back import read_topic
@@ -35,12 +35,12 @@ class Worker:
     """What one Python worker of Spark has."""
 
     config: ProducerConfig
-    slots: Slots = field(default_factory=Slots)
+    slots: TransactionalIdPool = field(default_factory=TransactionalIdPool)
     producers: ProducerCache = field(default_factory=ProducerCache)
 
     def write(
         self,
-        ticket: Ticket,
+        ticket: WriteHandle,
         partition: int,
         batches: Iterator[pa.RecordBatch] | None = None,
         *,
@@ -57,7 +57,7 @@ class Worker:
             exactly_once_spool=spool,
         )
         settings = TaskSettings(self.config, sink, streaming=True, ticket=ticket)
-        where = Whereabouts("q1", batch, True, partition, attempt)
+        where = SparkTaskInfo("q1", batch, True, partition, attempt)
         rows = batches or iter([rows_of(partition, batch)])
         report = write_exactly_once(settings, self.config, ticket, rows, self.producers, where=where, slots=self.slots)
         assert report.outcome is not None
@@ -129,7 +129,7 @@ def test_of_two_attempts_at_once_one_is_seen(write: Write, inline_bytes: int) ->
     assert write.committed() == numbers((0, 0))
     driver.commit(write.sink, [write.workers[0].write(later, 0, batch=1, inline_bytes=inline_bytes)], 1)
     assert write.committed() == numbers((0, 0), (0, 1))
-    assert type(first) is type(second) is (Inline if inline_bytes else Prepared)
+    assert type(first) is type(second) is (InlineRows if inline_bytes else Prepared)
 
 
 def test_the_driver_knows_where_the_rows_lie_that_it_has_sent(write: Write) -> None:

@@ -21,7 +21,7 @@ from spark_producer.exactly_once.driver import Sink
 from spark_producer.exactly_once.protocol.commands import EndTasks
 from spark_producer.exactly_once.protocol.control_record import Status
 from spark_producer.exactly_once.protocol.outcomes import Committed, Failure
-from spark_producer.exactly_once.protocol.task_messages import Prepared, TaskOutcome, Ticket
+from spark_producer.exactly_once.protocol.task_messages import Prepared, TaskOutcome, WriteHandle
 from tests.conftest import ProxiedBroker
 from tests.support.filled_tasks import (
     SECONDS,
@@ -69,7 +69,7 @@ def txn(proxied: ProxiedBroker, capsys: pytest.CaptureFixture[str]) -> Txn:
     return run
 
 
-def lose_an_end(tasks: Tasks, ticket: Ticket, rows: str) -> Prepared:
+def lose_an_end(tasks: Tasks, ticket: WriteHandle, rows: str) -> Prepared:
     """The message of a task that has a row in each partition; the second one never gets the end of its transaction."""
     values = {(rows, 0): ["0"], (rows, 1): ["1"]}
     return prepared(ticket, 0, tasks.fill(0, Style.EXPLICIT, values, unknown={(rows, 1)}))
@@ -161,7 +161,7 @@ def test_an_older_transaction_that_lost_its_end_is_not_decided_by_a_commit(
     proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
 ) -> None:
     """The rows of the aborted attempt would become visible with those of the next transaction of the same producer."""
-    ticket: Ticket = driver.begin(sink)
+    ticket: WriteHandle = driver.begin(sink)
     first = tasks.fill(0, Style.EXPLICIT, {(rows, 0): ["old"], (rows, 1): ["old"]}, unknown={(rows, 1)})
     assert driver.abort(sink, [prepared(ticket, 0, first)], 0) is not None
     ticket = driver.begin(sink)

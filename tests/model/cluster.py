@@ -12,12 +12,9 @@ from typing import assert_never
 from spark_producer.common.cluster import Style
 from spark_producer.exactly_once.cluster.last_commit import is_missing
 from spark_producer.exactly_once.protocol.commands import (
-    Answer,
-    Ask,
+    Command,
     Ended,
     EndTasks,
-    Fate,
-    Fates,
     Fence,
     Fenced,
     FencedOff,
@@ -26,15 +23,18 @@ from spark_producer.exactly_once.protocol.commands import (
     Glued,
     Holder,
     Hung,
+    Indeterminate,
     ListOpen,
+    LogOutcomes,
     LookAtHolder,
     LookAtLogs,
     Missing,
     Opened,
     ReadControl,
     Refused,
+    Result,
     TasksEnded,
-    Unsure,
+    TransactionOutcome,
     Vote,
     Voted,
     WriteControl,
@@ -62,7 +62,7 @@ from tests.model.world import (
     with_identity,
 )  # fmt: skip
 
-Reply = tuple[World, Answer | None, tuple[object, ...]]
+Reply = tuple[World, Result | None, tuple[object, ...]]
 """What a move leads to: the world, and the answer, or None and what the driver has to remember of a longer ask."""
 
 
@@ -74,9 +74,11 @@ class Cluster:
         self.records: Numbers[ControlRecord | None] = Numbers()
         self.records.of(None)
 
-    def replies(self, world: World, ask: Ask, aux: tuple[object, ...], rows: tuple[Row, ...]) -> Iterator[Reply]:
-        """All that may happen next to `ask`. `rows` are those of the inline tasks."""
-        match ask:
+    def replies(
+        self, world: World, command: Command, aux: tuple[object, ...], rows: tuple[Row, ...]
+    ) -> Iterator[Reply]:
+        """All that may happen next to `command`. `rows` are those of the inline tasks."""
+        match command:
             case Fence():
                 for after in self.fenced(world):
                     noted = after.noted if after.noted >= 0 else None
@@ -90,15 +92,15 @@ class Cluster:
                 found = (one for one in world.identities if one.state == "O" and one.name not in known)
                 yield world, Opened(tuple(map(self.transaction, found))), ()
             case WriteControl():
-                yield from self.write(world, ask, aux, rows)
+                yield from self.write(world, command, aux, rows)
             case Vote(transactions, _):
                 yield world, Voted(tuple(one.transactional_id for one in transactions if self.objects(world, one))), ()
             case EndTasks():
-                yield from self.end_tasks(world, ask, aux)
+                yield from self.end_tasks(world, command, aux)
             case LookAtLogs(transactions):
                 yield world, self.fates(world, transactions), ()
             case _:
-                assert_never(ask)
+                assert_never(command)
 
     def transaction(self, one: Identity) -> TaskTransaction:
         return TaskTransaction(one.name, 0, one.epoch, self.wiring.style, ())
@@ -119,7 +121,7 @@ class Cluster:
     def hanging(self, world: World, owner: str, control: bool) -> bool:
         return any(one.owner == owner and one.control is control and one.truth for one in world.entries)
 
-    def read(self, world: World) -> Answer:
+    def read(self, world: World) -> Result:
         record = self.records.values[world.record]
         hung: tuple[TopicPartition, ...] = ()
         if self.wiring.r8 and self.hanging(world, CONTROL, control=True):
@@ -135,69 +137,71 @@ class Cluster:
         missing = is_missing(noted, newest, None if record is None else last)
         return Missing(CONTROL_PARTITION[0]) if missing else Found(record)
 
-    def write(self, world: World, ask: WriteControl, aux: tuple[object, ...], rows: tuple[Row, ...]) -> Iterator[Reply]:
-        control, number = world.control, self.records.of(ask.record)
-        if not self.wiring.fenced_done and ask.record.status is Status.DONE and not ask.inline:
-            yield world._replace(record=number, writer=ask.fencing.epoch), Written(ask.fencing), ()
+    def write(
+        self, world: World, command: WriteControl, aux: tuple[object, ...], rows: tuple[Row, ...]
+    ) -> Iterator[Reply]:
+        control, number = world.control, self.records.of(command.record)
+        if not self.wiring.fenced_done and command.record.status is Status.DONE and not command.inline:
+            yield world._replace(record=number, writer=command.fencing.epoch), Written(command.fencing), ()
         elif aux == ("rows alone",):
-            yield world._replace(record=number, writer=ask.fencing.epoch), Written(Fencing(0, control.epoch)), ()
+            yield world._replace(record=number, writer=command.fencing.epoch), Written(Fencing(0, control.epoch)), ()
         elif aux == ("put off",):
-            yield world, self.said_later(world, ask), ()
+            yield world, self.said_later(world, command), ()
         elif aux:
-            yield from self.end_write(world, ask)
-        elif ask.fencing.epoch != control.epoch:
+            yield from self.end_write(world, command)
+        elif command.fencing.epoch != control.epoch:
             yield world, FencedOff(), ()
         else:
             after = world._replace(control=control._replace(state="O"))
-            if ask.inline:
+            if command.inline:
                 after = appended(after, Entry(CONTROL, control.epoch, False, rows))
-            if ask.inline and not self.wiring.record_with_rows:
+            if command.inline and not self.wiring.record_with_rows:
                 for ended in self.end_control(after, commit=True):
                     yield ended, None, ("rows alone",)
                 return
             yield appended(after, Entry(CONTROL, control.epoch, True, number)), None, ("produced",)
 
-    def end_write(self, world: World, ask: WriteControl) -> Iterator[Reply]:
+    def end_write(self, world: World, command: WriteControl) -> Iterator[Reply]:
         control = world.control
-        if control.epoch != ask.fencing.epoch or control.state != "O":
+        if control.epoch != command.fencing.epoch or control.state != "O":
             yield world, FencedOff(), ()
             return
-        glued = self.glued(world, ask)
+        glued = self.glued(world, command)
         if glued:
             for after in self.end_control(world, commit=False):
                 yield after, Glued(glued), ()
             return
         for after in self.end_control(world, commit=True):
-            yield after, self.written(after, ask), ()
+            yield after, self.written(after, command), ()
             if after.budget.losses:
-                yield less_losses(after), Unsure(), ()
+                yield less_losses(after), Indeterminate(), ()
                 yield less_losses(after), None, ("put off",)
         if world.budget.losses:
             late = less_losses(world)
-            yield late._replace(flights=tuple(sorted((*late.flights, control.epoch)))), Unsure(), ()
+            yield late._replace(flights=tuple(sorted((*late.flights, control.epoch)))), Indeterminate(), ()
 
-    def written(self, world: World, ask: WriteControl) -> Answer:
+    def written(self, world: World, command: WriteControl) -> Result:
         """The control record is committed; do its partitions show it?"""
         lost = tuple(
             CONTROL_PARTITION if one.control else DATA_PARTITION
             for one in world.entries
-            if one.owner == CONTROL and one.truth and one.epoch == ask.fencing.epoch
+            if one.owner == CONTROL and one.truth and one.epoch == command.fencing.epoch
         )
         return Hung(lost) if lost and self.wiring.r8 else Written(Fencing(0, world.control.epoch))
 
-    def said_later(self, world: World, ask: WriteControl) -> Answer:
+    def said_later(self, world: World, command: WriteControl) -> Result:
         """The commit has happened, but the coordinator had said "later", so it is sent again."""
         control = world.control
-        if control.epoch == ask.fencing.epoch + (self.wiring.style is Style.IMPLICIT) and control.state == "C":
-            return self.written(world, ask)
-        return Unsure() if self.wiring.doubts_late_fences else FencedOff()
+        if control.epoch == command.fencing.epoch + (self.wiring.style is Style.IMPLICIT) and control.state == "C":
+            return self.written(world, command)
+        return Indeterminate() if self.wiring.doubts_late_fences else FencedOff()
 
-    def glued(self, world: World, ask: WriteControl) -> tuple[TopicPartition, ...]:
+    def glued(self, world: World, command: WriteControl) -> tuple[TopicPartition, ...]:
         """Where an older transaction hangs that the end of this one would decide too (R7); looked at before the end is sent."""
         return tuple(
             partition
             for partition, is_control in ((CONTROL_PARTITION, True), (DATA_PARTITION, False))
-            if self.wiring.r7 and (is_control or ask.inline) and self.hanging(world, CONTROL, is_control)
+            if self.wiring.r7 and (is_control or command.inline) and self.hanging(world, CONTROL, is_control)
         )
 
     def end_control(self, world: World, commit: bool) -> list[World]:
@@ -225,11 +229,11 @@ class Cluster:
             return self.wiring.votes
         return self.wiring.r7 and self.hanging(world, one.transactional_id, control=False)
 
-    def end_tasks(self, world: World, ask: EndTasks, aux: tuple[object, ...]) -> Iterator[Reply]:
-        so_far = aux or (None,) * len(ask.transactions)
+    def end_tasks(self, world: World, command: EndTasks, aux: tuple[object, ...]) -> Iterator[Reply]:
+        so_far = aux or (None,) * len(command.transactions)
         for index, result in enumerate(so_far):
             if result is None:
-                for after, answer in self.end_task(world, ask.transactions[index], ask.commit):
+                for after, answer in self.end_task(world, command.transactions[index], command.commit):
                     known = (*so_far[:index], answer, *so_far[index + 1 :])
                     results = tuple(one for one in known if isinstance(one, Ended | Refused))
                     yield (after, TasksEnded(results), ()) if len(results) == len(known) else (after, None, known)
@@ -250,20 +254,24 @@ class Cluster:
         else:
             yield world, Refused(90)
 
-    def fates(self, world: World, transactions: tuple[TaskTransaction, ...]) -> Fates:
+    def fates(self, world: World, transactions: tuple[TaskTransaction, ...]) -> LogOutcomes:
         fates = tuple(self.fate(world, one) for one in transactions)
-        return Fates(fates, (DATA_PARTITION,) if Fate.OPEN in fates else ())
+        return LogOutcomes(fates, (DATA_PARTITION,) if TransactionOutcome.OPEN in fates else ())
 
-    def fate(self, world: World, one: TaskTransaction) -> Fate:
+    def fate(self, world: World, one: TaskTransaction) -> TransactionOutcome:
         key = (one.transactional_id, one.epoch)
         for entry in world.entries:
             if (entry.owner, entry.epoch) == key:
                 if self.wiring.r8:
-                    return Fate.OPEN
-                return Fate.COMMITTED if entry.truth == "C" else Fate.ABORTED
+                    return TransactionOutcome.OPEN
+                return TransactionOutcome.COMMITTED if entry.truth == "C" else TransactionOutcome.ABORTED
         if self.wiring.forgets:
-            return Fate.UNKNOWN
-        return Fate.COMMITTED if any(found[1:] == key for found in world.visible) else Fate.ABORTED
+            return TransactionOutcome.UNKNOWN
+        return (
+            TransactionOutcome.COMMITTED
+            if any(found[1:] == key for found in world.visible)
+            else TransactionOutcome.ABORTED
+        )
 
 
 def less_losses(world: World) -> World:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spark_producer.exactly_once.protocol.batch_admission import Skip, admit
-from spark_producer.exactly_once.protocol.commands import Answer, WriteControl
+from spark_producer.exactly_once.protocol.commands import Result, WriteControl
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, UNFINISHED, TaskTransaction
 from spark_producer.exactly_once.protocol.outcomes import (
     RUNS_AGAIN,
@@ -15,18 +15,18 @@ from spark_producer.exactly_once.protocol.outcomes import (
     Committed,
     Failed,
     Failure,
-    LeftAlone,
+    NothingToAbort,
 )
-from spark_producer.exactly_once.protocol.state_machine import Next, Step
+from spark_producer.exactly_once.protocol.state_machine import Next, State
 from spark_producer.exactly_once.protocol.task_messages import (
     NOWHERE,
     EncodedBatch,
-    Inline,
+    InlineRows,
     Origin,
     Prepared,
     Skipped,
     TaskOutcome,
-    Ticket,
+    WriteHandle,
 )
 from tests.model.cluster import Cluster, less_losses
 from tests.model.wiring import Wiring
@@ -63,10 +63,10 @@ class Moves:
     def __init__(self, wiring: Wiring) -> None:
         self.wiring = wiring
         self.cluster = Cluster(wiring)
-        self.steps: Numbers[Step] = Numbers()
-        self.tickets: Numbers[Ticket | None] = Numbers()
+        self.steps: Numbers[State] = Numbers()
+        self.tickets: Numbers[WriteHandle | None] = Numbers()
         self.tickets.of(None)
-        self.known: dict[tuple[int, type, Answer], Next] = {}
+        self.known: dict[tuple[int, type, Result], Next] = {}
         self.commits: dict[tuple[int, tuple[TaskOutcome, ...]], Next] = {}
 
     def start(self) -> World:
@@ -147,16 +147,16 @@ class Moves:
     def step(self, world: World, index: int, driver: Driver) -> Iterator[Move]:
         step = self.steps.values[driver.step]
         rows = self.inline_rows(index, driver)
-        for after, answer, aux in self.cluster.replies(world, step.ask, driver.aux, rows):
+        for after, answer, aux in self.cluster.replies(world, step.command, driver.aux, rows):
             if answer is None:
-                yield ("driver", index, step.ask), with_driver(after, index, driver._replace(aux=aux))
+                yield ("driver", index, step.command), with_driver(after, index, driver._replace(aux=aux))
             else:
                 key = (driver.step, type(answer), answer)  # named tuples of two types may be equal
                 following = self.known.get(key)
                 if following is None:
                     following = self.known[key] = self.wiring.after(step, answer)
                 yield (
-                    ("driver", index, step.ask, answer),
+                    ("driver", index, step.command, answer),
                     self.goes_on(after, index, driver._replace(aux=()), following),
                 )
 
@@ -165,17 +165,19 @@ class Moves:
         start = self.wiring.abort([message for _, message in self.messages(index, driver)])
         aborting = self.goes_on(world, index, driver._replace(pc="abort", aux=()), start)
         yield ("driver", index, "is killed in its commit, and aborts"), aborting
-        ask = self.steps.values[driver.step].ask
-        sent = isinstance(ask, WriteControl) and driver.aux == ("produced",) and not self.cluster.glued(world, ask)
-        if isinstance(ask, WriteControl) and sent and world.budget.losses:
+        command = self.steps.values[driver.step].command
+        sent = (
+            isinstance(command, WriteControl) and driver.aux == ("produced",) and not self.cluster.glued(world, command)
+        )
+        if isinstance(command, WriteControl) and sent and world.budget.losses:
             late = less_losses(aborting)
-            flights = tuple(sorted((*late.flights, ask.fencing.epoch)))
+            flights = tuple(sorted((*late.flights, command.fencing.epoch)))
             yield ("driver", index, "is killed with its EndTxn under way, and aborts"), late._replace(flights=flights)
 
     def goes_on(self, world: World, index: int, driver: Driver, following: Next) -> World:
         match following:
             case Begun(fencing, last):
-                ticket = Ticket(SINK, f"{index}.{driver.batch}", fencing, self.wiring.style, last)
+                ticket = WriteHandle(SINK, f"{index}.{driver.batch}", fencing, self.wiring.style, last)
                 now = Driver("tasks", driver.batch, ticket=self.tickets.of(ticket))
             case Committed() | AlreadyDone() if driver.pc == "commit" and (driver.batch + 1) % self.wiring.writes:
                 now = Driver("next", driver.batch + 1)
@@ -192,7 +194,7 @@ class Moves:
             case Failed() if driver.pc == "commit":
                 messages = [message for _, message in self.messages(index, driver)]
                 return self.goes_on(world, index, driver._replace(pc="abort"), self.wiring.abort(messages))
-            case Failed() | Aborted() | LeftAlone():
+            case Failed() | Aborted() | NothingToAbort():
                 now = Driver("dead")
             case _:
                 now = driver._replace(step=self.steps.of(following))
@@ -250,7 +252,7 @@ class Moves:
                 found.append((task, Prepared(ticket, query, number, what, 0, rows, origin)))
             elif what == "inline":
                 encoded = EncodedBatch(*DATA_PARTITION, 1, b"")
-                found.append((task, Inline(ticket, query, number, (encoded,), rows, origin)))
+                found.append((task, InlineRows(ticket, query, number, (encoded,), rows, origin)))
             else:
                 found.append((task, Skipped(ticket, query, number, rows, origin)))
         return found
@@ -279,7 +281,7 @@ class Moves:
             else:
                 yield from self.launches(world, index, driver, task, ticket)
 
-    def launches(self, world: World, index: int, driver: Driver, task: int, ticket: Ticket) -> Iterator[Move]:
+    def launches(self, world: World, index: int, driver: Driver, task: int, ticket: WriteHandle) -> Iterator[Move]:
         for number in range(self.wiring.attempts if task == 0 else 1):
             attempt = Attempt(index, task, number, driver.batch, 0, ticket.fencing.epoch)
             there = {one[:3]: one for one in world.attempts}

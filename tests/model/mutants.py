@@ -8,46 +8,48 @@ from typing import Any, ClassVar
 
 from spark_producer.exactly_once.protocol import abort, begin, commit, roll_forward
 from spark_producer.exactly_once.protocol.commands import (
-    Answer,
-    Fates,
     Fence,
     Fenced,
     Found,
+    Indeterminate,
     ListOpen,
+    LogOutcomes,
     Opened,
     ReadControl,
-    Unsure,
+    Result,
 )
 from spark_producer.exactly_once.protocol.control_record import UNFINISHED, Status
 from spark_producer.exactly_once.protocol.final_status import judge, word
 from spark_producer.exactly_once.protocol.outcomes import AlreadyDone, Committed, Failed, Failure, Redriven
-from spark_producer.exactly_once.protocol.state_machine import Next, Step
+from spark_producer.exactly_once.protocol.state_machine import Next, State
 from spark_producer.exactly_once.protocol.task_messages import Prepared, TaskOutcome
 
-Change = Callable[[object, Answer], Any]
+Change = Callable[[object, Result], Any]
 """What follows instead from a step (the innermost one) and an answer; None where nothing is changed."""
 
 
-def changed(change: Change) -> Callable[[Step, Answer], Next]:
+def changed(change: Change) -> Callable[[State, Result], Next]:
     """The product's steps with `change`, also where they carry out what is decided."""
 
-    def after(step: Step, answer: Answer) -> Next:
+    def on_result(step: State, answer: Result) -> Next:
         match step:
-            case begin.Redriving(beginning, driving):
+            case begin.RollingForwardEarlierWrite(beginning, driving):
                 instead = change(driving, answer)
-                return step.after(answer) if instead is None else begin.carried_on(beginning, instead)
-            case commit.Finishing(driving, orphans):
+                return step.on_result(answer) if instead is None else begin.carried_on(beginning, instead)
+            case commit.RollingForwardWrite(driving, orphans):
                 instead = change(driving, answer)
                 return (
-                    step.after(answer) if instead is None else commit.carried_on(instead, orphans, driving.drive.record)
+                    step.on_result(answer)
+                    if instead is None
+                    else commit.carried_on(instead, orphans, driving.drive.record)
                 )
-            case abort.Finishing(driving):
+            case abort.RollingForwardExecution(driving):
                 instead = change(driving, answer)
-                return step.after(answer) if instead is None else abort.carried_on(instead)
+                return step.on_result(answer) if instead is None else abort.carried_on(instead)
         instead = change(step, answer)
-        return step.after(answer) if instead is None else instead
+        return step.on_result(answer) if instead is None else instead
 
-    return after
+    return on_result
 
 
 # --- whole machines -----------------------------------------------------------------------------------------------------
@@ -63,10 +65,10 @@ class FreshEpoch:
     batch: int
 
     @property
-    def ask(self) -> Fence:
+    def command(self) -> Fence:
         return Fence()
 
-    def after(self, answer: Answer) -> Next:
+    def on_result(self, answer: Result) -> Next:
         assert isinstance(answer, Fenced)
         ticket = self.messages[0].ticket._replace(fencing=answer.fencing)
         return commit.commit([one._replace(ticket=ticket) for one in self.messages], self.batch)
@@ -85,10 +87,10 @@ class ReadsFirst:
     beginning: begin.Beginning
 
     @property
-    def ask(self) -> ReadControl:
+    def command(self) -> ReadControl:
         return ReadControl()
 
-    def after(self, answer: Answer) -> Next:
+    def on_result(self, answer: Result) -> Next:
         return FencesThen(self.beginning, answer)
 
 
@@ -99,15 +101,15 @@ class FencesThen:
     failpoint: ClassVar = "fencesthen"
 
     beginning: begin.Beginning
-    read: Answer
+    read: Result
 
     @property
-    def ask(self) -> Fence:
+    def command(self) -> Fence:
         return Fence()
 
-    def after(self, answer: Answer) -> Next:
+    def on_result(self, answer: Result) -> Next:
         assert isinstance(answer, Fenced)
-        return begin.Reading(self.beginning, answer.fencing).after(self.read)
+        return begin.ReadingControlRecord(self.beginning, answer.fencing).on_result(self.read)
 
 
 @dataclass(frozen=True)
@@ -119,25 +121,32 @@ class ListsLate:
     batch: int
 
     @property
-    def ask(self) -> ListOpen:
+    def command(self) -> ListOpen:
         return ListOpen()
 
-    def after(self, answer: Answer) -> Next:
+    def on_result(self, answer: Result) -> Next:
         assert isinstance(answer, Opened)
-        return commit.Sweeping(self.batch, answer.transactions) if answer.transactions else Committed(self.batch)
+        return (
+            commit.AbortingLeftovers(self.batch, answer.transactions) if answer.transactions else Committed(self.batch)
+        )
 
 
-def commit_that_lists_late(step: Step, answer: Answer) -> Next:
-    following = step.after(answer)
-    before = isinstance(step, commit.Writing | commit.Finishing | commit.Looking)
+def commit_that_lists_late(step: State, answer: Result) -> Next:
+    following = step.on_result(answer)
+    before = isinstance(
+        step, commit.WritingControlRecord | commit.RollingForwardWrite | commit.ReadingControlRecordAfterFence
+    )
     return ListsLate(following.batch) if before and isinstance(following, Committed) else following
 
 
-def commit_that_knows_too_much(step: Step, answer: Answer) -> Next:
+def commit_that_knows_too_much(step: State, answer: Result) -> Next:
     """A commit without a number says that it may run again, where it cannot know."""
-    following = step.after(answer)
+    following = step.on_result(answer)
     if isinstance(following, Failed) and following.kind is Failure.UNKNOWN:
-        return Failed(Failure.NOT_WRITTEN if isinstance(step, commit.Looking) else Failure.FENCED, following.text)
+        return Failed(
+            Failure.NOT_WRITTEN if isinstance(step, commit.ReadingControlRecordAfterFence) else Failure.FENCED,
+            following.text,
+        )
     return following
 
 
@@ -159,7 +168,7 @@ def commit_that_counts_no_transactions(messages: Sequence[TaskOutcome], batch: i
 def commit_that_notes_nothing(messages: Sequence[TaskOutcome], batch: int) -> Next:
     """A run that finds a number done does not note it."""
     start = commit.commit(messages, batch)
-    return AlreadyDone(batch) if isinstance(start, commit.Noting) else start
+    return AlreadyDone(batch) if isinstance(start, commit.RecordingRun) else start
 
 
 def commit_that_notes_lower_numbers(messages: Sequence[TaskOutcome], batch: int) -> Next:
@@ -167,71 +176,79 @@ def commit_that_notes_lower_numbers(messages: Sequence[TaskOutcome], batch: int)
     start, ticket, origin = commit.commit(messages, batch), messages[0].ticket, messages[0].origin
     if not isinstance(start, AlreadyDone) or ticket.last is None or not origin.run:
         return start
-    return commit.Noting(ticket.fencing, ticket.last._replace(run=origin.run), batch)
+    return commit.RecordingRun(ticket.fencing, ticket.last._replace(run=origin.run), batch)
 
 
 def abort_without_a_look(messages: Sequence[TaskOutcome | None]) -> Next:
     """An abort that does what it is called."""
-    return abort.Ending(tuple(one.transaction for one in messages if isinstance(one, Prepared)))
+    return abort.AbortingTransactions(tuple(one.transaction for one in messages if isinstance(one, Prepared)))
 
 
 # --- single steps -------------------------------------------------------------------------------------------------------
 
 
-def no_intent(step: object, answer: Answer) -> Any:
+def no_intent(step: object, answer: Result) -> Any:
     """Orphans are aborted without a fenced write that names them."""
-    if isinstance(step, begin.Listing) and isinstance(answer, Opened) and answer.transactions:
-        return begin.Sweeping(step.fencing, begin.intent(step.beginning, step.last, answer.transactions))
+    if isinstance(step, begin.ListingOpenTransactions) and isinstance(answer, Opened) and answer.transactions:
+        return begin.AbortingOrphans(step.fencing, begin.intent(step.beginning, step.last, answer.transactions))
     return None
 
 
-def no_redrive(step: object, answer: Answer) -> Any:
+def no_redrive(step: object, answer: Result) -> Any:
     """BEGIN takes the transactions of a decided write for orphans."""
-    if not isinstance(step, begin.Reading) or not isinstance(answer, Found) or answer.record is None:
+    if not isinstance(step, begin.ReadingControlRecord) or not isinstance(answer, Found) or answer.record is None:
         return None
-    return begin.Listing(step.beginning, step.fencing, answer.record) if answer.record.status in UNFINISHED else None
+    return (
+        begin.ListingOpenTransactions(step.beginning, step.fencing, answer.record)
+        if answer.record.status in UNFINISHED
+        else None
+    )
 
 
-def verdict_at_once(step: object, answer: Answer) -> Any:
+def verdict_at_once(step: object, answer: Result) -> Any:
     """A driver calls a write partial without a fenced write that says so."""
-    if isinstance(step, roll_forward.Looking) and isinstance(answer, Fates):
-        following = step.after(answer)
-        if isinstance(following, roll_forward.Deciding) and isinstance(following.end, Failed):
+    if isinstance(step, roll_forward.ReadingLogs) and isinstance(answer, LogOutcomes):
+        following = step.on_result(answer)
+        if isinstance(following, roll_forward.WritingStatus) and isinstance(following.end, Failed):
             return following.end
     return None
 
 
-def no_done(step: object, answer: Answer) -> Any:
+def no_done(step: object, answer: Result) -> Any:
     """What is carried out is not written as done, so that the record does not say so later."""
-    if isinstance(step, roll_forward.Looking) and isinstance(answer, Fates):
-        following = step.after(answer)
-        if isinstance(following, roll_forward.Deciding) and isinstance(following.end, Redriven):
+    if isinstance(step, roll_forward.ReadingLogs) and isinstance(answer, LogOutcomes):
+        following = step.on_result(answer)
+        if isinstance(following, roll_forward.WritingStatus) and isinstance(following.end, Redriven):
             return Redriven(step.drive.record._replace(status=Status.DONE), step.drive.fencing)
     return None
 
 
-def void_with_inline_rows(step: object, answer: Answer) -> Any:
+def void_with_inline_rows(step: object, answer: Result) -> Any:
     """A write whose inline rows are visible is called void."""
-    if isinstance(step, roll_forward.Looking) and isinstance(answer, Fates):
+    if isinstance(step, roll_forward.ReadingLogs) and isinstance(answer, LogOutcomes):
         record = step.drive.record
         if judge(record._replace(inline=()), step.refused, answer.fates) is Status.VOID:
             void = word(record, Status.VOID)
-            return roll_forward.Deciding(step.drive, void, Redriven(void, step.drive.fencing))
+            return roll_forward.WritingStatus(step.drive, void, Redriven(void, step.drive.fencing))
     return None
 
 
-def resend(step: object, answer: Answer) -> Any:
+def resend(step: object, answer: Result) -> Any:
     """A commit that is not answered is sent again."""
-    return step if isinstance(step, commit.Writing) and isinstance(answer, Unsure) else None
+    return step if isinstance(step, commit.WritingControlRecord) and isinstance(answer, Indeterminate) else None
 
 
-def token_alone(step: object, answer: Answer) -> Any:
+def token_alone(step: object, answer: Result) -> Any:
     """The token of BEGIN's own INTENT is taken for that of a commit."""
-    if not isinstance(step, commit.Looking) or not isinstance(answer, Found) or answer.record is None:
+    if (
+        not isinstance(step, commit.ReadingControlRecordAfterFence)
+        or not isinstance(answer, Found)
+        or answer.record is None
+    ):
         return None
     return Committed(step.record.batch) if answer.record.token == step.record.token else None
 
 
-def abort_without_a_fence(step: object, answer: Answer) -> Any:
+def abort_without_a_fence(step: object, answer: Result) -> Any:
     """An abort that looks, but does not see to it that no late answer changes what it saw."""
-    return abort.Reading(step.remains, None) if isinstance(step, abort.Asking) else None
+    return abort.ReadingDecision(step.remains, None) if isinstance(step, abort.CheckingHolder) else None

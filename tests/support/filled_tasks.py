@@ -7,16 +7,22 @@ from collections.abc import Collection, Mapping, Sequence
 from spark_producer.admin.parallel_client import ParallelClient
 from spark_producer.common.cluster import Span, Style
 from spark_producer.common.error_codes import Code
-from spark_producer.exactly_once.cluster.broker_requests import Brokers
-from spark_producer.exactly_once.cluster.command_executor import SinkCluster
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
+from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.inline_produce import Production
 from spark_producer.exactly_once.driver import Sink
 from spark_producer.exactly_once.names import task_id
 from spark_producer.exactly_once.protocol import commit as committing
 from spark_producer.exactly_once.protocol import state_machine
-from spark_producer.exactly_once.protocol.commands import Answer, Ask, Fencing
+from spark_producer.exactly_once.protocol.commands import Command, Fencing, Result
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
-from spark_producer.exactly_once.protocol.task_messages import EncodedBatch, Inline, Prepared, TaskOutcome, Ticket
+from spark_producer.exactly_once.protocol.task_messages import (
+    EncodedBatch,
+    InlineRows,
+    Prepared,
+    TaskOutcome,
+    WriteHandle,
+)
 from spark_producer.network import ConnectionSettings, parse_bootstrap_servers
 from spark_producer.protocol import ADD_PARTITIONS_TO_TXN, INIT_PRODUCER_ID
 from spark_producer.protocol.messages import (
@@ -42,9 +48,9 @@ def batch(topic: str, partition: int, *values: str) -> EncodedBatch:
     return EncodedBatch(topic, partition, len(values), bytes(encode_few([(b"k", each.encode()) for each in values], 1)))
 
 
-def inline(ticket: Ticket, number: int, *batches: EncodedBatch) -> Inline:
+def inline(ticket: WriteHandle, number: int, *batches: EncodedBatch) -> InlineRows:
     """The message of a task that leaves its rows to the driver."""
-    return Inline(ticket, QUERY, number, batches, sum(each.records for each in batches))
+    return InlineRows(ticket, QUERY, number, batches, sum(each.records for each in batches))
 
 
 class Tasks:
@@ -52,7 +58,7 @@ class Tasks:
 
     def __init__(self, servers: str | ConnectionSettings, sink: str, worker: str = "0" * 32) -> None:
         self.client = ParallelClient(settings(servers) if isinstance(servers, str) else servers, timeout=SECONDS)
-        self.brokers = Brokers(self.client, sink)
+        self.brokers = TransactionAdmin(self.client, sink)
         self.sink = sink
         self.worker = worker
 
@@ -93,7 +99,7 @@ class Tasks:
         return TaskTransaction(own, *fencing, style, spans)
 
 
-def prepared(ticket: Ticket, number: int, transaction: TaskTransaction) -> Prepared:
+def prepared(ticket: WriteHandle, number: int, transaction: TaskTransaction) -> Prepared:
     """The message of a task that leaves its transaction to the driver."""
     return Prepared(ticket, QUERY, number, transaction, 0, sum(span.records for span in transaction.spans))
 
@@ -111,10 +117,10 @@ class Died(Exception):
 def die_before(sink: Sink, batch_number: int, messages: Sequence[TaskOutcome], kind: type) -> None:
     """Commit as a driver that dies when it is to do a `kind` of ask."""
     client = ParallelClient(sink.settings, timeout=SECONDS)
-    cluster = SinkCluster(client, sink.name, sink.control_topic)
+    cluster = CommandExecutor(client, sink.name, sink.control_topic)
     cluster.prepare()
 
-    def perform(ask: Ask) -> Answer:
+    def perform(ask: Command) -> Result:
         if isinstance(ask, kind):
             raise Died
         return cluster.perform(ask)

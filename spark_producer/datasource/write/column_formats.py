@@ -12,7 +12,7 @@ from spark_producer.common.secret import Secret
 from spark_producer.config import ProducerConfig, RegistryOptions, SinkOptions
 from spark_producer.config.registry_table import wishes
 from spark_producer.datasource.arrow_types import arrow_type
-from spark_producer.datasource.write.schema_mismatch import UnfitColumn, UnfitPiece
+from spark_producer.datasource.write.schema_mismatch import MismatchedColumn, MismatchedPiece
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.schemas.column_format import Formats, encode_column
 from spark_producer.schemas.registry import Found, Registry
@@ -77,16 +77,16 @@ def _remembered(question: Question, config: ProducerConfig) -> Found:
     return found
 
 
-def encode_piece(piece: pa.RecordBatch, formats: Formats) -> tuple[pa.RecordBatch, UnfitPiece | None]:
+def encode_piece(piece: pa.RecordBatch, formats: Formats) -> tuple[pa.RecordBatch, MismatchedPiece | None]:
     """Return a piece with its columns in their formats, and its rows that do not fit their schema, which are null there."""
     columns: dict[str, ArrowArray] = dict(zip(piece.schema.names, piece.columns, strict=True))
-    unfit: list[UnfitColumn] = []
+    unfit: list[MismatchedColumn] = []
     for name, form in formats.items():
         found = encode_column(form, columns[name])
         if found.column is None:
-            unfit.append(UnfitColumn(name, columns[name], found.unfit))
+            unfit.append(MismatchedColumn(name, columns[name], found.unfit))
             found = encode_column(form, unfit[-1].without_them())
             assert found.column is not None  # a null row has no value that could be unfit
         columns[name] = found.column
     batch = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-    return batch, UnfitPiece(batch, unfit) if unfit else None
+    return batch, MismatchedPiece(batch, unfit) if unfit else None

@@ -9,17 +9,17 @@ import numpy as np
 import pyarrow as pa
 
 from spark_producer.kernel.arrays import ArrowArray, Int64Array, IntegerArray, from_numbers
-from spark_producer.kernel.avro_columns import UnfitRows
+from spark_producer.kernel.avro_columns import SchemaMismatchRows
 from spark_producer.record.columns import unread_columns
 from spark_producer.record.rejected import Fault, Kind, RejectedRows, Spot, Tell
 
 
-class UnfitColumn(NamedTuple):
+class MismatchedColumn(NamedTuple):
     """A column before it was encoded, and the rows of it that its schema refuses, by field."""
 
     name: str
     column: ArrowArray
-    rows: Sequence[UnfitRows]
+    rows: Sequence[SchemaMismatchRows]
 
     @property
     def positions(self) -> Int64Array:
@@ -35,10 +35,10 @@ class UnfitColumn(NamedTuple):
         return self.column.take(places)
 
 
-class UnfitPiece:
+class MismatchedPiece:
     """The rows of a piece of a task that do not fit the schemas of their columns."""
 
-    def __init__(self, encoded: pa.RecordBatch, columns: Sequence[UnfitColumn]) -> None:
+    def __init__(self, encoded: pa.RecordBatch, columns: Sequence[MismatchedColumn]) -> None:
         """`encoded` is the piece with its columns in their formats."""
         self._encoded = encoded
         self._columns = {each.name: each for each in columns}
@@ -63,7 +63,7 @@ class UnfitPiece:
         return _json(self._columns[name].column.take(from_numbers(np.array([position])))).encode()
 
 
-def _told_of(unfit: UnfitRows) -> Tell:
+def _told_of(unfit: SchemaMismatchRows) -> Tell:
     """Return what is said of the rows that are unfit for one reason."""
 
     def told(at: Spot) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from spark_producer.config import ProducerConfig, SinkOptions
 
 if TYPE_CHECKING:
-    from spark_producer.exactly_once.protocol.task_messages import Ticket
+    from spark_producer.exactly_once.protocol.task_messages import WriteHandle
     from spark_producer.schemas.column_format import Formats
 
 
@@ -24,6 +24,6 @@ class TaskSettings(NamedTuple):
     own_memory: bool = False
     own_time: bool = False
     streaming: bool = False
-    ticket: Ticket | None = None
+    ticket: WriteHandle | None = None
     formats: Formats | None = None
     write_id: str = ""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from spark_producer.datasource.error_boundary import told_in_short, told_while_pickling
+from spark_producer.datasource.error_boundary import as_pickling_error, hide_internal_traceback
 from spark_producer.datasource.interpreter import freeze_once
 from spark_producer.datasource.spark_compat import DataSourceStreamArrowWriter
-from spark_producer.datasource.write.driver.commit import TaskReport, Told, abort, commit
+from spark_producer.datasource.write.driver.commit import ReportedWrite, TaskReport, abort, commit
 from spark_producer.datasource.write.task_settings import TaskSettings
 
 if TYPE_CHECKING:  # neither the lookup of formats nor the commit touches rows
@@ -42,7 +42,7 @@ class _Beginning:
     follower: Accumulator[Any] | None = None
     """What takes the pages about writes to the program that follows them (`datasource.follow`)."""
 
-    @told_while_pickling
+    @as_pickling_error
     def __getstate__(self) -> dict[str, Any]:
         if self._is_exactly_once and self.settings.ticket is None:
             from spark_producer.datasource.write.driver.exactly_once import begin_write
@@ -73,7 +73,9 @@ class _Beginning:
             told = abort(messages, what)
         self._publish(told, messages, what, batch)
 
-    def _publish(self, told: Told, messages: list[WriterCommitMessage | None], what: str, batch: int | None) -> None:
+    def _publish(
+        self, told: ReportedWrite, messages: list[WriterCommitMessage | None], what: str, batch: int | None
+    ) -> None:
         """Tell programs what became of the write, if they have asked for it."""
         if self.follower is None and self.settings.sink.report_path is None:
             return
@@ -89,17 +91,17 @@ class BatchWriter(_Beginning, DataSourceArrowWriter):
     def __init__(self, settings: TaskSettings) -> None:
         self.settings = settings
 
-    @told_in_short
+    @hide_internal_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # as pyspark's own
         """Write one partition of the DataFrame (executor)."""
         return _write_task(self.settings, iterator)
 
-    @told_in_short
+    @hide_internal_traceback
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit what exactly-once tasks have written, and log it, when every task has succeeded (driver)."""
         self._commit(messages, "batch write")
 
-    @told_in_short
+    @hide_internal_traceback
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Abort what exactly-once tasks have written, else log what stays in Kafka, when a task has failed for good (driver)."""
         self._abort(messages, "batch write")
@@ -111,17 +113,17 @@ class StreamWriter(_Beginning, DataSourceStreamArrowWriter):
     def __init__(self, settings: TaskSettings) -> None:
         self.settings = settings
 
-    @told_in_short
+    @hide_internal_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:  # type: ignore[override]  # as pyspark's own
         """Write one partition of a micro-batch (executor)."""
         return _write_task(self.settings, iterator)
 
-    @told_in_short
+    @hide_internal_traceback
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Commit what exactly-once tasks have written, and log it, when every task of the micro-batch has succeeded (driver)."""
         self._commit(messages, f"micro-batch {batchId}", batchId)
 
-    @told_in_short
+    @hide_internal_traceback
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Abort what exactly-once tasks have written, else log what stays in Kafka, when the micro-batch has failed (driver)."""
         self._abort(messages, f"micro-batch {batchId}", batchId)

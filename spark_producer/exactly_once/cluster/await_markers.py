@@ -7,10 +7,10 @@ from functools import partial
 
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, ConnectionFailed, KafkaTimeout, SecurityError
-from spark_producer.exactly_once.cluster.broker_requests import Brokers, spoken
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, spoken
 from spark_producer.exactly_once.cluster.coordinator_state import ENDING, ONGOING, describe
 from spark_producer.exactly_once.cluster.hanging_transactions import abandoned, still_abandoned
-from spark_producer.exactly_once.cluster.partition_state import LOOKS, Producers, Stretch, still_open
+from spark_producer.exactly_once.cluster.partition_state import LOOKS, Producers, TransactionSpan, still_open
 from spark_producer.exactly_once.cluster.required_acls import Right, lacking
 from spark_producer.exactly_once.protocol.control_record import TopicPartition
 from spark_producer.protocol.messages import DescribedTransaction
@@ -26,8 +26,8 @@ ASKING_S = 2.0
 
 
 def wait_for_ends(
-    brokers: Brokers,
-    stretches: Mapping[str, Sequence[Stretch]],
+    brokers: TransactionAdmin,
+    stretches: Mapping[str, Sequence[TransactionSpan]],
     deadline: float,
     *,
     told: bool = False,
@@ -72,7 +72,7 @@ def wait_for_ends(
 
 
 def _held_by_dead_tasks(
-    brokers: Brokers,
+    brokers: TransactionAdmin,
     shown: Mapping[TopicPartition, Producers],
     own: Collection[tuple[TopicPartition, int]],
     deadline: float,
@@ -101,12 +101,12 @@ def _until(offset: int, rows: Producers) -> Producers:
     return None if rows is None else {name: row for name, row in rows.items() if row.current_txn_start_offset <= offset}
 
 
-def _is_in(some: Collection[str], row: DescribedTransaction | None, stretch: Stretch) -> bool:
+def _is_in(some: Collection[str], row: DescribedTransaction | None, stretch: TransactionSpan) -> bool:
     """Whether the coordinator has a transaction of this producer in one of these states; ids are forgotten after some days."""
     return row is not None and row.producer_id == stretch.producer_id and row.transaction_state in some
 
 
-def _held_up(brokers: Brokers, left: Sequence[Stretch]) -> str:
+def _held_up(brokers: TransactionAdmin, left: Sequence[TransactionSpan]) -> str:
     where = [each.where for each in left]
     blind = sorted(still_open(brokers, left, brokers.client.clock() + 1).unclear)
     if blind:
@@ -114,7 +114,7 @@ def _held_up(brokers: Brokers, left: Sequence[Stretch]) -> str:
     return f"the end of transactions in {spoken(where)}{without_leader(brokers, where)}"
 
 
-def without_leader(brokers: Brokers, partitions: Sequence[TopicPartition]) -> str:
+def without_leader(brokers: TransactionAdmin, partitions: Sequence[TopicPartition]) -> str:
     """Return which of these partitions have no live leader, for a message; nothing if all have one."""
     lame = brokers.leaderless(partitions, brokers.client.clock() + 1) if partitions else []
     return f"; {spoken(lame)} have no live leader: start their brokers" if lame else ""

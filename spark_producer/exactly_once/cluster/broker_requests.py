@@ -43,7 +43,7 @@ GONE_AFTER = 5.0
 """Seconds for which a topic must be unknown to count as deleted: a broker that has just started knows none."""
 
 
-class Attempts:
+class RetryUntil:
     """Yields 0, 1, … with growing pauses in between, until the deadline. `waiting_for`, or what it returns, is for the error;
     what returns it asks brokers, and is not called before that.
 
@@ -74,7 +74,7 @@ class Attempts:
             number += 1
 
 
-class Brokers:
+class TransactionAdmin:
     """What is known of a cluster, and the ways to ask it. `sink` and `client.user` are for messages."""
 
     def __init__(self, client: ParallelClient, sink: str) -> None:
@@ -96,9 +96,9 @@ class Brokers:
             self.client.metadata([], deadline)
         return sorted(self.client.brokers)
 
-    def attempts(self, deadline: float, waiting_for: str | Callable[[], str]) -> Attempts:
+    def attempts(self, deadline: float, waiting_for: str | Callable[[], str]) -> RetryUntil:
         """Return the attempts at something that may take until `deadline`."""
-        return Attempts(self.client, self.sink, deadline, waiting_for)
+        return RetryUntil(self.client, self.sink, deadline, waiting_for)
 
     # Coordinators
 

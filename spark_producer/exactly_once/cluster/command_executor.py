@@ -17,8 +17,8 @@ from spark_producer.exactly_once.cluster import (
     record_json,
 )
 from spark_producer.exactly_once.cluster.await_markers import LOST_AFTER_S, wait_for_ends
-from spark_producer.exactly_once.cluster.broker_requests import Brokers
-from spark_producer.exactly_once.cluster.control_log import ControlLog, Seen
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
+from spark_producer.exactly_once.cluster.control_log import ControlLog, ControlLogState
 from spark_producer.exactly_once.cluster.control_topic import (
     MIN_PART_BYTES,
     PARTITION,
@@ -30,11 +30,10 @@ from spark_producer.exactly_once.cluster.control_topic import (
 )
 from spark_producer.exactly_once.cluster.control_write import ControlWrite
 from spark_producer.exactly_once.cluster.coordinator_state import ENDING, ONGOING, describe
-from spark_producer.exactly_once.cluster.partition_state import Stretch, still_open
+from spark_producer.exactly_once.cluster.partition_state import TransactionSpan, still_open
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.commands import (
-    Answer,
-    Ask,
+    Command,
     Ended,
     EndTasks,
     Fence,
@@ -48,6 +47,7 @@ from spark_producer.exactly_once.protocol.commands import (
     Missing,
     Opened,
     ReadControl,
+    Result,
     TasksEnded,
     Vote,
     Voted,
@@ -73,13 +73,13 @@ LOOKS = 5
 """So often the control partition is read before all of it is read anew."""
 
 
-class SinkCluster:
+class CommandExecutor:
     """One sink on one cluster. `perform` answers the asks of its steps; what it learns stays for the next write."""
 
     def __init__(self, client: ParallelClient, sink: str, topic: str) -> None:
         self.client = client
         self.sink = sink
-        self.brokers = Brokers(client, sink)
+        self.brokers = TransactionAdmin(client, sink)
         self.style = Style.EXPLICIT
         """How the cluster speaks transactions, as `learn_style` has found it, or as a ticket says."""
         self.topic = topic
@@ -137,7 +137,7 @@ class SinkCluster:
         """Keep no rows any more; what is known of those that were written stays."""
         self._inline = {}
 
-    def perform(self, ask: Ask, seconds: float | None = None) -> Answer:
+    def perform(self, command: Command, seconds: float | None = None) -> Result:
         """Do what is asked, and return the answer. It may take as long as the client has patience, or so many seconds.
 
         Raises:
@@ -149,8 +149,8 @@ class SinkCluster:
         if seconds is not None:
             deadline = min(deadline, self.client.clock() + seconds)
         fenced = self._just_fenced
-        self._just_fenced = isinstance(ask, Fence) or (fenced and isinstance(ask, ReadControl))
-        match ask:
+        self._just_fenced = isinstance(command, Fence) or (fenced and isinstance(command, ReadControl))
+        match command:
             case Fence():
                 self.fenced = fencing.fence(self.brokers, self.topic, deadline)
                 self._noted = self.fenced.noted, self.fenced.fencing
@@ -168,7 +168,7 @@ class SinkCluster:
                 ids = {each.transactional_id for each in besides}
                 return Opened(coordinator_state.open_tasks(self.brokers, self.style, deadline, ids, nodes_known=fenced))
             case WriteControl():
-                return self._write(ask, deadline)
+                return self._write(command, deadline)
             case Vote(transactions, held):
                 found = precommit_check.objections(self.brokers, transactions, deadline)
                 self._voted = set(transactions)
@@ -183,14 +183,14 @@ class SinkCluster:
                 ended = self._committed.intersection(transactions)
                 sure = ended <= self._voted
                 return log_outcome.look(self.brokers, transactions, ended, deadline, rows_seen=sure)
-        raise IllegalState(f"{type(ask).__name__} is no ask")
+        raise IllegalState(f"{type(command).__name__} is no command")
 
-    def _write(self, ask: WriteControl, deadline: float) -> Answer:
-        inline = self._inline if ask.inline else {}
-        if set(inline) != set(ask.record.inline if ask.inline else ()):
+    def _write(self, command: WriteControl, deadline: float) -> Result:
+        inline = self._inline if command.inline else {}
+        if set(inline) != set(command.record.inline if command.inline else ()):
             raise IllegalState("the rows to write are not in the partitions that the control record names")
-        write = ControlWrite(self.brokers, self.topic, self.style, ask, deadline)
-        answer = write.run(inline, self._largest_part(ask.record, deadline))
+        write = ControlWrite(self.brokers, self.topic, self.style, command, deadline)
+        answer = write.run(inline, self._largest_part(command.record, deadline))
         if inline:
             counts = {where: sum(batch.records for batch in batches) for where, batches in inline.items()}
             stretches = [each for each in write.stretches if each.where in counts]
@@ -237,18 +237,19 @@ class SinkCluster:
         last = None if found.record is None else self._log.last_end
         return last_commit.is_missing(noted, newest, last)
 
-    def _lacks_marker(self, seen: Seen, deadline: float) -> bool:
+    def _lacks_marker(self, seen: ControlLogState, deadline: float) -> bool:
         """Whether the leader itself has no marker: one that its replicas have not yet is shown to nobody, and will be."""
         stretches = [
-            Stretch(producer_id, self.topic, PARTITION, first, last) for producer_id, _, first, last in seen.undecided
+            TransactionSpan(producer_id, self.topic, PARTITION, first, last)
+            for producer_id, _, first, last in seen.undecided
         ]
         return any(still_open(self.brokers, stretches, deadline))
 
-    def _with_inline(self, seen: Seen, own: str, deadline: float) -> Found | Hung:
+    def _with_inline(self, seen: ControlLogState, own: str, deadline: float) -> Found | Hung:
         """Look whether the partitions of rows that came with the record show their end, and of dead tasks if it is done."""
         where = seen.record.inline if seen.record is not None else ()
         left_out = where if seen.record is not None and seen.record.status in UNFINISHED else ()
-        stretches = [Stretch(seen.producer_id, topic, partition, 0, LAST_OFFSET) for topic, partition in where]
+        stretches = [TransactionSpan(seen.producer_id, topic, partition, 0, LAST_OFFSET) for topic, partition in where]
         lost = wait_for_ends(self.brokers, {own: stretches}, deadline, told=True, without_tasks=left_out)
         return Hung(lost, seen.record) if lost else Found(seen.record)
 

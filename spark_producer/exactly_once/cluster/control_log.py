@@ -16,7 +16,7 @@ from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
 from spark_producer.exactly_once.cluster import record_json
-from spark_producer.exactly_once.cluster.broker_requests import Brokers
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.control_topic import PARTITION
 from spark_producer.exactly_once.cluster.fetch import read_at
 from spark_producer.exactly_once.cluster.partition_state import EARLIEST, LATEST, UNCOMMITTED, offsets
@@ -38,7 +38,7 @@ SHORT_FOR = 5.0
 know it, shows less than the newest one."""
 
 
-class Seen(NamedTuple):
+class ControlLogState(NamedTuple):
     """What the log says: the last committed record, with the producer and the epoch that wrote it, and what is undecided.
 
     Rows that came with the record have this epoch, or an older one where a later word repeats it (`HUNG`, `PARTIAL`). A newer one
@@ -64,7 +64,7 @@ class _Row(NamedTuple):
 class ControlLog:
     """The control records of one sink. It remembers how far it has read."""
 
-    def __init__(self, brokers: Brokers, topic: str) -> None:
+    def __init__(self, brokers: TransactionAdmin, topic: str) -> None:
         self._brokers = brokers
         self._topic = topic
         self._sink = brokers.sink
@@ -90,7 +90,7 @@ class ControlLog:
         """Read from the start again, next time."""
         self._restart(-1)
 
-    def read(self, deadline: float) -> Seen:
+    def read(self, deadline: float) -> ControlLogState:
         """Read what has come since the last call, up to the end of the log as it is now.
 
         Raises:
@@ -116,7 +116,7 @@ class ControlLog:
                 self._take(decoded_records(row.records) or memoryview(b""), row.high_watermark)
             if self._position <= began_at:
                 next(pauses)
-        return Seen(self._record(), self._producer_id, self._epoch, self._undecided(), self._end_epoch)
+        return ControlLogState(self._record(), self._producer_id, self._epoch, self._undecided(), self._end_epoch)
 
     def _end(self, deadline: float) -> int:
         """Return where the log ends. If that is before what was read already, the leader is looked for anew and asked again.

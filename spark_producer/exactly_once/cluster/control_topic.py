@@ -13,7 +13,7 @@ from typing import NamedTuple
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ExactlyOnceError, broker_error
-from spark_producer.exactly_once.cluster.broker_requests import Brokers
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.required_acls import Right, lacking
 from spark_producer.exactly_once.names import control_id
 from spark_producer.protocol import CREATE_TOPICS, DESCRIBE_CONFIGS, AnyApi
@@ -68,7 +68,7 @@ class ControlTopic(NamedTuple):
 
 
 def ensure(
-    brokers: Brokers, topic: str, deadline: float, before_making: Callable[[], None] = lambda: None
+    brokers: TransactionAdmin, topic: str, deadline: float, before_making: Callable[[], None] = lambda: None
 ) -> ControlTopic:
     """Create the topic if it is missing, and check that it keeps the last record of each sink. `before_making` may refuse that.
 
@@ -87,7 +87,7 @@ def ensure(
     return checked(topic, brokers.any(api, body, deadline))
 
 
-def _look(brokers: Brokers, topic: str, deadline: float) -> MetadataResponseTopic | None:
+def _look(brokers: TransactionAdmin, topic: str, deadline: float) -> MetadataResponseTopic | None:
     answer = brokers.client.metadata([topic], deadline)
     found = next((row for row in answer.topics if row.name == topic), None)
     if found is not None and found.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
@@ -95,7 +95,7 @@ def _look(brokers: Brokers, topic: str, deadline: float) -> MetadataResponseTopi
     return found if found is not None and found.partitions else None
 
 
-def _make(brokers: Brokers, topic: str, deadline: float) -> None:
+def _make(brokers: TransactionAdmin, topic: str, deadline: float) -> None:
     replicas = _replicas(brokers, deadline)
     in_sync = {"min.insync.replicas": "2" if replicas > 2 else "1"}
     row = _create(brokers, topic, replicas, {**CONFIG, **in_sync}, deadline)
@@ -109,7 +109,7 @@ def _make(brokers: Brokers, topic: str, deadline: float) -> None:
         logger.info("made the control topic %s, with %d replicas", topic, replicas)
 
 
-def _replicas(brokers: Brokers, deadline: float) -> int:
+def _replicas(brokers: TransactionAdmin, deadline: float) -> int:
     """Return how many replicas the topic gets: they are not added later, so it waits for brokers that are just being started.
 
     The coordinators' own topic tells how many there are. It is made when a coordinator is looked for, once enough brokers live.
@@ -133,7 +133,7 @@ def _replicas(brokers: Brokers, deadline: float) -> int:
 
 
 def _create(
-    brokers: Brokers, topic: str, replicas: int, config: Mapping[str, str], deadline: float
+    brokers: TransactionAdmin, topic: str, replicas: int, config: Mapping[str, str], deadline: float
 ) -> CreatableTopicResult:
     entries = tuple(CreatableTopicConfig(name, value) for name, value in config.items())
     wanted = CreatableTopic(topic, 1, replicas, configs=entries)

@@ -15,7 +15,7 @@ from spark_producer.exactly_once.cluster.await_markers import wait_for_ends
 from spark_producer.exactly_once.cluster.broker_requests import (
     GONE_AFTER,
     MOVED,
-    Brokers,
+    TransactionAdmin,
     by_topic,
     code_of,
     refused,
@@ -25,7 +25,7 @@ from spark_producer.exactly_once.cluster.control_topic import PARTITION
 from spark_producer.exactly_once.cluster.coordinator_state import describe
 from spark_producer.exactly_once.cluster.end_transactions import END_STYLE
 from spark_producer.exactly_once.cluster.inline_produce import Production
-from spark_producer.exactly_once.cluster.partition_state import Stretch, producers, unfit
+from spark_producer.exactly_once.cluster.partition_state import TransactionSpan, producers, unfit
 from spark_producer.exactly_once.cluster.required_acls import Right, lacking
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.commands import (
@@ -33,9 +33,9 @@ from spark_producer.exactly_once.protocol.commands import (
     Fencing,
     Glued,
     Hung,
-    Unsure,
-    WriteAnswer,
+    Indeterminate,
     WriteControl,
+    WriteResult,
     Written,
 )
 from spark_producer.exactly_once.protocol.control_record import TopicPartition
@@ -52,18 +52,20 @@ ABORT_SECONDS = 5.0
 class ControlWrite:
     """One transaction of the control id."""
 
-    def __init__(self, brokers: Brokers, topic: str, style: Style, ask: WriteControl, deadline: float) -> None:
+    def __init__(
+        self, brokers: TransactionAdmin, topic: str, style: Style, command: WriteControl, deadline: float
+    ) -> None:
         self._brokers = brokers
         self._where: TopicPartition = (topic, PARTITION)
         self._style = style
-        self._fencing = ask.fencing
-        self._record = ask.record
+        self._fencing = command.fencing
+        self._record = command.record
         self._id = control_id(brokers.sink)
         self._deadline = deadline
-        self.stretches: list[Stretch] = []
+        self.stretches: list[TransactionSpan] = []
         """Where the record and the rows have come to lie, once all are acknowledged."""
 
-    def run(self, inline: Mapping[TopicPartition, Sequence[EncodedBatch]], largest_part: int) -> WriteAnswer:
+    def run(self, inline: Mapping[TopicPartition, Sequence[EncodedBatch]], largest_part: int) -> WriteResult:
         """Write the record and the rows, and commit them.
 
         Raises:
@@ -97,7 +99,9 @@ class ControlWrite:
             return Glued(tuple(sorted({each.where for each in older})))
         if gone:
             self._abort()
-            return Unsure(f"rows that were acknowledged are not in {spoken(each.where for each in gone)} any more")
+            return Indeterminate(
+                f"rows that were acknowledged are not in {spoken(each.where for each in gone)} any more"
+            )
         written = self._commit()
         failpoint("control.ended")
         if not isinstance(written, Written):
@@ -105,7 +109,7 @@ class ControlWrite:
         lost = wait_for_ends(self._brokers, {self._id: stretches}, self._deadline, without_tasks={self._where})
         return Hung(lost) if lost else written
 
-    def _open(self, partitions: Sequence[TopicPartition]) -> tuple[FencedOff | Unsure | None, int]:
+    def _open(self, partitions: Sequence[TopicPartition]) -> tuple[FencedOff | Indeterminate | None, int]:
         """Begin the transaction, if its style needs that; return also the next sequence in the control partition.
 
         In the explicit style all transactions of one BEGIN have the same epoch, so the sequence goes on in the control partition.
@@ -141,7 +145,7 @@ class ControlWrite:
             return 0
         return add_to_sequence(row.last_sequence, 1)
 
-    def _commit(self) -> Written | FencedOff | Unsure:
+    def _commit(self) -> Written | FencedOff | Indeterminate:
         """The commit point. After an answer that says "later" it may be sent again; after one that never came it may not (D4).
 
         "Later" may be said of a commit that happens all the same: what the coordinator had written to its log was not replicated
@@ -152,16 +156,16 @@ class ControlWrite:
         api, requests = END_STYLE[self._style], {self._id: body}
         answer = self._brokers.settle(api, requests, self._deadline, resend=False, put_off=put_off)[self._id]
         if not isinstance(answer, PyProducerError) and code_of(answer) == Code.INVALID_TXN_STATE:
-            return Unsure("the transaction had timed out")
+            return Indeterminate("the transaction had timed out")
         stop = self._stop(answer, "the commit")
         if isinstance(stop, FencedOff) and put_off:
-            return Unsure("the coordinator put the commit off, and then had a newer holder")
+            return Indeterminate("the coordinator put the commit off, and then had a newer holder")
         if stop is not None:
             return stop
         if self._style is Style.EXPLICIT:
             return Written(self._fencing)
         if answer.producer_id < 0 or answer.producer_epoch < 0:
-            return Unsure("the commit was answered without the epoch that follows")
+            return Indeterminate("the commit was answered without the epoch that follows")
         return Written(Fencing(answer.producer_id, answer.producer_epoch))
 
     def _abort(self) -> None:
@@ -178,17 +182,17 @@ class ControlWrite:
                 return FencedOff(describe(self._brokers, [self._id], self._deadline)[self._id] is None)
         return FencedOff()
 
-    def _stop(self, answer: Any, what: str) -> FencedOff | Unsure | None:
+    def _stop(self, answer: Any, what: str) -> FencedOff | Indeterminate | None:
         """Return what a bad answer of the coordinator means for the write; None for a good one."""
         if isinstance(answer, PyProducerError):
-            return Unsure(str(answer))
+            return Indeterminate(str(answer))
         code = code_of(answer)
         if not code:
             return None
         if code in FENCING:
             return self._fenced_off(FencedOff(code == Code.INVALID_PRODUCER_ID_MAPPING))
         if code in MOVED or code == Code.CONCURRENT_TRANSACTIONS:
-            return Unsure(f"{what} was answered {Code(code).name} until the end")
+            return Indeterminate(f"{what} was answered {Code(code).name} until the end")
         if topic := _refused_topic(answer):
             right = Right.CONTROL_TOPIC if topic == self._where[0] else Right.WRITE_TOPIC
             raise lacking(right, self._brokers.sink, self._brokers.client.user, topic)

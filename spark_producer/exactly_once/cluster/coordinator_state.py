@@ -9,7 +9,7 @@ from spark_producer.admin.parallel_client import Call
 from spark_producer.common.cluster import Style
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import PyProducerError
-from spark_producer.exactly_once.cluster.broker_requests import KEYS, MOVED, Brokers, code_of, refused
+from spark_producer.exactly_once.cluster.broker_requests import KEYS, MOVED, TransactionAdmin, code_of, refused
 from spark_producer.exactly_once.names import PREFIX, is_task_of, sink_of, task_prefix
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction, TopicPartition
 from spark_producer.protocol import DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS
@@ -27,7 +27,9 @@ ENDING = frozenset({PREPARE_COMMIT, "PrepareAbort", "PrepareEpochFence"})
 """The states in which a coordinator has decided, and markers are still on their way."""
 
 
-def describe(brokers: Brokers, ids: Collection[str], deadline: float) -> dict[str, DescribedTransaction | None]:
+def describe(
+    brokers: TransactionAdmin, ids: Collection[str], deadline: float
+) -> dict[str, DescribedTransaction | None]:
     """Return how the transaction of each id stands; None for an id that its coordinator does not know.
 
     Raises:
@@ -99,7 +101,12 @@ def partitions_of(row: DescribedTransaction | None) -> list[TopicPartition]:
 
 
 def open_tasks(
-    brokers: Brokers, style: Style, deadline: float, besides: Collection[str] = (), *, nodes_known: bool = False
+    brokers: TransactionAdmin,
+    style: Style,
+    deadline: float,
+    besides: Collection[str] = (),
+    *,
+    nodes_known: bool = False,
 ) -> tuple[TaskTransaction, ...]:
     """Return the open transactions of the sink's tasks on all brokers, without what they have written, `besides` these ids.
 
@@ -118,7 +125,7 @@ def open_tasks(
     )
 
 
-def open_by_sink(brokers: Brokers, deadline: float) -> dict[str, tuple[str, ...]]:
+def open_by_sink(brokers: TransactionAdmin, deadline: float) -> dict[str, tuple[str, ...]]:
     """Return the ids with open transactions by sink: of all sinks of the cluster, whether or not they have ever committed.
 
     What is raised: as `listed`.
@@ -135,7 +142,7 @@ def open_by_sink(brokers: Brokers, deadline: float) -> dict[str, tuple[str, ...]
 
 
 def listed(
-    brokers: Brokers, body: ListTransactionsRequest, deadline: float, *, nodes_known: bool = False
+    brokers: TransactionAdmin, body: ListTransactionsRequest, deadline: float, *, nodes_known: bool = False
 ) -> list[ListedTransaction]:
     """Return what all brokers list, asked as often as it takes. Their answers may have more than was asked for.
 

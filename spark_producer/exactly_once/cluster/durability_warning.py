@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import PyProducerError
-from spark_producer.exactly_once.cluster.broker_requests import Brokers
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.protocol import DESCRIBE_CONFIGS
 from spark_producer.protocol.messages import DescribeConfigsRequest, DescribeConfigsResource, MetadataResponse
 
@@ -19,7 +19,7 @@ _looked_at: set[str] = set()
 """The topics that were looked at in this process."""
 
 
-def tell_once(brokers: Brokers, topics: Collection[str]) -> None:
+def tell_once(brokers: TransactionAdmin, topics: Collection[str]) -> None:
     """Warn about those of `topics` that this process has not looked at before. What the user may not see is passed over.
 
     A cluster of one broker, where nothing else is possible, is no reason for a warning: the log says it for those who look there.
@@ -66,7 +66,7 @@ def _has_one_broker(metadata: MetadataResponse) -> bool:
     return len(replicas | {row.node_id for row in metadata.brokers}) == 1
 
 
-def _min_in_sync(brokers: Brokers, topics: Collection[str], deadline: float) -> Mapping[str, int]:
+def _min_in_sync(brokers: TransactionAdmin, topics: Collection[str], deadline: float) -> Mapping[str, int]:
     resources = tuple(DescribeConfigsResource(_TOPIC, topic, ("min.insync.replicas",)) for topic in topics)
     answer = brokers.any(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources), deadline)
     return {

@@ -9,7 +9,7 @@ from spark_producer.common.cluster import Style
 from spark_producer.common.error_codes import FENCING, Code
 from spark_producer.common.failpoints import failpoint
 from spark_producer.errors import KafkaTimeout, PyProducerError
-from spark_producer.exactly_once.cluster.broker_requests import Brokers, code_of, refused, spoken
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, code_of, refused, spoken
 from spark_producer.exactly_once.cluster.coordinator_state import describe, partitions_of
 from spark_producer.exactly_once.protocol.commands import Ended, Refused
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction, TopicPartition
@@ -26,7 +26,7 @@ _REFUSALS = FENCING | {Code.INVALID_TXN_STATE}
 
 
 def end_tasks(
-    brokers: Brokers, transactions: Sequence[TaskTransaction], commit: bool, deadline: float
+    brokers: TransactionAdmin, transactions: Sequence[TaskTransaction], commit: bool, deadline: float
 ) -> tuple[Ended | Refused, ...]:
     """Commit or abort transactions, and return what the coordinators say of each, in order.
 
@@ -49,7 +49,7 @@ def end_tasks(
 
 
 def _result(
-    brokers: Brokers, transaction: TaskTransaction, answer: EndTxnResponse | PyProducerError
+    brokers: TransactionAdmin, transaction: TaskTransaction, answer: EndTxnResponse | PyProducerError
 ) -> Ended | Refused:
     if isinstance(answer, PyProducerError):
         raise KafkaTimeout(f"{_named(brokers, transaction)} was not ended in time: {answer}") from answer
@@ -66,11 +66,11 @@ def _result(
     raise refused(code, f"the end of transaction {transaction.transactional_id!r}", brokers.sink, brokers.client.user)
 
 
-def _named(brokers: Brokers, transaction: TaskTransaction) -> str:
+def _named(brokers: TransactionAdmin, transaction: TaskTransaction) -> str:
     return f"exactlyOnceId {brokers.sink!r}: transaction {transaction.transactional_id!r}"
 
 
-def wait_for_leaders(brokers: Brokers, transactions: Sequence[TaskTransaction], deadline: float) -> None:
+def wait_for_leaders(brokers: TransactionAdmin, transactions: Sequence[TaskTransaction], deadline: float) -> None:
     """Wait until every partition of the transactions has a live leader: Kafka 4.3 drops the marker of one that has none (R9).
 
     Raises:
@@ -83,7 +83,7 @@ def wait_for_leaders(brokers: Brokers, transactions: Sequence[TaskTransaction], 
     require_leaders(brokers, where, deadline)
 
 
-def require_leaders(brokers: Brokers, partitions: set[TopicPartition], deadline: float) -> None:
+def require_leaders(brokers: TransactionAdmin, partitions: set[TopicPartition], deadline: float) -> None:
     """Wait until all these partitions have a live leader.
 
     Raises:
@@ -100,7 +100,7 @@ def require_leaders(brokers: Brokers, partitions: set[TopicPartition], deadline:
         attempts.waiting_for = f"a live leader of {spoken(lame)}: start its broker"
 
 
-def held_up(brokers: Brokers, transactional_id: str) -> str:
+def held_up(brokers: TransactionAdmin, transactional_id: str) -> str:
     """Return what an unfinished transaction waits for, for a message."""
     deadline = brokers.client.clock() + 2
     try:

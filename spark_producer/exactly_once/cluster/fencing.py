@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import KafkaTimeout, PyProducerError, broker_error
-from spark_producer.exactly_once.cluster.broker_requests import Brokers, code_of, refused
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, code_of, refused
 from spark_producer.exactly_once.cluster.coordinator_state import ENDING, describe, partitions_of
 from spark_producer.exactly_once.cluster.end_transactions import held_up, require_leaders
 from spark_producer.exactly_once.cluster.last_commit import CONTROL_TIMEOUT_MS, noted_commit, timeout_ms
@@ -16,7 +16,7 @@ from spark_producer.protocol import INIT_PRODUCER_ID
 from spark_producer.protocol.messages import InitProducerIdRequest
 
 
-def fence(brokers: Brokers, topic: str, deadline: float) -> Fenced:
+def fence(brokers: TransactionAdmin, topic: str, deadline: float) -> Fenced:
     """Take the next epoch of the sink's control id, and find the leader of the control topic and the note of the last commit.
 
     That is asked of the coordinator itself. It has written the end of the sink's last transaction into the control topic, so it
@@ -37,7 +37,7 @@ def fence(brokers: Brokers, topic: str, deadline: float) -> Fenced:
     raise AssertionError
 
 
-def _take(brokers: Brokers, own: str, deadline: float) -> Fenced:
+def _take(brokers: TransactionAdmin, own: str, deadline: float) -> Fenced:
     row = describe(brokers, [own], deadline)[own]
     require_leaders(brokers, set(partitions_of(row)), deadline)
     noted = noted_commit(row)
@@ -65,7 +65,7 @@ def _take(brokers: Brokers, own: str, deadline: float) -> Fenced:
     return Fenced(fencing, noted, -1 if row is None else row.producer_epoch)
 
 
-def holder(brokers: Brokers, topic: str, deadline: float) -> Holder:
+def holder(brokers: TransactionAdmin, topic: str, deadline: float) -> Holder:
     """Return who holds the control id, without fencing, when no transaction of it is just being ended.
 
     As `fence`, it learns from the coordinator who leads the control topic.
@@ -85,7 +85,7 @@ def holder(brokers: Brokers, topic: str, deadline: float) -> Holder:
     raise AssertionError
 
 
-def is_overtaken(brokers: Brokers, fencing: Fencing, deadline: float) -> bool:
+def is_overtaken(brokers: TransactionAdmin, fencing: Fencing, deadline: float) -> bool:
     """Whether it is known that another writer has taken the control id since. Nothing but words depends on it."""
     own = control_id(brokers.sink)
     with suppress(PyProducerError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from spark_producer.exactly_once.cluster.broker_requests import Brokers
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.partition_state import UNCOMMITTED
 from spark_producer.exactly_once.protocol.control_record import TopicPartition
 from spark_producer.protocol import FETCH
@@ -14,7 +14,9 @@ from spark_producer.protocol.messages import FetchPartition, FetchRequest, Fetch
 SOME_BYTES = 1 << 20
 
 
-def read_at(brokers: Brokers, where: TopicPartition, position: int, deadline: float, size: int = SOME_BYTES) -> Any:
+def read_at(
+    brokers: TransactionAdmin, where: TopicPartition, position: int, deadline: float, size: int = SOME_BYTES
+) -> Any:
     """Return the answer about what lies from `position` on, of up to `size` bytes; None if the partition does not exist."""
 
     def ask(_: object) -> tuple[Any, FetchRequest]:
@@ -23,7 +25,9 @@ def read_at(brokers: Brokers, where: TopicPartition, position: int, deadline: fl
     return brokers.ask_leaders([where], ask, rows_of, deadline).get(where)
 
 
-def question(brokers: Brokers, where: TopicPartition, position: int, isolation: int, size: int) -> FetchRequest:
+def question(
+    brokers: TransactionAdmin, where: TopicPartition, position: int, isolation: int, size: int
+) -> FetchRequest:
     """Return the request. A leader that was deposed, and does not know it, refuses it by its leader epoch."""
     topic, partition = where
     wanted = FetchPartition(partition, brokers.epoch_of(where), position, partition_max_bytes=size)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from spark_producer.common.cluster import Style
-from spark_producer.exactly_once.cluster.broker_requests import Brokers
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.coordinator_state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -41,7 +41,7 @@ class Abandoned(NamedTuple):
 
 
 def abandoned(
-    brokers: Brokers,
+    brokers: TransactionAdmin,
     seen: Mapping[TopicPartition, Producers],
     besides: Collection[tuple[TopicPartition, int]],
     deadline: float,
@@ -73,7 +73,7 @@ def abandoned(
 
 
 def still_abandoned(
-    brokers: Brokers, found: Collection[Abandoned], deadline: float, patience: float
+    brokers: TransactionAdmin, found: Collection[Abandoned], deadline: float, patience: float
 ) -> tuple[Abandoned, ...]:
     """Return those that partitions still do not end after so many seconds.
 

@@ -15,10 +15,10 @@ from spark_producer.admin.parallel_client import IN_FLIGHT, Call
 from spark_producer.common.cluster import Style
 from spark_producer.common.error_codes import FENCING, Action, Code
 from spark_producer.errors import BrokersUnreachable, KafkaTimeout, PyProducerError, broker_error
-from spark_producer.exactly_once.cluster.broker_requests import Brokers, by_topic, spoken
-from spark_producer.exactly_once.cluster.partition_state import Stretch
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, by_topic, spoken
+from spark_producer.exactly_once.cluster.partition_state import TransactionSpan
 from spark_producer.exactly_once.cluster.required_acls import Right, lacking
-from spark_producer.exactly_once.protocol.commands import FencedOff, Fencing, Unsure
+from spark_producer.exactly_once.protocol.commands import FencedOff, Fencing, Indeterminate
 from spark_producer.exactly_once.protocol.control_record import TopicPartition
 from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
 from spark_producer.protocol import PRODUCE, Api
@@ -118,7 +118,7 @@ class Production:
 
     def __init__(
         self,
-        brokers: Brokers,
+        brokers: TransactionAdmin,
         transactional_id: str,
         fencing: Fencing,
         style: Style,
@@ -132,7 +132,7 @@ class Production:
         self._api = PRODUCE_STYLE[style]
         self._queues = {where: _Queue(some, sequences.get(where, 0)) for where, some in batches.items()}
 
-    def run(self, deadline: float) -> FencedOff | Unsure | None:
+    def run(self, deadline: float) -> FencedOff | Indeterminate | None:
         """Send everything. None: all is acknowledged.
 
         Raises:
@@ -144,14 +144,14 @@ class Production:
                 if stop is not None:
                     return stop
         except KafkaTimeout as error:
-            return Unsure(str(error))
+            return Indeterminate(str(error))
         return None
 
     def _left(self) -> list[TopicPartition]:
         """Return the partitions that have not acknowledged all."""
         return [where for where, queue in self._queues.items() if queue.next_ones()]
 
-    def _advance(self, deadline: float) -> FencedOff | Unsure | None:
+    def _advance(self, deadline: float) -> FencedOff | Indeterminate | None:
         """Send flights until one has got something acknowledged: only what is refused makes the next one wait.
 
         Raises:
@@ -166,7 +166,7 @@ class Production:
             attempts.waiting_for = f"{spoken(self._stalled())} to take rows"
         raise AssertionError
 
-    def _fly(self, deadline: float) -> FencedOff | Unsure | None:
+    def _fly(self, deadline: float) -> FencedOff | Indeterminate | None:
         """Send one flight, and take its answers."""
         left = self._left()
         leaders = self._brokers.leaders(left, deadline)
@@ -179,7 +179,7 @@ class Production:
             queue.stalled = False
         for sending, answer in zip(sendings, self._brokers.client.ask_all(calls, deadline), strict=True):
             if isinstance(answer, PyProducerError) and not isinstance(answer, BrokersUnreachable):
-                return Unsure(str(answer))
+                return Indeterminate(str(answer))
             stop = self._took(sending, answer)
             if stop is not None:
                 return stop
@@ -192,13 +192,13 @@ class Production:
         """Return the partitions that have refused something for a while in the last flight."""
         return [where for where, queue in self._queues.items() if queue.stalled]
 
-    def stretches(self) -> list[Stretch]:
+    def stretches(self) -> list[TransactionSpan]:
         """Return where the rows have come to lie, in each partition."""
         found = []
         for where, queue in self._queues.items():
             offsets = [batch.offsets for batch in queue.batches if batch.offsets is not None]
             first, last = min(first for first, _ in offsets), max(last for _, last in offsets)
-            found.append(Stretch(self._fencing.producer_id, *where, first, last))
+            found.append(TransactionSpan(self._fencing.producer_id, *where, first, last))
         return found
 
     def _sendings(self, leaders: Mapping[TopicPartition, int]) -> Iterator[_Sending]:
@@ -234,7 +234,7 @@ class Production:
     def _stamped(self, batch: _Batch) -> bytearray:
         return stamp(batch.encoded.data, *self._fencing, batch.sequence)
 
-    def _took(self, sending: _Sending, answer: ProduceResponse | PyProducerError) -> FencedOff | Unsure | None:
+    def _took(self, sending: _Sending, answer: ProduceResponse | PyProducerError) -> FencedOff | Indeterminate | None:
         if isinstance(answer, PyProducerError):  # it was not sent
             for where in sending.batches:
                 self._queues[where].stalled = True
@@ -243,24 +243,26 @@ class Production:
         for where, batch in sending.batches.items():
             row = rows.get(where)
             if row is None:
-                return Unsure(f"the leader of {where[0]}-{where[1]} said nothing about a batch")
+                return Indeterminate(f"the leader of {where[0]}-{where[1]} said nothing about a batch")
             stop = self._judge(where, batch, row)
             if stop is not None:
                 return stop
         return None
 
-    def _judge(self, where: TopicPartition, batch: _Batch, row: ProducePartitionResponse) -> FencedOff | Unsure | None:
+    def _judge(
+        self, where: TopicPartition, batch: _Batch, row: ProducePartitionResponse
+    ) -> FencedOff | Indeterminate | None:
         queue, code = self._queues[where], Code(row.error_code)
         if code is Code.NONE:
             if row.base_offset < 0:
-                return Unsure(f"the leader of {where[0]}-{where[1]} did not say where a batch lies")
+                return Indeterminate(f"the leader of {where[0]}-{where[1]} did not say where a batch lies")
             batch.offsets = row.base_offset, row.base_offset + batch.encoded.records - 1
             queue.acknowledged += 1
             return None
         if code in FENCING:
             return FencedOff(code is Code.INVALID_PRODUCER_ID_MAPPING)
         if code is Code.OUT_OF_ORDER_SEQUENCE_NUMBER and not queue.stalled:
-            return Unsure(f"the leader of {where[0]}-{where[1]} misses a batch ({code.name})")
+            return Indeterminate(f"the leader of {where[0]}-{where[1]} misses a batch ({code.name})")
         if code is Code.TOPIC_AUTHORIZATION_FAILED:
             raise lacking(Right.WRITE_TOPIC, self._brokers.sink, self._brokers.client.user, where[0])
         if Action.SPLIT in code.action and batch.encoded.records > 1:

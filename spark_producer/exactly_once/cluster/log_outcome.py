@@ -11,18 +11,18 @@ from spark_producer.common.error_codes import Action, Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import PyProducerError, broker_error
 from spark_producer.exactly_once.cluster.await_markers import wait_for_ends
-from spark_producer.exactly_once.cluster.broker_requests import GONE_AFTER, Brokers, spoken
+from spark_producer.exactly_once.cluster.broker_requests import GONE_AFTER, TransactionAdmin, spoken
 from spark_producer.exactly_once.cluster.fetch import question, read_at, rows_of
 from spark_producer.exactly_once.cluster.partition_state import (
     COMMITTED,
     EARLIEST,
     UNCOMMITTED,
     Producers,
-    Stretch,
+    TransactionSpan,
     offsets,
 )
 from spark_producer.exactly_once.cluster.required_acls import Right, lacking
-from spark_producer.exactly_once.protocol.commands import Fate, Fates
+from spark_producer.exactly_once.protocol.commands import LogOutcomes, TransactionOutcome
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction, TopicPartition
 from spark_producer.protocol import FETCH, decoded_records
 from spark_producer.record.batch_v2 import HEADER_SIZE, batches, read_header
@@ -36,14 +36,14 @@ AT_ONCE = 64
 
 
 def look(
-    brokers: Brokers,
+    brokers: TransactionAdmin,
     transactions: Sequence[TaskTransaction],
     ended: Collection[TaskTransaction],
     deadline: float,
     *,
     rows_seen: bool = False,
     dead_tasks: bool = True,
-) -> Fates:
+) -> LogOutcomes:
     """Return the fate of each transaction, when all partitions show it or have lost its marker.
 
     Of those in `ended` the coordinator has said that they are committed. Their partitions need not be read if the last marker of
@@ -60,7 +60,7 @@ def look(
     left_out = () if dead_tasks else {each.where for some in stretches.values() for each in some}
     lost = wait_for_ends(brokers, stretches, deadline, seen=seen, without_tasks=left_out)
     closed = [each for some in stretches.values() for each in some if each.where not in lost]
-    fates = {each: Fate.OPEN for some in stretches.values() for each in some if each.where in lost}
+    fates = {each: TransactionOutcome.OPEN for some in stretches.values() for each in some if each.where in lost}
     believed = {each for one in ended for each in stretches.get(one.transactional_id, ()) if each.where not in lost}
     if believed:
         last = {
@@ -69,42 +69,48 @@ def look(
         for each in believed if rows_seen else believed - _gone(brokers, believed, deadline):
             row = (seen.get(each.where) or {}).get(each.producer_id)
             if row is not None and row.producer_epoch <= last[each]:
-                fates[each] = Fate.COMMITTED
+                fates[each] = TransactionOutcome.COMMITTED
     fates |= fates_of(brokers, [each for each in closed if each not in fates], deadline)
-    return Fates(tuple(_sum(fates[each] for each in stretches[one.transactional_id]) for one in transactions), lost)
+    return LogOutcomes(
+        tuple(_sum(fates[each] for each in stretches[one.transactional_id]) for one in transactions), lost
+    )
 
 
-def _gone(brokers: Brokers, stretches: Collection[Stretch], deadline: float) -> set[Stretch]:
+def _gone(brokers: TransactionAdmin, stretches: Collection[TransactionSpan], deadline: float) -> set[TransactionSpan]:
     """Return those whose rows may be gone: their log ends before them, or one partition of the topic shows that it is new."""
     ends = offsets(brokers, {each.where for each in stretches}, deadline, isolation=UNCOMMITTED)
     samples = {each.topic: each for each in sorted(stretches)}
     shown = fates_of(brokers, list(samples.values()), deadline)
-    anew = {topic for topic, each in samples.items() if shown[each] is Fate.MIXED}
+    anew = {topic for topic, each in samples.items() if shown[each] is TransactionOutcome.MIXED}
     return {each for each in stretches if each.topic in anew or ends.get(each.where, -1) <= each.last_offset}
 
 
-def _stretch(transaction: TaskTransaction, span: Span) -> Stretch:
-    return Stretch(transaction.producer_id, span.topic, span.partition, span.first_offset, span.last_offset)
+def _stretch(transaction: TaskTransaction, span: Span) -> TransactionSpan:
+    return TransactionSpan(transaction.producer_id, span.topic, span.partition, span.first_offset, span.last_offset)
 
 
-def fates_of(brokers: Brokers, stretches: Sequence[Stretch], deadline: float) -> dict[Stretch, Fate]:
+def fates_of(
+    brokers: TransactionAdmin, stretches: Sequence[TransactionSpan], deadline: float
+) -> dict[TransactionSpan, TransactionOutcome]:
     """Return the fates of transactions that are open in none of these partitions any more; `MIXED` where the rows are gone.
 
     Raises: as `look`.
     """
-    found: dict[Stretch, Fate] = {}
+    found: dict[TransactionSpan, TransactionOutcome] = {}
     for at in range(0, len(stretches), AT_ONCE):
         found |= _fates(brokers, stretches[at : at + AT_ONCE], deadline)
     return found
 
 
-def _fates(brokers: Brokers, stretches: Sequence[Stretch], deadline: float) -> dict[Stretch, Fate]:
+def _fates(
+    brokers: TransactionAdmin, stretches: Sequence[TransactionSpan], deadline: float
+) -> dict[TransactionSpan, TransactionOutcome]:
     """Return the fates by the rows themselves.
 
     Each is asked for alone: only the first partition of a Fetch surely gets data, and without data the list of aborted
     transactions may lack the one that begins there.
     """
-    found: dict[Stretch, Fate] = {}
+    found: dict[TransactionSpan, TransactionOutcome] = {}
     left = list(stretches)
     began = brokers.client.clock()
     attempts = brokers.attempts(deadline, "")
@@ -127,7 +133,7 @@ def _fates(brokers: Brokers, stretches: Sequence[Stretch], deadline: float) -> d
                 left.append(each)
             else:
                 logger.error("rows of %s from offset %d on are gone, although they were acknowledged", *_where(each))
-                found[each] = Fate.MIXED
+                found[each] = TransactionOutcome.MIXED
         if not left:
             break
         where = [each.where for each in left]
@@ -136,29 +142,33 @@ def _fates(brokers: Brokers, stretches: Sequence[Stretch], deadline: float) -> d
     return found
 
 
-def _without_partition(brokers: Brokers, stretch: Stretch) -> Fate:
+def _without_partition(brokers: TransactionAdmin, stretch: TransactionSpan) -> TransactionOutcome:
     """Return the fate of rows whose partition is not there: a topic that has others was created again, without these rows."""
     if not brokers.has_topic(stretch.topic):
-        return Fate.UNKNOWN
+        return TransactionOutcome.UNKNOWN
     logger.error(
         "rows of %s from offset %d on are gone, with the partition: the topic was created again", *_where(stretch)
     )
-    return Fate.MIXED
+    return TransactionOutcome.MIXED
 
 
-def _where(stretch: Stretch) -> tuple[str, int]:
+def _where(stretch: TransactionSpan) -> tuple[str, int]:
     return spoken([stretch.where]), stretch.first_offset
 
 
-def _fate(brokers: Brokers, stretch: Stretch, row: Any, deadline: float) -> Fate | None:
+def _fate(brokers: TransactionAdmin, stretch: TransactionSpan, row: Any, deadline: float) -> TransactionOutcome | None:
     """Return the fate by an answer about the first row; None if its place is behind the end of the log.
 
     Then the rows are gone, or the leader was deposed and does not know it.
     """
     if row.error_code == Code.OFFSET_OUT_OF_RANGE:
-        return Fate.UNKNOWN if _is_before_log(brokers, stretch.where, stretch.first_offset, deadline) else None
+        return (
+            TransactionOutcome.UNKNOWN
+            if _is_before_log(brokers, stretch.where, stretch.first_offset, deadline)
+            else None
+        )
     if 0 <= stretch.first_offset < row.log_start_offset:
-        return Fate.UNKNOWN
+        return TransactionOutcome.UNKNOWN
     _check(brokers, stretch, row)
     if row.last_stable_offset <= stretch.first_offset:
         if row.high_watermark <= stretch.first_offset and _is_behind_log(brokers, stretch, deadline):
@@ -166,22 +176,26 @@ def _fate(brokers: Brokers, stretch: Stretch, row: Any, deadline: float) -> Fate
         return _marker_behind(brokers, stretch, deadline)  # another's transaction is open before
     data = decoded_records(row.records) or memoryview(b"")
     if not len(data) or not _begins_at(data, stretch.first_offset):
-        return Fate.UNKNOWN  # compaction has taken the rows
+        return TransactionOutcome.UNKNOWN  # compaction has taken the rows
     header = read_header(data)
     if header.producer_id != stretch.producer_id or header.is_control:
         logger.error("where rows of %s were, from offset %d on, is something else", *_where(stretch))
-        return Fate.MIXED
+        return TransactionOutcome.MIXED
     aborted = {(one.producer_id, one.first_offset) for one in row.aborted_transactions or ()}
-    return Fate.ABORTED if (stretch.producer_id, stretch.first_offset) in aborted else Fate.COMMITTED
+    return (
+        TransactionOutcome.ABORTED
+        if (stretch.producer_id, stretch.first_offset) in aborted
+        else TransactionOutcome.COMMITTED
+    )
 
 
-def _is_before_log(brokers: Brokers, where: TopicPartition, offset: int, deadline: float) -> bool:
+def _is_before_log(brokers: TransactionAdmin, where: TopicPartition, offset: int, deadline: float) -> bool:
     """Whether the log begins behind this offset, by its retention; or is not there any more."""
     start = offsets(brokers, [where], deadline, at=EARLIEST, isolation=UNCOMMITTED).get(where)
     return start is None or offset < start
 
 
-def _is_behind_log(brokers: Brokers, stretch: Stretch, deadline: float) -> bool:
+def _is_behind_log(brokers: TransactionAdmin, stretch: TransactionSpan, deadline: float) -> bool:
     """Whether the log ends before these rows. A new leader answers this only when it knows it (KIP-207)."""
     end = offsets(brokers, [stretch.where], deadline, isolation=UNCOMMITTED).get(stretch.where, -1)
     return 0 <= end <= stretch.first_offset
@@ -192,7 +206,7 @@ def _begins_at(data: memoryview, offset: int) -> bool:
     return len(data) >= HEADER_SIZE and (header := read_header(data)).base_offset <= offset <= header.last_offset
 
 
-def _marker_behind(brokers: Brokers, stretch: Stretch, deadline: float) -> Fate:
+def _marker_behind(brokers: TransactionAdmin, stretch: TransactionSpan, deadline: float) -> TransactionOutcome:
     """Find the marker itself behind the rows: it is there, since no transaction of the producer is open any more.
 
     The leader knows it as soon as it has written it, and shows it to nobody before the replicas in sync have it too.
@@ -204,15 +218,15 @@ def _marker_behind(brokers: Brokers, stretch: Stretch, deadline: float) -> Fate:
     raise AssertionError
 
 
-def _shown_behind(brokers: Brokers, stretch: Stretch, deadline: float) -> Fate | None:
+def _shown_behind(brokers: TransactionAdmin, stretch: TransactionSpan, deadline: float) -> TransactionOutcome | None:
     """Return what the marker behind the rows says; None as long as it is not shown."""
     position, end = stretch.last_offset + 1, -1
     while end < 0 or position < end:
         row = read_at(brokers, stretch.where, position, deadline)
         if row is None:
-            return Fate.UNKNOWN
+            return TransactionOutcome.UNKNOWN
         if row.error_code == Code.OFFSET_OUT_OF_RANGE:
-            return Fate.UNKNOWN if _is_before_log(brokers, stretch.where, position, deadline) else None
+            return TransactionOutcome.UNKNOWN if _is_before_log(brokers, stretch.where, position, deadline) else None
         _check(brokers, stretch, row)
         end = row.high_watermark if end < 0 else end
         found = decoded_records(row.records) or memoryview(b"")
@@ -220,24 +234,27 @@ def _shown_behind(brokers: Brokers, stretch: Stretch, deadline: float) -> Fate |
             position = max(position, header.last_offset + 1)
             if header.is_control and header.producer_id == stretch.producer_id and header.records_count:
                 kind = marker_type(header, batch[HEADER_SIZE:])
-                return Fate.COMMITTED if kind == ControlType.COMMIT else Fate.ABORTED
+                return TransactionOutcome.COMMITTED if kind == ControlType.COMMIT else TransactionOutcome.ABORTED
         if not len(found):
             break
     return None
 
 
-def _check(brokers: Brokers, stretch: Stretch, row: Any) -> None:
+def _check(brokers: TransactionAdmin, stretch: TransactionSpan, row: Any) -> None:
     if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
         raise lacking(Right.READ_TOPIC, brokers.sink, brokers.client.user, stretch.topic)
     if row.error_code:
         raise broker_error(row.error_code, f"topic {stretch.topic!r}, partition {stretch.partition}")
 
 
-def _sum(fates: Iterable[Fate]) -> Fate:
+def _sum(fates: Iterable[TransactionOutcome]) -> TransactionOutcome:
     """Return the fate of a whole transaction."""
     found = set(fates)
-    if Fate.OPEN in found:
-        return Fate.OPEN
-    if Fate.MIXED in found or {Fate.COMMITTED, Fate.ABORTED} <= found:
-        return Fate.MIXED
-    return next((fate for fate in (Fate.COMMITTED, Fate.ABORTED) if fate in found), Fate.UNKNOWN)
+    if TransactionOutcome.OPEN in found:
+        return TransactionOutcome.OPEN
+    if TransactionOutcome.MIXED in found or {TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED} <= found:
+        return TransactionOutcome.MIXED
+    return next(
+        (fate for fate in (TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED) if fate in found),
+        TransactionOutcome.UNKNOWN,
+    )

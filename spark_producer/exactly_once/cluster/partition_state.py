@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import broker_error
-from spark_producer.exactly_once.cluster.broker_requests import Brokers, by_topic
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, by_topic
 from spark_producer.exactly_once.cluster.required_acls import Right, lacking
 from spark_producer.exactly_once.protocol.control_record import TopicPartition
 from spark_producer.protocol import DESCRIBE_PRODUCERS, LIST_OFFSETS, AnyApi
@@ -31,7 +31,7 @@ LOOKS = 4
 """So often a partition is looked at, within some 30 ms, before rows count as gone."""
 
 
-class Stretch(NamedTuple):
+class TransactionSpan(NamedTuple):
     """The rows of one transaction in one partition."""
 
     producer_id: int
@@ -56,7 +56,7 @@ def begin_of(row: ActiveProducer) -> tuple[int, int]:
 
 
 def producers(
-    brokers: Brokers, partitions: Iterable[TopicPartition], deadline: float
+    brokers: TransactionAdmin, partitions: Iterable[TopicPartition], deadline: float
 ) -> dict[TopicPartition, Producers]:
     """Return the producers that each leader remembers, by id; None where the right to see them (READ) is missing.
 
@@ -82,7 +82,7 @@ def producers(
 
 
 def offsets(
-    brokers: Brokers,
+    brokers: TransactionAdmin,
     partitions: Iterable[TopicPartition],
     deadline: float,
     *,
@@ -116,13 +116,13 @@ def offsets(
 class StillOpen(NamedTuple):
     """Transactions whose end their partition does not show. `unclear`: another's may be in the way, and only READ would tell."""
 
-    certain: list[Stretch]
-    unclear: list[Stretch]
+    certain: list[TransactionSpan]
+    unclear: list[TransactionSpan]
 
 
 def still_open(
-    brokers: Brokers,
-    stretches: Collection[Stretch],
+    brokers: TransactionAdmin,
+    stretches: Collection[TransactionSpan],
     deadline: float,
     told: dict[TopicPartition, Producers] | None = None,
 ) -> StillOpen:
@@ -153,11 +153,11 @@ class Unfit(NamedTuple):
     row on, so its rows are not there any more, as in a topic that was made anew.
     """
 
-    glued: list[Stretch]
-    gone: list[Stretch]
+    glued: list[TransactionSpan]
+    gone: list[TransactionSpan]
 
 
-def unfit(brokers: Brokers, stretches: Collection[Stretch], deadline: float) -> Unfit:
+def unfit(brokers: TransactionAdmin, stretches: Collection[TransactionSpan], deadline: float) -> Unfit:
     """Return those transactions that must not be committed. They are open, and all their rows are acknowledged.
 
     A leader remembers at which offset a producer's open transaction begins, for as long as it is open: no election, restart or
@@ -176,7 +176,7 @@ def unfit(brokers: Brokers, stretches: Collection[Stretch], deadline: float) -> 
     return found
 
 
-def _unfit(brokers: Brokers, stretches: Collection[Stretch], deadline: float) -> Unfit:
+def _unfit(brokers: TransactionAdmin, stretches: Collection[TransactionSpan], deadline: float) -> Unfit:
     seen = producers(brokers, (each.where for each in stretches), deadline)
     unseen = {where for where, known in seen.items() if known is None}
     stable = offsets(brokers, unseen, deadline) if unseen else {}

@@ -8,10 +8,10 @@ from collections.abc import Collection, Sequence
 from spark_producer.admin.parallel_client import Call
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import PyProducerError
-from spark_producer.exactly_once.cluster.broker_requests import Brokers, code_of, spoken
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, code_of, spoken
 from spark_producer.exactly_once.cluster.coordinator_state import ONGOING, describe
 from spark_producer.exactly_once.cluster.end_transactions import wait_for_leaders
-from spark_producer.exactly_once.cluster.partition_state import Stretch, unfit
+from spark_producer.exactly_once.cluster.partition_state import TransactionSpan, unfit
 from spark_producer.exactly_once.names import task_prefix
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.protocol import LIST_TRANSACTIONS
@@ -33,7 +33,7 @@ _told: set[int] = set()
 """The timeouts that were found too short in this process."""
 
 
-def objections(brokers: Brokers, transactions: Sequence[TaskTransaction], deadline: float) -> tuple[str, ...]:
+def objections(brokers: TransactionAdmin, transactions: Sequence[TaskTransaction], deadline: float) -> tuple[str, ...]:
     """Return why transactions must not be committed; nothing if all may.
 
     Raises:
@@ -47,7 +47,7 @@ def objections(brokers: Brokers, transactions: Sequence[TaskTransaction], deadli
     if found:
         return tuple(found)
     owners = {
-        Stretch(each.producer_id, span.topic, span.partition, span.first_offset, span.last_offset): each
+        TransactionSpan(each.producer_id, span.topic, span.partition, span.first_offset, span.last_offset): each
         for each in transactions
         for span in each.spans
     }
@@ -61,11 +61,11 @@ def objections(brokers: Brokers, transactions: Sequence[TaskTransaction], deadli
     )
 
 
-def _place(stretch: Stretch) -> str:
+def _place(stretch: TransactionSpan) -> str:
     return spoken([stretch.where])
 
 
-def _late(brokers: Brokers, rows: Sequence[DescribedTransaction], deadline: float) -> set[str]:
+def _late(brokers: TransactionAdmin, rows: Sequence[DescribedTransaction], deadline: float) -> set[str]:
     """Return the ids of the transactions that have too little time left: by the clock of the coordinator, which will abort them.
 
     Only where a coordinator is too old for that, or cannot answer now, the clock of this process has to do.
@@ -97,7 +97,7 @@ def _is_late(row: DescribedTransaction, now_ms: int) -> bool:
     return row.transaction_timeout_ms - age < row.transaction_timeout_ms * MIN_TIME_LEFT_FRACTION
 
 
-def _warn_of_short_timeouts(brokers: Brokers, rows: Sequence[DescribedTransaction]) -> None:
+def _warn_of_short_timeouts(brokers: TransactionAdmin, rows: Sequence[DescribedTransaction]) -> None:
     """Warn once of timeouts that leave less time than the rest of the commit may take: the write would be PARTIAL."""
     needed = STEPS_LEFT * brokers.client.timeout
     shortest = min((row.transaction_timeout_ms for row in rows), default=0)

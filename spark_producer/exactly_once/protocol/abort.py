@@ -1,8 +1,8 @@
-"""ABORT: the tasks' open transactions are ended, unless the execution turns out to be committed. Spark calls it in both cases.
+"""ABORT: aborts the tasks' open transactions, unless the execution is committed. Spark calls it in both cases.
 
-When `commit` raised, its record may be in the log. So nothing is aborted before the control id is known to be out of the hands
-of this execution, and the last word has been read. An overtaken driver does not fence: that the id has a newer holder is as
-good, and the newer driver goes on.
+When `commit` raised an error, its record may be in the log. So nothing is aborted before the control id is fenced or has a newer
+holder, and the last control record has been read. A driver that was overtaken does not fence, since that would stop the newer
+one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 from spark_producer.exactly_once.protocol import roll_forward
 from spark_producer.exactly_once.protocol.commands import (
-    Answer,
-    Ask,
+    Command,
     Ended,
     EndTasks,
     Fence,
@@ -26,6 +25,7 @@ from spark_producer.exactly_once.protocol.commands import (
     LookAtHolder,
     Missing,
     ReadControl,
+    Result,
     TasksEnded,
 )  # fmt: skip
 from spark_producer.exactly_once.protocol.control_record import (
@@ -36,146 +36,153 @@ from spark_producer.exactly_once.protocol.control_record import (
     TaskTransaction,
 )
 from spark_producer.exactly_once.protocol.final_status import void
-from spark_producer.exactly_once.protocol.outcomes import Aborted, Committed, Failed, LeftAlone, Redriven
+from spark_producer.exactly_once.protocol.outcomes import Aborted, Committed, Failed, NothingToAbort, Redriven
 from spark_producer.exactly_once.protocol.state_machine import unexpected
-from spark_producer.exactly_once.protocol.task_messages import Prepared, TaskOutcome, Ticket
+from spark_producer.exactly_once.protocol.task_messages import Prepared, TaskOutcome, WriteHandle
 
 
-class Remains(NamedTuple):
-    """What an execution has left: its ticket, and the transactions that its tasks have told."""
+class ExecutionState(NamedTuple):
+    """State of an execution when it is aborted: its handle, and the transactions that its tasks have reported."""
 
-    ticket: Ticket
+    ticket: WriteHandle
     transactions: tuple[TaskTransaction, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """Has anybody fenced, or written, since this execution began?"""
+class CheckingHolder:
+    """Checks whether another driver has fenced the control id, or written, since this execution began."""
 
     failpoint: ClassVar = "abort.asking"
 
-    remains: Remains
+    remains: ExecutionState
 
     @property
-    def ask(self) -> LookAtHolder:
+    def command(self) -> LookAtHolder:
         return LookAtHolder()
 
-    def after(self, answer: Answer) -> Next:
-        if not isinstance(answer, Holder):
-            unexpected(self, answer)
-        if answer.fencing == self.remains.ticket.fencing:
-            return Taking(self.remains)
-        return Reading(self.remains, None)
+    def on_result(self, result: Result) -> Next:
+        if not isinstance(result, Holder):
+            unexpected(self, result)
+        if result.fencing == self.remains.ticket.fencing:
+            return FencingExecution(self.remains)
+        return ReadingDecision(self.remains, None)
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
-    """Nobody has: the fence ends the commit of this execution, if one is under way, and hurts nobody."""
+class FencingExecution:
+    """Fences the control id, which ends the commit of this execution if one is in flight. No other driver holds the id."""
 
     failpoint: ClassVar = "abort.taking"
 
-    remains: Remains
+    remains: ExecutionState
 
     @property
-    def ask(self) -> Fence:
+    def command(self) -> Fence:
         return Fence()
 
-    def after(self, answer: Answer) -> Next:
-        if not isinstance(answer, Fenced):
-            unexpected(self, answer)
-        return Reading(self.remains, answer.fencing)
+    def on_result(self, result: Result) -> Next:
+        if not isinstance(result, Fenced):
+            unexpected(self, result)
+        return ReadingDecision(self.remains, result.fencing)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """Is this execution decided? `fencing` is None if somebody else holds the control id."""
+class ReadingDecision:
+    """Reads whether this execution is decided. `fencing` is None if another driver holds the control id."""
 
     failpoint: ClassVar = "abort.reading"
 
-    remains: Remains
+    remains: ExecutionState
     fencing: Fencing | None
 
     @property
-    def ask(self) -> ReadControl:
+    def command(self) -> ReadControl:
         return ReadControl()
 
-    def after(self, answer: Answer) -> Next:
-        if isinstance(answer, Missing):
-            return LeftAlone(f"whether it was decided is not known, since the record is not in {answer.topic!r}")
-        if not isinstance(answer, Found | Hung):
-            unexpected(self, answer)
-        record = answer.record
-        hanging = answer.partitions if isinstance(answer, Hung) else ()
+    def on_result(self, result: Result) -> Next:
+        if isinstance(result, Missing):
+            return NothingToAbort(f"whether it was decided is not known, since the record is not in {result.topic!r}")
+        if not isinstance(result, Found | Hung):
+            unexpected(self, result)
+        record = result.record
+        hanging = result.partitions if isinstance(result, Hung) else ()
         if hanging and record is None:
-            return LeftAlone("the control record cannot be read yet: the next write of this sink goes on from it")
+            return NothingToAbort("the control record cannot be read yet: the next write of this sink goes on from it")
         if record is None and self.remains.ticket.last is not None:
-            return LeftAlone("whether it was decided is not known, since the sink's record is gone")
+            return NothingToAbort("whether it was decided is not known, since the sink's record is gone")
         if record is None or record.token != self.remains.ticket.token or record.status not in DECIDED:
-            return Ending(self.remains.transactions)
+            return AbortingTransactions(self.remains.transactions)
         if self.fencing is not None:
-            return carried_on(roll_forward.start(roll_forward.Drive(record, self.fencing, hanging)))
+            return carried_on(roll_forward.start(roll_forward.RollForward(record, self.fencing, hanging)))
         if record.status in UNFINISHED:
-            return Helping(record)
-        return LeftAlone(f"the execution was decided: {record.status.value}")
+            return CommittingLeftovers(record)
+        return NothingToAbort(f"the execution was decided: {record.status.value}")
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """The execution is not committed, and will never be. A refusal says that a transaction is gone already."""
+class AbortingTransactions:
+    """Aborts the transactions of an execution that will never be committed. A refusal means that one has ended already."""
 
     failpoint: ClassVar = "abort.ending"
 
     transactions: tuple[TaskTransaction, ...]
 
     @property
-    def ask(self) -> EndTasks:
+    def command(self) -> EndTasks:
         return EndTasks(self.transactions, commit=False)
 
-    def after(self, answer: Answer) -> Next:
-        if not isinstance(answer, TasksEnded):
-            unexpected(self, answer)
-        ended = zip(self.transactions, answer.results, strict=True)
+    def on_result(self, result: Result) -> Next:
+        if not isinstance(result, TasksEnded):
+            unexpected(self, result)
+        ended = zip(self.transactions, result.results, strict=True)
         return Aborted(tuple(one.transactional_id for one, result in ended if isinstance(result, Ended)))
 
 
 @dataclass(frozen=True, slots=True)
-class Helping:
-    """The execution is committed: its transactions are ended before they time out. Whoever holds the sink gives the verdict."""
+class CommittingLeftovers:
+    """Commits the transactions of a committed execution before they time out. The holder of the sink writes the final status."""
 
     failpoint: ClassVar = "abort.helping"
 
     record: ControlRecord
 
     @property
-    def ask(self) -> EndTasks:
+    def command(self) -> EndTasks:
         return EndTasks(self.record.transactions, commit=True)
 
-    def after(self, answer: Answer) -> Next:
-        if not isinstance(answer, TasksEnded):
-            unexpected(self, answer)
-        return LeftAlone(
+    def on_result(self, result: Result) -> Next:
+        if not isinstance(result, TasksEnded):
+            unexpected(self, result)
+        return NothingToAbort(
             "the execution was decided: its transactions are committed, the next write of this sink looks after them"
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Finishing:
-    """The execution is committed: what is decided is carried out, as in COMMIT."""
+class RollingForwardExecution:
+    """Rolls forward a committed execution, as COMMIT does."""
 
     failpoint: ClassVar = "abort.finishing"
 
-    driving: roll_forward.Driving
+    driving: roll_forward.RollForwardState
 
     @property
-    def ask(self) -> Ask:
-        return self.driving.ask
+    def command(self) -> Command:
+        return self.driving.command
 
-    def after(self, answer: Answer) -> Next:
-        return carried_on(self.driving.after(answer))
+    def on_result(self, result: Result) -> Next:
+        return carried_on(self.driving.on_result(result))
 
 
-Aborts: TypeAlias = Asking | Taking | Reading | Ending | Helping | Finishing
-Next: TypeAlias = Aborts | Aborted | Committed | LeftAlone | Failed
+Aborts: TypeAlias = (
+    CheckingHolder
+    | FencingExecution
+    | ReadingDecision
+    | AbortingTransactions
+    | CommittingLeftovers
+    | RollingForwardExecution
+)
+Next: TypeAlias = Aborts | Aborted | Committed | NothingToAbort | Failed
 
 
 def abort(messages: Sequence[TaskOutcome | None]) -> Next:
@@ -185,17 +192,17 @@ def abort(messages: Sequence[TaskOutcome | None]) -> Next:
     """
     prepared = [one for one in messages if isinstance(one, Prepared)]
     if not prepared:
-        return LeftAlone("no task has reported a transaction")
+        return NothingToAbort("no task has reported a transaction")
     ticket = prepared[0].ticket
-    return Asking(Remains(ticket, tuple(one.transaction for one in prepared if one.ticket == ticket)))
+    return CheckingHolder(ExecutionState(ticket, tuple(one.transaction for one in prepared if one.ticket == ticket)))
 
 
 def carried_on(driving: roll_forward.Next) -> Next:
-    """Go on with what is decided."""
+    """Return the state of ABORT after a state of its roll-forward."""
     match driving:
         case Failed():
             return driving
         case Redriven(record, _):
             return Committed(record.batch) if record.status is Status.DONE else void(record)
         case _:
-            return Finishing(driving)
+            return RollingForwardExecution(driving)

@@ -1,8 +1,8 @@
-"""BEGIN: the driver takes the sink, finishes what an earlier one had decided, and ends what was left undecided.
+"""BEGIN: fences the sink, rolls forward the decided write of an earlier driver, and aborts undecided transactions.
 
-The order is what makes it safe: fence, then read, then decide (R2). Orphans are listed before, and aborted after, a fenced
-write that names them (`INTENT`). It proves that this driver was still the newest after it had listed them: a paused driver that
-wakes up cannot abort the transactions of a live one.
+The order makes it safe: fence, then read, then decide (R2). Orphans (open transactions of dead tasks) are listed before, and
+aborted after, a control record that names them (`INTENT`). Its commit proves that this driver was still the newest after it had
+listed them: a driver that was paused and wakes up cannot abort the transactions of a live one.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 from spark_producer.exactly_once.protocol import roll_forward
 from spark_producer.exactly_once.protocol.commands import (
-    Answer,
-    Ask,
+    Command,
     EndTasks,
     Fence,
     Fenced,
@@ -22,12 +21,13 @@ from spark_producer.exactly_once.protocol.commands import (
     Found,
     Glued,
     Hung,
+    Indeterminate,
     ListOpen,
     Missing,
     Opened,
     ReadControl,
+    Result,
     TasksEnded,
-    Unsure,
     WriteControl,
     Written,
 )  # fmt: skip
@@ -40,11 +40,11 @@ from spark_producer.exactly_once.protocol.control_record import (
 )
 from spark_producer.exactly_once.protocol.final_status import incomplete
 from spark_producer.exactly_once.protocol.outcomes import Begun, Failed, Redriven, fenced_off, hung, no_record, unsure
-from spark_producer.exactly_once.protocol.state_machine import MAX_TRIES, unexpected, write_answer
+from spark_producer.exactly_once.protocol.state_machine import MAX_TRIES, unexpected, write_result
 
 
 class Beginning(NamedTuple):
-    """What one BEGIN knows from its start. `tries`: how often it may still be started over."""
+    """Parameters of one BEGIN. `tries` is how many more times it may start over."""
 
     sink: str
     token: str
@@ -52,26 +52,26 @@ class Beginning(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
-    """The first ask. Once it is answered, no older driver can write a control record any more."""
+class FencingControlId:
+    """Fences the control id: from its result on, no older driver can write a control record."""
 
     failpoint: ClassVar = "begin.taking"
 
     beginning: Beginning
 
     @property
-    def ask(self) -> Fence:
+    def command(self) -> Fence:
         return Fence()
 
-    def after(self, answer: Answer) -> Next:
-        if not isinstance(answer, Fenced):
-            unexpected(self, answer)
-        return Reading(self.beginning, answer.fencing)
+    def on_result(self, result: Result) -> Next:
+        if not isinstance(result, Fenced):
+            unexpected(self, result)
+        return ReadingControlRecord(self.beginning, result.fencing)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What has the sink come to?"""
+class ReadingControlRecord:
+    """Reads the sink's last control record."""
 
     failpoint: ClassVar = "begin.reading"
 
@@ -79,48 +79,50 @@ class Reading:
     fencing: Fencing
 
     @property
-    def ask(self) -> ReadControl:
+    def command(self) -> ReadControl:
         return ReadControl()
 
-    def after(self, answer: Answer) -> Next:
-        if isinstance(answer, Hung):
-            if answer.record is not None and answer.record.status in UNFINISHED:
+    def on_result(self, result: Result) -> Next:
+        if isinstance(result, Hung):
+            if result.record is not None and result.record.status in UNFINISHED:
                 # It is carried out before people are called: its tasks' transactions would time out meanwhile.
-                drive = roll_forward.Drive(answer.record, self.fencing, answer.partitions)
-                return Redriving(self.beginning, roll_forward.Ending(drive))
-            return hung(self.beginning.sink, answer.partitions)
-        if isinstance(answer, Missing):
-            return no_record(self.beginning.sink, answer.topic)
-        if not isinstance(answer, Found):
-            unexpected(self, answer)
-        record = answer.record
+                drive = roll_forward.RollForward(result.record, self.fencing, result.partitions)
+                return RollingForwardEarlierWrite(self.beginning, roll_forward.EndingTransactions(drive))
+            return hung(self.beginning.sink, result.partitions)
+        if isinstance(result, Missing):
+            return no_record(self.beginning.sink, result.topic)
+        if not isinstance(result, Found):
+            unexpected(self, result)
+        record = result.record
         if record is not None and record.status is Status.PARTIAL:
             return incomplete(record)
         if record is not None and record.status in UNFINISHED:
-            return Redriving(self.beginning, roll_forward.Ending(roll_forward.Drive(record, self.fencing)))
-        return Listing(self.beginning, self.fencing, record)
+            return RollingForwardEarlierWrite(
+                self.beginning, roll_forward.EndingTransactions(roll_forward.RollForward(record, self.fencing))
+            )
+        return ListingOpenTransactions(self.beginning, self.fencing, record)
 
 
 @dataclass(frozen=True, slots=True)
-class Redriving:
-    """An earlier driver had decided its write, and did not see its end."""
+class RollingForwardEarlierWrite:
+    """Rolls forward a write that an earlier driver had decided but not completed."""
 
     failpoint: ClassVar = "begin.redriving"
 
     beginning: Beginning
-    driving: roll_forward.Driving
+    driving: roll_forward.RollForwardState
 
     @property
-    def ask(self) -> Ask:
-        return self.driving.ask
+    def command(self) -> Command:
+        return self.driving.command
 
-    def after(self, answer: Answer) -> Next:
-        return carried_on(self.beginning, self.driving.after(answer))
+    def on_result(self, result: Result) -> Next:
+        return carried_on(self.beginning, self.driving.on_result(result))
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """Nothing that is open now belongs to a decided write."""
+class ListingOpenTransactions:
+    """Lists open transactions of the sink's tasks. None of them belongs to a decided write."""
 
     failpoint: ClassVar = "begin.listing"
 
@@ -129,20 +131,20 @@ class Listing:
     last: ControlRecord | None
 
     @property
-    def ask(self) -> ListOpen:
+    def command(self) -> ListOpen:
         return ListOpen()
 
-    def after(self, answer: Answer) -> Next:
-        if not isinstance(answer, Opened):
-            unexpected(self, answer)
-        if not answer.transactions:
+    def on_result(self, result: Result) -> Next:
+        if not isinstance(result, Opened):
+            unexpected(self, result)
+        if not result.transactions:
             return begun(self.fencing, self.last)
-        return Intending(self.beginning, self.fencing, intent(self.beginning, self.last, answer.transactions))
+        return WritingIntent(self.beginning, self.fencing, intent(self.beginning, self.last, result.transactions))
 
 
 @dataclass(frozen=True, slots=True)
-class Intending:
-    """The orphans are named in a fenced write, before any of them is aborted."""
+class WritingIntent:
+    """Writes a control record that names the orphans, before any of them is aborted."""
 
     failpoint: ClassVar = "begin.intending"
 
@@ -151,26 +153,26 @@ class Intending:
     intent: ControlRecord
 
     @property
-    def ask(self) -> WriteControl:
+    def command(self) -> WriteControl:
         return WriteControl(self.fencing, self.intent)
 
-    def after(self, answer: Answer) -> Next:
-        match write_answer(self, answer):
+    def on_result(self, result: Result) -> Next:
+        match write_result(self, result):
             case Written(fencing):
-                return Sweeping(fencing, self.intent)
+                return AbortingOrphans(fencing, self.intent)
             case Hung(partitions):
                 return hung(self.beginning.sink, partitions)
             case FencedOff(expired):
                 return fenced_off(self.beginning.sink, "this write does not start", expired=expired)
-            case Unsure(reason):
+            case Indeterminate(reason):
                 return over(self.beginning, reason)
             case Glued(partitions):
                 return over(self.beginning, f"an older transaction hung in {partitions}")
 
 
 @dataclass(frozen=True, slots=True)
-class Sweeping:
-    """The orphans are aborted, each only if it is still the one that was listed. A refusal says that it is gone."""
+class AbortingOrphans:
+    """Aborts the orphans, each by the epoch that was listed. A refusal means that it has ended already."""
 
     failpoint: ClassVar = "begin.sweeping"
 
@@ -178,49 +180,56 @@ class Sweeping:
     intent: ControlRecord
 
     @property
-    def ask(self) -> EndTasks:
+    def command(self) -> EndTasks:
         return EndTasks(self.intent.transactions, commit=False)
 
-    def after(self, answer: Answer) -> Next:
-        if not isinstance(answer, TasksEnded):
-            unexpected(self, answer)
+    def on_result(self, result: Result) -> Next:
+        if not isinstance(result, TasksEnded):
+            unexpected(self, result)
         return begun(self.fencing, self.intent)
 
 
-Begins: TypeAlias = Taking | Reading | Redriving | Listing | Intending | Sweeping
+Begins: TypeAlias = (
+    FencingControlId
+    | ReadingControlRecord
+    | RollingForwardEarlierWrite
+    | ListingOpenTransactions
+    | WritingIntent
+    | AbortingOrphans
+)
 Next: TypeAlias = Begins | Begun | Failed
 
 
-def begin(sink: str, token: str) -> Taking:
-    """The first step of BEGIN. `token` (hex of 16 random bytes) is new for every execution."""
-    return Taking(Beginning(sink, token))
+def begin(sink: str, token: str) -> FencingControlId:
+    """Return the first state of BEGIN. `token` (hex of 16 random bytes) is new for each execution."""
+    return FencingControlId(Beginning(sink, token))
 
 
 def carried_on(beginning: Beginning, driving: roll_forward.Next) -> Next:
-    """What is decided is carried out within BEGIN, which goes on after it; also if it was void, since it may run again."""
+    """Return the state of BEGIN after a state of its roll-forward. It continues after `VOID` too: that write may run again."""
     match driving:
         case Failed():
             return driving
         case Redriven(record, fencing):
-            return Listing(beginning, fencing, record)
+            return ListingOpenTransactions(beginning, fencing, record)
         case _:
-            return Redriving(beginning, driving)
+            return RollingForwardEarlierWrite(beginning, driving)
 
 
 def begun(fencing: Fencing, last: ControlRecord | None) -> Begun:
-    """What tasks need, without names of transactions: there may be thousands, and each task gets it."""
+    """Return the outcome for the tasks, without names of transactions: there may be thousands, and each task gets them."""
     return Begun(fencing, None if last is None else last._replace(transactions=(), inline=()))
 
 
 def intent(beginning: Beginning, last: ControlRecord | None, orphans: tuple[TaskTransaction, ...]) -> ControlRecord:
-    """The record that names `orphans`. It replaces the last word, so it repeats what must not be forgotten (R6)."""
+    """Return the record that names `orphans`. It replaces the last one, so it repeats its other fields (R6)."""
     if last is None:
         return ControlRecord(beginning.sink, None, Status.INTENT, NO_BATCH, NO_BATCH, beginning.token, orphans)
     return last._replace(status=Status.INTENT, token=beginning.token, transactions=orphans, inline=())
 
 
 def over(beginning: Beginning, reason: str) -> Next:
-    """Start again with a fence: an unanswered write is never sent again, since a late answer could end the next one's."""
+    """Return to the fence. A write without a response is never sent again: a late EndTxn could end the next transaction."""
     if beginning.tries <= 1:
         return unsure(beginning.sink, MAX_TRIES, reason)
-    return Taking(beginning._replace(tries=beginning.tries - 1))
+    return FencingControlId(beginning._replace(tries=beginning.tries - 1))

@@ -1,9 +1,9 @@
-"""What the steps of a write ask of a cluster, and what may be answered: the seam between the pure steps and whoever does them.
+"""The commands of the state machine and their results: the interface between the pure protocol and the cluster.
 
-The steps (`begin`, `commit`, `redrive`, `abort`) are pure: a state and an answer give the next state, whose `ask` is one of these
-values. The cluster of the tests' models, the simulator and the real brokers answer them alike. Whoever performs an ask repeats it
-while a broker says that it cannot answer yet, and raises when its time is over: a write may stop at any ask, and the next BEGIN
-goes on from what is in the cluster.
+The states (`begin`, `commit`, `roll_forward`, `abort`) are pure: a state and a result give the next state, whose `command` is one
+of these values. The cluster of the tests' models and the real brokers return the same results. The executor of a command retries
+while a broker answers with a retriable error, and raises at its deadline: a write may stop at any command, and the next BEGIN
+continues from what is in the cluster.
 """
 
 from __future__ import annotations
@@ -15,37 +15,41 @@ from spark_producer.exactly_once.protocol.control_record import ControlRecord, T
 
 
 class Fencing(NamedTuple):
-    """The producer id and epoch of the sink's control id: whoever has the newest may write the control record."""
+    """Producer id and epoch of the sink's control id. Only the driver with the newest epoch can write the control record."""
 
     producer_id: int
     epoch: int
 
 
-# --- asks ---------------------------------------------------------------------------------------------------------------
+# --- commands -----------------------------------------------------------------------------------------------------------
 
 
 class Fence(NamedTuple):
-    """Take the next epoch of the control id, which ends whatever an earlier holder has open. Answer: `Fenced`."""
+    """Take the next epoch of the control id (InitProducerId), which aborts the open transaction of an earlier holder.
+
+    Result: `Fenced`.
+    """
 
 
 class LookAtHolder(NamedTuple):
-    """Look who holds the control id, without fencing. It is answered when no transaction of the id is being ended (the state is
-    not PrepareCommit or PrepareAbort). Answer: `Holder`.
+    """Read who holds the control id, without fencing it.
+
+    The executor waits until no transaction of the id is being completed (PrepareCommit, PrepareAbort). Result: `Holder`.
     """
 
 
 class ReadControl(NamedTuple):
-    """Read the sink's last committed control record; asked after a fence has ended all earlier transactions of the control id.
+    """Read the sink's last committed control record, after a fence has ended all earlier transactions of the control id.
 
-    It is checked that the log shows their end: in the control partition, and in the record's `inline` partitions (R8).
-    Answer: `Found`, `Missing`, `Hung`.
+    The executor checks that their transaction markers are in the log: in the control partition and in the record's `inline`
+    partitions (R8). Result: `Found`, `Missing`, `Hung`.
     """
 
 
 class ListOpen(NamedTuple):
-    """List the open transactions of this sink's task ids on all brokers, `besides` those of these transactions' ids.
+    """List the open transactions of this sink's task ids on all brokers, except those with the ids of `besides`.
 
-    Answer: `Opened`.
+    Result: `Opened`.
     """
 
     besides: tuple[TaskTransaction, ...] = ()
@@ -54,9 +58,10 @@ class ListOpen(NamedTuple):
 class WriteControl(NamedTuple):
     """Write `record` in a transaction of the control id, with the rows of inline tasks if `inline`.
 
-    Just before the end of the transaction it is checked that it begins with its own first row in each partition: no older one is
-    glued to it, and nothing of it is gone (R7); and after it that all partitions show the end (R8). A request of it that was not
-    answered is never sent again (`Unsure`). Answer: `Written`, `Hung`, `FencedOff`, `Unsure`, `Glued`.
+    Before EndTxn the executor checks that the transaction starts at its own first row in each partition, so that no older
+    transaction is merged with it and none of its rows is missing (R7); after it, that all partitions have the marker (R8). A
+    request without a response is never sent again (`Indeterminate`). Result: `Written`, `Hung`, `FencedOff`, `Indeterminate`,
+    `Glued`.
     """
 
     fencing: Fencing
@@ -65,9 +70,9 @@ class WriteControl(NamedTuple):
 
 
 class Vote(NamedTuple):
-    """Ask whether every transaction is still open, with enough time left, all its rows, and not glued to an older one (R7).
+    """Check that each transaction is open, has enough time left and all of its rows, and is not merged with an older one (R7).
 
-    `fencing` is that of the write, by which an objection can be told to be another writer's deed. Answer: `Voted`.
+    `fencing` is that of the write: it tells whether another writer is the cause of an objection. Result: `Voted`.
     """
 
     transactions: tuple[TaskTransaction, ...]
@@ -75,9 +80,9 @@ class Vote(NamedTuple):
 
 
 class EndTasks(NamedTuple):
-    """Commit or abort transactions of tasks, each by its id, epoch and style alone; in any order, and at the same time.
+    """Commit or abort transactions of tasks (EndTxn) by id, epoch and style, in any order and in parallel.
 
-    Answer: `TasksEnded`.
+    Result: `TasksEnded`.
     """
 
     transactions: tuple[TaskTransaction, ...]
@@ -85,24 +90,24 @@ class EndTasks(NamedTuple):
 
 
 class LookAtLogs(NamedTuple):
-    """Look in the partitions themselves what became of each transaction, and whether they show its end (R8).
+    """Read from the partitions' logs how each transaction ended, and whether its markers are there (R8).
 
-    Answer: `Fates`.
+    Result: `LogOutcomes`.
     """
 
     transactions: tuple[TaskTransaction, ...]
 
 
-Ask: TypeAlias = Fence | LookAtHolder | ReadControl | ListOpen | WriteControl | Vote | EndTasks | LookAtLogs
+Command: TypeAlias = Fence | LookAtHolder | ReadControl | ListOpen | WriteControl | Vote | EndTasks | LookAtLogs
 
 
-# --- answers ------------------------------------------------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------------------------------------
 
 
 class Fenced(NamedTuple):
-    """The epoch is taken. `before` is the previous one at the coordinator; -1: it did not know the id.
+    """The new epoch. `before` is the coordinator's previous epoch, or -1 if it did not know the id.
 
-    `noted` is its note of the sink's last commit (`last_commit`); None if there is none.
+    `noted` is the coordinator's note of the sink's last commit (`last_commit`); None if there is none.
     """
 
     fencing: Fencing
@@ -113,7 +118,7 @@ class Fenced(NamedTuple):
 class Holder(NamedTuple):
     """The newest producer id and epoch of the control id; None if the coordinator does not know the id.
 
-    `noted`: as of `Fenced`.
+    `noted` is as in `Fenced`.
     """
 
     fencing: Fencing | None
@@ -127,9 +132,7 @@ class Found(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """The control topic lacks the record of the sink that the coordinator has committed last. `older` is the newest one that it
-    has, if any.
-    """
+    """The control topic lacks the sink's last committed record. `older` is the newest record of the sink that it has, if any."""
 
     topic: str
     older: ControlRecord | None = None
@@ -142,15 +145,16 @@ class Opened(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The record is committed, and all partitions show it; `fencing` is for the next write (EndTxn 5 raises the epoch)."""
+    """The record is committed, with markers in all partitions. `fencing` is for the next write (EndTxn 5 raises the epoch)."""
 
     fencing: Fencing
 
 
 class Hung(NamedTuple):
-    """The coordinator has ended a transaction of the control id, but these partitions have lost the marker that says so.
+    """The coordinator has ended a transaction of the control id, but these partitions have lost its marker (KIP-664).
 
-    As the answer to a write: it is committed all the same. As that to a look: `record` is the last word, if that is to be seen.
+    As the result of a write: it is committed all the same. As the result of a read: `record` is the last control record that
+    readers of committed records see.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -158,31 +162,34 @@ class Hung(NamedTuple):
 
 
 class FencedOff(NamedTuple):
-    """A newer holder of the control id has taken over, and nothing was written: the first answer to the end of it said so.
+    """A newer epoch of the control id exists, and nothing was written: the first response to EndTxn said so.
 
-    The newer holder may be the coordinator itself, which aborts a transaction that is open for too long. `expired`: there is no
-    newer one, but the coordinator has forgotten the id.
+    The coordinator takes a newer epoch itself when it aborts a transaction after its timeout. `expired`: there is no newer epoch,
+    but the coordinator has removed the id (`transactional.id.expiration.ms`).
     """
 
     expired: bool = False
 
 
-class Unsure(NamedTuple):
-    """It is not known whether the record was written: no answer came. `reason` is for people."""
+class Indeterminate(NamedTuple):
+    """It is unknown whether the record was written, since there was no response. `reason` is for error messages."""
 
     reason: str = ""
 
 
 class Glued(NamedTuple):
-    """An older transaction of the same producer hangs in these partitions, and ours would decide it too: ours was aborted."""
+    """The write was aborted, because an older transaction of the same producer hangs in these partitions.
+
+    A commit would have committed the rows of the older one as well.
+    """
 
     partitions: tuple[TopicPartition, ...]
 
 
 class Voted(NamedTuple):
-    """`objections` name the transactions that must not be committed, and why; if there are none all is well.
+    """`objections` name the transactions that must not be committed, with the reason; without any, the write can be committed.
 
-    `overtaken` says of objections that another writer holds the sink now, and has aborted what it found open.
+    `overtaken`: the reason is another writer, which holds the sink now and has aborted the open transactions.
     """
 
     objections: tuple[str, ...] = ()
@@ -190,40 +197,40 @@ class Voted(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The coordinator has decided the transaction as asked."""
+    """The coordinator has committed or aborted the transaction as requested."""
 
 
 class Refused(NamedTuple):
-    """The coordinator refuses: the transaction is not that of this id and epoch any more. `code` is its error code."""
+    """The coordinator refused, because the transaction is no longer that of this id and epoch. `code` is its error code."""
 
     code: int
 
 
 class TasksEnded(NamedTuple):
-    """What the coordinators say of each transaction, in the order of the ask."""
+    """The coordinators' response for each transaction, in the order of the command."""
 
     results: tuple[Ended | Refused, ...]
 
 
-class Fate(enum.Enum):
-    """What the logs say of a transaction."""
+class TransactionOutcome(enum.Enum):
+    """How a transaction ended according to the logs of its partitions."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
     OPEN = "open"
     UNKNOWN = "unknown"
-    """the log does not reach back to it, because of retention, or its topic is gone"""
+    """retention has deleted that part of the log, or the topic is deleted"""
     MIXED = "mixed"
-    """some partitions say committed and others aborted, since a lost marker was decided by a later transaction;
-    or rows that were acknowledged are gone"""
+    """committed in some partitions and aborted in others, since a later transaction decided where a marker was lost;
+    or acknowledged rows are missing"""
 
 
-class Fates(NamedTuple):
-    """The fate of each transaction that was asked for, in order (`OPEN` if it is so in any partition), and where it is open."""
+class LogOutcomes(NamedTuple):
+    """The outcome of each transaction, in the order of the command (`OPEN` if open in any partition), and the open partitions."""
 
-    fates: tuple[Fate, ...]
+    fates: tuple[TransactionOutcome, ...]
     open_partitions: tuple[TopicPartition, ...] = ()
 
 
-WriteAnswer: TypeAlias = Written | Hung | FencedOff | Unsure | Glued
-Answer: TypeAlias = Fenced | Holder | Found | Missing | Opened | WriteAnswer | Voted | TasksEnded | Fates
+WriteResult: TypeAlias = Written | Hung | FencedOff | Indeterminate | Glued
+Result: TypeAlias = Fenced | Holder | Found | Missing | Opened | WriteResult | Voted | TasksEnded | LogOutcomes

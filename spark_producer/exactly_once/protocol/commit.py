@@ -16,8 +16,7 @@ from typing import ClassVar, TypeAlias
 from spark_producer.exactly_once.protocol import roll_forward
 from spark_producer.exactly_once.protocol.batch_admission import Refuse, Skip, admit
 from spark_producer.exactly_once.protocol.commands import (
-    Answer,
-    Ask,
+    Command,
     EndTasks,
     Fence,
     Fenced,
@@ -26,12 +25,13 @@ from spark_producer.exactly_once.protocol.commands import (
     Found,
     Glued,
     Hung,
+    Indeterminate,
     ListOpen,
     Missing,
     Opened,
     ReadControl,
+    Result,
     TasksEnded,
-    Unsure,
     Vote,
     Voted,
     WriteControl,
@@ -56,8 +56,15 @@ from spark_producer.exactly_once.protocol.outcomes import (
     no_record,
 )
 from spark_producer.exactly_once.protocol.row_count_check import repeated, total_content
-from spark_producer.exactly_once.protocol.state_machine import unexpected, write_answer
-from spark_producer.exactly_once.protocol.task_messages import Inline, Origin, Prepared, Skipped, TaskOutcome, Ticket
+from spark_producer.exactly_once.protocol.state_machine import unexpected, write_result
+from spark_producer.exactly_once.protocol.task_messages import (
+    InlineRows,
+    Origin,
+    Prepared,
+    Skipped,
+    TaskOutcome,
+    WriteHandle,
+)
 
 Orphans: TypeAlias = tuple[TaskTransaction, ...]
 """Transactions that were open before the commit point, and are no part of the write."""
@@ -67,30 +74,30 @@ LEFT_TO_OTHERS = frozenset({Failure.FENCED, Failure.EXPIRED, Failure.UNSURE})
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """What is open besides the transactions of the write: its orphans."""
+class ListingOrphans:
+    """Lists the orphans: open transactions of the sink's tasks that are not part of the write."""
 
     failpoint: ClassVar = "commit.listing"
 
     fencing: Fencing
     record: ControlRecord
     before: str
-    """the token of the sink's last word when the write began; empty if there was none"""
+    """token of the sink's last control record when the write began; empty if there was none"""
 
     @property
-    def ask(self) -> ListOpen:
+    def command(self) -> ListOpen:
         return ListOpen(self.record.transactions)
 
-    def after(self, answer: Answer) -> Next:
-        if not isinstance(answer, Opened):
-            unexpected(self, answer)
-        following = Voting if self.record.transactions else Writing
-        return following(self.fencing, self.record, answer.transactions, self.before)
+    def on_result(self, result: Result) -> Next:
+        if not isinstance(result, Opened):
+            unexpected(self, result)
+        following = CheckingTransactions if self.record.transactions else WritingControlRecord
+        return following(self.fencing, self.record, result.transactions, self.before)
 
 
 @dataclass(frozen=True, slots=True)
-class Voting:
-    """The last moment at which the whole write can be given up: are all transactions fit to be committed?"""
+class CheckingTransactions:
+    """Checks that all transactions can be committed. It is the last state in which the whole write can be aborted."""
 
     failpoint: ClassVar = "commit.voting"
 
@@ -100,27 +107,27 @@ class Voting:
     before: str
 
     @property
-    def ask(self) -> Vote:
+    def command(self) -> Vote:
         return Vote(self.record.transactions, self.fencing)
 
-    def after(self, answer: Answer) -> Next:
-        if not isinstance(answer, Voted):
-            unexpected(self, answer)
-        if not answer.objections:
-            return Writing(self.fencing, self.record, self.orphans, self.before)
-        if answer.overtaken:
+    def on_result(self, result: Result) -> Next:
+        if not isinstance(result, Voted):
+            unexpected(self, result)
+        if not result.objections:
+            return WritingControlRecord(self.fencing, self.record, self.orphans, self.before)
+        if result.overtaken:
             return fenced_off(self.record.sink, "its transactions were aborted, and nothing of it is visible")
         return Failed(
             Failure.VOTE,
-            f"{about(self.record)}: transactions of its tasks must not be committed ({'; '.join(answer.objections)}). Nothing of "
+            f"{about(self.record)}: transactions of its tasks must not be committed ({'; '.join(result.objections)}). Nothing of "
             "it is visible, and it can be run again. If they were open too long, raise kafka.transaction.timeout.ms",
-            answer.objections,
+            result.objections,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
-    """The commit point."""
+class WritingControlRecord:
+    """Writes the control record: the commit point."""
 
     failpoint: ClassVar = "commit.writing"
 
@@ -130,20 +137,20 @@ class Writing:
     before: str
 
     @property
-    def ask(self) -> WriteControl:
+    def command(self) -> WriteControl:
         return WriteControl(self.fencing, self.record, inline=bool(self.record.inline))
 
-    def after(self, answer: Answer) -> Next:
-        match write_answer(self, answer):
+    def on_result(self, result: Result) -> Next:
+        match write_result(self, result):
             case Written(fencing):
-                return decided(roll_forward.Drive(self.record, fencing), self.orphans)
+                return decided(roll_forward.RollForward(self.record, fencing), self.orphans)
             case Hung(partitions):
                 # It is decided all the same: tasks' transactions are committed before people are called.
-                return decided(roll_forward.Drive(self.record, self.fencing, partitions), self.orphans)
+                return decided(roll_forward.RollForward(self.record, self.fencing, partitions), self.orphans)
             case FencedOff(expired):
                 return fenced_off(self.record.sink, "nothing of this one is visible", expired=expired)
-            case Unsure():
-                return Resolving(self.record, self.orphans, self.before)
+            case Indeterminate():
+                return FencingAfterTimeout(self.record, self.orphans, self.before)
             case Glued(partitions):
                 names = tuple(f"{topic}-{partition}" for topic, partition in partitions)
                 return Failed(
@@ -155,8 +162,8 @@ class Writing:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolving:
-    """The commit was not answered. It is not sent again: a fence decides it, and the next look tells."""
+class FencingAfterTimeout:
+    """Fences the control id after a commit without a response: the fence decides it, and the next read tells how."""
 
     failpoint: ClassVar = "commit.resolving"
 
@@ -165,18 +172,18 @@ class Resolving:
     before: str
 
     @property
-    def ask(self) -> Fence:
+    def command(self) -> Fence:
         return Fence()
 
-    def after(self, answer: Answer) -> Next:
-        if not isinstance(answer, Fenced):
-            unexpected(self, answer)
-        return Looking(self.record, answer.fencing, self.orphans, self.before)
+    def on_result(self, result: Result) -> Next:
+        if not isinstance(result, Fenced):
+            unexpected(self, result)
+        return ReadingControlRecordAfterFence(self.record, result.fencing, self.orphans, self.before)
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
-    """After the fence: is the record there? An `INTENT` of the same token is BEGIN's, and no commit.
+class ReadingControlRecordAfterFence:
+    """Reads after the fence whether the record was written. An `INTENT` of the same token is BEGIN's, and no commit.
 
     Where another's word has replaced the one before this write, that may have happened over this one's. If it has a number, it is
     skipped when it is run again; without one nothing would.
@@ -190,18 +197,18 @@ class Looking:
     before: str
 
     @property
-    def ask(self) -> ReadControl:
+    def command(self) -> ReadControl:
         return ReadControl()
 
-    def after(self, answer: Answer) -> Next:
-        if isinstance(answer, Missing):
-            return no_record(self.record.sink, answer.topic)
-        if not isinstance(answer, Found | Hung):
-            unexpected(self, answer)
-        found = answer.record
-        hanging = answer.partitions if isinstance(answer, Hung) else ()
+    def on_result(self, result: Result) -> Next:
+        if isinstance(result, Missing):
+            return no_record(self.record.sink, result.topic)
+        if not isinstance(result, Found | Hung):
+            unexpected(self, result)
+        found = result.record
+        hanging = result.partitions if isinstance(result, Hung) else ()
         if found is not None and found.token == self.record.token and found.status in DECIDED:
-            return decided(roll_forward.Drive(found, self.fencing, hanging), self.orphans)
+            return decided(roll_forward.RollForward(found, self.fencing, hanging), self.orphans)
         if hanging:
             return look_first(self.record, hung(self.record.sink, hanging))
         if found is None or found.token in (self.record.token, self.before):
@@ -218,20 +225,20 @@ class Looking:
 
 
 @dataclass(frozen=True, slots=True)
-class Finishing:
-    """What is decided is carried out."""
+class RollingForwardWrite:
+    """Rolls forward the write, which is decided."""
 
     failpoint: ClassVar = "commit.finishing"
 
-    driving: roll_forward.Driving
+    driving: roll_forward.RollForwardState
     orphans: Orphans
 
     @property
-    def ask(self) -> Ask:
-        return self.driving.ask
+    def command(self) -> Command:
+        return self.driving.command
 
-    def after(self, answer: Answer) -> Next:
-        following = self.driving.after(answer)
+    def on_result(self, result: Result) -> Next:
+        following = self.driving.on_result(result)
         record = self.driving.drive.record
         if isinstance(following, Failed) and following.kind in LEFT_TO_OTHERS and record.batch == NO_BATCH:
             return unknown(record, f"it is decided, and was left to others ({following.kind.value})")
@@ -239,8 +246,8 @@ class Finishing:
 
 
 @dataclass(frozen=True, slots=True)
-class Sweeping:
-    """The batch is committed, and its orphans are aborted, each only if it is still the one that was listed."""
+class AbortingLeftovers:
+    """Aborts the orphans of a committed batch, each by the epoch that was listed."""
 
     failpoint: ClassVar = "commit.sweeping"
 
@@ -248,17 +255,17 @@ class Sweeping:
     orphans: Orphans
 
     @property
-    def ask(self) -> EndTasks:
+    def command(self) -> EndTasks:
         return EndTasks(self.orphans, commit=False)
 
-    def after(self, answer: Answer) -> Next:
-        if not isinstance(answer, TasksEnded):
-            unexpected(self, answer)
+    def on_result(self, result: Result) -> Next:
+        if not isinstance(result, TasksEnded):
+            unexpected(self, result)
         return Committed(self.batch)
 
 
 @dataclass(frozen=True, slots=True)
-class Noting:
+class RecordingRun:
     """Notes in the control record that this run has found a batch of an earlier run done: it must not skip that number again."""
 
     failpoint: ClassVar = "commit.noting"
@@ -268,18 +275,18 @@ class Noting:
     batch: int
 
     @property
-    def ask(self) -> WriteControl:
+    def command(self) -> WriteControl:
         return WriteControl(self.fencing, self.record)
 
-    def after(self, answer: Answer) -> Next:
-        match write_answer(self, answer):
+    def on_result(self, result: Result) -> Next:
+        match write_result(self, result):
             case Written():
                 return AlreadyDone(self.batch)
             case Hung(partitions):
                 return hung(self.record.sink, partitions)
             case FencedOff(expired):
                 return fenced_off(self.record.sink, "this one ends; its batch was committed before", expired=expired)
-            case Unsure() | Glued():
+            case Indeterminate() | Glued():
                 return Failed(
                     Failure.NOT_WRITTEN,
                     f"sink {self.record.sink!r}, batch {self.batch}: it was committed before, but the brokers did not "
@@ -287,12 +294,21 @@ class Noting:
                 )
 
 
-Commits: TypeAlias = Listing | Voting | Writing | Resolving | Looking | Finishing | Sweeping | Noting
+Commits: TypeAlias = (
+    ListingOrphans
+    | CheckingTransactions
+    | WritingControlRecord
+    | FencingAfterTimeout
+    | ReadingControlRecordAfterFence
+    | RollingForwardWrite
+    | AbortingLeftovers
+    | RecordingRun
+)
 Next: TypeAlias = Commits | Committed | AlreadyDone | Failed
 
 
 def commit(messages: Sequence[TaskOutcome], batch: int) -> Next:
-    """The first step of COMMIT, or its outcome if nothing has to be asked. `messages` has one of each task.
+    """Return the first state of COMMIT, or the outcome if no command is needed. `messages` has one of each task.
 
     A batch without rows is written too, as `DONE`: whoever hears that it is committed may rely on it that no other execution of
     it will ever be visible, and an overtaken driver must not hear so.
@@ -314,10 +330,10 @@ def commit(messages: Sequence[TaskOutcome], batch: int) -> Next:
     if isinstance(admission, Skip) or skipped:
         return mixed(batch, "some have written, and others say that the batch is done")
     record = decision(ticket, query, batch, messages)
-    return Listing(ticket.fencing, record, "" if ticket.last is None else ticket.last.token)
+    return ListingOrphans(ticket.fencing, record, "" if ticket.last is None else ticket.last.token)
 
 
-def noted(ticket: Ticket, batch: int, origin: Origin, outcome: AlreadyDone | Failed) -> Next:
+def noted(ticket: WriteHandle, batch: int, origin: Origin, outcome: AlreadyDone | Failed) -> Next:
     """Return the next step for a batch that is done: in `foreachBatch` the control record notes this run.
 
     It does not for a lower number of a micro-batch that Spark repeats: that would make the next one, the last that is done,
@@ -333,13 +349,15 @@ def noted(ticket: Ticket, batch: int, origin: Origin, outcome: AlreadyDone | Fai
         transactions=(),
         inline=(),
     )
-    return Noting(ticket.fencing, record, batch)
+    return RecordingRun(ticket.fencing, record, batch)
 
 
-def decision(ticket: Ticket, query: str, batch: int, messages: Sequence[TaskOutcome]) -> ControlRecord:
-    """The record whose writing commits the batch: `COMMITTING`, or `DONE` at once if no task has a transaction of its own."""
+def decision(ticket: WriteHandle, query: str, batch: int, messages: Sequence[TaskOutcome]) -> ControlRecord:
+    """Return the record that commits the batch: `COMMITTING`, or `DONE` if no task has a transaction of its own."""
     transactions = tuple(one.transaction for one in messages if isinstance(one, Prepared))
-    partitions = {(rows.topic, rows.partition) for one in messages if isinstance(one, Inline) for rows in one.batches}
+    partitions = {
+        (rows.topic, rows.partition) for one in messages if isinstance(one, InlineRows) for rows in one.batches
+    }
     last = ticket.last
     record = ControlRecord(
         ticket.sink,
@@ -363,8 +381,8 @@ def decision(ticket: Ticket, query: str, batch: int, messages: Sequence[TaskOutc
     return record if transactions else done(record)
 
 
-def decided(drive: roll_forward.Drive, orphans: Orphans) -> Next:
-    """The record is in the log: what it says is carried out."""
+def decided(drive: roll_forward.RollForward, orphans: Orphans) -> Next:
+    """Return the state that rolls the record forward, once it is in the log."""
     return carried_on(roll_forward.start(drive), orphans, drive.record)
 
 
@@ -376,9 +394,9 @@ def carried_on(driving: roll_forward.Next, orphans: Orphans, decision: ControlRe
         case Redriven(record, _) if record.status is not Status.DONE:
             return void(record)
         case Redriven(record, _):
-            return Sweeping(record.batch, orphans) if orphans else Committed(record.batch)
+            return AbortingLeftovers(record.batch, orphans) if orphans else Committed(record.batch)
         case _:
-            return Finishing(driving, orphans)
+            return RollingForwardWrite(driving, orphans)
 
 
 def unknown(record: ControlRecord, why: str) -> Failed:
@@ -404,12 +422,12 @@ def look_first(record: ControlRecord, failed: Failed) -> Failed:
 
 
 def mixed(batch: int, why: str) -> Failed:
-    """The messages cannot be those of one execution of the batch."""
+    """Return the failure for messages that cannot be of one execution of the batch."""
     return Failed(
         Failure.MIXED, f"batch {batch}: the messages of its tasks do not belong together, {why}. Nothing is committed"
     )
 
 
 def about(record: ControlRecord) -> str:
-    """What a message speaks of."""
+    """Return how messages name the write of `record`."""
     return f"sink {record.sink!r}" + ("" if record.batch == NO_BATCH else f", batch {record.batch}")

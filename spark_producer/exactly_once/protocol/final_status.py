@@ -1,10 +1,10 @@
-"""What follows from a decided write: which verdict its transactions add up to, and the words that say so. Pure functions."""
+"""The final status of a decided write, and the control record that says so. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spark_producer.exactly_once.protocol.commands import Fate
+from spark_producer.exactly_once.protocol.commands import TransactionOutcome
 from spark_producer.exactly_once.protocol.control_record import (
     MAX_EARLIER,
     NO_BATCH,
@@ -16,28 +16,30 @@ from spark_producer.exactly_once.protocol.control_record import (
 from spark_producer.exactly_once.protocol.outcomes import Failed, Failure
 
 
-def is_committed(refused: bool, fate: Fate) -> bool:
-    """A log that does not reach back says nothing, but then the coordinator's yes is enough."""
-    return fate is Fate.COMMITTED or (fate is Fate.UNKNOWN and not refused)
+def is_committed(refused: bool, fate: TransactionOutcome) -> bool:
+    """Return whether a transaction is committed. If retention has deleted its log, the coordinator's response decides."""
+    return fate is TransactionOutcome.COMMITTED or (fate is TransactionOutcome.UNKNOWN and not refused)
 
 
-def judge(record: ControlRecord, refused: Sequence[bool], fates: Sequence[Fate]) -> Status:
-    """The verdict on `record` (`COMMITTING` or `HUNG`): `DONE`, `VOID`, `PARTIAL` or `HUNG`.
+def judge(record: ControlRecord, refused: Sequence[bool], fates: Sequence[TransactionOutcome]) -> Status:
+    """Return the final status of `record` (`COMMITTING` or `HUNG`): `DONE`, `VOID`, `PARTIAL` or `HUNG`.
 
-    `refused` and `fates` are for each of its transactions what the coordinator and the logs say. A write with inline rows is
-    never `VOID`, since those were committed together with the record.
+    `refused` and `fates` have for each of its transactions the coordinator's response and the outcome in the logs. A write with
+    inline rows is never `VOID`, since those were committed with the record.
     """
-    if Fate.OPEN in fates:
+    if TransactionOutcome.OPEN in fates:
         return Status.HUNG
     if all(map(is_committed, refused, fates)):
         return Status.DONE
-    if all(fate is Fate.ABORTED for fate in fates) and not record.inline:
+    if all(fate is TransactionOutcome.ABORTED for fate in fates) and not record.inline:
         return Status.VOID
     return Status.PARTIAL
 
 
-def missing(record: ControlRecord, refused: Sequence[bool], fates: Sequence[Fate]) -> tuple[TaskTransaction, ...]:
-    """The transactions that are not known to be committed."""
+def missing(
+    record: ControlRecord, refused: Sequence[bool], fates: Sequence[TransactionOutcome]
+) -> tuple[TaskTransaction, ...]:
+    """Return the transactions that are not known to be committed."""
     return tuple(
         transaction
         for transaction, no, fate in zip(record.transactions, refused, fates, strict=True)
@@ -46,7 +48,7 @@ def missing(record: ControlRecord, refused: Sequence[bool], fates: Sequence[Fate
 
 
 def word(record: ControlRecord, verdict: Status) -> ControlRecord:
-    """What `record` becomes by the verdict. Names are kept only as long as somebody needs them."""
+    """Return the control record with the final status. Transactions are named only as long as they are needed."""
     match verdict:
         case Status.DONE:
             return done(record)._replace(transactions=(), inline=())
@@ -57,7 +59,7 @@ def word(record: ControlRecord, verdict: Status) -> ControlRecord:
 
 
 def done(record: ControlRecord) -> ControlRecord:
-    """`record` when it is carried out: its batch is the newest that is wholly committed, with its rows, if it has a number."""
+    """Return `record` once it is completed: its batch, if it has a number, is the last one that is wholly committed."""
     if record.batch == NO_BATCH:
         return record._replace(status=Status.DONE)
     return record._replace(
@@ -71,7 +73,7 @@ def done(record: ControlRecord) -> ControlRecord:
 
 
 def _earlier(record: ControlRecord) -> tuple[Earlier, ...]:
-    """The numbers of its micro-batch that were committed before this one."""
+    """Return the numbers of its micro-batch that were committed before this one."""
     if record.last_done == record.batch:
         return record.earlier  # it is done already
     if record.micro_batch is None or record.micro_batch != record.done_micro_batch:
@@ -80,7 +82,7 @@ def _earlier(record: ControlRecord) -> tuple[Earlier, ...]:
 
 
 def void(record: ControlRecord) -> Failed:
-    """All transactions had timed out before they were committed, so the write has not happened."""
+    """Return the failure of a write whose transactions had all timed out before they were committed."""
     return Failed(
         Failure.VOID,
         f"sink {record.sink!r}, batch {record.batch}: the write was decided, but all its transactions had timed out before they "
@@ -89,7 +91,7 @@ def void(record: ControlRecord) -> Failed:
 
 
 def incomplete(record: ControlRecord, names: tuple[str, ...] = ()) -> Failed:
-    """Only a part of a decided write could be committed: a person must judge. `names` are the transactions that are missing."""
+    """Return the failure of a decided write of which only a part is committed. `names` are the missing transactions."""
     whose = ", ".join(names) if names else f"some of {len(record.transactions)} transactions"
     return Failed(
         Failure.PARTIAL,

@@ -1,4 +1,4 @@
-"""How the steps of a write end: plain values, of which the driver makes results and errors."""
+"""The outcomes of BEGIN, COMMIT and ABORT: plain values, from which the driver makes results and errors."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from spark_producer.exactly_once.protocol.control_record import ControlRecord, T
 
 
 class Begun(NamedTuple):
-    """Tasks may run: `fencing` is what the commit must bear, `last` the sink's last word without transactions and partitions."""
+    """Tasks may run. The commit needs `fencing`; `last` is the last control record without transactions and partitions."""
 
     fencing: Fencing
     last: ControlRecord | None
 
 
 class Committed(NamedTuple):
-    """The batch is committed, and every partition shows it."""
+    """The batch is committed, with markers in all partitions."""
 
     batch: int
 
 
 class AlreadyDone(NamedTuple):
-    """The tasks have written nothing, since the batch is committed by an earlier execution."""
+    """The tasks have written nothing, since an earlier execution has committed the batch."""
 
     batch: int
 
 
 class Aborted(NamedTuple):
-    """Nothing of the execution will ever be visible. `transactions` are those that this abort has ended itself."""
+    """No row of the execution will ever be visible. `transactions` are those that this abort has ended."""
 
     transactions: tuple[str, ...]
 
 
-class LeftAlone(NamedTuple):
-    """There was nothing to abort, or it is decided already; `text` says which."""
+class NothingToAbort(NamedTuple):
+    """Nothing was aborted: nothing was open, or the execution is decided already. `text` says which."""
 
     text: str
 
 
 class Failure(enum.Enum):
-    """Why a write goes no further."""
+    """Why a write has failed."""
 
     MIXED = "the messages of the tasks do not belong together"
     REFUSED = "the sink belongs to another query, or its checkpoint was rewound"
@@ -66,7 +66,7 @@ RUNS_AGAIN = frozenset(
 
 
 class Failed(NamedTuple):
-    """The write goes no further. `text` says what happened and what to do, `names` the transactions or partitions in question."""
+    """The write has failed. `text` says what happened and what to do; `names` are the transactions or partitions concerned."""
 
     kind: Failure
     text: str
@@ -74,13 +74,13 @@ class Failed(NamedTuple):
 
 
 class Redriven(NamedTuple):
-    """What an earlier driver had decided is carried out: `record` (`DONE` or `VOID`) is the last word, written with `fencing`."""
+    """A decided write is completed: `record` (`DONE` or `VOID`) is the last control record, written with `fencing`."""
 
     record: ControlRecord
     fencing: Fencing
 
 
-Outcome: TypeAlias = Begun | Committed | AlreadyDone | Aborted | LeftAlone | Failed
+Outcome: TypeAlias = Begun | Committed | AlreadyDone | Aborted | NothingToAbort | Failed
 
 
 def fenced_off(sink: str, what: str, *, expired: bool = False) -> Failed:
@@ -98,9 +98,10 @@ def _expired(sink: str, what: str) -> Failed:
 
 
 def _overtaken(sink: str, what: str) -> Failed:
-    """A newer epoch of the control id is there. `what` says what became of this one's write.
+    """Return the failure of a driver with an old epoch of the control id. `what` says what became of its write.
 
-    Coordinators take one as well to abort a transaction that was open for too long (`CONTROL_TIMEOUT_MS`), and do not say so.
+    A coordinator also raises the epoch when it aborts a transaction after its timeout (`CONTROL_TIMEOUT_MS`), and does not
+    tell the two apart.
     """
     return Failed(
         Failure.FENCED,
@@ -123,7 +124,7 @@ def no_record(sink: str, topic: str) -> Failed:
 
 
 def hung(sink: str, partitions: Iterable[TopicPartition]) -> Failed:
-    """Brokers have dropped transaction markers (Kafka 4.3 does so where a partition has no live leader)."""
+    """Return the failure of a sink whose partitions lost transaction markers (Kafka 4.3 drops them without a live leader)."""
     names = tuple(sorted({f"{topic}-{partition}" for topic, partition in partitions}))
     return Failed(
         Failure.HUNG,
@@ -135,7 +136,7 @@ def hung(sink: str, partitions: Iterable[TopicPartition]) -> Failed:
 
 
 def unsure(sink: str, tries: int, reason: str) -> Failed:
-    """Write after write of the control record stays without a useful answer."""
+    """Return the failure of repeated writes of the control record without a usable response."""
     return Failed(
         Failure.UNSURE,
         f"sink {sink!r}: the control record could not be written in {tries} attempts ({reason}). Nothing is lost: start again "

@@ -1,8 +1,8 @@
-"""REDRIVE: what a control record has decided is carried out, by whichever driver comes to it, as often as it takes.
+"""Roll forward: any driver completes what a control record has decided, as often as it takes.
 
-Every transaction that the record names is committed; it is never aborted. Then the logs are looked at: a coordinator's word is
-not enough, since partitions may have lost the marker (R8). Each verdict is a fenced write: a driver that is not the newest any
-more finds out there, and stays silent.
+Each transaction that the record names is committed, never aborted. Then the logs are read: the coordinator's response is not
+enough, since partitions may have lost the marker (R8). Each final status is written with the driver's epoch, so a driver that has
+been overtaken finds out there and changes nothing.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from spark_producer.exactly_once.protocol.commands import (
-    Answer,
     EndTasks,
-    Fates,
     Fence,
     Fenced,
     FencedOff,
@@ -21,12 +19,14 @@ from spark_producer.exactly_once.protocol.commands import (
     Found,
     Glued,
     Hung,
+    Indeterminate,
+    LogOutcomes,
     LookAtLogs,
     Missing,
     ReadControl,
     Refused,
+    Result,
     TasksEnded,
-    Unsure,
     WriteControl,
     Written,
 )  # fmt: skip
@@ -39,14 +39,14 @@ from spark_producer.exactly_once.protocol.control_record import (
 )
 from spark_producer.exactly_once.protocol.final_status import incomplete, judge, missing, word
 from spark_producer.exactly_once.protocol.outcomes import Failed, Redriven, fenced_off, hung, no_record, unsure
-from spark_producer.exactly_once.protocol.state_machine import MAX_TRIES, unexpected, write_answer
+from spark_producer.exactly_once.protocol.state_machine import MAX_TRIES, unexpected, write_result
 
 LEFT = "the next write of the sink goes on from what is decided"
 TAKEN_OVER = "this one leaves what is decided to that driver"
 
 
-class Drive(NamedTuple):
-    """What is carried out. `hanging` are partitions of the record's own transaction that do not show its end."""
+class RollForward(NamedTuple):
+    """A decided write. `hanging` are partitions that have lost the marker of the record's own transaction."""
 
     record: ControlRecord
     fencing: Fencing
@@ -55,120 +55,120 @@ class Drive(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """All transactions of the record are committed, or are so already."""
+class EndingTransactions:
+    """Commits all transactions of the record; those that are committed already stay so."""
 
     failpoint: ClassVar = "ending"
 
-    drive: Drive
+    drive: RollForward
 
     @property
-    def ask(self) -> EndTasks:
+    def command(self) -> EndTasks:
         return EndTasks(self.drive.record.transactions, commit=True)
 
-    def after(self, answer: Answer) -> Next:
-        if not isinstance(answer, TasksEnded):
-            unexpected(self, answer)
-        return Looking(self.drive, tuple(isinstance(result, Refused) for result in answer.results))
+    def on_result(self, result: Result) -> Next:
+        if not isinstance(result, TasksEnded):
+            unexpected(self, result)
+        return ReadingLogs(self.drive, tuple(isinstance(result, Refused) for result in result.results))
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
-    """The coordinators have answered; `refused` says for each transaction whether with no. Now the logs are asked."""
+class ReadingLogs:
+    """Reads the logs, after the coordinators' responses. `refused` says for each transaction whether it was refused."""
 
     failpoint: ClassVar = "looking"
 
-    drive: Drive
+    drive: RollForward
     refused: tuple[bool, ...]
 
     @property
-    def ask(self) -> LookAtLogs:
+    def command(self) -> LookAtLogs:
         return LookAtLogs(self.drive.record.transactions)
 
-    def after(self, answer: Answer) -> Next:
-        if not isinstance(answer, Fates):
-            unexpected(self, answer)
+    def on_result(self, result: Result) -> Next:
+        if not isinstance(result, LogOutcomes):
+            unexpected(self, result)
         record, hanging = self.drive.record, self.drive.hanging
-        verdict = judge(record, self.refused, answer.fates)
+        verdict = judge(record, self.refused, result.fates)
         if hanging or (verdict is Status.HUNG and record.status is Status.HUNG):
             # Where the control record itself hangs, one more transaction of the control id would decide what hangs there.
-            return hung(record.sink, hanging + answer.open_partitions)
+            return hung(record.sink, hanging + result.open_partitions)
         match verdict:
             case Status.HUNG:
-                end: Redriven | Failed = hung(record.sink, answer.open_partitions)
+                end: Redriven | Failed = hung(record.sink, result.open_partitions)
             case Status.PARTIAL:
-                names = tuple(one.transactional_id for one in missing(record, self.refused, answer.fates))
+                names = tuple(one.transactional_id for one in missing(record, self.refused, result.fates))
                 end = incomplete(record, names)
             case _:
                 end = Redriven(word(record, verdict), self.drive.fencing)
-        return Deciding(self.drive, word(record, verdict), end)
+        return WritingStatus(self.drive, word(record, verdict), end)
 
 
 @dataclass(frozen=True, slots=True)
-class Deciding:
-    """The verdict is written, which tells whether this driver is still the newest. `end` is what it means, once it is there."""
+class WritingStatus:
+    """Writes the final status, which proves that this driver is still the newest. `end` is the outcome once it is written."""
 
     failpoint: ClassVar = "deciding"
 
-    drive: Drive
+    drive: RollForward
     word: ControlRecord
     end: Redriven | Failed
 
     @property
-    def ask(self) -> WriteControl:
+    def command(self) -> WriteControl:
         return WriteControl(self.drive.fencing, self.word)
 
-    def after(self, answer: Answer) -> Next:
-        match write_answer(self, answer):
+    def on_result(self, result: Result) -> Next:
+        match write_result(self, result):
             case Written(fencing):
                 return self.end._replace(fencing=fencing) if isinstance(self.end, Redriven) else self.end
             case Hung(partitions):
                 return hung(self.word.sink, partitions)
             case FencedOff(expired):
                 return fenced_off(self.word.sink, LEFT if expired else TAKEN_OVER, expired=expired)
-            case Unsure(reason):
+            case Indeterminate(reason):
                 return again(self.drive, reason)
             case Glued(partitions):
                 return again(self.drive, f"an older transaction hung in {partitions}")
 
 
 @dataclass(frozen=True, slots=True)
-class Refencing:
-    """It is not known whether the verdict was written. It is not sent again: a fence decides, and the next look tells."""
+class FencingAgain:
+    """Fences after a write of the final status without a response: the fence decides it, and the next read tells how."""
 
     failpoint: ClassVar = "refencing"
 
-    drive: Drive
+    drive: RollForward
 
     @property
-    def ask(self) -> Fence:
+    def command(self) -> Fence:
         return Fence()
 
-    def after(self, answer: Answer) -> Next:
-        if not isinstance(answer, Fenced):
-            unexpected(self, answer)
-        return Rereading(self.drive._replace(fencing=answer.fencing))
+    def on_result(self, result: Result) -> Next:
+        if not isinstance(result, Fenced):
+            unexpected(self, result)
+        return ReadingAgain(self.drive._replace(fencing=result.fencing))
 
 
 @dataclass(frozen=True, slots=True)
-class Rereading:
-    """After the fence: what is the last word?"""
+class ReadingAgain:
+    """Reads the last control record after the fence."""
 
     failpoint: ClassVar = "rereading"
 
-    drive: Drive
+    drive: RollForward
 
     @property
-    def ask(self) -> ReadControl:
+    def command(self) -> ReadControl:
         return ReadControl()
 
-    def after(self, answer: Answer) -> Next:
-        if isinstance(answer, Missing):
-            return no_record(self.drive.record.sink, answer.topic)
-        if not isinstance(answer, Found | Hung):
-            unexpected(self, answer)
-        record = answer.record
-        hanging = answer.partitions if isinstance(answer, Hung) else ()
+    def on_result(self, result: Result) -> Next:
+        if isinstance(result, Missing):
+            return no_record(self.drive.record.sink, result.topic)
+        if not isinstance(result, Found | Hung):
+            unexpected(self, result)
+        record = result.record
+        hanging = result.partitions if isinstance(result, Hung) else ()
         if record is not None and record.token == self.drive.record.token and record.status in DECIDED:
             return start(self.drive._replace(record=record, hanging=hanging))
         if hanging:
@@ -176,14 +176,14 @@ class Rereading:
         return fenced_off(self.drive.record.sink, TAKEN_OVER)
 
 
-Driving: TypeAlias = Ending | Looking | Deciding | Refencing | Rereading
-Next: TypeAlias = Driving | Redriven | Failed
+RollForwardState: TypeAlias = EndingTransactions | ReadingLogs | WritingStatus | FencingAgain | ReadingAgain
+Next: TypeAlias = RollForwardState | Redriven | Failed
 
 
-def start(drive: Drive) -> Next:
-    """Go on from a record with status `COMMITTING`, `HUNG`, `DONE`, `VOID` or `PARTIAL`."""
+def start(drive: RollForward) -> Next:
+    """Return the first state for a record with status `COMMITTING`, `HUNG`, `DONE`, `VOID` or `PARTIAL`."""
     if drive.record.status in UNFINISHED:
-        return Ending(drive)
+        return EndingTransactions(drive)
     if drive.hanging:
         return hung(drive.record.sink, drive.hanging)
     if drive.record.status is Status.PARTIAL:
@@ -191,8 +191,8 @@ def start(drive: Drive) -> Next:
     return Redriven(drive.record, drive.fencing)
 
 
-def again(drive: Drive, reason: str) -> Next:
-    """Fence and look, but not for ever."""
+def again(drive: RollForward, reason: str) -> Next:
+    """Return the state that fences and reads again, or the failure after `MAX_TRIES` attempts."""
     if drive.tries <= 1:
         return unsure(drive.record.sink, MAX_TRIES, reason)
-    return Refencing(drive._replace(tries=drive.tries - 1))
+    return FencingAgain(drive._replace(tries=drive.tries - 1))

@@ -1,7 +1,7 @@
-"""A write as a chain of pure steps: each asks something, and the answer gives the next step, or how it ends.
+"""The state machine of a write: each state has a command, and the result of the command gives the next state or the outcome.
 
-Steps are frozen, and equal ones go on equally: the tests' models search all that can be reached. They are no named tuples, since
-those of two classes are equal if their fields are.
+States are frozen dataclasses, and equal states behave equally, so that the models of the tests can search all reachable states.
+Named tuples would not do: tuples of two classes are equal if their fields are.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import ClassVar, NoReturn, Protocol, TypeAlias
 from spark_producer.common.failpoints import failpoint
 from spark_producer.errors import IllegalState
 from spark_producer.exactly_once.protocol.commands import (
-    Answer,
-    Ask,
+    Command,
     FencedOff,
     Glued,
     Hung,
-    Unsure,
-    WriteAnswer,
+    Indeterminate,
+    Result,
+    WriteResult,
     Written,
 )
 from spark_producer.exactly_once.protocol.outcomes import (
@@ -27,60 +27,63 @@ from spark_producer.exactly_once.protocol.outcomes import (
     Begun,
     Committed,
     Failed,
-    LeftAlone,
+    NothingToAbort,
     Outcome,
 )
 
 MAX_TRIES = 5
-"""So often a write of the control record is tried whose outcome stays unknown, each time after a fence and another look."""
+"""Maximum number of attempts to write the control record when the outcome is unknown. Each one follows a fence and a read."""
 
 
-class Step(Protocol):
-    """Something that is asked now. `after` is pure, and takes every answer that `ask` may have."""
+class State(Protocol):
+    """A state of a write. `on_result` is pure, and accepts every result that `command` may have."""
 
     failpoint: ClassVar[str]
-    """Name of the failpoint after the step."""
+    """Name of the failpoint that is reached when the command has been executed."""
 
     @property
-    def ask(self) -> Ask:
-        """What has to be answered."""
+    def command(self) -> Command:
+        """The command to execute in this state."""
 
-    def after(self, answer: Answer) -> Next:
-        """What follows from `answer`."""
-
-
-Next: TypeAlias = Step | Outcome
-"""The next step, or the outcome if there is none."""
+    def on_result(self, result: Result) -> Next:
+        """Return the next state, or the outcome."""
 
 
-def run(start: Next, perform: Callable[[Ask], Answer]) -> Outcome:
-    """Go through all steps. What `perform` raises ends them: the next BEGIN finds in the cluster what was reached."""
+Next: TypeAlias = State | Outcome
+"""The next state, or the outcome if the write has ended."""
+
+
+def run(start: Next, perform: Callable[[Command], Result]) -> Outcome:
+    """Execute the commands of all states and return the outcome.
+
+    An exception of `perform` ends the write where it is; the next BEGIN reads from the cluster how far it got.
+    """
     now = start
-    while not isinstance(now, Begun | Committed | AlreadyDone | Aborted | LeftAlone | Failed):
-        answer = perform(now.ask)
+    while not isinstance(now, Begun | Committed | AlreadyDone | Aborted | NothingToAbort | Failed):
+        result = perform(now.command)
         failpoint(failpoint_name(now))
-        now = now.after(answer)
+        now = now.on_result(result)
     return now
 
 
-def failpoint_name(step: Step) -> str:
-    """Return the name of the failpoint after a step: `begin.taking`, or `commit.finishing.ending` within a redrive.
+def failpoint_name(state: State) -> str:
+    """Return the name of the failpoint of a state: `begin.taking`, or `commit.finishing.ending` within a roll-forward.
 
     The names are literals of their own: the recorded cases of the failure matrix hang on them.
     """
-    driving = getattr(step, "driving", None)
-    return step.failpoint if driving is None else f"{step.failpoint}.{driving.failpoint}"
+    driving = getattr(state, "driving", None)
+    return state.failpoint if driving is None else f"{state.failpoint}.{driving.failpoint}"
 
 
-def write_answer(step: object, answer: Answer) -> WriteAnswer:
-    """`answer` as that to `WriteControl`."""
-    if not isinstance(answer, Written | Hung | FencedOff | Unsure | Glued):
-        unexpected(step, answer)
-    return answer
+def write_result(state: object, result: Result) -> WriteResult:
+    """Return `result` as a result of `WriteControl`; raise `IllegalState` if it is another command's."""
+    if not isinstance(result, Written | Hung | FencedOff | Indeterminate | Glued):
+        unexpected(state, result)
+    return result
 
 
-def unexpected(step: object, answer: Answer) -> NoReturn:
-    """The performer gave an answer that the ask of `step` cannot have."""
+def unexpected(state: object, result: Result) -> NoReturn:
+    """Raise `IllegalState`: the command of `state` cannot have this result."""
     raise IllegalState(
-        f"{type(answer).__name__} is no answer to what {type(step).__name__} asks: a defect of pyproducer"
+        f"the command of {type(state).__name__} had the result {type(result).__name__}, which it cannot have: a bug in pyproducer"
     )

@@ -9,7 +9,7 @@ from spark_producer.exactly_once.protocol.commands import Fencing
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, TaskTransaction
 
 
-class Ticket(NamedTuple):
+class WriteHandle(NamedTuple):
     """What BEGIN gives to the tasks of one execution.
 
     `token` (hex of 16 random bytes) ties their messages together, `fencing` is what the commit must bear. `last` is the sink's
@@ -47,13 +47,13 @@ class EncodedBatch(NamedTuple):
     data: bytes
 
 
-class Inline(NamedTuple):
+class InlineRows(NamedTuple):
     """The task's rows, which the driver writes in the transaction of the control record (path A). `rows` is their number.
 
     `content` is the sum of their hashes (`repetition`); None if it was not computed.
     """
 
-    ticket: Ticket
+    ticket: WriteHandle
     query: str
     batch: int
     batches: tuple[EncodedBatch, ...]
@@ -68,7 +68,7 @@ class Prepared(NamedTuple):
     `started_ms` is the time at which the transaction was begun, by the clock of the executor, and `rows` the number of rows.
     """
 
-    ticket: Ticket
+    ticket: WriteHandle
     query: str
     batch: int
     transaction: TaskTransaction
@@ -84,7 +84,7 @@ class Skipped(NamedTuple):
     `rows` is the number of rows that it has read and dropped; None if it has not read them.
     """
 
-    ticket: Ticket
+    ticket: WriteHandle
     query: str
     batch: int
     rows: int | None
@@ -92,5 +92,5 @@ class Skipped(NamedTuple):
     content: int | None = None
 
 
-TaskOutcome: TypeAlias = Inline | Prepared | Skipped
-"""A task without rows reports `Inline` without batches."""
+TaskOutcome: TypeAlias = InlineRows | Prepared | Skipped
+"""A task without rows reports `InlineRows` without batches."""

@@ -9,8 +9,8 @@ from spark_producer.admin.parallel_client import ParallelClient
 from spark_producer.common.cluster import Style
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, ExactlyOnceError, PyProducerError, broker_error
-from spark_producer.exactly_once.cluster.broker_requests import Brokers
-from spark_producer.exactly_once.cluster.control_log import ControlLog, Seen, WholeControlLog
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
+from spark_producer.exactly_once.cluster.control_log import ControlLog, ControlLogState, WholeControlLog
 from spark_producer.exactly_once.cluster.control_topic import PARTITION
 from spark_producer.exactly_once.cluster.coordinator_state import (
     ENDING,
@@ -24,9 +24,9 @@ from spark_producer.exactly_once.cluster.coordinator_state import (
 from spark_producer.exactly_once.cluster.log_outcome import look
 from spark_producer.exactly_once.cluster.partition_state import LATEST, UNCOMMITTED, offsets, producers
 from spark_producer.exactly_once.names import control_id
-from spark_producer.exactly_once.protocol.commands import Fate
+from spark_producer.exactly_once.protocol.commands import TransactionOutcome
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status, TopicPartition
-from spark_producer.exactly_once.repair.lost_markers import LostEnds, lost_ends
+from spark_producer.exactly_once.repair.lost_markers import LostEnds, find_lost_markers
 from spark_producer.protocol.messages import DescribedTransaction, ListTransactionsRequest
 
 MISSING_AFTER = 1.0
@@ -86,13 +86,13 @@ class HeldBack(NamedTuple):
 class Survey(NamedTuple):
     """All about one sink. `fates` are those of the transactions of a `PARTIAL` record, by what the logs say; else empty."""
 
-    seen: Seen
+    seen: ControlLogState
     written_ms: int
     control: DescribedTransaction | None
     open: tuple[OpenTransaction, ...]
     held_back: tuple[HeldBack, ...]
     lost: LostEnds
-    fates: tuple[Fate, ...] = ()
+    fates: tuple[TransactionOutcome, ...] = ()
 
 
 def list_sinks(client: ParallelClient, topic: str) -> Sinks:
@@ -101,7 +101,7 @@ def list_sinks(client: ParallelClient, topic: str) -> Sinks:
     Raises: as `ControlLog.read` and `listed`.
     """
     deadline = client.deadline()
-    brokers = Brokers(client, "*")
+    brokers = TransactionAdmin(client, "*")
     log = WholeControlLog(brokers, topic)
     records: dict[str, ControlRecord | PyProducerError] = {}
     missing = _missing(brokers, topic, deadline)
@@ -115,7 +115,7 @@ def list_sinks(client: ParallelClient, topic: str) -> Sinks:
     return Sinks(tuple(lines), missing)
 
 
-def known_sinks(brokers: Brokers, topic: str) -> list[str]:
+def known_sinks(brokers: TransactionAdmin, topic: str) -> list[str]:
     """Return the names of all sinks of a control topic, and of those that have nothing but open transactions.
 
     Raises: as `ControlLog.read` and `listed`.
@@ -124,7 +124,7 @@ def known_sinks(brokers: Brokers, topic: str) -> list[str]:
     return sorted({*WholeControlLog(brokers, topic).records(deadline), *open_by_sink(brokers, deadline)})
 
 
-def _missing(brokers: Brokers, topic: str, deadline: float) -> ExactlyOnceError | None:
+def _missing(brokers: TransactionAdmin, topic: str, deadline: float) -> ExactlyOnceError | None:
     """Return what it means that a control topic is not there, if it is not. Nobody shall make it by hand.
 
     Raises: as `ParallelClient.metadata`.
@@ -142,7 +142,7 @@ def _missing(brokers: Brokers, topic: str, deadline: float) -> ExactlyOnceError 
     )
 
 
-def survey(brokers: Brokers, topic: str, more: Collection[TopicPartition] = ()) -> Survey:
+def survey(brokers: TransactionAdmin, topic: str, more: Collection[TopicPartition] = ()) -> Survey:
     """Look at a sink from all sides, and change nothing. `more` are partitions to look at besides those of its last batch.
 
     Raises:
@@ -166,12 +166,12 @@ def survey(brokers: Brokers, topic: str, more: Collection[TopicPartition] = ()) 
         states[own],
         tuple(opened),
         held_back(brokers, where, deadline),
-        lost_ends(brokers, log, (topic, PARTITION), seen, deadline, more),
+        find_lost_markers(brokers, log, (topic, PARTITION), seen, deadline, more),
         _fates(brokers, seen.record, deadline),
     )
 
 
-def partitions_of_topics(brokers: Brokers, topics: Collection[str]) -> set[TopicPartition]:
+def partitions_of_topics(brokers: TransactionAdmin, topics: Collection[str]) -> set[TopicPartition]:
     """Return the partitions of topics.
 
     Raises:
@@ -186,7 +186,7 @@ def partitions_of_topics(brokers: Brokers, topics: Collection[str]) -> set[Topic
     return {(row.name or "", each.partition_index) for row in answer.topics for each in row.partitions}
 
 
-def _fates(brokers: Brokers, record: ControlRecord | None, deadline: float) -> tuple[Fate, ...]:
+def _fates(brokers: TransactionAdmin, record: ControlRecord | None, deadline: float) -> tuple[TransactionOutcome, ...]:
     if record is None or record.status is not Status.PARTIAL:
         return ()
     return look(brokers, record.transactions, (), deadline, dead_tasks=False).fates
@@ -198,7 +198,7 @@ def _partitions(record: ControlRecord | None) -> set[TopicPartition]:
     return {(span.topic, span.partition) for one in record.transactions for span in one.spans} | set(record.inline)
 
 
-def held_back(brokers: Brokers, where: Collection[TopicPartition], deadline: float) -> tuple[HeldBack, ...]:
+def held_back(brokers: TransactionAdmin, where: Collection[TopicPartition], deadline: float) -> tuple[HeldBack, ...]:
     """Return the partitions among these in which readers of committed records have not reached the end.
 
     Raises:
@@ -223,7 +223,9 @@ def held_back(brokers: Brokers, where: Collection[TopicPartition], deadline: flo
     return tuple(found)
 
 
-def _transactions(brokers: Brokers, producer_ids: Collection[int], deadline: float) -> dict[int, OpenTransaction]:
+def _transactions(
+    brokers: TransactionAdmin, producer_ids: Collection[int], deadline: float
+) -> dict[int, OpenTransaction]:
     """Return the open transactions of producers, of whatever program, as far as the user may see them."""
     if not producer_ids:
         return {}

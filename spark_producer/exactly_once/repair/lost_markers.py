@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from spark_producer.common.cluster import Span, Style
-from spark_producer.exactly_once.cluster.broker_requests import Brokers
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.command_executor import learn_style
-from spark_producer.exactly_once.cluster.control_log import ControlLog, Seen
+from spark_producer.exactly_once.cluster.control_log import ControlLog, ControlLogState
 from spark_producer.exactly_once.cluster.coordinator_state import (
     ENDING,
     ONGOING,
@@ -27,14 +27,14 @@ from spark_producer.exactly_once.cluster.log_outcome import fates_of
 from spark_producer.exactly_once.cluster.partition_state import (
     UNCOMMITTED,
     Producers,
-    Stretch,
+    TransactionSpan,
     begin_of,
     offsets,
     producers,
     still_open,
 )
 from spark_producer.exactly_once.names import control_id
-from spark_producer.exactly_once.protocol.commands import Fate, Fencing
+from spark_producer.exactly_once.protocol.commands import Fencing, TransactionOutcome
 from spark_producer.exactly_once.protocol.control_record import DECIDED, ControlRecord, TaskTransaction, TopicPartition
 from spark_producer.protocol import decoded_records
 from spark_producer.protocol.messages import (
@@ -67,7 +67,7 @@ class LostEnds(NamedTuple):
     unseen: tuple[TopicPartition, ...]
 
 
-class _Suspect(NamedTuple):
+class _Candidate(NamedTuple):
     """Rows whose end must be in the log by the sink's last word; of `task`, or of the control id's producer.
 
     Where the word says no offsets, their epochs tell them from the rows of another execution.
@@ -96,11 +96,11 @@ class _Suspect(NamedTuple):
         )
 
 
-def lost_ends(
-    brokers: Brokers,
+def find_lost_markers(
+    brokers: TransactionAdmin,
     log: ControlLog,
     topic_partition: TopicPartition,
-    seen: Seen,
+    seen: ControlLogState,
     deadline: float,
     more: Collection[TopicPartition] = (),
 ) -> LostEnds:
@@ -148,7 +148,7 @@ def lost_ends(
     return LostEnds(tuple(found), unseen)
 
 
-def _has_last_record(brokers: Brokers, seen: Seen, own: str, deadline: float) -> bool:
+def _has_last_record(brokers: TransactionAdmin, seen: ControlLogState, own: str, deadline: float) -> bool:
     """Return whether the control topic has the sink's last record, as far as the coordinator of its control id remembers.
 
     A topic without a record of the sink may be the wrong one: then it is unknown which transactions were decided.
@@ -173,26 +173,26 @@ def _was_aborted(log: ControlLog, each: Abandoned, style: Style, own: str) -> bo
     return not each.was_committed(style)
 
 
-def _suspects(log: ControlLog, topic_partition: TopicPartition, seen: Seen) -> list[_Suspect]:
+def _suspects(log: ControlLog, topic_partition: TopicPartition, seen: ControlLogState) -> list[_Candidate]:
     found = []
     if seen.record is not None:
         found += [
-            _Suspect(each, seen.producer_id, 0, LAST_OFFSET, last_epoch=seen.epoch) for each in seen.record.inline
+            _Candidate(each, seen.producer_id, 0, LAST_OFFSET, last_epoch=seen.epoch) for each in seen.record.inline
         ]
         found += [
-            _Suspect((span.topic, span.partition), one.producer_id, span.first_offset, span.last_offset, task=one)
+            _Candidate((span.topic, span.partition), one.producer_id, span.first_offset, span.last_offset, task=one)
             for one in seen.record.transactions
             for span in one.spans
         ]
     for producer_id, epoch, first, last in seen.undecided:
-        found.append(_Suspect(topic_partition, producer_id, first, last, epoch, epoch, is_pending=True))
+        found.append(_Candidate(topic_partition, producer_id, first, last, epoch, epoch, is_pending=True))
         pending = log.pending(producer_id)
         inline = pending.inline if pending is not None and _decides(pending, seen) else ()
-        found += [_Suspect(each, producer_id, 0, LAST_OFFSET, epoch, epoch, is_pending=True) for each in inline]
+        found += [_Candidate(each, producer_id, 0, LAST_OFFSET, epoch, epoch, is_pending=True) for each in inline]
     return found
 
 
-def _named_by_undecided(log: ControlLog, seen: Seen) -> set[tuple[TopicPartition, int]]:
+def _named_by_undecided(log: ControlLog, seen: ControlLogState) -> set[tuple[TopicPartition, int]]:
     """Return where tasks have written that records name whose own end is lost: how they end is seen when those have theirs."""
     pending = [log.pending(producer_id) for producer_id, *_ in seen.undecided]
     return {
@@ -204,18 +204,20 @@ def _named_by_undecided(log: ControlLog, seen: Seen) -> set[tuple[TopicPartition
     }
 
 
-def _id_of(suspect: _Suspect, own: str) -> str:
+def _id_of(suspect: _Candidate, own: str) -> str:
     return own if suspect.task is None else suspect.task.transactional_id
 
 
 def _known(
-    brokers: Brokers, suspects: Collection[_Suspect], more: Collection[TopicPartition], deadline: float
+    brokers: TransactionAdmin, suspects: Collection[_Candidate], more: Collection[TopicPartition], deadline: float
 ) -> dict[TopicPartition, Producers]:
     where = {each.where for each in suspects} | set(more)
     return producers(brokers, where, deadline) if where else {}
 
 
-def _open(suspects: Collection[_Suspect], known: Mapping[TopicPartition, Producers]) -> dict[_Suspect, ActiveProducer]:
+def _open(
+    suspects: Collection[_Candidate], known: Mapping[TopicPartition, Producers]
+) -> dict[_Candidate, ActiveProducer]:
     """Return those whose producer has a transaction open that begins with them or before, by what leaders show."""
     rows = {each: (known.get(each.where) or {}).get(each.producer_id) for each in suspects}
     return {each: row for each, row in rows.items() if row is not None and each.is_open(row)}
@@ -226,10 +228,10 @@ def _is_alive(state: DescribedTransaction | None, producer_id: int) -> bool:
 
 
 def _how_ended(
-    brokers: Brokers,
+    brokers: TransactionAdmin,
     log: ControlLog,
-    seen: Seen,
-    suspect: _Suspect,
+    seen: ControlLogState,
+    suspect: _Candidate,
     state: DescribedTransaction | None,
     deadline: float,
 ) -> bool | None:
@@ -244,13 +246,13 @@ def _how_ended(
         return True  # the marker of the record itself says so
     task = suspect.task
     fates = set(_shown_fates(brokers, [task], deadline).values())
-    if len(shown := fates & {Fate.COMMITTED, Fate.ABORTED}) == 1:
-        return Fate.COMMITTED in shown
+    if len(shown := fates & {TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED}) == 1:
+        return TransactionOutcome.COMMITTED in shown
     # Nothing else of it is in the logs: it was decided, unless its time was over before.
     return how_ended(state, task.producer_id, task.epoch, task.style) is not False
 
 
-def _is_noted(state: DescribedTransaction | None, suspect: _Suspect) -> bool:
+def _is_noted(state: DescribedTransaction | None, suspect: _Candidate) -> bool:
     """Return whether the note of the fence is that the last commit of the control id was that of a pending record.
 
     EndTxn 5 raises the epoch (KIP-890), so the note may have the one after that of the record.
@@ -261,14 +263,16 @@ def _is_noted(state: DescribedTransaction | None, suspect: _Suspect) -> bool:
     return (noted - suspect.first_epoch) % EPOCH_MODULUS in (0, 1)
 
 
-def _decides(pending: ControlRecord, seen: Seen) -> bool:
+def _decides(pending: ControlRecord, seen: ControlLogState) -> bool:
     """Whether a record is the commit point of its write, and not a word about what was decided before, or an intent."""
     last = seen.record
     told_before = last is not None and last.token == pending.token and last.status in DECIDED
     return pending.status in DECIDED and not told_before
 
 
-def _pending_ended(brokers: Brokers, log: ControlLog, seen: Seen, suspect: _Suspect, deadline: float) -> bool | None:
+def _pending_ended(
+    brokers: TransactionAdmin, log: ControlLog, seen: ControlLogState, suspect: _Candidate, deadline: float
+) -> bool | None:
     """Return how the transaction of a record in the control partition was ended, by what its decision has done elsewhere.
 
     Rows that came with it show that themselves. Tasks are committed behind the commit point alone. A commit point that has made
@@ -279,8 +283,8 @@ def _pending_ended(brokers: Brokers, log: ControlLog, seen: Seen, suspect: _Susp
     if pending is None or not _decides(pending, seen):
         return False
     inline = {_inline_fate(brokers, each, suspect, deadline) for each in pending.inline}
-    if inline & {Fate.COMMITTED, Fate.ABORTED}:
-        return Fate.COMMITTED in inline
+    if inline & {TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED}:
+        return TransactionOutcome.COMMITTED in inline
     states = describe(brokers, [one.transactional_id for one in pending.transactions], deadline)
     if any(
         has_committed(states[one.transactional_id], one.producer_id, one.epoch, one.style)
@@ -289,54 +293,58 @@ def _pending_ended(brokers: Brokers, log: ControlLog, seen: Seen, suspect: _Susp
         return True
     # In a topic that was made anew the rows are gone (MIXED), and show nothing.
     shown = {*_shown_fates(brokers, pending.transactions, deadline).values(), *inline}
-    if Fate.COMMITTED in shown:
+    if TransactionOutcome.COMMITTED in shown:
         return True
-    return None if Fate.UNKNOWN in shown else False
+    return None if TransactionOutcome.UNKNOWN in shown else False
 
 
 def _shown_fates(
-    brokers: Brokers, transactions: Sequence[TaskTransaction], deadline: float
-) -> dict[tuple[TaskTransaction, Span], Fate]:
+    brokers: TransactionAdmin, transactions: Sequence[TaskTransaction], deadline: float
+) -> dict[tuple[TaskTransaction, Span], TransactionOutcome]:
     """Return what each partition says of a transaction by now: `OPEN` if it does not show the end, `UNKNOWN` if that may be
     because the right to see it (READ) is missing."""
     stretches = {
-        Stretch(one.producer_id, span.topic, span.partition, span.first_offset, span.last_offset): (one, span)
+        TransactionSpan(one.producer_id, span.topic, span.partition, span.first_offset, span.last_offset): (one, span)
         for one in transactions
         for span in one.spans
     }
     if not stretches:
         return {}
     held = still_open(brokers, stretches, deadline)
-    fates = dict.fromkeys(held.certain, Fate.OPEN) | dict.fromkeys(held.unclear, Fate.UNKNOWN)
+    fates = dict.fromkeys(held.certain, TransactionOutcome.OPEN) | dict.fromkeys(
+        held.unclear, TransactionOutcome.UNKNOWN
+    )
     fates |= fates_of(brokers, [each for each in stretches if each not in fates], deadline)
     return {stretches[each]: fate for each, fate in fates.items()}
 
 
-def _inline_fate(brokers: Brokers, where: TopicPartition, suspect: _Suspect, deadline: float) -> Fate:
+def _inline_fate(
+    brokers: TransactionAdmin, where: TopicPartition, suspect: _Candidate, deadline: float
+) -> TransactionOutcome:
     """Return how a pending transaction was ended in a partition, by its marker; `OPEN` if the partition shows nothing of it."""
     producer_id, epoch = suspect.producer_id, suspect.first_epoch
     row = (producers(brokers, [where], deadline).get(where) or {}).get(producer_id)
     if row is None and offsets(brokers, [where], deadline, isolation=UNCOMMITTED).get(where) == 0:
-        return Fate.OPEN  # nobody has ever written there
+        return TransactionOutcome.OPEN  # nobody has ever written there
     if row is None or row.last_timestamp < 0:
-        return Fate.UNKNOWN
+        return TransactionOutcome.UNKNOWN
     if row.current_txn_start_offset >= 0 or row.producer_epoch < epoch:
-        return Fate.OPEN  # an older epoch is that of an earlier transaction: the rows never came here
+        return TransactionOutcome.OPEN  # an older epoch is that of an earlier transaction: the rows never came here
     if row.producer_epoch > epoch + 1:
-        return Fate.UNKNOWN
+        return TransactionOutcome.UNKNOWN
     # The last that it has written there is the marker. Nothing before this offset is as new.
     position = offsets(brokers, [where], deadline, at=row.last_timestamp, isolation=UNCOMMITTED).get(where, -1)
     end = offsets(brokers, [where], deadline, isolation=UNCOMMITTED).get(where, -1)
     while 0 <= position < end:
         answer = read_at(brokers, where, position, deadline)
         if answer is None or answer.error_code:
-            return Fate.UNKNOWN
+            return TransactionOutcome.UNKNOWN
         before = position
         for header, batch in batches(decoded_records(answer.records) or memoryview(b"")):
             position = max(position, header.last_offset + 1)
             if (header.producer_id, header.max_timestamp) == (producer_id, row.last_timestamp) and header.is_control:
                 kind = marker_type(header, batch[HEADER_SIZE:])
-                return Fate.COMMITTED if kind == ControlType.COMMIT else Fate.ABORTED
+                return TransactionOutcome.COMMITTED if kind == ControlType.COMMIT else TransactionOutcome.ABORTED
         if position == before:
             break
-    return Fate.UNKNOWN
+    return TransactionOutcome.UNKNOWN

@@ -10,7 +10,7 @@ from spark_producer.common.cluster import Style
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
 from spark_producer.exactly_once.cluster.broker_requests import spoken
-from spark_producer.exactly_once.cluster.command_executor import SinkCluster
+from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.control_log import ControlLog
 from spark_producer.exactly_once.cluster.control_topic import PARTITION
 from spark_producer.exactly_once.cluster.required_acls import Right, lacking
@@ -30,12 +30,12 @@ from spark_producer.exactly_once.protocol.control_record import NO_BATCH, Contro
 from spark_producer.exactly_once.protocol.final_status import word
 from spark_producer.exactly_once.protocol.outcomes import Begun, Failed, Failure, hung, no_record
 from spark_producer.exactly_once.protocol.state_machine import run
-from spark_producer.exactly_once.repair.lost_markers import LAST_EPOCH, Lost, lost_ends
+from spark_producer.exactly_once.repair.lost_markers import LAST_EPOCH, Lost, find_lost_markers
 from spark_producer.protocol import WRITE_TXN_MARKERS
 from spark_producer.protocol.messages import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 
 
-def carry_on(cluster: SinkCluster) -> ControlRecord | None:
+def carry_on(cluster: CommandExecutor) -> ControlRecord | None:
     """Take the sink over, finish what is decided, abort what is not, and return its last word. A running query is fenced.
 
     Raises:
@@ -45,7 +45,7 @@ def carry_on(cluster: SinkCluster) -> ControlRecord | None:
     return None if outcome is None else outcome.last
 
 
-def accept_difference(cluster: SinkCluster) -> ControlRecord | None:
+def accept_difference(cluster: CommandExecutor) -> ControlRecord | None:
     """As `carry_on`; but the number of rows of the last batch is forgotten, so that it is skipped whatever rows it has when it is
     run again; in `foreachBatch` that of all writes of the micro-batch.
 
@@ -60,7 +60,7 @@ def accept_difference(cluster: SinkCluster) -> ControlRecord | None:
     return _written(cluster, outcome.fencing, record)
 
 
-def accept_partial(cluster: SinkCluster) -> ControlRecord:
+def accept_partial(cluster: CommandExecutor) -> ControlRecord:
     """Take what is visible of a `PARTIAL` batch for the whole of it, and return the word that says so.
 
     Raises:
@@ -78,7 +78,7 @@ def accept_partial(cluster: SinkCluster) -> ControlRecord:
     return _written(cluster, fenced.fencing, word(record, Status.DONE))
 
 
-def rebind(cluster: SinkCluster) -> ControlRecord:
+def rebind(cluster: CommandExecutor) -> ControlRecord:
     """As `carry_on`; then unbind the sink from its query, and forget its last number: the query that commits next gets it.
 
     Raises:
@@ -91,7 +91,7 @@ def rebind(cluster: SinkCluster) -> ControlRecord:
     return _written(cluster, outcome.fencing, record)
 
 
-def accept_no_record(cluster: SinkCluster) -> ControlRecord:
+def accept_no_record(cluster: CommandExecutor) -> ControlRecord:
     """Reset a sink whose last record is lost to an older one in the control topic, which is written again, or to one that has
     written nothing yet if there is none; and return the record that says so.
 
@@ -110,7 +110,7 @@ def accept_no_record(cluster: SinkCluster) -> ControlRecord:
     return _written(cluster, fenced.fencing, found.older or nothing)
 
 
-def _begun(cluster: SinkCluster) -> Begun | None:
+def _begun(cluster: CommandExecutor) -> Begun | None:
     cluster.prepare()
     outcome = run(beginning.begin(cluster.sink, secrets.token_hex(16)), cluster.perform)
     if isinstance(outcome, Failed):
@@ -118,7 +118,7 @@ def _begun(cluster: SinkCluster) -> Begun | None:
     return outcome if isinstance(outcome, Begun) else None
 
 
-def _written(cluster: SinkCluster, fencing: Fencing, record: ControlRecord) -> ControlRecord:
+def _written(cluster: CommandExecutor, fencing: Fencing, record: ControlRecord) -> ControlRecord:
     answer = cluster.perform(WriteControl(fencing, record))
     if isinstance(answer, Hung):
         raise ExactlyOnceError(hung(cluster.sink, answer.partitions).text, kind=Failure.HUNG.name)
@@ -130,7 +130,7 @@ def _written(cluster: SinkCluster, fencing: Fencing, record: ControlRecord) -> C
 
 
 def write_markers(
-    cluster: SinkCluster,
+    cluster: CommandExecutor,
     lost: Sequence[Lost],
     more: Collection[TopicPartition] = (),
     *,
@@ -170,12 +170,12 @@ def decided(lost: Sequence[Lost], take_for: bool | None = None) -> list[Lost]:
 
 
 def _write_markers(
-    cluster: SinkCluster, shown: Sequence[Lost], lost: Sequence[Lost], more: Collection[TopicPartition]
+    cluster: CommandExecutor, shown: Sequence[Lost], lost: Sequence[Lost], more: Collection[TopicPartition]
 ) -> None:
     brokers, deadline = cluster.brokers, cluster.client.deadline()
     cluster.prepare()
     log = ControlLog(brokers, cluster.topic)
-    now = lost_ends(brokers, log, (cluster.topic, PARTITION), log.read(deadline), deadline, more)
+    now = find_lost_markers(brokers, log, (cluster.topic, PARTITION), log.read(deadline), deadline, more)
     if set(now.lost) != set(shown):
         raise ExactlyOnceError(
             f"sink {cluster.sink!r}: somebody else writes to it, or repairs it: what is lost is not what was shown any more. "

@@ -15,7 +15,7 @@ from spark_producer.common.cluster import Style
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.driver import Sink
 from spark_producer.exactly_once.names import control_id
-from spark_producer.exactly_once.protocol.task_messages import Ticket
+from spark_producer.exactly_once.protocol.task_messages import WriteHandle
 from tests.support.filled_tasks import SECONDS, Tasks, batch, inline, settings
 
 Txn: TypeAlias = Callable[..., tuple[int, str]]
@@ -69,7 +69,7 @@ def txn(broker: LocalBroker, capsys: pytest.CaptureFixture[str]) -> Txn:
     return run
 
 
-def committed(sink: Sink) -> Ticket:
+def committed(sink: Sink) -> WriteHandle:
     """The ticket of a batch of two rows that is committed."""
     ticket = driver.begin(sink)
     driver.commit(sink, [inline(ticket, 0, batch(TOPIC, 1, "a", "b"))], 0)

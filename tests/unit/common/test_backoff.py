@@ -13,7 +13,7 @@ import spark_producer
 from spark_producer.admin import BlockingClient
 from spark_producer.common.backoff import JITTER, Backoff, exponential
 from spark_producer.errors import KafkaTimeout
-from spark_producer.exactly_once.cluster.broker_requests import FIRST_PAUSE, MAX_PAUSE_S, Attempts
+from spark_producer.exactly_once.cluster.broker_requests import FIRST_PAUSE, MAX_PAUSE_S, RetryUntil
 from spark_producer.network import ConnectionSettings
 
 
@@ -66,7 +66,7 @@ def test_eb_no_other_module_computes_pauses_between_attempts() -> None:
 
 
 class PausedClient:
-    """What `Attempts` needs of its client: time that passes by pauses alone."""
+    """What `RetryUntil` needs of its client: time that passes by pauses alone."""
 
     on_wait = None
 
@@ -88,7 +88,7 @@ def test_eb_attempts_of_exactly_once_writes_have_jitter() -> None:
     for _ in range(5):
         client = PausedClient()
         with pytest.raises(KafkaTimeout):
-            list(Attempts(cast(Any, client), "orders", 10.0, "nothing"))
+            list(RetryUntil(cast(Any, client), "orders", 10.0, "nothing"))
         for number, pause in enumerate(client.pauses):
             usual = min(MAX_PAUSE_S, FIRST_PAUSE * 2**number)
             assert usual * (1 - JITTER) <= pause <= min(MAX_PAUSE_S, usual * (1 + JITTER))

@@ -14,7 +14,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_producer.config import parse_options
 from spark_producer.datasource import PyProducerDataSource
-from spark_producer.datasource.error_boundary import told_in_short
+from spark_producer.datasource.error_boundary import hide_internal_traceback
 from spark_producer.datasource.write.worker.task import TaskSettings
 from spark_producer.datasource.write.writers import BatchWriter, StreamWriter
 from spark_producer.errors import ConfigError, ConnectionFailed, PartitionerError, PyProducerError
@@ -65,7 +65,7 @@ def test_the_whole_way_is_in_the_log_for_who_asks_for_it(caplog: pytest.LogCaptu
 
 
 def test_what_a_users_own_function_raised_is_shown_whole() -> None:
-    @told_in_short
+    @hide_internal_traceback
     def write() -> None:
         try:
             {"a": 1}["their mistake"]
@@ -79,7 +79,7 @@ def test_what_a_users_own_function_raised_is_shown_whole() -> None:
 
 
 def test_a_cause_of_ours_is_left_out() -> None:
-    @told_in_short
+    @hide_internal_traceback
     def write() -> None:
         try:
             raise OSError("connection refused")
@@ -93,7 +93,7 @@ def test_a_cause_of_ours_is_left_out() -> None:
 
 
 def test_defects_pass_whole() -> None:
-    @told_in_short
+    @hide_internal_traceback
     def write() -> None:
         raise ZeroDivisionError
 

@@ -18,11 +18,11 @@ from spark_producer.broker import LocalBroker
 from spark_producer.config import parse_options
 from spark_producer.datasource.write.dead_letters.records import PREFIX
 from spark_producer.datasource.write.driver.commit import TaskReport
-from spark_producer.datasource.write.schema_mismatch import UnfitColumn, UnfitPiece
+from spark_producer.datasource.write.schema_mismatch import MismatchedColumn, MismatchedPiece
 from spark_producer.datasource.write.worker.cache import ProducerCache
 from spark_producer.datasource.write.worker.task import TaskSettings, write_task
 from spark_producer.errors import RecordError, TooManyBadRows
-from spark_producer.kernel.avro_columns import UnfitRows
+from spark_producer.kernel.avro_columns import SchemaMismatchRows
 from spark_producer.schemas.column_format import ColumnFormat, Formats
 from spark_producer.schemas.plan import plan_of
 from spark_producer.schemas.wire_format import prefix_of
@@ -206,9 +206,9 @@ def test_com1_both_columns_of_one_row_may_be_unfit(broker: LocalBroker, topic: s
 )  # fmt: skip
 def test_com1_a_dead_struct_is_the_json_of_as_records(value: object, kind: pa.DataType, shown: str) -> None:
     column = pa.array([None, value], kind)
-    bad = UnfitColumn("value", column, [UnfitRows("value", "it is so", pa.array([1]).to_numpy())])
+    bad = MismatchedColumn("value", column, [SchemaMismatchRows("value", "it is so", pa.array([1]).to_numpy())])
     encoded = pa.RecordBatch.from_pydict({"value": pa.array([None, None], pa.binary())})
-    piece = UnfitPiece(encoded, [bad])
+    piece = MismatchedPiece(encoded, [bad])
     assert piece.text_of("value", 1) == shown.encode()
     assert piece.text_of("value", 0) is None
     assert piece.text_of("key", 1) is None
@@ -222,8 +222,8 @@ def test_com1_texts_of_a_dead_struct_that_are_not_utf_8_are_shown_as_far_as_they
     inner = pa.StructArray.from_arrays([text, numbers], ["t", "n"])
     maps = pa.MapArray.from_arrays(offsets, keys, numbers)
     column = pa.StructArray.from_arrays([pa.ListArray.from_arrays([0, 0, 3], inner), maps.slice(0, 2)], ["l", 'q"'])
-    bad = UnfitColumn("value", column, [UnfitRows("value", "it is so", pa.array([0, 1]).to_numpy())])
-    piece = UnfitPiece(pa.RecordBatch.from_pydict({"value": pa.array([None, None], pa.binary())}), [bad])
+    bad = MismatchedColumn("value", column, [SchemaMismatchRows("value", "it is so", pa.array([0, 1]).to_numpy())])
+    piece = MismatchedPiece(pa.RecordBatch.from_pydict({"value": pa.array([None, None], pa.binary())}), [bad])
     assert piece.text_of("value", 0) == '{"l":[],"q\\"":{"\ufffd":1.0E10}}'.encode()
     shown = '{"l":[{"t":"a\ufffd\\"","n":1.0E10},{"t":"b","n":null},{"t":null,"n":"NaN"}],"q\\"":{"k":null,"l":"NaN"}}'
     assert piece.text_of("value", 1) == shown.encode()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.protocol.batch_admission import Refuse, Skip, admit
-from spark_producer.exactly_once.protocol.task_messages import Inline, Origin, Skipped, TaskOutcome
+from spark_producer.exactly_once.protocol.task_messages import InlineRows, Origin, Skipped, TaskOutcome
 from tests.support.filled_tasks import batch
 from tests.unit.exactly_once.lossy_world import SINK, ZERO, World
 
@@ -20,7 +20,7 @@ def in_foreach_batch(
     if isinstance(admission, Refuse):
         raise ValueError(admission.reason)
     encoded = batch(*ZERO, row)
-    told: TaskOutcome = Inline(world.ticket, "", number, (encoded,), 1, origin)
+    told: TaskOutcome = InlineRows(world.ticket, "", number, (encoded,), 1, origin)
     if isinstance(admission, Skip):
         told = Skipped(world.ticket, "", number, 1, origin)
     if before_commit is not None:

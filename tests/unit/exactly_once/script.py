@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from spark_producer.common.cluster import Span, Style
-from spark_producer.exactly_once.protocol.commands import Answer, Ask, Fencing
+from spark_producer.exactly_once.protocol.commands import Command, Fencing, Result
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.protocol.outcomes import (
     Aborted,
@@ -13,11 +13,11 @@ from spark_producer.exactly_once.protocol.outcomes import (
     Begun,
     Committed,
     Failed,
-    LeftAlone,
+    NothingToAbort,
     Outcome,
 )
 from spark_producer.exactly_once.protocol.state_machine import Next
-from spark_producer.exactly_once.protocol.task_messages import EncodedBatch, Inline, Prepared, Skipped, Ticket
+from spark_producer.exactly_once.protocol.task_messages import EncodedBatch, InlineRows, Prepared, Skipped, WriteHandle
 
 SINK, QUERY, TOKEN = "orders", "q", "ours"
 HELD, NEWER, NEWEST = Fencing(7, 1), Fencing(7, 2), Fencing(7, 3)
@@ -36,23 +36,23 @@ def record(status: Status, batch: int = 5, token: str = TOKEN, *transactions: Ta
     return ControlRecord(SINK, QUERY, status, batch, batch if status is Status.DONE else batch - 1, token, transactions)
 
 
-def ticket(last: ControlRecord | None = None) -> Ticket:
+def ticket(last: ControlRecord | None = None) -> WriteHandle:
     """What BEGIN gave to the tasks."""
-    return Ticket(SINK, TOKEN, HELD, Style.EXPLICIT, last)
+    return WriteHandle(SINK, TOKEN, HELD, Style.EXPLICIT, last)
 
 
-def prepared(transaction: TaskTransaction, batch: int = 5, of: Ticket | None = None) -> Prepared:
+def prepared(transaction: TaskTransaction, batch: int = 5, of: WriteHandle | None = None) -> Prepared:
     """A task that wrote a transaction of its own."""
     return Prepared(of or ticket(), QUERY, batch, transaction, started_ms=0, rows=2)
 
 
-def inline(*partitions: int, batch: int = 5, of: Ticket | None = None) -> Inline:
+def inline(*partitions: int, batch: int = 5, of: WriteHandle | None = None) -> InlineRows:
     """A task that returns a batch for each of `partitions` of topic t; without rows if there are none."""
     batches = tuple(EncodedBatch("t", number, 1, b"row") for number in partitions)
-    return Inline(of or ticket(), QUERY, batch, batches, len(partitions))
+    return InlineRows(of or ticket(), QUERY, batch, batches, len(partitions))
 
 
-def skipped(batch: int = 5, of: Ticket | None = None, rows: int | None = None) -> Skipped:
+def skipped(batch: int = 5, of: WriteHandle | None = None, rows: int | None = None) -> Skipped:
     """A task that saw that its batch is done."""
     return Skipped(of or ticket(), QUERY, batch, rows)
 
@@ -62,21 +62,21 @@ def nobody(batch: int = NO_BATCH) -> ControlRecord:
     return ControlRecord(SINK, None, Status.INTENT, batch, NO_BATCH, TOKEN)
 
 
-def play(start: Next, answers: Iterable[Answer]) -> tuple[list[Ask], Next]:
+def play(start: Next, answers: Iterable[Result]) -> tuple[list[Command], Next]:
     """All asks on the way through `answers`, and where it leads."""
     asked, now = [], start
     for answer in answers:
-        assert not isinstance(now, Begun | Committed | AlreadyDone | Aborted | LeftAlone | Failed), (
+        assert not isinstance(now, Begun | Committed | AlreadyDone | Aborted | NothingToAbort | Failed), (
             f"it ended with {now}"
         )
-        asked.append(now.ask)
-        now = now.after(answer)
+        asked.append(now.command)
+        now = now.on_result(answer)
     return asked, now
 
 
-def ended(start: Next, answers: Iterable[Answer]) -> tuple[list[Ask], Outcome]:
+def ended(start: Next, answers: Iterable[Result]) -> tuple[list[Command], Outcome]:
     """The same to the end."""
     asked, now = play(start, answers)
-    if isinstance(now, Begun | Committed | AlreadyDone | Aborted | LeftAlone | Failed):
+    if isinstance(now, Begun | Committed | AlreadyDone | Aborted | NothingToAbort | Failed):
         return asked, now
-    raise ValueError(f"it asks for {now.ask}")
+    raise ValueError(f"it asks for {now.command}")

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from spark_producer.admin.parallel_client import Answered, Call, ParallelClient
 from spark_producer.errors import ConnectionFailed, PyProducerError
-from spark_producer.exactly_once.cluster.broker_requests import Brokers
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.protocol import FIND_COORDINATOR, AnyApi, messages
 
 PATIENCE = 10.0
@@ -84,6 +84,6 @@ class ScriptedClient:
         return messages.FindCoordinatorResponse(coordinators=tuple(rows))
 
 
-def brokers_of(client: ScriptedClient, sink: str = "orders") -> Brokers:
+def brokers_of(client: ScriptedClient, sink: str = "orders") -> TransactionAdmin:
     """The brokers as the performers of asks see them."""
-    return Brokers(cast("ParallelClient", client), sink)
+    return TransactionAdmin(cast("ParallelClient", client), sink)

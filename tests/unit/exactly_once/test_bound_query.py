@@ -11,25 +11,25 @@ from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster.record_json import decode, encode
 from spark_producer.exactly_once.protocol.batch_admission import Admission, Refuse, Run, Skip, admit
 from spark_producer.exactly_once.protocol.commands import (
-    Answer,
-    Fate,
-    Fates,
     FencedOff,
     Glued,
     Hung,
+    Indeterminate,
+    LogOutcomes,
     Opened,
     Refused,
+    Result,
     TasksEnded,
-    Unsure,
+    TransactionOutcome,
     Voted,
-    WriteAnswer,
+    WriteResult,
     Written,
 )  # fmt: skip
 from spark_producer.exactly_once.protocol.commit import commit
 from spark_producer.exactly_once.protocol.control_record import MAX_EARLIER, NO_BATCH, ControlRecord, Earlier, Status
 from spark_producer.exactly_once.protocol.final_status import word
 from spark_producer.exactly_once.protocol.outcomes import AlreadyDone, Failed, Failure
-from spark_producer.exactly_once.protocol.task_messages import Inline, Origin, Skipped, TaskOutcome
+from spark_producer.exactly_once.protocol.task_messages import InlineRows, Origin, Skipped, TaskOutcome
 from tests.unit.exactly_once.functions import in_foreach_batch, life
 from tests.unit.exactly_once.lossy_world import SINK, World
 from tests.unit.exactly_once.script import HELD, NEWER, ended, prepared, task, ticket
@@ -158,7 +158,7 @@ def test_the_record_says_the_micro_batch_of_the_last_number_alone() -> None:
 
 def test_a_write_that_is_decided_and_void_leaves_the_micro_batch_of_the_last_number() -> None:
     told = prepared(task(1), 16, ticket(TWO_NUMBERS))._replace(query="", origin=AT_8)
-    void: list[Answer] = [TasksEnded((Refused(90),)), Fates((Fate.ABORTED,)), Written(HELD)]
+    void: list[Result] = [TasksEnded((Refused(90),)), LogOutcomes((TransactionOutcome.ABORTED,)), Written(HELD)]
     asked, _ = ended(commit([told], 16), [Opened(()), Voted(), Written(HELD), *void])
     record = asked[-1].record  # type: ignore[union-attr]
     assert (record.status, record.micro_batch, record.done_micro_batch) == (Status.VOID, 8, 7)
@@ -219,7 +219,7 @@ def message(number: int, origin: Origin, last: ControlRecord | None, content: in
     of = ticket(last)
     if last is not None and last.last_done == number:
         return Skipped(of, "", number, 9, origin, content)
-    return Inline(of, "", number, (), 9, origin, content)
+    return InlineRows(of, "", number, (), 9, origin, content)
 
 
 def test_a_write_binds_the_sink_to_its_query_and_run() -> None:
@@ -237,18 +237,18 @@ def test_a_job_leaves_the_sink_bound() -> None:
     assert (record.origin, record.run) == ("q1", "")
 
 
-ENDS: list[tuple[WriteAnswer, type | Failure]] = [
+ENDS: list[tuple[WriteResult, type | Failure]] = [
     (Written(NEWER), AlreadyDone),
     (Hung((("c", 0),)), Failure.HUNG),
     (FencedOff(), Failure.FENCED),
-    (Unsure(), Failure.NOT_WRITTEN),
+    (Indeterminate(), Failure.NOT_WRITTEN),
     (Glued((("c", 0),)), Failure.NOT_WRITTEN),
 ]
 
 
 @pytest.mark.parametrize(("answer", "end"), ENDS)
 def test_a_run_that_finds_a_number_done_is_noted_so_its_second_write_is_not_taken_for_that(
-    answer: WriteAnswer, end: type | Failure
+    answer: WriteResult, end: type | Failure
 ) -> None:
     asked, outcome = ended(commit([message(5, AGAIN, BOUND)], 5), [answer])
     noted = asked[-1].record  # type: ignore[union-attr]

@@ -16,7 +16,7 @@ from spark_producer.exactly_once.cluster.coordinator_state import describe
 from spark_producer.exactly_once.cluster.last_commit import EPOCH_MODULUS, is_missing, noted_commit, timeout_ms
 from spark_producer.exactly_once.cluster.partition_state import offsets
 from spark_producer.exactly_once.protocol.commands import Fencing
-from spark_producer.exactly_once.protocol.outcomes import LeftAlone
+from spark_producer.exactly_once.protocol.outcomes import NothingToAbort
 from spark_producer.protocol.messages import DescribedTransaction
 from tests.support.filled_tasks import batch, prepared, settings
 from tests.unit.exactly_once.lossy_world import CONTROL, ONE, OTHER_TOPIC, SINK, ZERO, World
@@ -147,7 +147,7 @@ def test_what_was_decided_and_is_not_done_is_not_begun_with_a_lost_topic(world: 
     with pytest.raises(TopicNotFound):
         driver.abort(world.sink, told, 0)
     world.broker.create_topic(CONTROL[0])
-    assert isinstance(driver.abort(world.sink, told, 0), LeftAlone)
+    assert isinstance(driver.abort(world.sink, told, 0), NothingToAbort)
     ended = describe(world.tasks.brokers, [done.transactional_id], world.tasks.client.deadline())
     assert [row and row.transaction_state for row in ended.values()] == ["Ongoing"], "a person decides"
 

@@ -10,13 +10,13 @@ from spark_producer.common.cluster import Style
 from spark_producer.errors import BrokerError, ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster import coordinator_state, fencing
-from spark_producer.exactly_once.cluster.command_executor import SinkCluster
+from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.control_write import ControlWrite
 from spark_producer.exactly_once.driver import Sink
 from spark_producer.exactly_once.names import control_id, task_id
-from spark_producer.exactly_once.protocol.commands import Fencing, Unsure, WriteControl
+from spark_producer.exactly_once.protocol.commands import Fencing, Indeterminate, WriteControl
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status
-from spark_producer.exactly_once.protocol.task_messages import Inline, Skipped, Ticket
+from spark_producer.exactly_once.protocol.task_messages import InlineRows, Skipped, WriteHandle
 from spark_producer.network import ConnectionSettings
 from spark_producer.protocol import (
     DESCRIBE_PRODUCERS,
@@ -77,16 +77,16 @@ def test_a_commit_that_gives_no_next_epoch_is_looked_for(client: ScriptedClient)
     record = ControlRecord("orders", "q", Status.DONE, 0, 0, "t")
     ask = WriteControl(Fencing(7, 3), record)
     answer = ControlWrite(brokers_of(client), "commits", Style.IMPLICIT, ask, client.deadline()).run({}, 4096)
-    assert isinstance(answer, Unsure)
+    assert isinstance(answer, Indeterminate)
 
 
 def test_messages_of_another_sink_are_not_committed(client: ScriptedClient, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = Sink("orders", ConnectionSettings((("nowhere", 1),)))
     client.close = lambda: None  # type: ignore[attr-defined]
-    cluster = SinkCluster(cast("Any", client), "orders", "commits")
+    cluster = CommandExecutor(cast("Any", client), "orders", "commits")
     monkeypatch.setattr(driver, "_open", [(sink, cluster)])
-    ticket = Ticket("orders.eu", "t", Fencing(7, 3), Style.EXPLICIT, None)
-    for outcome in (Inline(ticket, "q", 0, (), 0), Skipped(ticket, "q", 0, 0)):
+    ticket = WriteHandle("orders.eu", "t", Fencing(7, 3), Style.EXPLICIT, None)
+    for outcome in (InlineRows(ticket, "q", 0, (), 0), Skipped(ticket, "q", 0, 0)):
         monkeypatch.setattr(driver, "_open", [(sink, cluster)])
         with pytest.raises(ExactlyOnceError, match=r"are of sink 'orders\.eu'"):
             driver.commit(sink, [outcome], 0)

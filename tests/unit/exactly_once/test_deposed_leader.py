@@ -10,7 +10,7 @@ import pytest
 from spark_producer.admin.parallel_client import Answered, Call, ParallelClient
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import KafkaTimeout
-from spark_producer.exactly_once.cluster.command_executor import SinkCluster
+from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.protocol.commands import Fence, Fenced, Found, LookAtHolder, ReadControl
 from spark_producer.protocol import DESCRIBE_TRANSACTIONS, FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, messages
 from tests.unit.exactly_once.cluster.test_control_log import COMMIT, WHERE, Log, word
@@ -82,8 +82,8 @@ class CutOff(ScriptedClient):
         self.logs[ELECTED].decide(7, COMMIT)
 
 
-def cluster_of(client: CutOff) -> SinkCluster:
-    return SinkCluster(cast("ParallelClient", client), "orders", WHERE[0])
+def cluster_of(client: CutOff) -> CommandExecutor:
+    return CommandExecutor(cast("ParallelClient", client), "orders", WHERE[0])
 
 
 @pytest.mark.parametrize("ask", [Fence(), LookAtHolder()])

@@ -7,8 +7,8 @@ import pytest
 from spark_producer.errors import ExactlyOnceError, TopicNotFound
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster import broker_requests, control_write, log_outcome
-from spark_producer.exactly_once.cluster.partition_state import Stretch
-from spark_producer.exactly_once.protocol.commands import Fate
+from spark_producer.exactly_once.cluster.partition_state import TransactionSpan
+from spark_producer.exactly_once.protocol.commands import TransactionOutcome
 from tests.support.filled_tasks import batch, prepared
 from tests.unit.exactly_once.lossy_world import ONE, SINK, ZERO, World
 
@@ -88,9 +88,9 @@ def test_rows_that_were_decided_are_told_to_be_gone(world: World) -> None:
 def test_only_a_topic_that_exists_says_that_rows_are_gone(world: World) -> None:
     """Of a topic that is deleted nothing is known, as before."""
     deadline = world.tasks.client.deadline()
-    for partitions, fate in ((1, Fate.MIXED), (0, Fate.UNKNOWN)):
+    for partitions, fate in ((1, TransactionOutcome.MIXED), (0, TransactionOutcome.UNKNOWN)):
         make_smaller(world, partitions)
-        stretch = Stretch(1, *ONE, 0, 0)
+        stretch = TransactionSpan(1, *ONE, 0, 0)
         world.tasks.brokers.forget_leaders([ONE])
         assert log_outcome.fates_of(world.tasks.brokers, [stretch], deadline) == {stretch: fate}
 

@@ -9,17 +9,17 @@ from typing import Any, cast
 import pytest
 
 from spark_producer.errors import KafkaTimeout
-from spark_producer.exactly_once.cluster.command_executor import SinkCluster
+from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.driver import LISTING_SECONDS, perform_commit
 from spark_producer.exactly_once.protocol.commands import (
-    Answer,
-    Ask,
+    Command,
     EndTasks,
     Fence,
     Found,
     ListOpen,
     Opened,
     ReadControl,
+    Result,
     TasksEnded,
 )
 from spark_producer.protocol import DESCRIBE_TRANSACTIONS, INIT_PRODUCER_ID, LIST_OFFSETS, LIST_TRANSACTIONS, messages
@@ -36,13 +36,13 @@ class DeafCluster:
     def __init__(self) -> None:
         self.seconds: list[float | None] = []
 
-    def perform(self, ask: Ask, seconds: float | None = None) -> Answer:
+    def perform(self, ask: Command, seconds: float | None = None) -> Result:
         self.seconds.append(seconds)
         raise KafkaTimeout(f"no answer to {type(ask).__name__}")
 
 
 def test_a_committed_batch_does_not_fail_because_orphans_stay_open(caplog: pytest.LogCaptureFixture) -> None:
-    cluster = cast("SinkCluster", DeafCluster())
+    cluster = cast("CommandExecutor", DeafCluster())
     with caplog.at_level(logging.WARNING):
         answer = perform_commit(cluster, EndTasks((ONE,), commit=False))
     assert isinstance(answer, TasksEnded)
@@ -56,7 +56,7 @@ def test_a_commit_goes_on_if_nobody_tells_in_time_what_dead_tasks_have_left_open
 ) -> None:
     cluster = DeafCluster()
     with caplog.at_level(logging.WARNING):
-        answer = perform_commit(cast("SinkCluster", cluster), ListOpen((ONE,)))
+        answer = perform_commit(cast("CommandExecutor", cluster), ListOpen((ONE,)))
     assert answer == Opened(())
     assert "no answer to ListOpen" in caplog.text
     assert cluster.seconds == [LISTING_SECONDS]
@@ -66,7 +66,7 @@ def test_a_limit_of_time_ends_an_ask_before_the_patience_of_the_client_does() ->
     client = ScriptedClient()
     client.answers(LIST_TRANSACTIONS, LOST)
     with pytest.raises(KafkaTimeout, match="the list of open transactions"):
-        SinkCluster(cast("Any", client), "orders", "commits").perform(ListOpen(), LISTING_SECONDS)
+        CommandExecutor(cast("Any", client), "orders", "commits").perform(ListOpen(), LISTING_SECONDS)
     assert client.clock() <= LISTING_SECONDS < PATIENCE
 
 
@@ -99,7 +99,7 @@ class Growing(ScriptedClient):
 
 def test_a_begin_asks_those_of_whom_the_coordinator_has_just_told_and_a_commit_asks_anew_who_is_there() -> None:
     client = Growing()
-    cluster = SinkCluster(cast("Any", client), "orders", CONTROL[0])
+    cluster = CommandExecutor(cast("Any", client), "orders", CONTROL[0])
     cluster.perform(Fence())
     assert cluster.perform(ReadControl()) == Found(None)
     asked = client.questions
@@ -112,7 +112,7 @@ def test_a_begin_asks_those_of_whom_the_coordinator_has_just_told_and_a_commit_a
 
 def test_who_does_not_answer_a_begin_is_asked_again_only_if_it_is_still_there() -> None:
     client = Growing()
-    cluster = SinkCluster(cast("Any", client), "orders", CONTROL[0])
+    cluster = CommandExecutor(cast("Any", client), "orders", CONTROL[0])
     cluster.perform(Fence())
     client.joined = True
     client.answers(LIST_TRANSACTIONS, LOST, messages.ListTransactionsResponse())

@@ -9,7 +9,7 @@ import pytest
 from spark_producer.admin.parallel_client import ParallelClient
 from spark_producer.common.cluster import Span, Style
 from spark_producer.errors import UnsupportedVersion
-from spark_producer.exactly_once.cluster.command_executor import SinkCluster
+from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.commands import Fencing, Vote, Voted
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
@@ -43,7 +43,7 @@ def test_an_objection_is_told_to_be_the_deed_of_who_has_taken_the_sink(state: st
     result = messages.DescribeProducersTopicResult("rows", (opened,))
     client.answers(DESCRIBE_PRODUCERS, messages.DescribeProducersResponse(0, (result,)))
     client.answers(LIST_TRANSACTIONS, UnsupportedVersion("before Kafka 3.8"))
-    cluster = SinkCluster(cast(ParallelClient, client), "orders", "commits")
+    cluster = CommandExecutor(cast(ParallelClient, client), "orders", "commits")
     voted = cluster.perform(Vote((TASK,), OURS))
     assert isinstance(voted, Voted)
     assert bool(voted.objections) == (state != "Ongoing")

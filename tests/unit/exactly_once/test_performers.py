@@ -18,8 +18,8 @@ from spark_producer.exactly_once.protocol.commands import (
     Fencing,
     Glued,
     Holder,
+    Indeterminate,
     Refused,
-    Unsure,
     WriteControl,
     Written,
 )
@@ -246,14 +246,14 @@ def test_the_holder_is_told_once_nothing_is_being_ended(client: ScriptedClient) 
 def test_the_commit_point_is_never_sent_again_if_no_answer_came(client: ScriptedClient) -> None:
     client.scripts[PRODUCE.name] = Log()
     client.answers(END_TXN, LOST, ended())
-    assert write(client) == Unsure(str(LOST))
+    assert write(client) == Indeterminate(str(LOST))
     assert len(client.bodies(END_TXN)) == 1
     client.answers(END_TXN, ended(Code.CONCURRENT_TRANSACTIONS), ended())
     client.scripts[PRODUCE.name] = Log()
     assert write(client) == Written(OURS)
     client.answers(END_TXN, ended(Code.INVALID_TXN_STATE))
     client.scripts[PRODUCE.name] = Log()
-    assert isinstance(write(client), Unsure)
+    assert isinstance(write(client), Indeterminate)
     client.answers(END_TXN, ended(Code.PRODUCER_FENCED))
     client.scripts[PRODUCE.name] = Log()
     assert write(client) == FencedOff()
@@ -264,7 +264,7 @@ def test_a_newer_holder_after_a_commit_that_was_put_off_says_nothing_of_it(clien
     """The coordinator may have had it in its log when it said so."""
     client.scripts[PRODUCE.name] = Log()
     client.answers(END_TXN, ended(later), ended(Code.PRODUCER_FENCED))
-    assert isinstance(write(client), Unsure)
+    assert isinstance(write(client), Indeterminate)
 
 
 def test_the_implicit_style_takes_its_next_epoch_from_the_answer_and_adds_no_partitions(client: ScriptedClient) -> None:
@@ -291,7 +291,7 @@ def test_a_write_whose_rows_are_gone_is_aborted(client: ScriptedClient, starts: 
     client.scripts[DESCRIBE_PRODUCERS.name] = producing(starts)
     client.answers(END_TXN, ended())
     answer = write(client, told=True)
-    assert isinstance(answer, Unsure)
+    assert isinstance(answer, Indeterminate)
     assert "acknowledged are not in" in answer.reason
     assert [body.committed for body in client.bodies(END_TXN)] == [False]
 

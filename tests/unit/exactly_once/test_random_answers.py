@@ -12,12 +12,9 @@ from hypothesis import strategies as st
 from spark_producer.exactly_once.protocol.abort import abort
 from spark_producer.exactly_once.protocol.begin import begin
 from spark_producer.exactly_once.protocol.commands import (
-    Answer,
-    Ask,
+    Command,
     Ended,
     EndTasks,
-    Fate,
-    Fates,
     Fence,
     Fenced,
     FencedOff,
@@ -26,15 +23,18 @@ from spark_producer.exactly_once.protocol.commands import (
     Glued,
     Holder,
     Hung,
+    Indeterminate,
     ListOpen,
+    LogOutcomes,
     LookAtHolder,
     LookAtLogs,
     Missing,
     Opened,
     ReadControl,
     Refused,
+    Result,
     TasksEnded,
-    Unsure,
+    TransactionOutcome,
     Vote,
     Voted,
     WriteControl,
@@ -48,7 +48,7 @@ from spark_producer.exactly_once.protocol.outcomes import (
     Begun,
     Committed,
     Failed,
-    LeftAlone,
+    NothingToAbort,
     Outcome,
 )
 from spark_producer.exactly_once.protocol.state_machine import MAX_TRIES, Next
@@ -68,9 +68,9 @@ MAX_ASKS = 8 * (MAX_TRIES + 1)
 """BEGIN takes eight asks at most, and starts over a few times."""
 
 
-def answers(ask: Ask) -> list[Answer]:
-    """Everything that `ask` may be answered with."""
-    match ask:
+def answers(command: Command) -> list[Result]:
+    """Everything that `command` may be answered with."""
+    match command:
         case Fence():
             return [Fenced(fencing) for fencing in FENCINGS]
         case LookAtHolder():
@@ -80,34 +80,34 @@ def answers(ask: Ask) -> list[Answer]:
         case ListOpen(besides):
             return [Opened(()), *(Opened(tuple(some)) for some in SOME if not set(besides) & set(some))]
         case WriteControl():
-            refusals: list[Answer] = [FencedOff(), FencedOff(expired=True), Unsure()]
+            refusals: list[Result] = [FencedOff(), FencedOff(expired=True), Indeterminate()]
             return [*map(Written, FENCINGS), *map(Hung, WHERE), *refusals, *map(Glued, WHERE)]
         case Vote():
             return [Voted(), Voted(("too old",))]
         case EndTasks(transactions):
             return [TasksEnded(results) for results in product(RESULTS, repeat=len(transactions))]
         case LookAtLogs(transactions):
-            return [Fates(fates, WHERE[1]) for fates in product(Fate, repeat=len(transactions))]
+            return [LogOutcomes(fates, WHERE[1]) for fates in product(TransactionOutcome, repeat=len(transactions))]
 
 
 class Told(NamedTuple):
     """An ask and its answer."""
 
-    ask: Ask
-    answer: Answer
+    command: Command
+    answer: Result
 
 
 def play(start: Next, data: st.DataObject) -> tuple[list[Told], Outcome | None]:
     """A whole way with random answers; without an outcome if it is too long."""
     told: list[Told] = []
     now = start
-    while not isinstance(now, Begun | Committed | AlreadyDone | Aborted | LeftAlone | Failed):
+    while not isinstance(now, Begun | Committed | AlreadyDone | Aborted | NothingToAbort | Failed):
         if len(told) == MAX_ASKS:
             return told, None
-        choices = answers(now.ask)
+        choices = answers(now.command)
         answer = choices[data.draw(st.integers(0, len(choices) - 1))]
-        told.append(Told(now.ask, answer))
-        now = now.after(answer)
+        told.append(Told(now.command, answer))
+        now = now.on_result(answer)
     return told, now
 
 
@@ -133,14 +133,14 @@ def test_every_way_ends(start: str, data: st.DataObject) -> None:
 def test_after_an_unanswered_write_comes_a_fence_and_never_the_same_write(start: str, data: st.DataObject) -> None:
     told, _ = play(STARTS[start](), data)
     for one, following in pairwise(told):
-        if isinstance(one.answer, Unsure):
-            assert following.ask == Fence()
-            assert isinstance(one.ask, WriteControl)
+        if isinstance(one.answer, Indeterminate):
+            assert following.command == Fence()
+            assert isinstance(one.command, WriteControl)
     for index, one in enumerate(told):
-        if isinstance(one.ask, WriteControl) and one.ask.fencing != ticket().fencing:
+        if isinstance(one.command, WriteControl) and one.command.fencing != ticket().fencing:
             givers = [before.answer for before in told[:index] if isinstance(before.answer, Fenced | Written)]
             assert givers, "an epoch that nobody gave"
-            assert givers[-1].fencing == one.ask.fencing, "not the newest epoch"
+            assert givers[-1].fencing == one.command.fencing, "not the newest epoch"
 
 
 @few
@@ -148,36 +148,36 @@ def test_after_an_unanswered_write_comes_a_fence_and_never_the_same_write(start:
 def test_what_is_decided_is_never_aborted(start: str, data: st.DataObject) -> None:
     told, _ = play(STARTS[start](), data)
     decided: set[TaskTransaction] = set()
-    for ask, answer in told:
+    for command, answer in told:
         if isinstance(answer, Found):
             unfinished = answer.record is not None and answer.record.status in UNFINISHED
             decided = set(answer.record.transactions) if answer.record is not None and unfinished else set()
             if start == "abort" and answer.record is not None and answer.record.token != TOKEN:
                 decided = set()  # a record of another execution names none of this one's transactions
-        elif isinstance(ask, WriteControl) and isinstance(answer, Written):
-            decided = set(ask.record.transactions) if ask.record.status is Status.COMMITTING else set()
-        elif isinstance(ask, EndTasks) and not ask.commit:
-            assert not decided & set(ask.transactions)
+        elif isinstance(command, WriteControl) and isinstance(answer, Written):
+            decided = set(command.record.transactions) if command.record.status is Status.COMMITTING else set()
+        elif isinstance(command, EndTasks) and not command.commit:
+            assert not decided & set(command.transactions)
 
 
 @few
 @given(data=st.data())
 def test_orphans_are_aborted_only_after_they_were_named_in_a_fenced_write(data: st.DataObject) -> None:
     told, _ = play(STARTS["begin"](), data)
-    for index, (ask, _) in enumerate(told):
-        if isinstance(ask, EndTasks) and not ask.commit:
+    for index, (command, _) in enumerate(told):
+        if isinstance(command, EndTasks) and not command.commit:
             before = told[index - 1]
-            assert isinstance(before.ask, WriteControl)
+            assert isinstance(before.command, WriteControl)
             assert isinstance(before.answer, Written)
-            assert before.ask.record.status is Status.INTENT
-            assert before.ask.record.transactions == ask.transactions
+            assert before.command.record.status is Status.INTENT
+            assert before.command.record.transactions == command.transactions
 
 
 @few
 @given(data=st.data())
 def test_begin_fences_and_reads_before_it_does_anything_else(data: st.DataObject) -> None:
     told, outcome = play(STARTS["begin"](), data)
-    assert [one.ask for one in told[:2]] == [Fence(), ReadControl()]
+    assert [one.command for one in told[:2]] == [Fence(), ReadControl()]
     if isinstance(outcome, Begun):
         givers = [one.answer for one in told if isinstance(one.answer, Fenced | Written)]
         assert givers[-1].fencing == outcome.fencing
@@ -192,13 +192,14 @@ def test_committed_means_that_the_record_is_known_to_be_there_and_all_of_it_is_d
     if isinstance(outcome, Committed):
         done = [
             one for one in told
-            if (isinstance(one.ask, WriteControl) and one.ask.record.status is Status.DONE and isinstance(one.answer, Written))
+            if (isinstance(one.command, WriteControl) and one.command.record.status is Status.DONE
+                and isinstance(one.answer, Written))
             or (isinstance(one.answer, Found) and one.answer.record and one.answer.record.status is Status.DONE
                 and one.answer.record.token == TOKEN)
         ]  # fmt: skip
         assert done, "committed, but nobody has seen it"
         assert done[-1] in told[-2:]
-        assert done[-1] == told[-1] or told[-1].ask == EndTasks(orphans_of(told), commit=False)
+        assert done[-1] == told[-1] or told[-1].command == EndTasks(orphans_of(told), commit=False)
 
 
 def orphans_of(told: list[Told]) -> tuple[TaskTransaction, ...]:
@@ -211,7 +212,7 @@ def orphans_of(told: list[Told]) -> tuple[TaskTransaction, ...]:
 @given(start=st.sampled_from(["commit", "commit inline"]), data=st.data())
 def test_a_commit_aborts_nothing_but_orphans_and_these_last_of_all(start: str, data: st.DataObject) -> None:
     told, outcome = play(STARTS[start](), data)
-    aborted = [index for index, (ask, _) in enumerate(told) if isinstance(ask, EndTasks) and not ask.commit]
+    aborted = [index for index, (command, _) in enumerate(told) if isinstance(command, EndTasks) and not command.commit]
     assert aborted in ([], [len(told) - 1])
     if isinstance(outcome, Committed):
         assert bool(aborted) == bool(orphans_of(told))

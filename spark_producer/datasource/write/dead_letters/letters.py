@@ -27,7 +27,7 @@ from spark_producer.datasource.write.dead_letters.records import (
     smaller,
     told_of,
 )
-from spark_producer.datasource.write.schema_mismatch import UnfitPiece
+from spark_producer.datasource.write.schema_mismatch import MismatchedPiece
 from spark_producer.errors import IllegalState
 from spark_producer.kernel.arrays import Int64Array
 from spark_producer.metrics import WriteReport
@@ -73,7 +73,7 @@ class DeadLetters:
         self._again = new_sieve(producer.config, (BadRows.SIZE,))
         """For dead records: those that are too large for their topic go there without what is large in them."""
 
-    def send(self, piece: pa.RecordBatch, unfit: UnfitPiece | None = None) -> None:
+    def send(self, piece: pa.RecordBatch, unfit: MismatchedPiece | None = None) -> None:
         """Queue the rows of an Arrow batch, but for those that are `unfit` for their schemas.
 
         Raises: as `Producer.send_batch`, also for the dead-letter topic.
@@ -114,7 +114,7 @@ class DeadLetters:
             )  # fmt: skip
         return found.with_dead_letters(self.topic, self._bounds.rejected_by)
 
-    def _found(self, piece: pa.RecordBatch, first_row: int, unfit: UnfitPiece | None) -> Iterator[DeadRecord]:
+    def _found(self, piece: pa.RecordBatch, first_row: int, unfit: MismatchedPiece | None) -> Iterator[DeadRecord]:
         """Yield the rows of a piece that were not queued, in the order of the checks."""
         found = self._sieve.take()
         for sifted in found:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from spark_producer.accumulator import Refused
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import for_log
-from spark_producer.datasource.write.schema_mismatch import UnfitPiece
+from spark_producer.datasource.write.schema_mismatch import MismatchedPiece
 from spark_producer.kernel import MAX_HEADERS
 from spark_producer.kernel.arrays import BytesArray
 from spark_producer.producer.bad_rows import Sifted, Stage
@@ -77,7 +77,7 @@ def of_sifted(
     with_headers: bool,
     told: bool,
     now_ms: int,
-    unfit: UnfitPiece | None = None,
+    unfit: MismatchedPiece | None = None,
 ) -> Iterator[DeadRecord]:
     """Yield the records of rows of `batch` that checks have found to be bad; its rows are numbered from `first_row` on.
 

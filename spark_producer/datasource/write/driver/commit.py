@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 logger = escaping_logger("pyproducer")
 logger.setLevel(logging.INFO)  # so that Spark's worker logging sees it; without a handler nothing is printed
-for_programs = logging.getLogger("pyproducer.commit")
+json_logger = logging.getLogger("pyproducer.commit")
 """This log gets one line of JSON for each committed write, since the program on the driver cannot see into the process in which
 `commit` runs."""
 
@@ -42,7 +42,7 @@ class TaskReport(WriterCommitMessage):
     """The id of the streaming query, if it is one's."""
 
 
-class Told(NamedTuple):
+class ReportedWrite(NamedTuple):
     """What became of a write, as programs are told it. `exactly_once` is what such a write tells of itself.
 
     `report` is what is in the topics: also after an abort, except for exactly-once writes, of which nothing is to be seen then.
@@ -54,7 +54,7 @@ class Told(NamedTuple):
     status: Literal["committed", "aborted", "unknown"] = "committed"
 
 
-def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> Told:
+def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> ReportedWrite:
     """Add up the tasks' reports and log them.
 
     Raises:
@@ -63,10 +63,10 @@ def commit(messages: Sequence[WriterCommitMessage | None], what: str) -> Told:
             (docs/streaming.md). Spark refuses to go on from such a checkpoint; the message says how to mend it.
     """
     check_complete(messages, what)
-    total, metrics = all_together(messages)
+    total, metrics = merge_reports(messages)
     logger.info("%s: %s", what, describe(total, metrics), extra=HAS_LINES)
-    for_programs.info("%s", to_json(what, total, metrics))
-    return Told(total, metrics)
+    json_logger.info("%s", to_json(what, total, metrics))
+    return ReportedWrite(total, metrics)
 
 
 def check_complete(messages: Sequence[WriterCommitMessage | None], what: str) -> None:
@@ -85,19 +85,19 @@ def check_complete(messages: Sequence[WriterCommitMessage | None], what: str) ->
         )
 
 
-def abort(messages: Sequence[WriterCommitMessage | None], what: str) -> Told:
+def abort(messages: Sequence[WriterCommitMessage | None], what: str) -> ReportedWrite:
     """Log what the successful tasks of a failed write left in Kafka; a retry writes it again."""
-    total, metrics = all_together(messages)
+    total, metrics = merge_reports(messages)
     logger.warning(
         "%s failed; the rows of its finished tasks stay in Kafka, perhaps with some rows of the failed ones: %s",
         what,
         describe(total, metrics),
         extra=HAS_LINES,
     )
-    return Told(total, metrics, status="aborted")
+    return ReportedWrite(total, metrics, status="aborted")
 
 
-def all_together(messages: Sequence[WriterCommitMessage | None]) -> tuple[WriteReport, Snapshot | None]:
+def merge_reports(messages: Sequence[WriterCommitMessage | None]) -> tuple[WriteReport, Snapshot | None]:
     """Return the sum of what tasks report."""
     reports = [message for message in messages if isinstance(message, TaskReport)]
     metrics = merge_snapshots(report.metrics for report in reports if report.metrics is not None)

@@ -17,20 +17,20 @@ from spark_producer.common.escape import HAS_LINES
 from spark_producer.config import SinkOptions
 from spark_producer.config.dead_letter_rules import brokers_find_bad_rows
 from spark_producer.datasource.write.driver.commit import (
+    ReportedWrite,
     TaskReport,
-    Told,
-    all_together,
     check_complete,
-    for_programs,
+    json_logger,
     logger,
+    merge_reports,
 )
 from spark_producer.datasource.write.driver.summary import describe, to_json
-from spark_producer.datasource.write.driver.transaction_timeout import check_time, longest_transaction
+from spark_producer.datasource.write.driver.transaction_timeout import check_transaction_timeout, longest_transaction
 from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH
-from spark_producer.exactly_once.protocol.outcomes import Aborted, Committed, LeftAlone
-from spark_producer.exactly_once.protocol.task_messages import Inline, Prepared, Skipped, TaskOutcome
+from spark_producer.exactly_once.protocol.outcomes import Aborted, Committed, NothingToAbort
+from spark_producer.exactly_once.protocol.task_messages import InlineRows, Prepared, Skipped, TaskOutcome
 from spark_producer.metrics import WriteReport, merge
 from spark_producer.metrics.write_report import OffsetRange
 from spark_producer.network import ConnectionSettings
@@ -51,7 +51,7 @@ def begin_write(settings: TaskSettings) -> TaskSettings:
         config = dataclasses.replace(settings.config, transaction_timeout_ms=longest_transaction(settings.config))
         settings = settings._replace(config=config)
     else:
-        check_time(settings.config)
+        check_transaction_timeout(settings.config)
     _tell_of_transactions(settings.sink)
     return settings._replace(ticket=driver.begin(_sink(settings)))
 
@@ -70,7 +70,7 @@ def _tell_of_transactions(sink: SinkOptions) -> None:
     )
 
 
-def commit_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage | None], what: str) -> Told:
+def commit_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage | None], what: str) -> ReportedWrite:
     """Make what the tasks have written visible, all of it or nothing, and log it.
 
     Raises:
@@ -83,7 +83,7 @@ def commit_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage 
     before = time.monotonic()
     driver.commit(sink, outcomes, outcomes[0].batch)
     took_ms = round((time.monotonic() - before) * 1000, 1)
-    total, metrics = all_together(messages)
+    total, metrics = merge_reports(messages)
     total = merge([total, _of_inline(outcomes, driver.inline_spans(sink))])
     if settings.sink.dead_letter_topic is not None:
         total = total.with_dead_letters(settings.sink.dead_letter_topic, {})
@@ -98,8 +98,8 @@ def commit_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage 
         logger.info(
             "%s of exactlyOnceId %s: committed exactly once (%s): %s", what, told["id"], ways, said, extra=HAS_LINES
         )
-    for_programs.info("%s", to_json(what, total, metrics, exactly_once=told))
-    return Told(total, metrics, told)
+    json_logger.info("%s", to_json(what, total, metrics, exactly_once=told))
+    return ReportedWrite(total, metrics, told)
 
 
 def _tell_of_skipped(one: TaskOutcome, what: str) -> None:
@@ -139,34 +139,34 @@ def _warn_without_number(one: TaskOutcome) -> None:
         )
 
 
-def abort_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage | None], what: str) -> Told:
+def abort_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage | None], what: str) -> ReportedWrite:
     """End what the successful tasks of a failed write have left. Spark calls it after a commit that has raised, too.
 
     If no task has reported there is nothing to do: the next BEGIN ends what is open.
     """
     outcomes = _outcomes(messages)
     if not outcomes:
-        return Told(WriteReport({}), status="aborted")
+        return ReportedWrite(WriteReport({}), status="aborted")
     ended = driver.abort(_sink(settings), outcomes, outcomes[0].batch)
     logger.warning("%s of exactlyOnceId %s failed: %s", what, settings.sink.exactly_once_id, _ending(ended))
-    total, metrics = all_together(messages)
+    total, metrics = merge_reports(messages)
     match ended:
         case Aborted():
-            return Told(WriteReport({}), exactly_once=_told(outcomes), status="aborted")
+            return ReportedWrite(WriteReport({}), exactly_once=_told(outcomes), status="aborted")
         case Committed():
-            return Told(total, metrics, _told(outcomes))
-        case LeftAlone():
-            return Told(WriteReport({}), exactly_once=_told(outcomes), status="unknown")
+            return ReportedWrite(total, metrics, _told(outcomes))
+        case NothingToAbort():
+            return ReportedWrite(WriteReport({}), exactly_once=_told(outcomes), status="unknown")
 
 
-def _ending(ended: Aborted | Committed | LeftAlone) -> str:
+def _ending(ended: Aborted | Committed | NothingToAbort) -> str:
     """Say what became of a write whose commit Spark takes for failed."""
     match ended:
         case Aborted(transactions):
             return f"nothing of it is visible; {len(transactions)} transactions were aborted"
         case Committed():
             return "yet all its rows are committed, and a restart does not write them again"
-        case LeftAlone(text):
+        case NothingToAbort(text):
             return text
 
 
@@ -192,7 +192,7 @@ def _told(outcomes: Sequence[TaskOutcome]) -> dict[str, object]:
     return {
         "id": outcomes[0].ticket.sink,
         "batch": outcomes[0].batch,
-        "inline": ways[Inline],
+        "inline": ways[InlineRows],
         "transactions": ways[Prepared],
         "skipped": ways[Skipped],
     }
@@ -200,7 +200,7 @@ def _told(outcomes: Sequence[TaskOutcome]) -> dict[str, object]:
 
 def _of_inline(outcomes: Sequence[TaskOutcome], spans: Sequence[Span]) -> WriteReport:
     """Return the report of the rows that the driver has sent itself, to `spans`."""
-    batches = [batch for outcome in outcomes if isinstance(outcome, Inline) for batch in outcome.batches]
+    batches = [batch for outcome in outcomes if isinstance(outcome, InlineRows) for batch in outcome.batches]
     ranges = {(topic, partition): OffsetRange(*found) for topic, partition, *found in spans}
     size = sum(len(batch.data) for batch in batches)
     return WriteReport(ranges, sum(batch.records for batch in batches), size, len(batches))

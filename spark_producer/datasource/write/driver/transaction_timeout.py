@@ -24,7 +24,7 @@ def longest_transaction(config: ProducerConfig) -> int:
     return min(_allowed(config) or MAX_TRANSACTION_TIMEOUT_MS, MAX_TRANSACTION_TIMEOUT_MS)
 
 
-def check_time(config: ProducerConfig) -> None:
+def check_transaction_timeout(config: ProducerConfig) -> None:
     """Check the time that the user has set for a transaction: brokers refuse a longer one in every task, after retries.
 
     Raises:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_producer.common.escape import escaping_logger
-from spark_producer.datasource.write.driver.commit import TaskReport, Told
+from spark_producer.datasource.write.driver.commit import ReportedWrite, TaskReport
 from spark_producer.datasource.write.driver.summary import page
 from spark_producer.network.addresses import format_address, parse_bootstrap_servers
 
@@ -29,7 +29,7 @@ logger = escaping_logger("pyproducer")
 
 
 def publish(
-    told: Told,
+    told: ReportedWrite,
     reports: Sequence[TaskReport],
     what: str,
     batch: int | None,
@@ -60,7 +60,9 @@ def publish(
         )
 
 
-def page_of(told: Told, reports: Sequence[TaskReport], what: str, batch: int | None, servers: str) -> dict[str, object]:
+def page_of(
+    told: ReportedWrite, reports: Sequence[TaskReport], what: str, batch: int | None, servers: str
+) -> dict[str, object]:
     """Return the page: that of the log `pyproducer.commit`, with the number of the micro-batch, times and names for lineage."""
     begun = [report.started for report in reports if report.started is not None]
     return page(what, told.report, told.metrics, exactly_once=told.exactly_once) | {
@@ -112,7 +114,7 @@ def _name(query: str | None, batch: int | None, made: dict[str, object]) -> str:
     return f"{str(made['ended']).replace(':', '')}-{uuid.uuid4().hex[:8]}.json"
 
 
-def _skipped(told: Told) -> bool:
+def _skipped(told: ReportedWrite) -> bool:
     """Whether nothing was written because an exactly-once write had happened before: its report is the true one."""
     return bool(told.exactly_once and told.exactly_once["skipped"])
 

@@ -8,10 +8,10 @@ from spark_producer.config import SinkOptions
 from spark_producer.errors import ConfigError, ExactlyOnceError
 from spark_producer.exactly_once.protocol.batch_admission import Refuse, Skip, admit
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH
-from spark_producer.exactly_once.protocol.task_messages import Origin, Ticket
+from spark_producer.exactly_once.protocol.task_messages import Origin, WriteHandle
 
 
-class Whereabouts(NamedTuple):
+class SparkTaskInfo(NamedTuple):
     """What Spark says of a task. `query` and `micro_batch` are None in a batch write outside of `foreachBatch`; `run`, the run id
     of the query, is empty if Spark does not say it.
     """
@@ -30,7 +30,7 @@ class Whereabouts(NamedTuple):
         return Origin(self.query or "", self.run, self.micro_batch) if inside else Origin()
 
 
-class Duty(NamedTuple):
+class BatchAssignment(NamedTuple):
     """The query and the number of the batch that a task's message bears, as `admit` takes them; `done`: write nothing."""
 
     query: str
@@ -38,7 +38,7 @@ class Duty(NamedTuple):
     done: bool = False
 
 
-def duty_of(ticket: Ticket, sink: SinkOptions, where: Whereabouts) -> Duty:
+def check_admission(ticket: WriteHandle, sink: SinkOptions, where: SparkTaskInfo) -> BatchAssignment:
     """Compare what is to be written with what the sink's control record says of it.
 
     Raises:
@@ -52,19 +52,19 @@ def duty_of(ticket: Ticket, sink: SinkOptions, where: Whereabouts) -> Duty:
     return duty._replace(done=isinstance(admission, Skip))
 
 
-def _wanted(sink_id: str, sink: SinkOptions, where: Whereabouts) -> Duty:
+def _wanted(sink_id: str, sink: SinkOptions, where: SparkTaskInfo) -> BatchAssignment:
     if where.streaming:
         if not where.query or where.micro_batch is None:
             raise ExactlyOnceError(
                 f"exactlyOnceId {sink_id!r}: this Spark does not tell tasks the query and the number of the micro-batch "
                 "(sql.streaming.queryId, streaming.sql.batchId), so rows cannot be written exactly once: use Spark 4.1 to 4.3"
             )
-        return Duty(where.query, where.micro_batch)
+        return BatchAssignment(where.query, where.micro_batch)
     if sink.txn_version is not None:
-        return Duty("", sink.txn_version)
+        return BatchAssignment("", sink.txn_version)
     if where.micro_batch is not None:
         raise ConfigError(
             f"exactlyOnceId {sink_id!r} in foreachBatch needs txnVersion, else a restart writes the micro-batch twice: "
             'add .option("txnVersion", batch_id), and give each write of the function an id of its own'
         )
-    return Duty("", NO_BATCH)
+    return BatchAssignment("", NO_BATCH)

@@ -21,17 +21,24 @@ from spark_producer.common.failpoints import failpoint
 from spark_producer.config import ProducerConfig
 from spark_producer.datasource.write.driver.commit import TaskReport
 from spark_producer.datasource.write.task_settings import TaskSettings
-from spark_producer.datasource.write.worker.batch_assignment import Duty, Whereabouts, duty_of
+from spark_producer.datasource.write.worker.batch_assignment import BatchAssignment, SparkTaskInfo, check_admission
 from spark_producer.datasource.write.worker.cache import ProducerCache
 from spark_producer.datasource.write.worker.row_contents import HashedBatches
-from spark_producer.datasource.write.worker.transaction_writer import Filling, inline_limit
-from spark_producer.datasource.write.worker.transactional_ids import Sink, Slot, Slots
+from spark_producer.datasource.write.worker.transaction_writer import TransactionWriter, inline_limit
+from spark_producer.datasource.write.worker.transactional_ids import Sink, TransactionalId, TransactionalIdPool
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
-from spark_producer.exactly_once.protocol.task_messages import Inline, Origin, Prepared, Skipped, TaskOutcome, Ticket
+from spark_producer.exactly_once.protocol.task_messages import (
+    InlineRows,
+    Origin,
+    Prepared,
+    Skipped,
+    TaskOutcome,
+    WriteHandle,
+)
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import parts_of
 
-_slots = Slots()
+_slots = TransactionalIdPool()
 """The transactional ids of this Python worker, which runs one task at a time."""
 
 logger = escaping_logger("pyproducer")
@@ -42,12 +49,12 @@ _RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def write_exactly_once(
     settings: TaskSettings,
     config: ProducerConfig,
-    ticket: Ticket,
+    ticket: WriteHandle,
     batches: Iterator[pa.RecordBatch],
     producers: ProducerCache,
     *,
-    where: Whereabouts | None = None,
-    slots: Slots = _slots,
+    where: SparkTaskInfo | None = None,
+    slots: TransactionalIdPool = _slots,
     clock: Callable[[], float] = time.monotonic,
 ) -> TaskReport:
     """Write all rows of a task so that they can be committed or aborted, or none if the control record says that they are there.
@@ -55,11 +62,11 @@ def write_exactly_once(
     In a micro-batch all rows are read in both cases.
 
     Raises:
-        ConfigError, ExactlyOnceError: as `duty_of`; there is no free slot; or the transaction is open for too long.
+        ConfigError, ExactlyOnceError: as `check_admission`; there is no free slot; or the transaction is open for too long.
         Whatever `Producer.send_batch` and `prepare` raise. The transaction is then given up, and its id not used again.
     """
     where = where or whereabouts(settings.streaming)
-    duty = duty_of(ticket, settings.sink, where)
+    duty = check_admission(ticket, settings.sink, where)
     compares = where.micro_batch is not None and settings.sink.exactly_once_compare == "content"
     hashed = HashedBatches(batches, hashes=compares)
     if duty.done:
@@ -74,7 +81,7 @@ def write_exactly_once(
     parts.meter.start_lap()
     slot.fencing = ticket.fencing
     limit = inline_limit(settings.sink, where.partition)
-    filling = Filling(producer, settings, limit, where.attempt, clock)
+    filling = TransactionWriter(producer, settings, limit, where.attempt, clock)
     try:
         filling.fill(iter(hashed))
         report = _finished(filling, slot, ticket, duty)
@@ -104,13 +111,13 @@ def _read_to_the_end(batches: Iterable[pa.RecordBatch]) -> int:
     return sum(batch.num_rows for batch in batches)
 
 
-def whereabouts(streaming: bool) -> Whereabouts:
+def whereabouts(streaming: bool) -> SparkTaskInfo:
     """Return what Spark says of the task that runs now."""
     context = TaskContext.get()
     if context is None:
-        return Whereabouts(None, None, streaming)
+        return SparkTaskInfo(None, None, streaming)
     number = context.getLocalProperty("streaming.sql.batchId")
-    return Whereabouts(
+    return SparkTaskInfo(
         context.getLocalProperty("sql.streaming.queryId"),
         None if number is None else int(number),
         streaming,
@@ -125,12 +132,14 @@ def run_of(job_group: str | None) -> str:
     return job_group if job_group and _RUN.fullmatch(job_group) else ""
 
 
-def _finished(filling: Filling, slot: Slot, ticket: Ticket, duty: Duty) -> TaskReport:
+def _finished(
+    filling: TransactionWriter, slot: TransactionalId, ticket: WriteHandle, duty: BatchAssignment
+) -> TaskReport:
     inline = filling.take_inline()
     if inline is not None:
         slot.fencing = None  # no transaction was begun
         report = filling.report_of(WriteReport({}))  # the driver adds the rows that it sends
-        return TaskReport(report, outcome=Inline(ticket, duty.query, duty.batch, inline, filling.rows))
+        return TaskReport(report, outcome=InlineRows(ticket, duty.query, duty.batch, inline, filling.rows))
     failpoint("task.sent")
     prepared = filling.prepare()
     spans = tuple(Span(*span) for span in prepared.spans)
@@ -142,7 +151,7 @@ def _finished(filling: Filling, slot: Slot, ticket: Ticket, duty: Duty) -> TaskR
     return TaskReport(filling.report_of(parts.take_report()), metrics=parts.meter.lap(), outcome=outcome)
 
 
-def _warn_of_many_ids(slot: Slot, where: Whereabouts) -> None:
+def _warn_of_many_ids(slot: TransactionalId, where: SparkTaskInfo) -> None:
     """Say once in a write that each of its tasks uses up an id, where every task has a Python worker of its own."""
     alone = TaskContext.get() is not None and not os.environ.get("SPARK_REUSE_WORKER")
     if alone and slot.fencing is not None and where.partition == 0 and where.attempt == 0:

@@ -16,11 +16,11 @@ from spark_producer.producer import Producer, parts_of
 if TYPE_CHECKING:  # only writes with dead letters or schemas pay for them
     from spark_producer.datasource.write.dead_letters.letters import DeadLetters
     from spark_producer.datasource.write.dead_letters.records import Origin
-    from spark_producer.datasource.write.schema_mismatch import UnfitPiece
+    from spark_producer.datasource.write.schema_mismatch import MismatchedPiece
     from spark_producer.schemas.column_format import Formats
 
 
-class TaskRows:
+class TaskWriter:
     """Encodes and sends the rows of one task. Without `letters` the first row that cannot be written ends the task."""
 
     def __init__(
@@ -53,7 +53,7 @@ class TaskRows:
         Raises: as `Producer.send_batch`. TooManyBadRows: more of them are bad than may be.
             RecordError: A row does not fit its schema; the text names the row and the field.
         """
-        unfit: UnfitPiece | None = None
+        unfit: MismatchedPiece | None = None
         if self._formats is not None:
             from spark_producer.datasource.write.column_formats import encode_piece  # only those who ask for it pay
 
@@ -88,14 +88,14 @@ class TaskRows:
         return bytes_to_gather(parts.partition_count(self._sink.topic), parts.config.batch_size)
 
 
-def task_rows(producer: Producer, settings: TaskSettings) -> TaskRows:
+def task_rows(producer: Producer, settings: TaskSettings) -> TaskWriter:
     """Return the rows of the task that runs now, which go to a dead-letter topic if they are bad and the sink has one."""
     sink, formats = settings.sink, settings.formats
     if sink.dead_letter_topic is None:
-        return TaskRows(producer, sink, formats)
+        return TaskWriter(producer, sink, formats)
     from spark_producer.datasource.write.dead_letters.letters import DeadLetters
 
-    return TaskRows(producer, sink, formats, DeadLetters(producer, sink, _origin(settings)))
+    return TaskWriter(producer, sink, formats, DeadLetters(producer, sink, _origin(settings)))
 
 
 def _origin(settings: TaskSettings) -> Origin:

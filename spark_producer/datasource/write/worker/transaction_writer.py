@@ -57,7 +57,7 @@ def transactions_of(producer: Producer) -> Transactions:
     return transactions
 
 
-class Filling:
+class TransactionWriter:
     """The rows of a task, from Spark to the end of its write. `limit` is in bytes, `attempt` counts from 0."""
 
     def __init__(

@@ -24,7 +24,7 @@ class Sink(NamedTuple):
     servers: str
 
 
-class Slot:
+class TransactionalId:
     """One transactional id of a sink. `fencing` is that of the task which left a transaction there; None: there is none."""
 
     def __init__(self, sink: Sink, transactional_id: str) -> None:
@@ -43,13 +43,13 @@ class Slot:
         return left is None or (left.producer_id == fencing.producer_id and left.epoch < fencing.epoch)
 
 
-class Slots:
+class TransactionalIdPool:
     """The slots of this process. A forked process begins with none, and with another name."""
 
     def __init__(self) -> None:
         self._forget()
 
-    def take(self, sink: Sink, fencing: Fencing) -> Slot:
+    def take(self, sink: Sink, fencing: Fencing) -> TransactionalId:
         """Return a slot that is free for a task of a sink: of those the last used, whose producer is the likeliest to be kept.
 
         Raises:
@@ -65,12 +65,12 @@ class Slots:
                 return slot
         if len(ours) >= MOST:
             self._drop_those_of_another_control_id(sink, fencing)
-        made = Slot(sink, task_id(sink.name, self.worker, self._next))
+        made = TransactionalId(sink, task_id(sink.name, self.worker, self._next))
         self._next += 1
         self._slots.append(made)
         return made
 
-    def discard(self, slot: Slot) -> None:
+    def discard(self, slot: TransactionalId) -> None:
         """Never use a slot again: what is left in its transaction is not known."""
         self._slots.remove(slot)
 
@@ -79,12 +79,12 @@ class Slots:
         self.worker = uuid.uuid4().hex
         """The name of this process in transactional ids."""
         self._next = 0
-        self._slots: list[Slot] = []
+        self._slots: list[TransactionalId] = []
 
     def _drop_those_of_another_control_id(self, sink: Sink, fencing: Fencing) -> None:
         """Forget slots that no task will find free any more, since the producer id of the control id has changed."""
 
-        def stays(slot: Slot) -> bool:
+        def stays(slot: TransactionalId) -> bool:
             return slot.sink != sink or slot.fencing is None or slot.fencing.producer_id == fencing.producer_id
 
         self._slots[:] = filter(stays, self._slots)

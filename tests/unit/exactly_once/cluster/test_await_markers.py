@@ -11,11 +11,11 @@ import pytest
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.await_markers import wait_for_ends
-from spark_producer.exactly_once.cluster.partition_state import Stretch
+from spark_producer.exactly_once.cluster.partition_state import TransactionSpan
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, messages
 from tests.unit.exactly_once.scripted_brokers import PATIENCE, ScriptedClient, brokers_of
 
-OURS = Stretch(7, "rows", 0, 100, 109)
+OURS = TransactionSpan(7, "rows", 0, 100, 109)
 COMPLETE, PREPARE = "CompleteCommit", "PrepareCommit"
 
 

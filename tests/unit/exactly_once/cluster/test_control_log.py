@@ -9,7 +9,7 @@ import pytest
 from spark_producer.admin.parallel_client import ParallelClient
 from spark_producer.errors import ExactlyOnceError, KafkaTimeout
 from spark_producer.exactly_once.cluster import record_json
-from spark_producer.exactly_once.cluster.command_executor import SinkCluster
+from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.control_log import ControlLog, WholeControlLog
 from spark_producer.exactly_once.protocol.commands import Found, Hung, ReadControl
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status
@@ -142,7 +142,7 @@ def test_a_new_sink_has_no_record() -> None:
     assert log.reader().read(log.client.deadline()).record is None
 
 
-def read_control(log: Log, open_for: int, cluster: SinkCluster | None = None) -> tuple[object, float]:
+def read_control(log: Log, open_for: int, cluster: CommandExecutor | None = None) -> tuple[object, float]:
     """What a step is told, and the seconds that took, if the leader itself has the transaction open for so many looks."""
     looks = iter(range(1_000_000))
 
@@ -154,7 +154,7 @@ def read_control(log: Log, open_for: int, cluster: SinkCluster | None = None) ->
     log.client.scripts[DESCRIBE_PRODUCERS.name] = producers
     row = messages.DescribedTransaction(0, "pyproducer.orders.ctl", "CompleteCommit", producer_id=7)
     log.client.answers(DESCRIBE_TRANSACTIONS, messages.DescribeTransactionsResponse(0, (row,)))
-    cluster = cluster or SinkCluster(cast("ParallelClient", log.client), "orders", WHERE[0])
+    cluster = cluster or CommandExecutor(cast("ParallelClient", log.client), "orders", WHERE[0])
     began = log.client.clock()
     return cluster.perform(ReadControl()), log.client.clock() - began
 
@@ -189,7 +189,7 @@ def test_a_marker_that_compaction_has_taken_with_its_rows_is_not_waited_for() ->
     log.write(7, word(0))
     row = messages.DescribedTransaction(0, "pyproducer.orders.ctl", "Ongoing", producer_id=7)
     log.client.answers(DESCRIBE_TRANSACTIONS, messages.DescribeTransactionsResponse(0, (row,)))
-    cluster = SinkCluster(cast("ParallelClient", log.client), "orders", WHERE[0])
+    cluster = CommandExecutor(cast("ParallelClient", log.client), "orders", WHERE[0])
     assert cluster.perform(ReadControl()) == Found(None)
     log.decide(7, ABORT)
     log.write(8, word(1))

@@ -10,7 +10,7 @@ import pytest
 from spark_producer.common.cluster import Span, Style
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster import coordinator_state
-from spark_producer.exactly_once.cluster.command_executor import SinkCluster
+from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.control_topic import ensure
 from spark_producer.exactly_once.names import task_id
 from spark_producer.exactly_once.protocol.commands import WriteControl, Written
@@ -103,7 +103,7 @@ def test_a_process_that_has_not_begun_asks_how_long_a_part_may_be(tasks: int, as
         TaskTransaction(task_id("orders", "a" * 32, each), each, 1, Style.EXPLICIT, (Span("rows", each, 0, 1, 2),))
         for each in range(tasks)
     )
-    cluster = SinkCluster(cast("Any", client), "orders", CONTROL[0])
+    cluster = CommandExecutor(cast("Any", client), "orders", CONTROL[0])
     answer = cluster.perform(WriteControl(OURS, RECORD._replace(status=Status.COMMITTING, transactions=many)))
     assert answer == Written(OURS)
     sizes = [

@@ -11,16 +11,16 @@ from spark_producer.admin.parallel_client import Answered, Call
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.await_markers import ASKING_S, LOST_AFTER_S, wait_for_ends
-from spark_producer.exactly_once.cluster.control_log import ControlLog, Seen
+from spark_producer.exactly_once.cluster.control_log import ControlLog, ControlLogState
 from spark_producer.exactly_once.cluster.hanging_transactions import abandoned
-from spark_producer.exactly_once.cluster.partition_state import Stretch
+from spark_producer.exactly_once.cluster.partition_state import TransactionSpan
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status
-from spark_producer.exactly_once.repair.lost_markers import Lost, LostEnds, lost_ends
+from spark_producer.exactly_once.repair.lost_markers import Lost, LostEnds, find_lost_markers
 from spark_producer.protocol import API_VERSIONS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, messages
 from tests.unit.exactly_once.scripted_brokers import LOST, ScriptedClient, brokers_of
 
 ROWS, ELSEWHERE, CONTROL = ("rows", 0), ("rows", 1), ("__pyproducer_commits", 0)
-OURS = Stretch(7, *ROWS, 100, 109)
+OURS = TransactionSpan(7, *ROWS, 100, 109)
 DEAD = 8
 TASK = f"pyproducer.orders.{'0' * 32}.0"
 
@@ -204,7 +204,7 @@ def test_a_coordinator_that_was_deposed_knows_an_older_epoch(state: str) -> None
 
 def test_a_producer_of_ours_may_have_left_another_partition_open_before() -> None:
     cluster = Cluster()
-    own = {"id": [OURS], TASK: [Stretch(DEAD, *ELSEWHERE, 0, 9)]}
+    own = {"id": [OURS], TASK: [TransactionSpan(DEAD, *ELSEWHERE, 0, 9)]}
     assert wait_for_ends(brokers_of(cluster.client), own, cluster.client.deadline()) == (ROWS,)
 
 
@@ -225,7 +225,9 @@ def people_see(cluster: Cluster, inline: tuple[tuple[str, int], ...], more: tupl
     brokers = brokers_of(cluster.client)
     record = ControlRecord("orders", "q", Status.DONE, 0, 0, "t", (), inline)
     log = ControlLog(brokers, CONTROL[0])
-    return lost_ends(brokers, log, CONTROL, Seen(record, OURS.producer_id, 1, (), 1), cluster.client.deadline(), more)
+    return find_lost_markers(
+        brokers, log, CONTROL, ControlLogState(record, OURS.producer_id, 1, (), 1), cluster.client.deadline(), more
+    )
 
 
 @pytest.mark.parametrize("state", ["CompleteAbort", "CompleteCommit", "Ongoing", "Empty"])

@@ -11,7 +11,7 @@ from spark_producer.common.cluster import Style
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, PyProducerError
 from spark_producer.exactly_once.cluster.inline_produce import Production
-from spark_producer.exactly_once.protocol.commands import FencedOff, Unsure
+from spark_producer.exactly_once.protocol.commands import FencedOff, Indeterminate
 from spark_producer.protocol import PRODUCE
 from tests.unit.exactly_once.scripted_brokers import LOST, PATIENCE, ScriptedClient, brokers_of
 from tests.unit.exactly_once.test_performers import OURS, ROWS, Log, batches
@@ -77,18 +77,18 @@ def test_batches_behind_one_that_is_refused_again_and_again_wait_for_it_until_th
     client: ScriptedClient,
 ) -> None:
     began = client.clock()
-    assert isinstance(produce(client, Log(0, *[Code.NOT_ENOUGH_REPLICAS] * 10_000), 3), Unsure)
+    assert isinstance(produce(client, Log(0, *[Code.NOT_ENOUGH_REPLICAS] * 10_000), 3), Indeterminate)
     assert client.clock() - began > PATIENCE / 2
 
 
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
-        (LOST, Unsure),
-        (Log(Code.OUT_OF_ORDER_SEQUENCE_NUMBER), Unsure),
+        (LOST, Indeterminate),
+        (Log(Code.OUT_OF_ORDER_SEQUENCE_NUMBER), Indeterminate),
         (Log(Code.INVALID_PRODUCER_EPOCH), FencedOff),
         (Log(Code.INVALID_PRODUCER_ID_MAPPING), FencedOff),
-        (Log(*[Code.NOT_ENOUGH_REPLICAS] * 10_000), Unsure),
+        (Log(*[Code.NOT_ENOUGH_REPLICAS] * 10_000), Indeterminate),
     ],
 )
 def test_what_ends_the_production_of_rows(client: ScriptedClient, answer: Any, kind: type) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from spark_producer.common.cluster import Span, Style
 from spark_producer.errors import KafkaTimeout
-from spark_producer.exactly_once.cluster.broker_requests import GONE_AFTER, Attempts, Brokers
+from spark_producer.exactly_once.cluster.broker_requests import GONE_AFTER, RetryUntil, TransactionAdmin
 from spark_producer.exactly_once.cluster.log_outcome import _marker_behind, look
-from spark_producer.exactly_once.cluster.partition_state import Stretch
-from spark_producer.exactly_once.protocol.commands import Fate
+from spark_producer.exactly_once.cluster.partition_state import TransactionSpan
+from spark_producer.exactly_once.protocol.commands import TransactionOutcome
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, FETCH, LIST_OFFSETS
 from spark_producer.protocol.messages import (
@@ -32,7 +32,7 @@ from spark_producer.record.control import EndMarker, end_marker_batch
 from tests.unit.exactly_once.scripted_brokers import ScriptedClient, brokers_of
 
 PRODUCER, MARKER = 7, 10
-STRETCH = Stretch(PRODUCER, "orders", 0, 0, MARKER - 1)
+STRETCH = TransactionSpan(PRODUCER, "orders", 0, 0, MARKER - 1)
 
 
 class Leader:
@@ -53,7 +53,7 @@ class Leader:
         self.time += seconds
 
     def attempts(self, deadline: float, waiting_for: str) -> Iterator[int]:
-        return iter(Attempts(cast(Any, self), "sink", deadline, waiting_for))
+        return iter(RetryUntil(cast(Any, self), "sink", deadline, waiting_for))
 
     def ask_leaders(self, partitions: Any, question: Any, rows_of: Any, deadline: float) -> dict[Any, Any]:
         self.late -= 1
@@ -67,22 +67,26 @@ class Leader:
 
 
 @pytest.mark.parametrize("late", [0, 1, 5])
-@pytest.mark.parametrize(("commits", "fate"), [(True, Fate.COMMITTED), (False, Fate.ABORTED)])
-def test_a_marker_that_the_replicas_do_not_have_yet_is_waited_for(late: int, commits: bool, fate: Fate) -> None:
+@pytest.mark.parametrize(
+    ("commits", "fate"), [(True, TransactionOutcome.COMMITTED), (False, TransactionOutcome.ABORTED)]
+)
+def test_a_marker_that_the_replicas_do_not_have_yet_is_waited_for(
+    late: int, commits: bool, fate: TransactionOutcome
+) -> None:
     """It was taken for lost, and a write that was in order ended as HUNG, without a partition to name."""
     leader = Leader(late, commits=commits)
-    assert _marker_behind(cast(Brokers, leader), STRETCH, 60.0) is fate
+    assert _marker_behind(cast(TransactionAdmin, leader), STRETCH, 60.0) is fate
 
 
 def test_replicas_that_do_not_come_are_named() -> None:
     with pytest.raises(KafkaTimeout, match="the replicas of orders-0: a marker is on its way"):
-        _marker_behind(cast(Brokers, Leader(late=10_000)), STRETCH, 5.0)
+        _marker_behind(cast(TransactionAdmin, Leader(late=10_000)), STRETCH, 5.0)
 
 
 TASK = TaskTransaction("pyproducer.orders.00.0", PRODUCER, 1, Style.EXPLICIT, (Span("orders", 0, 5, 6, 2),))
 
 
-def looking(start: int, end: int) -> tuple[ScriptedClient, Fate]:
+def looking(start: int, end: int) -> tuple[ScriptedClient, TransactionOutcome]:
     """What is found out about a transaction with rows at 5 and 6, by a leader that has nothing open and no such producer."""
     client = ScriptedClient()
     client.leaders = {("orders", 0): 1}
@@ -105,12 +109,12 @@ def looking(start: int, end: int) -> tuple[ScriptedClient, Fate]:
 
 def test_rows_before_the_start_of_the_log_were_taken_by_retention() -> None:
     client, fate = looking(start=7, end=10)
-    assert fate is Fate.UNKNOWN
+    assert fate is TransactionOutcome.UNKNOWN
     assert client.clock() < 1
 
 
 def test_rows_behind_the_end_of_the_log_are_gone_and_no_quiet_success() -> None:
     """It was taken for retention, and a batch without its rows became DONE."""
     client, fate = looking(start=0, end=2)
-    assert fate is Fate.MIXED
+    assert fate is TransactionOutcome.MIXED
     assert client.clock() >= GONE_AFTER, "it may be that of a leader which was deposed"

@@ -8,23 +8,23 @@ from spark_producer.exactly_once.protocol.abort import abort
 from spark_producer.exactly_once.protocol.commands import (
     Ended,
     EndTasks,
-    Fate,
-    Fates,
     Fence,
     Fenced,
     Fencing,
     Found,
     Holder,
     Hung,
+    LogOutcomes,
     LookAtHolder,
     ReadControl,
     Refused,
     TasksEnded,
+    TransactionOutcome,
     WriteControl,
     Written,
 )  # fmt: skip
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status
-from spark_producer.exactly_once.protocol.outcomes import Aborted, Committed, Failed, Failure, LeftAlone
+from spark_producer.exactly_once.protocol.outcomes import Aborted, Committed, Failed, Failure, NothingToAbort
 from tests.unit.exactly_once.script import (
     HELD,
     NEWER,
@@ -45,8 +45,8 @@ ALL_ENDED = TasksEnded((Ended(), Ended()))
 
 
 def test_nothing_is_asked_where_no_task_has_told_of_a_transaction() -> None:
-    assert isinstance(abort([None, None]), LeftAlone)
-    assert isinstance(abort([None, inline(0), skipped()]), LeftAlone)
+    assert isinstance(abort([None, None]), NothingToAbort)
+    assert isinstance(abort([None, inline(0), skipped()]), NothingToAbort)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,14 @@ def test_an_execution_that_is_not_decided_is_aborted_after_a_fence_and_a_look(la
 def test_a_decided_execution_is_carried_out_and_never_aborted() -> None:
     asked, outcome = ended(
         abort(BOTH),
-        [Holder(HELD), Fenced(NEWER), Found(DECIDED), ALL_ENDED, Fates((Fate.COMMITTED,) * 2), Written(NEWEST)],
+        [
+            Holder(HELD),
+            Fenced(NEWER),
+            Found(DECIDED),
+            ALL_ENDED,
+            LogOutcomes((TransactionOutcome.COMMITTED,) * 2),
+            Written(NEWEST),
+        ],
     )
     assert EndTasks((ONE, TWO), commit=True) in asked
     assert asked[-1] == WriteControl(NEWER, record(Status.DONE))
@@ -74,7 +81,7 @@ def test_an_execution_with_a_verdict_is_left_as_it_is(status: Status) -> None:
     assert not any(isinstance(ask, EndTasks) for ask in asked)
     overtaken, outcome = ended(abort(BOTH), [Holder(NEWER), Found(record(status))])
     assert overtaken == [LookAtHolder(), ReadControl()]
-    assert isinstance(outcome, LeftAlone)
+    assert isinstance(outcome, NothingToAbort)
 
 
 @pytest.mark.parametrize("holder", [NEWER, Fencing(8, 1), None])
@@ -87,17 +94,17 @@ def test_an_overtaken_driver_aborts_its_own_without_fencing(holder: Fencing | No
 def test_an_overtaken_driver_helps_with_what_is_decided_and_gives_no_verdict() -> None:
     asked, outcome = ended(abort(BOTH), [Holder(NEWER), Found(DECIDED), ALL_ENDED])
     assert asked[2:] == [EndTasks((ONE, TWO), commit=True)]
-    assert isinstance(outcome, LeftAlone)
+    assert isinstance(outcome, NothingToAbort)
 
 
 @pytest.mark.parametrize("fenced", [True, False])
 def test_what_is_decided_is_carried_out_although_its_own_rows_hang(fenced: bool) -> None:
     begin = [Holder(HELD), Fenced(NEWER)] if fenced else [Holder(NEWER)]
-    looks = [Fates((Fate.COMMITTED,) * 2)] if fenced else []
+    looks = [LogOutcomes((TransactionOutcome.COMMITTED,) * 2)] if fenced else []
     asked, outcome = ended(abort(BOTH), [*begin, Hung((("t", 0),), DECIDED), ALL_ENDED, *looks])
     assert EndTasks((ONE, TWO), commit=True) in asked
     assert not any(isinstance(ask, WriteControl) for ask in asked)
-    assert isinstance(outcome, Failed if fenced else LeftAlone)
+    assert isinstance(outcome, Failed if fenced else NothingToAbort)
 
 
 def test_an_execution_that_is_not_decided_is_aborted_although_rows_of_another_hang() -> None:
@@ -111,11 +118,11 @@ def test_what_cannot_be_read_is_left_to_the_next_begin(fenced: bool) -> None:
     begin = [Holder(HELD), Fenced(NEWER)] if fenced else [Holder(NEWER)]
     asked, outcome = ended(abort(BOTH), [*begin, Hung((("c", 0),))])
     assert not any(isinstance(ask, EndTasks) for ask in asked)
-    assert isinstance(outcome, LeftAlone)
+    assert isinstance(outcome, NothingToAbort)
 
 
 def test_a_decided_execution_that_timed_out_is_told_as_void() -> None:
-    refused, aborted = TasksEnded((Refused(90), Refused(90))), Fates((Fate.ABORTED,) * 2)
+    refused, aborted = TasksEnded((Refused(90), Refused(90))), LogOutcomes((TransactionOutcome.ABORTED,) * 2)
     _, outcome = ended(abort(BOTH), [Holder(HELD), Fenced(NEWER), Found(DECIDED), refused, aborted, Written(NEWEST)])
     assert isinstance(outcome, Failed)
     assert outcome.kind is Failure.VOID

@@ -6,24 +6,24 @@ import pytest
 
 from spark_producer.exactly_once.protocol.begin import begin
 from spark_producer.exactly_once.protocol.commands import (
-    Answer,
     Ended,
     EndTasks,
-    Fate,
-    Fates,
     Fence,
     Fenced,
     FencedOff,
     Found,
     Glued,
     Hung,
+    Indeterminate,
     ListOpen,
+    LogOutcomes,
     LookAtLogs,
     Opened,
     ReadControl,
     Refused,
+    Result,
     TasksEnded,
-    Unsure,
+    TransactionOutcome,
     WriteControl,
     Written,
 )  # fmt: skip
@@ -45,7 +45,7 @@ from tests.unit.exactly_once.script import (
 
 FENCED, DONE = Fenced(HELD), record(Status.DONE, 4, "old")
 ALL_ENDED = TasksEnded((Ended(), Ended()))
-COMMITTED = Fates((Fate.COMMITTED, Fate.COMMITTED))
+COMMITTED = LogOutcomes((TransactionOutcome.COMMITTED, TransactionOutcome.COMMITTED))
 DECIDED = record(Status.COMMITTING, 5, "old", ONE, TWO)
 
 
@@ -87,7 +87,10 @@ def test_what_is_decided_is_finished_before_anything_is_listed(status: Status) -
 
 
 def test_a_write_that_turned_out_void_may_run_again_at_once() -> None:
-    refused, aborted = TasksEnded((Refused(90), Refused(47))), Fates((Fate.ABORTED, Fate.ABORTED))
+    refused, aborted = (
+        TasksEnded((Refused(90), Refused(47))),
+        LogOutcomes((TransactionOutcome.ABORTED, TransactionOutcome.ABORTED)),
+    )
     asked, outcome = ended(begin(SINK, "new"), [FENCED, Found(DECIDED), refused, aborted, Written(NEWER), Opened(())])
     assert asked[4] == WriteControl(HELD, record(Status.VOID, 5, "old"))
     assert outcome == Begun(NEWER, record(Status.VOID, 5, "old"))
@@ -105,7 +108,7 @@ def test_a_decision_whose_own_rows_hang_is_carried_out_and_no_word_is_written(st
     assert (outcome.kind, outcome.names) == (Failure.HUNG, ("t-9",))
 
 
-STOPS: list[tuple[str, list[Answer], Failure, tuple[str, ...]]] = [
+STOPS: list[tuple[str, list[Result], Failure, tuple[str, ...]]] = [
     ("partial", [FENCED, Found(DECIDED._replace(status=Status.PARTIAL))], Failure.PARTIAL, ()),
     ("control record hangs", [FENCED, Hung((("c", 0),))], Failure.HUNG, ("c-0",)),
     ("rows of the last batch hang", [FENCED, Hung((("t", 0),), DONE)], Failure.HUNG, ("t-0",)),
@@ -114,13 +117,19 @@ STOPS: list[tuple[str, list[Answer], Failure, tuple[str, ...]]] = [
     ("overtaken at the verdict", [FENCED, Found(DECIDED), ALL_ENDED, COMMITTED, FencedOff()], Failure.FENCED, ()),
     (
         "marker lost",
-        [FENCED, Found(DECIDED), ALL_ENDED, Fates((Fate.COMMITTED, Fate.OPEN), (("t", 2),)), Written(HELD)],
+        [
+            FENCED, Found(DECIDED), ALL_ENDED,
+            LogOutcomes((TransactionOutcome.COMMITTED, TransactionOutcome.OPEN), (("t", 2),)), Written(HELD),
+        ],
         Failure.HUNG,
         ("t-2",),
     ),
     (
         "only some were committed",
-        [FENCED, Found(DECIDED), TasksEnded((Ended(), Refused(90))), Fates((Fate.COMMITTED, Fate.ABORTED)), Written(HELD)],
+        [
+            FENCED, Found(DECIDED), TasksEnded((Ended(), Refused(90))),
+            LogOutcomes((TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED)), Written(HELD),
+        ],
         Failure.PARTIAL,
         (TWO.transactional_id,),
     ),
@@ -128,7 +137,7 @@ STOPS: list[tuple[str, list[Answer], Failure, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("answers", "kind", "names"), [row[1:] for row in STOPS], ids=[row[0] for row in STOPS])
-def test_begin_stops(answers: list[Answer], kind: Failure, names: tuple[str, ...]) -> None:
+def test_begin_stops(answers: list[Result], kind: Failure, names: tuple[str, ...]) -> None:
     _, outcome = ended(begin(SINK, "new"), answers)
     assert isinstance(outcome, Failed)
     assert (outcome.kind, outcome.names) == (kind, names)
@@ -138,16 +147,22 @@ def test_begin_stops(answers: list[Answer], kind: Failure, names: tuple[str, ...
 def test_a_hung_write_is_looked_at_again_without_a_further_write() -> None:
     hung = DECIDED._replace(status=Status.HUNG)
     asked, outcome = ended(
-        begin(SINK, "new"), [FENCED, Found(hung), ALL_ENDED, Fates((Fate.COMMITTED, Fate.OPEN), (("t", 2),))]
+        begin(SINK, "new"),
+        [
+            FENCED,
+            Found(hung),
+            ALL_ENDED,
+            LogOutcomes((TransactionOutcome.COMMITTED, TransactionOutcome.OPEN), (("t", 2),)),
+        ],
     )
     assert isinstance(outcome, Failed)
     assert outcome.kind is Failure.HUNG
     assert not any(isinstance(ask, WriteControl) for ask in asked)
 
 
-@pytest.mark.parametrize("answer", [Unsure("reset"), Glued((("c", 0),))])
-def test_begin_starts_over_when_its_write_is_not_known_to_be_there(answer: Answer) -> None:
-    first: list[Answer] = [FENCED, Found(DONE), Opened((ONE,)), answer]
+@pytest.mark.parametrize("answer", [Indeterminate("reset"), Glued((("c", 0),))])
+def test_begin_starts_over_when_its_write_is_not_known_to_be_there(answer: Result) -> None:
+    first: list[Result] = [FENCED, Found(DONE), Opened((ONE,)), answer]
     asked, outcome = ended(
         begin(SINK, "new"),
         [*first, Fenced(NEWER), Found(DONE), Opened((task(3),)), Written(NEWEST), TasksEnded((Ended(),))],
@@ -159,7 +174,7 @@ def test_begin_starts_over_when_its_write_is_not_known_to_be_there(answer: Answe
 
 
 def test_begin_does_not_start_over_for_ever() -> None:
-    once: list[Answer] = [FENCED, Found(DONE), Opened((ONE,)), Unsure("reset")]
+    once: list[Result] = [FENCED, Found(DONE), Opened((ONE,)), Indeterminate("reset")]
     asked, outcome = ended(begin(SINK, "new"), once * MAX_TRIES)
     assert isinstance(outcome, Failed)
     assert outcome.kind is Failure.UNSURE

@@ -7,25 +7,25 @@ from collections.abc import Sequence
 import pytest
 
 from spark_producer.exactly_once.protocol.commands import (
-    Answer,
-    Ask,
+    Command,
     Ended,
     EndTasks,
-    Fate,
-    Fates,
     Fence,
     Fenced,
     FencedOff,
     Found,
     Glued,
     Hung,
+    Indeterminate,
     ListOpen,
+    LogOutcomes,
     LookAtLogs,
     Opened,
     ReadControl,
     Refused,
+    Result,
     TasksEnded,
-    Unsure,
+    TransactionOutcome,
     Vote,
     Voted,
     WriteControl,
@@ -59,10 +59,13 @@ BOTH = [prepared(ONE, of=OURS), prepared(TWO, of=OURS)]
 DECIDED = record(Status.COMMITTING, 5, TOKEN, ONE, TWO)._replace(rows=4)
 DONE = record(Status.DONE, 5)._replace(rows=4, done_rows=4)
 NOTHING = Opened(())
-ALL_ENDED, COMMITTED = TasksEnded((Ended(), Ended())), Fates((Fate.COMMITTED, Fate.COMMITTED))
+ALL_ENDED, COMMITTED = (
+    TasksEnded((Ended(), Ended())),
+    LogOutcomes((TransactionOutcome.COMMITTED, TransactionOutcome.COMMITTED)),
+)
 
 
-def listed(start: Next, answers: Sequence[Answer], orphans: Opened = NOTHING) -> tuple[list[Ask], Outcome]:
+def listed(start: Next, answers: Sequence[Result], orphans: Opened = NOTHING) -> tuple[list[Command], Outcome]:
     """What is asked when it is known what else is open, and how it ends."""
     asked, outcome = ended(start, [orphans, *answers])
     assert isinstance(asked[0], ListOpen)
@@ -113,16 +116,16 @@ def test_what_dead_tasks_have_left_open_is_aborted_when_all_is_done() -> None:
 def test_what_is_the_writes_own_is_not_asked_for() -> None:
     start = commit([*BOTH, inline(0, of=OURS)], 5)
     assert not isinstance(start, AlreadyDone | Committed | Failed)
-    assert start.ask == ListOpen((ONE, TWO))
+    assert start.command == ListOpen((ONE, TWO))
 
 
-FINDS_OUT_LATER: list[Answer] = [Unsure(), Fenced(NEWER), Found(DONE._replace(token=OURS.token))]
+FINDS_OUT_LATER: list[Result] = [Indeterminate(), Fenced(NEWER), Found(DONE._replace(token=OURS.token))]
 
 
 def test_orphans_are_aborted_also_where_the_commit_was_not_answered_and_left_where_it_has_not_happened() -> None:
     asked, outcome = listed(commit([inline(0, of=OURS)], 5), [*FINDS_OUT_LATER, SWEPT], Opened((ORPHAN,)))
     assert (asked[-1], outcome) == (EndTasks((ORPHAN,), commit=False), Committed(5))
-    ends: list[list[Answer]] = [[FencedOff()], [Unsure(), Fenced(NEWER), Found(LAST)], [Hung((("c", 0),))]]
+    ends: list[list[Result]] = [[FencedOff()], [Indeterminate(), Fenced(NEWER), Found(LAST)], [Hung((("c", 0),))]]
     for end in ends:
         asked, outcome = listed(commit([inline(0, of=OURS)], 5), end, Opened((ORPHAN,)))
         assert isinstance(outcome, Failed)
@@ -131,7 +134,7 @@ def test_orphans_are_aborted_also_where_the_commit_was_not_answered_and_left_whe
 def test_both_kinds_of_tasks_go_into_one_decision() -> None:
     asked, outcome = listed(
         commit([inline(3, of=OURS), prepared(ONE, of=OURS)], 5),
-        [Voted(), Written(HELD), TasksEnded((Ended(),)), Fates((Fate.COMMITTED,)), Written(HELD)],
+        [Voted(), Written(HELD), TasksEnded((Ended(),)), LogOutcomes((TransactionOutcome.COMMITTED,)), Written(HELD)],
     )
     decided = record(Status.COMMITTING, 5, TOKEN, ONE)._replace(inline=(("t", 3),), rows=3)
     assert asked[1] == WriteControl(HELD, decided, inline=True)
@@ -172,22 +175,23 @@ def test_messages_that_do_not_belong_together_commit_nothing(
     assert outcome.kind is kind
 
 
-STOPS: list[tuple[str, list[Answer], Failure]] = [
+STOPS: list[tuple[str, list[Result], Failure]] = [
     ("vote", [Voted(("a timed out",))], Failure.VOTE),
     ("overtaken before the vote", [Voted(("a gone",), overtaken=True)], Failure.FENCED),
     ("overtaken", [Voted(), FencedOff()], Failure.FENCED),
     ("glued", [Voted(), Glued((("t", 1),))], Failure.GLUED),
-    ("not written", [Voted(), Unsure(), Fenced(NEWER), Found(LAST)], Failure.NOT_WRITTEN),
-    ("never written", [Voted(), Unsure(), Fenced(NEWER), Found(None)], Failure.NOT_WRITTEN),
-    ("only BEGIN wrote", [Voted(), Unsure(), Fenced(NEWER), Found(record(Status.INTENT))], Failure.NOT_WRITTEN),
-    ("gone on from", [Voted(), Unsure(), Fenced(NEWER), Found(record(Status.DONE, 6, "new"))], Failure.NOT_WRITTEN),
-    ("unreadable", [Voted(), Unsure(), Fenced(NEWER), Hung((("c", 0),))], Failure.HUNG),
-    ("void by another", [Voted(), Unsure(), Fenced(NEWER), Found(record(Status.VOID))], Failure.VOID),
-    ("partial by another", [Voted(), Unsure(), Fenced(NEWER), Found(record(Status.PARTIAL))], Failure.PARTIAL),
+    ("not written", [Voted(), Indeterminate(), Fenced(NEWER), Found(LAST)], Failure.NOT_WRITTEN),
+    ("never written", [Voted(), Indeterminate(), Fenced(NEWER), Found(None)], Failure.NOT_WRITTEN),
+    ("only BEGIN wrote", [Voted(), Indeterminate(), Fenced(NEWER), Found(record(Status.INTENT))], Failure.NOT_WRITTEN),
+    ("gone on from", [Voted(), Indeterminate(), Fenced(NEWER), Found(record(Status.DONE, 6, "new"))], Failure.NOT_WRITTEN),
+    ("unreadable", [Voted(), Indeterminate(), Fenced(NEWER), Hung((("c", 0),))], Failure.HUNG),
+    ("void by another", [Voted(), Indeterminate(), Fenced(NEWER), Found(record(Status.VOID))], Failure.VOID),
+    ("partial by another", [Voted(), Indeterminate(), Fenced(NEWER), Found(record(Status.PARTIAL))], Failure.PARTIAL),
     (
         "timed out",
         [
-            Voted(), Written(HELD), TasksEnded((Refused(90), Refused(90))), Fates((Fate.ABORTED, Fate.ABORTED)),
+            Voted(), Written(HELD), TasksEnded((Refused(90), Refused(90))),
+            LogOutcomes((TransactionOutcome.ABORTED, TransactionOutcome.ABORTED)),
             Written(HELD),
         ],
         Failure.VOID,
@@ -195,7 +199,8 @@ STOPS: list[tuple[str, list[Answer], Failure]] = [
     (
         "some timed out",
         [
-            Voted(), Written(HELD), TasksEnded((Ended(), Refused(90))), Fates((Fate.COMMITTED, Fate.ABORTED)),
+            Voted(), Written(HELD), TasksEnded((Ended(), Refused(90))),
+            LogOutcomes((TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED)),
             Written(HELD),
         ],
         Failure.PARTIAL,
@@ -204,7 +209,7 @@ STOPS: list[tuple[str, list[Answer], Failure]] = [
     (
         "taken over at DONE",
         [
-            Voted(), Written(HELD), ALL_ENDED, COMMITTED, Unsure(), Fenced(NEWEST),
+            Voted(), Written(HELD), ALL_ENDED, COMMITTED, Indeterminate(), Fenced(NEWEST),
             Found(record(Status.DONE, 6, "new")),
         ],
         Failure.FENCED,
@@ -213,7 +218,7 @@ STOPS: list[tuple[str, list[Answer], Failure]] = [
 
 
 @pytest.mark.parametrize(("answers", "kind"), [row[1:] for row in STOPS], ids=[row[0] for row in STOPS])
-def test_commit_stops(answers: list[Answer], kind: Failure) -> None:
+def test_commit_stops(answers: list[Result], kind: Failure) -> None:
     _, outcome = listed(commit(BOTH, 5), answers)
     assert isinstance(outcome, Failed)
     assert outcome.kind is kind
@@ -226,9 +231,9 @@ def test_a_write_without_a_number_is_not_run_again_where_it_may_be_committed() -
     unnumbered = ticket(last)
     small = [inline(0, batch=NO_BATCH, of=unnumbered)._replace(query="")]
     large = [prepared(ONE, NO_BATCH, unnumbered)._replace(query="")]
-    looked: list[Answer] = [Unsure(), Fenced(NEWER)]
-    voted: list[Answer] = [Voted(), Written(HELD), TasksEnded((Ended(),)), Fates((Fate.COMMITTED,))]
-    ways: list[tuple[Sequence[TaskOutcome], list[Answer], Failure]] = [
+    looked: list[Result] = [Indeterminate(), Fenced(NEWER)]
+    voted: list[Result] = [Voted(), Written(HELD), TasksEnded((Ended(),)), LogOutcomes((TransactionOutcome.COMMITTED,))]
+    ways: list[tuple[Sequence[TaskOutcome], list[Result], Failure]] = [
         (small, [*looked, Found(last)], Failure.NOT_WRITTEN),
         (small, [*looked, Found(last._replace(status=Status.INTENT, token=TOKEN))], Failure.NOT_WRITTEN),
         (small, [*looked, Found(None)], Failure.NOT_WRITTEN),
@@ -236,7 +241,7 @@ def test_a_write_without_a_number_is_not_run_again_where_it_may_be_committed() -
         (small, [*looked, Found(last._replace(status=Status.INTENT, token="new"))], Failure.UNKNOWN),
         (small, [FencedOff()], Failure.FENCED),
         (large, [*voted, FencedOff()], Failure.UNKNOWN),
-        (large, [*voted, Unsure(), Fenced(NEWEST), Found(last._replace(token="new"))], Failure.UNKNOWN),
+        (large, [*voted, Indeterminate(), Fenced(NEWEST), Found(last._replace(token="new"))], Failure.UNKNOWN),
     ]
     for messages, answers, kind in ways:
         _, outcome = listed(commit(messages, NO_BATCH), answers)
@@ -256,7 +261,7 @@ def test_who_is_fenced_hears_both_reasons_there_may_be() -> None:
 def test_an_unanswered_commit_that_is_in_the_log_is_carried_out_with_the_new_fence() -> None:
     asked, outcome = listed(
         commit(BOTH, 5),
-        [Voted(), Unsure(), Fenced(NEWER), Found(DECIDED), ALL_ENDED, COMMITTED, Written(NEWEST)],
+        [Voted(), Indeterminate(), Fenced(NEWER), Found(DECIDED), ALL_ENDED, COMMITTED, Written(NEWEST)],
     )
     assert asked[2:5] == [Fence(), ReadControl(), EndTasks((ONE, TWO), commit=True)]
     assert asked[-1] == WriteControl(NEWER, DONE)
@@ -264,13 +269,19 @@ def test_an_unanswered_commit_that_is_in_the_log_is_carried_out_with_the_new_fen
 
 
 def test_an_unanswered_commit_of_inline_rows_that_is_in_the_log_is_done() -> None:
-    _, outcome = listed(commit([inline(0, of=OURS)], 5), [Unsure(), Fenced(NEWER), Found(DONE)])
+    _, outcome = listed(commit([inline(0, of=OURS)], 5), [Indeterminate(), Fenced(NEWER), Found(DONE)])
     assert outcome == Committed(5)
 
 
 def test_a_decision_whose_own_end_hangs_is_carried_out_before_people_are_called() -> None:
     asked, outcome = listed(
-        commit(BOTH, 5), [Voted(), Hung((("c", 0),)), ALL_ENDED, Fates((Fate.COMMITTED, Fate.OPEN), (("t", 2),))]
+        commit(BOTH, 5),
+        [
+            Voted(),
+            Hung((("c", 0),)),
+            ALL_ENDED,
+            LogOutcomes((TransactionOutcome.COMMITTED, TransactionOutcome.OPEN), (("t", 2),)),
+        ],
     )
     assert asked[2] == EndTasks((ONE, TWO), commit=True)
     assert isinstance(outcome, Failed)
@@ -281,7 +292,7 @@ def test_an_unanswered_decision_that_is_there_is_carried_out_although_its_rows_h
     decided = record(Status.COMMITTING, 5, OURS.token, ONE, TWO)._replace(inline=(("t", 9),))
     asked, outcome = listed(
         commit([*BOTH, inline(9, of=OURS)], 5),
-        [Voted(), Unsure(), Fenced(NEWER), Hung((("t", 9),), decided), ALL_ENDED, COMMITTED],
+        [Voted(), Indeterminate(), Fenced(NEWER), Hung((("t", 9),), decided), ALL_ENDED, COMMITTED],
     )
     assert asked[4] == EndTasks((ONE, TWO), commit=True)
     assert isinstance(outcome, Failed)
@@ -297,12 +308,12 @@ def test_inline_rows_whose_end_hangs_are_told() -> None:
 @pytest.mark.parametrize(
     "answers",
     [
-        pytest.param([Unsure(), Fenced(NEWER), Hung((("c", 0),))], id="not answered"),
+        pytest.param([Indeterminate(), Fenced(NEWER), Hung((("c", 0),))], id="not answered"),
         pytest.param([Hung((("c", 0),))], id="the control record hangs"),
     ],
 )
 def test_a_write_without_a_number_that_hangs_may_be_committed_and_is_to_be_looked_at_first(
-    answers: list[Answer],
+    answers: list[Result],
 ) -> None:
     def told(batch: int) -> str:
         start = commit([inline(0, batch=batch, of=OURS._replace(last=None))._replace(query="")], batch)
@@ -317,7 +328,7 @@ def test_a_write_without_a_number_that_hangs_may_be_committed_and_is_to_be_looke
 
 
 def test_an_unanswered_done_is_looked_for_and_carried_out_again_if_it_is_missing() -> None:
-    first: list[Answer] = [Voted(), Written(HELD), ALL_ENDED, COMMITTED, Unsure()]
+    first: list[Result] = [Voted(), Written(HELD), ALL_ENDED, COMMITTED, Indeterminate()]
     asked, outcome = listed(
         commit(BOTH, 5), [*first, Fenced(NEWER), Found(DECIDED), ALL_ENDED, COMMITTED, Written(NEWEST)]
     )
@@ -327,7 +338,7 @@ def test_an_unanswered_done_is_looked_for_and_carried_out_again_if_it_is_missing
 
 
 def test_mixed_rows_are_never_void() -> None:
-    refused, aborted = TasksEnded((Refused(90),)), Fates((Fate.ABORTED,))
+    refused, aborted = TasksEnded((Refused(90),)), LogOutcomes((TransactionOutcome.ABORTED,))
     _, outcome = listed(
         commit([inline(3, of=OURS), prepared(ONE, of=OURS)], 5),
         [Voted(), Written(HELD), refused, aborted, Written(HELD)],

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.exactly_once.protocol.commands import (
-    Answer,
     Ended,
-    Fate,
-    Fates,
+    LogOutcomes,
     Opened,
     Refused,
+    Result,
     TasksEnded,
+    TransactionOutcome,
     Voted,
     WriteControl,
     Written,
@@ -19,7 +19,7 @@ from spark_producer.exactly_once.protocol.commands import (
 from spark_producer.exactly_once.protocol.commit import commit
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status
 from spark_producer.exactly_once.protocol.outcomes import AlreadyDone, Failed, Failure
-from spark_producer.exactly_once.protocol.task_messages import Inline, Skipped, TaskOutcome
+from spark_producer.exactly_once.protocol.task_messages import InlineRows, Skipped, TaskOutcome
 from tests.unit.exactly_once.script import HELD, ONE, TWO, ended, inline, prepared, record, skipped, ticket
 
 COUNTED = record(Status.DONE, 5, "old")._replace(rows=90, done_rows=90)
@@ -80,11 +80,11 @@ def test_in_foreach_batch_only_the_last_number_is_compared() -> None:
     assert "the function of foreachBatch writes twice with one id" in outcome.text
 
 
-IN_TIME = (TasksEnded((Ended(),)), Fates((Fate.COMMITTED,)))
-TOO_LATE = (TasksEnded((Refused(90),)), Fates((Fate.ABORTED,)))
+IN_TIME = (TasksEnded((Ended(),)), LogOutcomes((TransactionOutcome.COMMITTED,)))
+TOO_LATE = (TasksEnded((Refused(90),)), LogOutcomes((TransactionOutcome.ABORTED,)))
 
 
-def written(fate: tuple[Answer, Answer]) -> list[ControlRecord]:
+def written(fate: tuple[Result, Result]) -> list[ControlRecord]:
     """The control records of a write of two rows in a transaction, and of a task without rows."""
     of = ticket(COUNTED)
     messages: list[TaskOutcome] = [prepared(ONE, 6, of), inline(batch=6, of=of)]
@@ -114,7 +114,7 @@ def test_a_write_without_a_number_leaves_the_number_of_the_last_one() -> None:
 def test_what_the_tasks_have_taken_counts_and_not_what_the_log_has() -> None:
     """The way of a row, and how often it was sent, changes nothing."""
     of = ticket(COUNTED)
-    messages: list[TaskOutcome] = [Inline(of, "q", 6, (), 11), prepared(TWO, 6, of)._replace(rows=31)]
+    messages: list[TaskOutcome] = [InlineRows(of, "q", 6, (), 11), prepared(TWO, 6, of)._replace(rows=31)]
     asked, _ = ended(
         commit(messages, 6),
         [Opened(()), Voted(), Written(HELD), *IN_TIME, Written(HELD)],

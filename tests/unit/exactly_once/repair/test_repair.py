@@ -9,7 +9,7 @@ import pytest
 
 from spark_producer.common.cluster import Style
 from spark_producer.errors import ExactlyOnceError
-from spark_producer.exactly_once.cluster.command_executor import SinkCluster
+from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.control_log import ControlLog
 from spark_producer.exactly_once.repair import repair as mending
 from spark_producer.exactly_once.repair.lost_markers import Lost, LostEnds
@@ -27,10 +27,10 @@ class Repair:
         self.client = ScriptedClient()
         self.client.leaders = {KNOWN.where: 1, UNKNOWN.where: 2}
         self.client.answers(WRITE_TXN_MARKERS, messages.WriteTxnMarkersResponse(()))
-        self.cluster = SinkCluster(cast("Any", self.client), "orders", "commits")
+        self.cluster = CommandExecutor(cast("Any", self.client), "orders", "commits")
         self.cluster.style = Style.IMPLICIT
         self.looked: list[Any] = []
-        monkeypatch.setattr(SinkCluster, "prepare", lambda _: None)
+        monkeypatch.setattr(CommandExecutor, "prepare", lambda _: None)
         monkeypatch.setattr(ControlLog, "read", lambda *_: None)
 
         def lost_ends(*given: Any) -> LostEnds:

@@ -23,21 +23,21 @@ from spark_producer.errors import BrokersUnreachable, CommitError, ConfigError, 
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.protocol.commands import Fencing
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
-from spark_producer.exactly_once.protocol.outcomes import Aborted, AlreadyDone, Committed, LeftAlone
+from spark_producer.exactly_once.protocol.outcomes import Aborted, AlreadyDone, Committed, NothingToAbort
 from spark_producer.exactly_once.protocol.task_messages import (
     EncodedBatch,
-    Inline,
+    InlineRows,
     Origin,
     Prepared,
     Skipped,
     TaskOutcome,
-    Ticket,
+    WriteHandle,
 )
 from spark_producer.metrics import OffsetRange, WriteReport
 
-TICKET = Ticket("orders", "cd" * 16, Fencing(1, 5), Style.IMPLICIT, None)
+TICKET = WriteHandle("orders", "cd" * 16, Fencing(1, 5), Style.IMPLICIT, None)
 NOTHING = WriteReport({})
-INLINE = TaskReport(NOTHING, outcome=Inline(TICKET, "q1", 4, (EncodedBatch("t", 0, 3, b"x" * 90),), 3))
+INLINE = TaskReport(NOTHING, outcome=InlineRows(TICKET, "q1", 4, (EncodedBatch("t", 0, 3, b"x" * 90),), 3))
 SPAN = Span("t", 1, 20, 29, 10)
 PREPARED = TaskReport(
     WriteReport({("t", 1): OffsetRange(20, 29, 10)}, 10, 1000, 1, 1),
@@ -53,9 +53,9 @@ class Steps:
         self.calls: list[tuple[Any, ...]] = []
         self.raises: Exception | None = None
         self.committed: Committed | AlreadyDone = Committed(4)
-        self.aborted: Aborted | Committed | LeftAlone = Aborted(("pyproducer.orders.x.0",))
+        self.aborted: Aborted | Committed | NothingToAbort = Aborted(("pyproducer.orders.x.0",))
 
-    def begin(self, sink: driver.Sink) -> Ticket:
+    def begin(self, sink: driver.Sink) -> WriteHandle:
         self.calls.append(("begin", sink))
         if self.raises is not None:
             raise self.raises
@@ -69,7 +69,9 @@ class Steps:
         assert self.calls[-1][:2] == ("commit", sink.name), "they are known after the commit"
         return (Span("t", 0, 100, 102, 3),)
 
-    def abort(self, sink: driver.Sink, messages: Sequence[TaskOutcome], batch: int) -> Aborted | Committed | LeftAlone:
+    def abort(
+        self, sink: driver.Sink, messages: Sequence[TaskOutcome], batch: int
+    ) -> Aborted | Committed | NothingToAbort:
         self.calls.append(("abort", sink.name, tuple(messages), batch))
         return self.aborted
 
@@ -162,12 +164,14 @@ def test_a_commit_makes_the_rows_visible_and_reports_them(steps: Steps, caplog: 
     assert page["exactly_once"] == {"id": "orders", "batch": 4, "inline": 1, "transactions": 1, "skipped": 0}
 
 
-def numbered(last_done: int, batch: int, query: str = "", kind: type[Skipped] | type[Inline] = Skipped) -> TaskReport:
+def numbered(
+    last_done: int, batch: int, query: str = "", kind: type[Skipped] | type[InlineRows] = Skipped
+) -> TaskReport:
     """The report of a task of a write whose sink has come to `last_done`."""
     assert INLINE.outcome is not None
     last = ControlRecord("orders", query, Status.DONE, last_done, last_done, "t")
     ticket = INLINE.outcome.ticket._replace(last=last)
-    outcome = Skipped(ticket, query, batch, None) if kind is Skipped else Inline(ticket, query, batch, (), 0)
+    outcome = Skipped(ticket, query, batch, None) if kind is Skipped else InlineRows(ticket, query, batch, (), 0)
     return TaskReport(NOTHING, outcome=outcome)
 
 
@@ -202,12 +206,12 @@ def test_what_was_skipped_says_so(
 
 
 def test_a_number_that_was_forgotten_is_warned_of(steps: Steps, caplog: pytest.LogCaptureFixture) -> None:
-    BatchWriter(settings()).commit([numbered(7, NO_BATCH, kind=Inline)])
+    BatchWriter(settings()).commit([numbered(7, NO_BATCH, kind=InlineRows)])
     assert "has no txnVersion, and earlier ones had, up to 7" in caplog.text
     caplog.clear()
     caplog.set_level(logging.WARNING)
-    BatchWriter(settings()).commit([numbered(NO_BATCH, NO_BATCH, kind=Inline)])
-    StreamWriter(settings()).commit([numbered(7, 8, "q", kind=Inline)], 8)
+    BatchWriter(settings()).commit([numbered(NO_BATCH, NO_BATCH, kind=InlineRows)])
+    StreamWriter(settings()).commit([numbered(7, 8, "q", kind=InlineRows)], 8)
     assert caplog.text == ""
 
 
@@ -222,11 +226,11 @@ def test_a_commit_without_reports_commits_nothing(steps: Steps) -> None:
     [
         (Aborted(("a", "b")), "nothing of it is visible; 2 transactions were aborted"),
         (Committed(4), "yet all its rows are committed, and a restart does not write them again"),
-        (LeftAlone("no task has reported a transaction"), "no task has reported a transaction"),
+        (NothingToAbort("no task has reported a transaction"), "no task has reported a transaction"),
     ],
 )
 def test_an_abort_says_what_became_of_the_write(
-    steps: Steps, caplog: pytest.LogCaptureFixture, outcome: Aborted | Committed | LeftAlone, said: str
+    steps: Steps, caplog: pytest.LogCaptureFixture, outcome: Aborted | Committed | NothingToAbort, said: str
 ) -> None:
     steps.aborted = outcome
     StreamWriter(settings()).abort([None, PREPARED, None], 4)
@@ -272,11 +276,15 @@ def test_brokers_that_do_not_say_it_are_asked_again(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(
     ("ended", "status", "records"),
-    [(Aborted(("a",)), "aborted", 0), (Committed(4), "committed", 10), (LeftAlone("a newer driver"), "unknown", 0)],
+    [
+        (Aborted(("a",)), "aborted", 0),
+        (Committed(4), "committed", 10),
+        (NothingToAbort("a newer driver"), "unknown", 0),
+    ],
     ids=["aborted", "committed", "left alone"],
 )
 def test_com15_programs_are_told_what_is_visible_of_a_failed_write(
-    steps: Steps, ended: Aborted | Committed | LeftAlone, status: str, records: int
+    steps: Steps, ended: Aborted | Committed | NothingToAbort, status: str, records: int
 ) -> None:
     steps.aborted = ended
     told = abort_write(settings(), [PREPARED, None], "micro-batch 4")

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from spark_producer.config import SinkOptions, producer_config
 from spark_producer.datasource.follow import KEPT, Reports, Written, _followed_source, _Pages
 from spark_producer.datasource.write.driver import write_reports
-from spark_producer.datasource.write.driver.commit import TaskReport, Told
+from spark_producer.datasource.write.driver.commit import ReportedWrite, TaskReport
 from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.writers import BatchWriter, StreamWriter
 from spark_producer.errors import CommitError, ConfigError
@@ -179,7 +179,7 @@ REJECTED = WriteReport(
 
 
 def test_com5_the_frame_of_reports_has_the_rows_that_were_rejected() -> None:
-    page = write_reports.page_of(Told(REJECTED), [task(0)], "batch write", None, SERVERS) | {"query_id": None}
+    page = write_reports.page_of(ReportedWrite(REJECTED), [task(0)], "batch write", None, SERVERS) | {"query_id": None}
     made: list[tuple[Any, str]] = []
     session = SimpleNamespace(createDataFrame=lambda *arguments: made.append(arguments))  # a real one needs a JVM
     told = SimpleNamespace(value=deque([json.dumps(page)]))

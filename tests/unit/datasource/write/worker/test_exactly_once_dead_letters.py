@@ -13,13 +13,13 @@ from spark_producer.config import parse_options
 from spark_producer.datasource.write.driver.commit import TaskReport
 from spark_producer.datasource.write.driver.exactly_once import abort_write, begin_write, commit_write
 from spark_producer.datasource.write.task_settings import TaskSettings
-from spark_producer.datasource.write.worker.batch_assignment import Whereabouts
+from spark_producer.datasource.write.worker.batch_assignment import SparkTaskInfo
 from spark_producer.datasource.write.worker.cache import ProducerCache
 from spark_producer.datasource.write.worker.exactly_once_task import write_exactly_once
-from spark_producer.datasource.write.worker.transactional_ids import Slots
+from spark_producer.datasource.write.worker.transactional_ids import TransactionalIdPool
 from spark_producer.errors import BrokerError
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.protocol.task_messages import Inline, Prepared
+from spark_producer.exactly_once.protocol.task_messages import InlineRows, Prepared
 from spark_producer.metrics import OffsetRange
 from tests.support.read_back import read_topic
 
@@ -59,10 +59,16 @@ def one_task(
     config, sink = parse_options(given)
     settings = begin_write(TaskSettings(config, sink))
     assert settings.ticket is not None
-    where, producers = Whereabouts(None, None, False, 0, 0), ProducerCache()
+    where, producers = SparkTaskInfo(None, None, False, 0, 0), ProducerCache()
     try:
         report = write_exactly_once(
-            settings, settings.config, settings.ticket, iter([batch]), producers, where=where, slots=Slots()
+            settings,
+            settings.config,
+            settings.ticket,
+            iter([batch]),
+            producers,
+            where=where,
+            slots=TransactionalIdPool(),
         )
     finally:
         producers.clear()
@@ -111,7 +117,7 @@ def test_com6_an_abort_takes_them_back(broker: LocalBroker, topic: str, dead: st
 
 def test_com6_rows_that_the_task_itself_finds_bad_go_by_the_driver(broker: LocalBroker, topic: str, dead: str) -> None:
     settings, report = one_task(broker, topic, dead, rows(large=False), deadLetterFor="row")
-    assert isinstance(report.outcome, Inline)
+    assert isinstance(report.outcome, InlineRows)
     assert committed(broker, dead) == []
     total = commit_write(settings, [report], "batch write").report
     assert committed(broker, topic) == [b"v%d" % row for row in range(ROWS) if row != 10]
@@ -123,7 +129,7 @@ def test_com6_rows_that_the_task_itself_finds_bad_go_by_the_driver(broker: Local
 
 def test_com6_a_task_without_rows_leaves_nothing(broker: LocalBroker, topic: str, dead: str) -> None:
     settings, report = one_task(broker, topic, dead, rows(large=False).slice(0, 0))
-    assert isinstance(report.outcome, Inline)
+    assert isinstance(report.outcome, InlineRows)
     assert commit_write(settings, [report], "batch write").report.records == 0
 
 

@@ -15,16 +15,16 @@ from spark_producer.common.cluster import Style
 from spark_producer.config import ProducerConfig, SinkOptions, producer_config
 from spark_producer.datasource.write.driver.commit import TaskReport
 from spark_producer.datasource.write.task_settings import TaskSettings
-from spark_producer.datasource.write.worker.batch_assignment import Whereabouts
+from spark_producer.datasource.write.worker.batch_assignment import SparkTaskInfo
 from spark_producer.datasource.write.worker.cache import ProducerCache
 from spark_producer.datasource.write.worker.exactly_once_task import write_exactly_once
 from spark_producer.datasource.write.worker.spool import Spool
 from spark_producer.datasource.write.worker.transaction_writer import inline_limit
-from spark_producer.datasource.write.worker.transactional_ids import Slots
+from spark_producer.datasource.write.worker.transactional_ids import TransactionalIdPool
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.protocol.commands import Fencing
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status, TaskTransaction
-from spark_producer.exactly_once.protocol.task_messages import EncodedBatch, Inline, Prepared, Skipped, Ticket
+from spark_producer.exactly_once.protocol.task_messages import EncodedBatch, InlineRows, Prepared, Skipped, WriteHandle
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import Producer
 from tests.stages.held_producer import ROW_BYTES, HeldProducer
@@ -40,7 +40,7 @@ class Worker:
 
     def __init__(self, **of_producers: int) -> None:
         self.now = 1000.0
-        self.slots = Slots()
+        self.slots = TransactionalIdPool()
         self.made: list[HeldProducer] = []
         self.of_producers = of_producers
         self.producers = ProducerCache(self._make, lambda: self.now)
@@ -62,10 +62,10 @@ class Worker:
     ) -> TaskReport:
         """Run one task of micro-batch 4; `options` are those of the sink."""
         sink = SinkOptions(topic="t", exactly_once_id="orders", **options)  # type: ignore[arg-type]
-        ticket = Ticket("orders", "cd" * 16, fencing, Style.IMPLICIT, last)
+        ticket = WriteHandle("orders", "cd" * 16, fencing, Style.IMPLICIT, last)
         config = dataclasses.replace(CONFIG, bootstrap_servers=servers)
         settings = TaskSettings(config, sink, streaming=True, ticket=ticket)
-        where = Whereabouts("q1", 4, True, partition, attempt)
+        where = SparkTaskInfo("q1", 4, True, partition, attempt)
         return write_exactly_once(
             settings, config, ticket, batches, self.producers, where=where, slots=self.slots, clock=lambda: self.now
         )
@@ -88,14 +88,14 @@ LIMIT = 5000 * ROW_BYTES
 def test_few_rows_travel_to_the_driver() -> None:
     worker = Worker()
     report = worker.write(rows(5000), exactly_once_inline_bytes=LIMIT)
-    assert isinstance(report.outcome, Inline)
+    assert isinstance(report.outcome, InlineRows)
     assert report.outcome.batches == (EncodedBatch("t", 0, 5000, bytes(LIMIT)),)
     assert report.outcome.rows == 5000
     assert (report.outcome.query, report.outcome.batch, report.outcome.ticket.fencing) == ("q1", 4, FENCING)
     assert report.report == WriteReport({}), "where they will lie is known to the driver alone"
     assert worker.made[0].transactions.calls == ["hold", "take_held"]
     again = worker.write(rows(1), exactly_once_inline_bytes=LIMIT)
-    assert isinstance(again.outcome, Inline)
+    assert isinstance(again.outcome, InlineRows)
     assert len(worker.made) == 1, "no transaction was begun, so the id is free"
 
 
@@ -119,7 +119,7 @@ def test_without_inline_bytes_every_row_gets_a_transaction(count: int) -> None:
     if count:
         assert isinstance(report.outcome, Prepared)
     else:
-        assert isinstance(report.outcome, Inline), "an empty transaction cannot be ended"
+        assert isinstance(report.outcome, InlineRows), "an empty transaction cannot be ended"
         assert report.outcome.batches == ()
     assert report.outcome.rows == count
 
@@ -155,10 +155,10 @@ def test_a_micro_batch_that_is_done_is_read_to_the_end_and_not_written() -> None
 def test_a_job_that_is_done_reads_its_rows_only_in_foreach_batch(micro_batch: int | None, unread: int) -> None:
     """A function of foreachBatch writes rows that may come out of stateful operators too."""
     last = ControlRecord("orders", "", Status.DONE, 7, 7, "ab" * 16)
-    ticket = Ticket("orders", "cd" * 16, FENCING, Style.IMPLICIT, last)
+    ticket = WriteHandle("orders", "cd" * 16, FENCING, Style.IMPLICIT, last)
     settings = TaskSettings(CONFIG, SinkOptions(topic="t", exactly_once_id="orders", txn_version=7), ticket=ticket)
     worker, left = Worker(), rows(3000, 3000)
-    where = Whereabouts(None if micro_batch is None else "q1", micro_batch, streaming=False)
+    where = SparkTaskInfo(None if micro_batch is None else "q1", micro_batch, streaming=False)
     report = write_exactly_once(settings, CONFIG, ticket, left, worker.producers, where=where, slots=worker.slots)
     assert isinstance(report.outcome, Skipped)
     assert report.outcome.rows == (None if unread else 6000)

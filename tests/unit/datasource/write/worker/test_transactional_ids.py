@@ -8,14 +8,14 @@ import sys
 import pytest
 
 from spark_producer.datasource.write.worker import transactional_ids as module
-from spark_producer.datasource.write.worker.transactional_ids import Sink, Slot, Slots
+from spark_producer.datasource.write.worker.transactional_ids import Sink, TransactionalId, TransactionalIdPool
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.protocol.commands import Fencing
 
 ORDERS = Sink("orders", "here:9092")
 
 
-def used(slots: Slots, fencing: Fencing, sink: Sink = ORDERS) -> Slot:
+def used(slots: TransactionalIdPool, fencing: Fencing, sink: Sink = ORDERS) -> TransactionalId:
     """A slot that a task of this fencing has left a transaction in."""
     slot = slots.take(sink, fencing)
     slot.fencing = fencing
@@ -23,7 +23,7 @@ def used(slots: Slots, fencing: Fencing, sink: Sink = ORDERS) -> Slot:
 
 
 def test_a_slot_without_a_transaction_is_used_again() -> None:
-    slots = Slots()
+    slots = TransactionalIdPool()
     assert slots.take(ORDERS, Fencing(1, 5)) is slots.take(ORDERS, Fencing(1, 5))
 
 
@@ -41,7 +41,7 @@ def test_a_slot_without_a_transaction_is_used_again() -> None:
 )
 def test_a_transaction_blocks_its_slot_until_the_control_id_has_a_newer_epoch(later: Fencing, free: bool) -> None:
     """Two runs of one application share workers, and tokens would not say which run is the newer one."""
-    slots = Slots()
+    slots = TransactionalIdPool()
     left = used(slots, Fencing(1, 5))
     again = slots.take(ORDERS, later)
     assert (again is left) == free
@@ -50,7 +50,7 @@ def test_a_transaction_blocks_its_slot_until_the_control_id_has_a_newer_epoch(la
 
 def test_the_last_used_slot_is_used_first() -> None:
     """A worker keeps the producers of four: each batch begins with those of the last."""
-    slots = Slots()
+    slots = TransactionalIdPool()
     first = [used(slots, Fencing(1, 5)) for _ in range(6)]
     second = [used(slots, Fencing(1, 6)) for _ in range(6)]
     assert second == first[::-1]
@@ -58,7 +58,7 @@ def test_the_last_used_slot_is_used_first() -> None:
 
 
 def test_sinks_have_slots_of_their_own() -> None:
-    slots = Slots()
+    slots = TransactionalIdPool()
     one, two = (slots.take(Sink(name, "here:9092"), Fencing(1, 5)) for name in ("orders", "orders.eu"))
     assert one.transactional_id == f"pyproducer.orders.{slots.worker}.0"
     assert two.transactional_id == f"pyproducer.orders.eu.{slots.worker}.1"
@@ -66,14 +66,14 @@ def test_sinks_have_slots_of_their_own() -> None:
 
 def test_a_sink_of_the_same_name_on_another_cluster_has_slots_of_its_own() -> None:
     """The epochs of two clusters cannot be compared, although producer ids may be equal by chance."""
-    slots = Slots()
+    slots = TransactionalIdPool()
     left = used(slots, Fencing(1, 5))
     assert slots.take(Sink("orders", "there:9092"), Fencing(1, 6)) is not left
     assert slots.take(ORDERS, Fencing(1, 6)) is left
 
 
 def test_a_discarded_id_never_comes_again() -> None:
-    slots = Slots()
+    slots = TransactionalIdPool()
     slot = slots.take(ORDERS, Fencing(1, 5))
     slots.discard(slot)
     assert slots.take(ORDERS, Fencing(1, 6)).transactional_id.endswith(".1")
@@ -81,7 +81,7 @@ def test_a_discarded_id_never_comes_again() -> None:
 
 def test_the_number_of_slots_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST", 3)
-    slots = Slots()
+    slots = TransactionalIdPool()
     ids = {used(slots, Fencing(1, 5)).transactional_id for _ in range(3)}
     with pytest.raises(ExactlyOnceError, match=r"3 transactions of this Python worker wait .* fewer tasks"):
         slots.take(ORDERS, Fencing(1, 5))
