@@ -20,9 +20,9 @@ from spark_producer.exactly_once.protocol.outcomes import RUNS_AGAIN, Failure
 from spark_producer.kernel import MAX_HEADERS
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.partitioner import describe_topic, make_partitioner
-from spark_producer.producer.bad_rows import OF_CODES, BadRows
+from spark_producer.producer.bad_rows import CLASS_BY_ERROR_CODE, BadRowClass
 from spark_producer.producer.checks import too_large
-from spark_producer.producer.metadata_wait import misnamed
+from spark_producer.producer.metadata_wait import invalid_topic_names
 from spark_producer.record.columns import LAST_SECOND, ReadColumns, read_columns
 
 PAGE = """# Errors
@@ -255,21 +255,21 @@ def _code_row(code: Code) -> str:
 
 
 def _refused_rows() -> Iterator[str]:
-    for bad in BadRows:
-        codes = ", ".join(f"`{code.name}` ({int(code)})" for code, of in OF_CODES.items() if of is bad)
+    for bad in BadRowClass:
+        codes = ", ".join(f"`{code.name}` ({int(code)})" for code, of in CLASS_BY_ERROR_CODE.items() if of is bad)
         if codes:
             yield f"| `{bad}` | {codes} |\n"
 
 
-def row_messages() -> list[tuple[BadRows, str]]:
+def row_messages() -> list[tuple[BadRowClass, str]]:
     """What is said of each kind of bad row: each check finds one in an example, and tells it."""
-    found = [(BadRows.ROW, row.message) for example in EXAMPLES for row in _read(example).rejected]
+    found = [(BadRowClass.ROW, row.message) for example in EXAMPLES for row in _read(example).rejected]
     beyond = make_partitioner(CONFIG).reject(_read({"partition": pa.array([4])}).columns, [FOUR_PARTITIONS])
-    found += [(BadRows.ROW, row.message) for row in beyond]
+    found += [(BadRowClass.ROW, row.message) for row in beyond]
     large = too_large(_read({"value": pa.array(["v" * CONFIG.max_request_size])}).columns, CONFIG)
-    found += [(BadRows.SIZE, row.message) for row in large]
-    misnamed_rows = misnamed(_read({"topic": pa.array([""])}).columns)
-    return found + [(BadRows.TOPIC, row.message) for row in misnamed_rows]
+    found += [(BadRowClass.SIZE, row.message) for row in large]
+    misnamed_rows = invalid_topic_names(_read({"topic": pa.array([""])}).columns)
+    return found + [(BadRowClass.TOPIC, row.message) for row in misnamed_rows]
 
 
 def _read(example: Mapping[str, ArrowArray]) -> ReadColumns:

@@ -10,8 +10,8 @@ from spark_producer.accumulator.compressing import Compression
 from spark_producer.accumulator.future import BatchResult, Callback, RecordFuture, RecordMetadata
 from spark_producer.accumulator.pool import BufferPool
 from spark_producer.accumulator.rejected_records import RefusedRows
-from spark_producer.accumulator.row_origins import Recipient, Refused
-from spark_producer.accumulator.sequence_state import NO_IDENTITY, Gate, Identity
+from spark_producer.accumulator.row_origins import DeliveryListener, Refused
+from spark_producer.accumulator.sequence_state import NO_IDENTITY, DrainGate, ProducerIdAndEpoch
 from spark_producer.accumulator.table_result import TableMetadata, TableResult
 
 __all__ = [
@@ -21,11 +21,11 @@ __all__ = [
     "BufferPool",
     "Callback",
     "Compression",
-    "Gate",
-    "Identity",
+    "DeliveryListener",
+    "DrainGate",
     "PartitionQueue",
     "ProducerBatch",
-    "Recipient",
+    "ProducerIdAndEpoch",
     "RecordAccumulator",
     "RecordFuture",
     "RecordMetadata",

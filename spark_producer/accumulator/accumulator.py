@@ -10,16 +10,16 @@ from collections.abc import Callable
 
 from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
 from spark_producer.accumulator.completion import Outcomes
-from spark_producer.accumulator.compressing import Compression, end_appends
+from spark_producer.accumulator.compressing import Compression, close_for_appends
 from spark_producer.accumulator.drainer import Drainer
 from spark_producer.accumulator.future import Callback, RecordFuture
 from spark_producer.accumulator.in_flight_bytes import Flights
-from spark_producer.accumulator.incomplete_batches import Backlog
+from spark_producer.accumulator.incomplete_batches import IncompleteBatches
 from spark_producer.accumulator.pool import MIN_BUFFER_BYTES, BufferPool
 from spark_producer.accumulator.readiness import Readiness
-from spark_producer.accumulator.row_origins import PendingRun, Recipient, RowNumbers, add_run
+from spark_producer.accumulator.row_origins import DeliveryListener, RowNumbers, RowRange, add_run
 from spark_producer.accumulator.single_row_run import OneRow
-from spark_producer.accumulator.state import Shared
+from spark_producer.accumulator.state import AccumulatorState
 from spark_producer.accumulator.topic_limits import TopicLimits
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ProducerClosed
@@ -52,11 +52,11 @@ class RecordAccumulator:
         compression: Compression | None = None,
     ) -> None:
         self.pool = pool
-        self.backlog = Backlog(delivery_timeout=delivery_timeout, clock=clock, wakeup=wakeup)
+        self.backlog = IncompleteBatches(delivery_timeout=delivery_timeout, clock=clock, wakeup=wakeup)
         self._queues, self._accounts = self.backlog.queues, self.backlog.accounts
         self._limits = TopicLimits(batch_size)
         readiness = Readiness(linger=linger, keep_order=keep_order)
-        shared = Shared(pool, self.backlog, readiness, Flights(), self._limits, compression)
+        shared = AccumulatorState(pool, self.backlog, readiness, Flights(), self._limits, compression)
         self.drainer = Drainer(shared)
         self.outcomes = Outcomes(shared)
         self._compression = compression
@@ -75,7 +75,7 @@ class RecordAccumulator:
         first: int,
         stop: int,
         among: int = 1,
-        table: Recipient | None = None,
+        table: DeliveryListener | None = None,
     ) -> None:
         """Encode rows `first` … `stop` - 1 into batches of `place`; blocks while the pool is exhausted.
 
@@ -220,7 +220,7 @@ class RecordAccumulator:
         stop: int,
         among: int,
         max_block: float,
-        table: Recipient | None,
+        table: DeliveryListener | None,
     ) -> int:
         """Fill a new batch, unless another thread has opened one meanwhile or the queue was given up.
 
@@ -260,7 +260,7 @@ class RecordAccumulator:
         rows: ArrangedRows | OneRow,
         first: int,
         stop: int,
-        table: Recipient | None,
+        table: DeliveryListener | None,
     ) -> int:
         """Append the rows that fit, close the batch if some are left, and return the number of the next row."""
         if isinstance(rows, OneRow):
@@ -276,7 +276,7 @@ class RecordAccumulator:
         batch.owe(account)
         if following > first:
             numbers = RowNumbers.of(rows.columns.numbers, rows.rows[first:following])
-            add_run(batch.runs, PendingRun(table, before, numbers, account))
+            add_run(batch.runs, RowRange(table, before, numbers, account))
         if following < stop:
             self._close_open(queue, batch)
         elif not before and len(queue.batches) == 1:
@@ -304,7 +304,7 @@ class RecordAccumulator:
         if not batch.records_count:
             return self._drop(queue, batch)
         try:
-            end_appends(batch, self._compression)
+            close_for_appends(batch, self._compression)
         finally:
             if len(queue.batches) <= 1:
                 self.backlog.notify(queue, 0.0)

@@ -11,10 +11,10 @@ import enum
 import threading
 from collections import deque
 
-from spark_producer.accumulator.failure_tracking import Account
+from spark_producer.accumulator.failure_tracking import ThreadFailures
 from spark_producer.accumulator.future import BatchResult, Callback, RecordFuture
-from spark_producer.accumulator.row_origins import PendingRun, cut_runs
-from spark_producer.accumulator.sequence_state import NO_IDENTITY, Gate, Identity, Sequences
+from spark_producer.accumulator.row_origins import RowRange, cut_runs
+from spark_producer.accumulator.sequence_state import NO_IDENTITY, DrainGate, ProducerIdAndEpoch, Sequences
 from spark_producer.common.cluster import NO_LEADER, TopicPartition
 from spark_producer.errors import IllegalState
 from spark_producer.kernel import NO_ROOM, ArrangedRows, SingleRecord, encode_v2
@@ -35,7 +35,7 @@ class BatchState(enum.Enum):
     """All its records were taken out, since the broker had refused each of them."""
 
 
-class Lease:
+class RefCountedBuffer:
     """A buffer that the batches split off one batch share; the last of them to end gives it back."""
 
     __slots__ = ("buffer", "holders")
@@ -62,7 +62,7 @@ class ProducerBatch:
         self.buffer = buffer
         self.limit = len(buffer)
         """the position in the buffer behind which no record may be appended"""
-        self.lease: Lease | None = None
+        self.lease: RefCountedBuffer | None = None
         self.number = number
         """The order of creation. A partition's batches are sent, and sent again, in this order; two halves share one number."""
         self.created = created
@@ -95,13 +95,13 @@ class ProducerBatch:
         self.base_sequence = batch_v2.NO_SEQUENCE
         self.result: BatchResult | None = None
         """the result of its single records; None if it has none"""
-        self.runs: list[PendingRun] = []
+        self.runs: list[RowRange] = []
         """the runs of rows whose outcome has not been told yet"""
         self.in_doubt = False
         """whether an earlier attempt may have written the batch: a request without an answer, or too few replicas"""
         self.rounds = 0
         """how often records were taken out of the batch, or of the one that it was split off"""
-        self.accounts: tuple[Account, ...] = ()
+        self.accounts: tuple[ThreadFailures, ...] = ()
         """the accounts of the threads whose rows are in the batch"""
         self.row: int | None = None
         """the number of the row, if the batch was made for a single row that is larger than `batch.size`"""
@@ -151,7 +151,9 @@ class ProducerBatch:
             self.largest = rows.columns.largest
         return following
 
-    def append_one(self, record: SingleRecord, callback: Callback | None, account: Account) -> RecordFuture | None:
+    def append_one(
+        self, record: SingleRecord, callback: Callback | None, account: ThreadFailures
+    ) -> RecordFuture | None:
         """Encode a single record of the thread with this account; return its future, or None if it does not fit.
 
         Raises:
@@ -174,7 +176,7 @@ class ProducerBatch:
             self.result = BatchResult(self.place)
         return self.result.add(index, timestamp, callback)
 
-    def owe(self, account: Account) -> None:
+    def owe(self, account: ThreadFailures) -> None:
         """Note that the batch has records of the thread with this account, which must be told if the batch fails."""
         account.sent = True
         if account not in self.accounts:
@@ -275,7 +277,7 @@ class ProducerBatch:
         """
         records, cut, end, head_latest, tail_latest = halves
         if self.lease is None:
-            self.lease = Lease(self.buffer)
+            self.lease = RefCountedBuffer(self.buffer)
         self.lease.holders += 1
         tail = ProducerBatch(self.queue, self.buffer, self.number, self.created, self.base_timestamp)
         tail.lease = self.lease
@@ -326,7 +328,7 @@ class PartitionQueue:
         """the node that the batches in flight were sent to"""
         self.taken_at = 0.0
         """the time at which the last batch was taken for sending"""
-        self.gate = Gate.OPEN
+        self.gate = DrainGate.OPEN
         # Kept by `readiness`:
         self.seen = -1
         """the number of the cluster snapshot that `leader` is from; a reference to the snapshot would keep it in memory"""
@@ -342,7 +344,7 @@ class PartitionQueue:
         self.last_acked_offset = -1
         self.acquainted = False
         """whether the brokers have acknowledged a batch under the identity, so that they know it and refuse gaps"""
-        # With `Gate.RENUMBER`:
+        # With `DrainGate.RENUMBER`:
         self.changed = 0
         """the number of the oldest batch that has lost records"""
         self.changed_from = 0
@@ -350,7 +352,7 @@ class PartitionQueue:
         self.in_doubt = False
         """whether a batch behind it was given up, of which an attempt may still be under way"""
 
-    def begin(self, identity: Identity) -> None:
+    def begin(self, identity: ProducerIdAndEpoch) -> None:
         """Count sequences from 0 under this producer id and epoch."""
         self.identity = identity
         self.next_sequence = 0

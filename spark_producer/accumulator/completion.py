@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from spark_producer.accumulator.batch import BatchState, PartitionQueue, ProducerBatch
 from spark_producer.accumulator.failure_tracking import NOTHING_OWN
-from spark_producer.accumulator.rejected_records import named_rows, take_out
-from spark_producer.accumulator.sequence_state import Gate
-from spark_producer.accumulator.state import Shared
+from spark_producer.accumulator.rejected_records import errors_by_thread, take_out
+from spark_producer.accumulator.sequence_state import DrainGate
+from spark_producer.accumulator.state import AccumulatorState
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BrokerError, DeliveryTimeout, RecordsRefused
 
@@ -23,7 +23,7 @@ class Outcomes:
     A buffer goes back to the pool once its batch has ended and the network no longer reads it.
     """
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: AccumulatorState) -> None:
         self._backlog = shared.backlog
         self._readiness = shared.readiness
         self._flights = shared.flights
@@ -85,7 +85,7 @@ class Outcomes:
     def fail(self, batch: ProducerBatch, error: Exception) -> None:
         """Give up a batch. If the network may still read its buffer, the buffer is kept until `landed`."""
         if batch.state is None:
-            own = named_rows(batch, error) if isinstance(error, RecordsRefused) else NOTHING_OWN
+            own = errors_by_thread(batch, error) if isinstance(error, RecordsRefused) else NOTHING_OWN
             self._backlog.accounts.record(error, batch.accounts, batch.has_futures, own)
             if not batch.flying:
                 self._release(batch)
@@ -110,8 +110,8 @@ class Outcomes:
         dropped = self._withdraw_waiting()
         for batch in dropped:
             self.fail(batch, error)
-            if batch.queue.gate == Gate.RENUMBER:  # nothing with a sequence is left there to be numbered anew
-                batch.queue.gate = Gate.OPEN
+            if batch.queue.gate == DrainGate.RENUMBER:  # nothing with a sequence is left there to be numbered anew
+                batch.queue.gate = DrainGate.OPEN
         self.settle({batch.queue for batch in dropped}, now)
         return dropped
 

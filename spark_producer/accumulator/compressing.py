@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from spark_producer.accumulator.batch import Lease, ProducerBatch
+from spark_producer.accumulator.batch import ProducerBatch, RefCountedBuffer
 from spark_producer.accumulator.pool import MIN_BUFFER_BYTES, BufferPool
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ProducerClosed
@@ -158,7 +158,7 @@ class Compression:
         """
         larger = self._try_allocate(size)
         if larger is None:
-            batch.lease = batch.lease or Lease(batch.buffer)
+            batch.lease = batch.lease or RefCountedBuffer(batch.buffer)
             larger = np.empty(size, dtype=np.uint8).data
         else:
             before = batch.take_buffer()
@@ -173,7 +173,7 @@ class Compression:
             return None  # the batch will be aborted
 
 
-def end_appends(batch: ProducerBatch, compression: Compression | None) -> None:
+def close_for_appends(batch: ProducerBatch, compression: Compression | None) -> None:
     """Let the batch take no more rows: compress it, and allow it to be sent. The caller holds its queue's lock."""
     try:
         if compression is not None:

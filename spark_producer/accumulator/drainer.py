@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
-from spark_producer.accumulator.compressing import end_appends
+from spark_producer.accumulator.compressing import close_for_appends
 from spark_producer.accumulator.readiness import Leaders, ReadyCheck
-from spark_producer.accumulator.sequence_state import Identity
-from spark_producer.accumulator.state import Shared
+from spark_producer.accumulator.sequence_state import ProducerIdAndEpoch
+from spark_producer.accumulator.state import AccumulatorState
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.record.batch_v2 import NO_SEQUENCE
 
@@ -30,7 +30,7 @@ or the topic was made anew. To find out costs a round trip, a hundredth of that 
 class Drainer:
     """Says which nodes have batches worth sending, and takes the batches for a request. Only the I/O thread calls it."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: AccumulatorState) -> None:
         self._backlog = shared.backlog
         self._busy = shared.backlog.busy
         self._readiness = shared.readiness
@@ -40,12 +40,12 @@ class Drainer:
         self._enough = shared.pool.total // IN_FLIGHT_DIVISOR
 
     @property
-    def current_identity(self) -> Identity:
+    def current_identity(self) -> ProducerIdAndEpoch:
         """The producer id and epoch under which new batches are sent."""
         return self._readiness.current_identity
 
     @current_identity.setter
-    def current_identity(self, identity: Identity) -> None:
+    def current_identity(self, identity: ProducerIdAndEpoch) -> None:
         self._readiness.current_identity = identity
         self._backlog.forget_sequences()
 
@@ -140,7 +140,7 @@ class Drainer:
             mine = queue.open is head  # else it was closed or dropped meanwhile, which is in the news
             if mine:
                 queue.open = None
-                end_appends(head, self._compression)
+                close_for_appends(head, self._compression)
         finally:
             queue.lock.release()
         return mine

@@ -22,7 +22,7 @@ from spark_producer.common.escape import escaping_logger
 
 _log = escaping_logger(__name__)
 
-NOTHING_OWN: Mapping[Account, Exception] = MappingProxyType({})
+NOTHING_OWN: Mapping[ThreadFailures, Exception] = MappingProxyType({})
 """What `record` takes if a failure is the same for all owners."""
 
 
@@ -35,9 +35,9 @@ class Failure:
         self,
         number: int,
         error: Exception,
-        owners: frozenset[Account],
+        owners: frozenset[ThreadFailures],
         heard: bool,
-        own: Mapping[Account, Exception] = NOTHING_OWN,
+        own: Mapping[ThreadFailures, Exception] = NOTHING_OWN,
     ) -> None:
         self.number = number
         self.error = error
@@ -45,12 +45,12 @@ class Failure:
         self.heard = heard
         self._own = own
 
-    def for_thread(self, account: Account) -> Exception:
+    def for_thread(self, account: ThreadFailures) -> Exception:
         """Return the error as the thread of this account is told of it: it may name rows of its own."""
         return self._own.get(account, self.error)
 
 
-class Account:
+class ThreadFailures:
     """The failures that one thread has not been told of by a flush of its own."""
 
     __slots__ = ("ended", "first", "latest", "seen", "sent")
@@ -79,16 +79,16 @@ class Account:
         self.first, self.latest = (left[0], left[-1]) if left else (None, None)
 
 
-class _Seat:
+class _ThreadRef:
     """A thread's reference to its account. It is collected when the thread ends, however the thread was created."""
 
     __slots__ = ("__weakref__", "account")
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: ThreadFailures) -> None:
         self.account = account
 
 
-class Accounts:
+class FailureTracker:
     """The accounts of all threads that use a producer. Any thread may call. `lock` (None: a new one) is never held for long."""
 
     def __init__(self, lock: threading.Lock | None = None) -> None:
@@ -97,17 +97,17 @@ class Accounts:
         self._lock = lock or threading.Lock()
         self._told = 0
         """the number of the last failure that a thread was told of that flushed for others"""
-        self._unowned = Account()
+        self._unowned = ThreadFailures()
         """The failures of callbacks and of threads that have ended. The thread that flushes next is told of them."""
-        self._known: list[tuple[weakref.ref[_Seat], Account]] = []
+        self._known: list[tuple[weakref.ref[_ThreadRef], ThreadFailures]] = []
         self._own = threading.local()
 
-    def mine(self) -> Account:
+    def mine(self) -> ThreadFailures:
         """Return the account of the calling thread."""
         try:
-            seat: _Seat = self._own.seat
+            seat: _ThreadRef = self._own.seat
         except AttributeError:
-            seat = self._own.seat = _Seat(Account())
+            seat = self._own.seat = _ThreadRef(ThreadFailures())
             with self._lock:
                 self._part_with_ended()
                 self._known.append((weakref.ref(seat), seat.account))
@@ -115,14 +115,14 @@ class Accounts:
 
     def disown(self) -> None:
         """Let no thread own what the calling thread sends from now on: it runs callbacks, and cannot flush."""
-        self._own.seat = _Seat(self._unowned)
+        self._own.seat = _ThreadRef(self._unowned)
 
     def record(
         self,
         error: Exception,
-        owners: Iterable[Account],
+        owners: Iterable[ThreadFailures],
         heard: bool = False,
-        own: Mapping[Account, Exception] = NOTHING_OWN,
+        own: Mapping[ThreadFailures, Exception] = NOTHING_OWN,
     ) -> None:
         """Record that a batch with rows of `owners` has failed. `heard` says that a future tells of it for every row.
 
@@ -161,7 +161,7 @@ class Accounts:
             raise
         self._settle(account, own, found, now)
 
-    def _settle(self, account: Account, own: bool, told: Failure | None, now: int) -> None:
+    def _settle(self, account: ThreadFailures, own: bool, told: Failure | None, now: int) -> None:
         """Record that the thread of `account` has flushed, for itself or for others, when there were `now` failures."""
         with self._lock:
             account.sent = False
@@ -213,7 +213,7 @@ class Accounts:
         if found is not None:
             _log.warning("a producer was closed before a flush could raise the error of a batch: %s", found.error)
 
-    def _others(self, mine: Account) -> Iterator[Failure]:
+    def _others(self, mine: ThreadFailures) -> Iterator[Failure]:
         """Yield the failures of other threads that neither they nor the thread of this account have been told of."""
         for _, account in self._known:
             for failure in account.after(mine.seen):

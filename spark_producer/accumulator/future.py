@@ -144,7 +144,7 @@ class _Waiter(Protocol):
         """Take note that the future has an error."""
 
 
-class _Watch:
+class _Waiters:
     """The fields that a future needs once a thread waits for it, or gives it a callback."""
 
     __slots__ = ("callbacks", "condition", "told", "waiters")
@@ -169,7 +169,7 @@ class RecordFuture(Future[RecordMetadata]):
     def __init__(self, batch: BatchResult, offset_delta: int, timestamp: int, callback: Callback | None) -> None:
         # The base's fields are all replaced and its __init__ is not called: it would create the condition that this class saves.
         self._batch = batch
-        self._watch: _Watch | None = None
+        self._watch: _Waiters | None = None
         self.offset_delta = offset_delta
         self.timestamp = timestamp
         self.callback = callback
@@ -244,13 +244,13 @@ class RecordFuture(Future[RecordMetadata]):
         """Run the future's own callbacks. The base logs those that raise."""
         self._invoke_callbacks()  # type: ignore[attr-defined]  # a method of the base that its stubs lack
 
-    def _watched(self) -> _Watch:
+    def _watched(self) -> _Waiters:
         """Return the fields for waits. The first call asks the batch's result to wake this future, unless it has ended."""
         while self._watch is None:
             batch = self._batch
             with batch.lock:
                 if self._watch is None and self._batch is batch:  # else another thread was faster, or a split came
-                    self._watch = _Watch(batch.done)
+                    self._watch = _Waiters(batch.done)
                     if not batch.done:
                         batch.watched.append(self)
         return self._watch

@@ -2,7 +2,8 @@
 
 The package has one lock order: first `PartitionQueue.lock` (one appender per partition holds it while it encodes, but never
 while it waits for memory), then the lock of this module (for numbers, ages and flushes; it is never held for long) or the
-pool's own lock. The I/O thread owns everything else. It learns from the deque `Backlog.news` which partitions to look at.
+pool's own lock. The I/O thread owns everything else. It learns from the deque `IncompleteBatches.news` which partitions to
+look at.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
-from spark_producer.accumulator.failure_tracking import Accounts
+from spark_producer.accumulator.failure_tracking import FailureTracker
 from spark_producer.accumulator.nonempty_queues import BusyQueues
-from spark_producer.accumulator.sequence_state import NO_IDENTITY, Identity, Sequences
+from spark_producer.accumulator.sequence_state import NO_IDENTITY, ProducerIdAndEpoch, Sequences
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
 
@@ -23,7 +24,7 @@ IO_THREAD_GRACE = 60.0
 """Seconds that the I/O thread may be late, because of a slow name look-up for example, before a flush stops waiting for it."""
 
 
-class Backlog:
+class IncompleteBatches:
     """The batches that have not ended. Task threads open them and wait for their end, and the I/O thread ends them.
 
     Any thread may read the public fields. Times are seconds of the injected clock. `wakeup` wakes the I/O thread.
@@ -55,7 +56,7 @@ class Backlog:
         """the number of threads that wait for memory, or are about to"""
         self.error: Exception | None = None
         """the error that ended the producer"""
-        self.accounts = Accounts(self._lock)
+        self.accounts = FailureTracker(self._lock)
         """which threads must be told of the batches that failed"""
 
     @property
@@ -98,7 +99,7 @@ class Backlog:
                 queue.resume(sequences)
             return queue
 
-    def give_up(self, topics: Collection[str], identity: Identity) -> None:
+    def give_up(self, topics: Collection[str], identity: ProducerIdAndEpoch) -> None:
         """Give up the queues of these topics that have no batch waiting or in flight; keep their sequences under `identity`."""
         for queue in list(self.queues.values()):
             if queue.place.topic in topics and not queue.in_flight and not queue.gate:

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
 from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
-from spark_producer.accumulator.sequence_state import NO_IDENTITY, Gate
+from spark_producer.accumulator.sequence_state import NO_IDENTITY, DrainGate
 from spark_producer.common.cluster import NO_LEADER, TopicPartition
 from spark_producer.record.batch_v2 import NO_SEQUENCE
 
@@ -167,9 +167,9 @@ class Readiness:
         batch goes alone until it is acknowledged, as with franz-go (`okOnSink`), which costs one round trip.
         """
         fresh = head.base_sequence == NO_SEQUENCE
-        if queue.gate and (fresh or queue.gate == Gate.SHUT):
+        if queue.gate and (fresh or queue.gate == DrainGate.SHUT):
             return True
-        if queue.gate == Gate.RENUMBER and head.number >= queue.changed:
+        if queue.gate == DrainGate.RENUMBER and head.number >= queue.changed:
             return True
         flying = queue.in_flight
         if not flying:

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from spark_producer.accumulator.batch import ProducerBatch
 from spark_producer.accumulator.compressing import Compression
-from spark_producer.accumulator.failure_tracking import Account
-from spark_producer.accumulator.row_origins import PendingRun, Refused, rows_told, shared_out, without_records
+from spark_producer.accumulator.failure_tracking import ThreadFailures
+from spark_producer.accumulator.row_origins import Refused, RowRange, rows_told, runs_containing, without_records
 from spark_producer.errors import BrokerError, RecordsRefused
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.codecs import Codec, decompress
@@ -51,7 +51,7 @@ class RefusedRows:
     def written(self, place: tuple[str, int], offset: int, records: int) -> None:
         """Do nothing: written rows are counted elsewhere."""
 
-    def failed(self, error: Exception, run: PendingRun) -> None:
+    def failed(self, error: Exception, run: RowRange) -> None:
         """Do nothing: the thread is told by its flush."""
 
     def takes(self, error: BrokerError) -> bool:
@@ -80,7 +80,7 @@ def take_out(
     such record, or if this has been done too often.
     """
     indices = sorted(texts)
-    parts = shared_out(batch.runs, indices)
+    parts = runs_containing(batch.runs, indices)
     if not parts or batch.rounds >= MAX_ROUNDS:
         return False
     if not all(run.table is not None and run.table.takes(error) for run, _ in parts):
@@ -120,9 +120,9 @@ def _rewrite(batch: ProducerBatch, indices: list[int], compression: Compression 
     return taken.records
 
 
-def named_rows(batch: ProducerBatch, error: RecordsRefused) -> dict[Account, Exception]:
+def errors_by_thread(batch: ProducerBatch, error: RecordsRefused) -> dict[ThreadFailures, Exception]:
     """Return the error for each thread with rows in the batch, with the numbers of its own rows."""
-    found: dict[Account, Exception] = {}
+    found: dict[ThreadFailures, Exception] = {}
     for account in batch.accounts:
         rows = rows_told(batch.runs, error.records, account)
         if rows:

@@ -18,7 +18,7 @@ from spark_producer.kernel.arrays import Int64Array
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spark_producer.accumulator.failure_tracking import Account
+    from spark_producer.accumulator.failure_tracking import ThreadFailures
     from spark_producer.errors import BrokerError
 
 _SHORT = 1 << 16
@@ -83,7 +83,7 @@ class Refused(NamedTuple):
     records: pa.RecordBatch
 
 
-class Recipient(Protocol):
+class DeliveryListener(Protocol):
     """Whoever wants to know what becomes of rows. Task threads call `expect`, the I/O thread the others."""
 
     has_future: bool
@@ -95,7 +95,7 @@ class Recipient(Protocol):
     def written(self, place: tuple[str, int], offset: int, records: int) -> None:
         """Note that a run was acknowledged. `offset` is that of its first row, -1 if it is unknown."""
 
-    def failed(self, error: Exception, run: PendingRun) -> None:
+    def failed(self, error: Exception, run: RowRange) -> None:
         """Note that a run was refused as a part of its batch."""
 
     def takes(self, error: BrokerError) -> bool:
@@ -105,19 +105,19 @@ class Recipient(Protocol):
         """Take records that were taken out of a batch."""
 
 
-class PendingRun(NamedTuple):
+class RowRange(NamedTuple):
     """A run of rows in a batch: whose they are, the index of the first one in the batch, and their numbers.
 
     `table` wants to know what becomes of them, if it is not None. `account` is that of the thread that sent them.
     """
 
-    table: Recipient | None
+    table: DeliveryListener | None
     offset_delta: int
     rows: RowNumbers
-    account: Account | None = None
+    account: ThreadFailures | None = None
 
 
-def add_run(runs: list[PendingRun], run: PendingRun) -> None:
+def add_run(runs: list[RowRange], run: RowRange) -> None:
     """Note one more run at the end of a batch, as a part of the last one where they are of one piece."""
     last = runs[-1] if runs else None
     if (
@@ -136,10 +136,10 @@ def add_run(runs: list[PendingRun], run: PendingRun) -> None:
         runs[-1] = last._replace(rows=RowNumbers(last.rows.first, last.rows.count + run.rows.count))
 
 
-def cut_runs(runs: list[PendingRun], records: int) -> tuple[list[PendingRun], list[PendingRun]]:
+def cut_runs(runs: list[RowRange], records: int) -> tuple[list[RowRange], list[RowRange]]:
     """Return the runs in the first `records` records of a batch, and those behind them; one run may be cut in two."""
-    before: list[PendingRun] = []
-    behind: list[PendingRun] = []
+    before: list[RowRange] = []
+    behind: list[RowRange] = []
     for run in runs:
         mine = records - run.offset_delta
         if mine <= 0:
@@ -154,9 +154,9 @@ def cut_runs(runs: list[PendingRun], records: int) -> tuple[list[PendingRun], li
     return before, behind
 
 
-def shared_out(runs: Sequence[PendingRun], indices: Sequence[int]) -> list[tuple[PendingRun, list[int]]] | None:
+def runs_containing(runs: Sequence[RowRange], indices: Sequence[int]) -> list[tuple[RowRange, list[int]]] | None:
     """Return the runs that have the records at these ascending indices, with the indices of each; None if a record is in none."""
-    found: list[tuple[PendingRun, list[int]]] = []
+    found: list[tuple[RowRange, list[int]]] = []
     for run in runs:
         begin, end = _within(run, indices)
         if begin < end:
@@ -164,9 +164,9 @@ def shared_out(runs: Sequence[PendingRun], indices: Sequence[int]) -> list[tuple
     return found if sum(len(mine) for _, mine in found) == len(indices) else None
 
 
-def without_records(runs: Sequence[PendingRun], indices: Sequence[int]) -> list[PendingRun]:
+def without_records(runs: Sequence[RowRange], indices: Sequence[int]) -> list[RowRange]:
     """Return the runs of a batch that has lost the records at these ascending indices. A run that lost all is left out."""
-    kept: list[PendingRun] = []
+    kept: list[RowRange] = []
     for run in runs:
         begin, end = _within(run, indices)
         mine = [index - run.offset_delta for index in indices[begin:end]]
@@ -176,12 +176,12 @@ def without_records(runs: Sequence[PendingRun], indices: Sequence[int]) -> list[
     return kept
 
 
-def _within(run: PendingRun, indices: Sequence[int]) -> tuple[int, int]:
+def _within(run: RowRange, indices: Sequence[int]) -> tuple[int, int]:
     """Return which of these ascending indices lie in a run: from where, and where they end."""
     return bisect_left(indices, run.offset_delta), bisect_left(indices, run.offset_delta + len(run.rows))
 
 
-def rows_told(runs: Sequence[PendingRun], texts: Mapping[int, str], account: Account | None) -> dict[int, str]:
+def rows_told(runs: Sequence[RowRange], texts: Mapping[int, str], account: ThreadFailures | None) -> dict[int, str]:
     """Return the complaints about records of one thread by the numbers of its rows.
 
     Nothing is returned if the rows are of several tables, each of which counts its own: then their futures tell.

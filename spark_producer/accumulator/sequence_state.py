@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Identity(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """The producer id and epoch under which sequences count (KIP-98, KIP-360)."""
 
     producer_id: int
     epoch: int
 
 
-NO_IDENTITY = Identity(-1, -1)
+NO_IDENTITY = ProducerIdAndEpoch(-1, -1)
 
 
 class Sequences(NamedTuple):
     """How far a partition's sequences have come. The fields are those of the same names in its queue."""
 
-    identity: Identity
+    identity: ProducerIdAndEpoch
     next_sequence: int
     last_acked: int
     last_acked_offset: int
 
 
-class Gate:
+class DrainGate:
     """Which batches may leave a partition: all, only those that have a sequence, or none until those in flight have ended.
 
     RENUMBER: only those that are older than a batch which has lost records, until it and all behind it get new sequences.

@@ -6,20 +6,20 @@ from typing import NamedTuple
 
 from spark_producer.accumulator.compressing import Compression
 from spark_producer.accumulator.in_flight_bytes import Flights
-from spark_producer.accumulator.incomplete_batches import Backlog
+from spark_producer.accumulator.incomplete_batches import IncompleteBatches
 from spark_producer.accumulator.pool import BufferPool
 from spark_producer.accumulator.readiness import Readiness
 from spark_producer.accumulator.topic_limits import TopicLimits
 
 
-class Shared(NamedTuple):
+class AccumulatorState(NamedTuple):
     """The state of one accumulator. `readiness` and `flights` belong to the I/O thread; all threads use the others.
 
     `compression` is None for codec none.
     """
 
     pool: BufferPool
-    backlog: Backlog
+    backlog: IncompleteBatches
     readiness: Readiness
     flights: Flights
     limits: TopicLimits

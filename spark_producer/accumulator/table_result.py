@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import NamedTuple
 
 from spark_producer.accumulator.future import settle
-from spark_producer.accumulator.row_origins import PendingRun, Refused
+from spark_producer.accumulator.row_origins import Refused, RowRange
 from spark_producer.errors import BrokerError, IllegalState, RecordsRefused
 from spark_producer.metrics import OffsetRange
 
@@ -61,7 +61,7 @@ class TableResult:
                 _add(self._ranges.setdefault(place, []), OffsetRange(offset, offset + records - 1, records))
         self._end(None)
 
-    def failed(self, error: Exception, run: PendingRun) -> None:
+    def failed(self, error: Exception, run: RowRange) -> None:
         """Note that a run was refused, and keep complaints about single records by their row in the table."""
         if isinstance(error, RecordsRefused):
             with self._lock:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from spark_producer.cli.arg_types import positive
 from spark_producer.cli.connection_args import add_connection
 from spark_producer.cli.producer_args import add_producer, producer_options
-from spark_producer.cli.progress import Bar
+from spark_producer.cli.progress import ProgressBar
 from spark_producer.cli.send import WARNING, send_all, wait_for_topic
 from spark_producer.config import parse_options
 from spark_producer.errors import ConfigError
@@ -59,7 +59,7 @@ def _run(chosen: argparse.Namespace) -> None:
     )
     print(f"{'bytes':>8}  {'codec':<7} {'records/s':>12} {'MB/s':>8} {'packed to':>10} {'99 % within':>12}")
     for (size, codec), config in zip(kinds, configs, strict=True):
-        bar = Bar(f"{size} bytes, {codec}", chosen.records)
+        bar = ProgressBar(f"{size} bytes, {codec}", chosen.records)
         try:
             sent = send_all(config, chosen.topic, _batches(chosen.records, size), bar)
         finally:

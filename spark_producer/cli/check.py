@@ -7,7 +7,7 @@ import argparse
 from spark_producer.admin.checks import Finding, as_json, check_cluster, failed
 from spark_producer.cli.arg_types import positive
 from spark_producer.cli.connection_args import add_connection, connection_options, settings_of
-from spark_producer.cli.progress import Wait
+from spark_producer.cli.progress import WaitNotice
 from spark_producer.common.escape import for_log
 
 CLIENT_ID = "pyproducer-check"
@@ -33,7 +33,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _run(chosen: argparse.Namespace) -> int:
     settings = settings_of({"kafka.client.id": CLIENT_ID} | connection_options(chosen))
     findings = []
-    for finding in check_cluster(settings, chosen.topic, timeout=chosen.timeout, on_wait=Wait(chosen.timeout)):
+    for finding in check_cluster(settings, chosen.topic, timeout=chosen.timeout, on_wait=WaitNotice(chosen.timeout)):
         findings.append(finding)
         if not chosen.json:
             print(line(finding), flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from spark_producer.cli.console import complain
+from spark_producer.cli.console import print_error
 from spark_producer.config import KAFKA_FIELDS, parse_options
 from spark_producer.config.option import is_secret
 from spark_producer.config.options import ALIASES
@@ -95,7 +95,7 @@ def _from_file(name: str) -> dict[str, str]:
     found = {option.lower().removeprefix(_PREFIX): value for option, value in profile(name).items()}
     others = sorted(found.keys() & _OF_OTHERS)
     if others:
-        complain(f"{name}: {', '.join(others)} belong to other clients and play no part here")
+        print_error(f"{name}: {', '.join(others)} belong to other clients and play no part here")
     return {_PREFIX + option: value for option, value in found.items() if option not in _OF_OTHERS}
 
 

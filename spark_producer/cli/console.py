@@ -26,7 +26,7 @@ def without_given_secrets(text: str) -> str:
     return _given.without(text)
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """Print one line on stderr, if there is one. What could control a terminal in it is escaped."""
     text = without_given_secrets(text)
     if sys.stderr is None:
@@ -37,20 +37,20 @@ def complain(text: str) -> None:
         _discard(sys.stderr)
 
 
-def say(text: str) -> None:
-    """Print one line on stdout, as `complain` does. If nobody reads it any more, a deed that is half done goes on in silence."""
+def print_line(text: str) -> None:
+    """Print one line on stdout, as `print_error` does. If stdout is closed, the command keeps working."""
     try:
         print(for_log(text, limit=None), flush=True)
     except BrokenPipeError:
-        hush()
+        silence_stdout()
 
 
-def asks_somebody() -> bool:
+def is_interactive() -> bool:
     """Whether stdin is a terminal, where a question finds somebody."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def hush() -> None:
+def silence_stdout() -> None:
     """Print into nothing from now on, since the reader of the pipe has closed it, or its disk is full."""
     if sys.stdout is not None:
         _discard(sys.stdout)
@@ -69,7 +69,7 @@ def _discard(stream: TextIO) -> None:
         os.close(nowhere)
 
 
-def stop_if_nobody_reads() -> None:
+def raise_if_pipe_closed() -> None:
     """Raise an error if stdout is a pipe whose reader has gone.
 
     Otherwise that would not be noticed before the next write, which may never come.
@@ -89,7 +89,7 @@ def stop_if_nobody_reads() -> None:
         raise BrokenPipeError
 
 
-def tolerant_output() -> None:
+def escape_unencodable() -> None:
     """Write escapes for the characters that the terminal cannot show, instead of failing with an error."""
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, NoReturn
 
 from spark_producer import __version__
-from spark_producer.cli.console import complain, hide_given_secrets, hush, tolerant_output
+from spark_producer.cli.console import escape_unencodable, hide_given_secrets, print_error, silence_stdout
 from spark_producer.cli.given_secrets import without_values
 from spark_producer.cli.pages import HelpfulParser
 from spark_producer.common.escape import for_log
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     # A command that ends by itself says in `unfinished` what Ctrl-C leaves behind; None is for those that go on until then.
     chosen = argparse.Namespace(unfinished="nothing was changed")
-    tolerant_output()
+    escape_unencodable()
     hide_given_secrets(given)
     try:
         parser = _parser(next((one for one in given if one in COMMANDS), ""))
@@ -71,21 +71,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()  # a pipe that nobody reads any more is told here, and not by a traceback at the end
         return code
     except PyProducerError as error:
-        complain(str(error))
+        print_error(str(error))
         return 1
     except KeyboardInterrupt:
         if chosen.unfinished is None:
             return 0
-        complain(f"interrupted; {chosen.unfinished}")
+        print_error(f"interrupted; {chosen.unfinished}")
         return INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe, such as `| head`, has closed it
-        hush()
+        silence_stdout()
         return 0
     except (
         OSError
     ) as error:  # of connections and files we have errors of our own, so this is of the output: a full disk
-        hush()
-        complain(f"the output cannot be written: {error.strerror or error}")
+        silence_stdout()
+        print_error(f"the output cannot be written: {error.strerror or error}")
         return 1
 
 

@@ -13,7 +13,7 @@ STANDING = 5.0
 """Seconds for which a partition must stand at the same open transaction. Most end sooner, and need no word."""
 
 
-class HeldBack:
+class OpenTransactionNotifier:
     """Tells once of each partition that an open transaction holds its readers back.
 
     `positions` are the next offsets of the reader, as they are when this looks. `tell` gets the partition, the offset that is the

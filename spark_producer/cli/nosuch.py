@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.topic_suggestion import nearest_topic
 from spark_producer.admin.topics import is_missing, wait_for_creation
-from spark_producer.cli.console import complain, stop_if_nobody_reads
+from spark_producer.cli.console import print_error, raise_if_pipe_closed
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import broker_error
 
 
-def check_there(client: BlockingClient, topics: Sequence[str]) -> None:
+def require_topics(client: BlockingClient, topics: Sequence[str]) -> None:
     """Refuse the first of some topics that is not there.
 
     Raises:
@@ -42,6 +42,6 @@ def wait_until_created(client: BlockingClient, topic: str, timeout: float | None
         return False
     near = nearest_topic(client, topic)
     hint = f" Did you mean {near!r}?" if near else ""
-    complain(f"topic {topic!r} does not exist yet: waiting for its first write, or until it is created.{hint}")
-    wait_for_creation(client, topic, timeout, stop_if_nobody_reads)
+    print_error(f"topic {topic!r} does not exist yet: waiting for its first write, or until it is created.{hint}")
+    wait_for_creation(client, topic, timeout, raise_if_pipe_closed)
     return True

@@ -16,7 +16,7 @@ from spark_producer.errors import ConfigError
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,79}")
 """The form of the names of options, columns and headers."""
 
-_OF_THE_SINK = {name.lower(): name for name in (*SINK_FIELDS, *REGISTRY_FIELDS)}
+_SINK_OPTIONS = {name.lower(): name for name in (*SINK_FIELDS, *REGISTRY_FIELDS)}
 """By their names in lower case the options of writes from Spark which no command takes."""
 
 
@@ -70,10 +70,10 @@ def producer_options(chosen: argparse.Namespace, client_id: str) -> dict[str, st
 def _check_names(given: Iterable[str]) -> None:
     for name in given:
         bare = name.lower().removeprefix(KAFKA_PREFIX)
-        if bare in _OF_THE_SINK:
+        if bare in _SINK_OPTIONS:
             topic = "; the topic is the last of the arguments" if bare == "topic" else ""
             raise ConfigError(
-                f"--set {_OF_THE_SINK[bare]}: that is an option of writes from Spark, and --set takes those of the producer "
+                f"--set {_SINK_OPTIONS[bare]}: that is an option of writes from Spark, and --set takes those of the producer "
                 f"alone, as compression.type=zstd{topic}"
             )
         if bare == "transactional.id":

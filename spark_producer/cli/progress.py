@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from spark_producer.cli.console import complain
+from spark_producer.cli.console import print_error
 from spark_producer.common.escape import for_log
 
 STILL_TRYING = 2.0
@@ -15,7 +15,7 @@ WIDTH = 24
 """Characters of a bar."""
 
 
-class Wait:
+class WaitNotice:
     """Is called while a command waits for a broker, and complains once in each wait. `most` (seconds) is how long it waits.
 
     `look` is called each time: what it raises ends the wait.
@@ -34,10 +34,10 @@ class Wait:
             self._told.discard(subject)
         elif subject not in self._told:
             self._told.add(subject)
-            complain(f"still trying {subject} … (for {self._most:g} s at most)")
+            print_error(f"still trying {subject} … (for {self._most:g} s at most)")
 
 
-class Bar:
+class ProgressBar:
     """A bar on stderr, where that is a terminal; elsewhere nothing. `total` None is for what has no known end."""
 
     def __init__(self, what: str, total: int | None, unit: str = "") -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.topic_suggestion import nearest_named
-from spark_producer.cli.progress import Wait
+from spark_producer.cli.progress import WaitNotice
 from spark_producer.config import ProducerConfig
 from spark_producer.metrics import Snapshot, WriteReport
 from spark_producer.metrics.names import OWN
@@ -55,7 +55,7 @@ def wait_for_topic(config: ProducerConfig, topic: str, seconds: float | None) ->
     """
     settings = ConnectionSettings.from_config(config)
     timeout, unknown_for = (WAIT_SECONDS, UNKNOWN_TOPIC_GRACE) if seconds is None else (seconds, float("inf"))
-    with BlockingClient(settings, timeout=timeout, on_wait=Wait(timeout)) as client, nearest_named(client, topic):
+    with BlockingClient(settings, timeout=timeout, on_wait=WaitNotice(timeout)) as client, nearest_named(client, topic):
         return client.wait_for_topic(topic, create=True, unknown_for=unknown_for)
 
 

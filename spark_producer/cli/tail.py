@@ -13,10 +13,10 @@ from spark_producer.admin.topic_suggestion import nearest_named
 from spark_producer.cli.arg_types import natural, offset, positive
 from spark_producer.cli.avro_view import add_view, take_registry, viewed, viewer
 from spark_producer.cli.connection_args import add_connection, connection_options, settings_of
-from spark_producer.cli.console import complain, stop_if_nobody_reads
-from spark_producer.cli.lso_notice import HeldBack
+from spark_producer.cli.console import print_error, raise_if_pipe_closed
+from spark_producer.cli.lso_notice import OpenTransactionNotifier
 from spark_producer.cli.nosuch import wait_until_created
-from spark_producer.cli.progress import Wait
+from spark_producer.cli.progress import WaitNotice
 from spark_producer.cli.record_text import format_held, format_record, format_reset, record_json
 from spark_producer.cli.tail_end import positions_at, records_until
 from spark_producer.cli.topic_reader import Isolation, TopicReader
@@ -84,7 +84,7 @@ def _run(chosen: argparse.Namespace) -> None:
     patience = TIMEOUT if chosen.timeout is None else min(TIMEOUT, chosen.timeout)
     with (
         viewer(chosen, options, registry) as view,
-        BlockingClient(settings, timeout=patience, on_wait=Wait(patience, stop_if_nobody_reads)) as client,
+        BlockingClient(settings, timeout=patience, on_wait=WaitNotice(patience, raise_if_pipe_closed)) as client,
         nearest_named(client, chosen.topic),
     ):
         _print(chosen, client, view)
@@ -92,7 +92,7 @@ def _run(chosen: argparse.Namespace) -> None:
 
 def _print(chosen: argparse.Namespace, client: BlockingClient, view: AvroViewer | None) -> None:
     left = chosen.max_records
-    stop_if_nobody_reads()
+    raise_if_pipe_closed()
     for records in _batches(chosen, client):
         for partition, read in records:
             record = viewed(read, view)
@@ -106,7 +106,7 @@ def _print(chosen: argparse.Namespace, client: BlockingClient, view: AvroViewer 
                     sys.stdout.flush()
                     return
         sys.stdout.flush()
-        stop_if_nobody_reads()
+        raise_if_pipe_closed()
 
 
 def _batches(chosen: argparse.Namespace, client: BlockingClient) -> Iterator[list[tuple[int, Record]]]:
@@ -119,7 +119,7 @@ def _batches(chosen: argparse.Namespace, client: BlockingClient) -> Iterator[lis
         partitions=partitions,
         from_beginning=chosen.from_beginning or is_new,
         isolation=isolation,
-        on_reset=lambda *reset: complain(format_reset(*reset)),
+        on_reset=lambda *reset: print_error(format_reset(*reset)),
     )
     read = list(reader.positions)  # a partition that is added meanwhile is not among them
     if chosen.offset is not None:
@@ -129,22 +129,24 @@ def _batches(chosen: argparse.Namespace, client: BlockingClient) -> Iterator[lis
     if chosen.until_end:
         ends = offsets(client, chosen.topic, LATEST, read, isolation_level=isolation)
         if begins_at_end:
-            complain(
+            print_error(
                 "it begins at the end, and --until-end stops there: add --from-beginning, or --offset -10 for the last ten"
             )
     elif begins_at_end and sys.stderr is not None and sys.stderr.isatty():
-        complain(f"waiting for new records of {chosen.topic!r}; --from-beginning shows those that are there already")
+        print_error(f"waiting for new records of {chosen.topic!r}; --from-beginning shows those that are there already")
     found = records_until(reader, ends=ends, quiet=chosen.timeout)
     if isolation is Isolation.READ_UNCOMMITTED:
         return found
 
     def tell(*held: int) -> None:
-        complain(format_held(chosen.topic, *held))
+        print_error(format_held(chosen.topic, *held))
 
-    return _and_tell(found, HeldBack(client, chosen.topic, lambda: reader.positions, tell))
+    return _and_tell(found, OpenTransactionNotifier(client, chosen.topic, lambda: reader.positions, tell))
 
 
-def _and_tell(found: Iterator[list[tuple[int, Record]]], held: HeldBack) -> Iterator[list[tuple[int, Record]]]:
+def _and_tell(
+    found: Iterator[list[tuple[int, Record]]], held: OpenTransactionNotifier
+) -> Iterator[list[tuple[int, Record]]]:
     """Yield what is found, and say meanwhile and at the end which partitions are held back."""
     for records in found:
         yield records

@@ -21,9 +21,9 @@ from spark_producer.admin.topics import (
 )
 from spark_producer.cli.arg_types import positive
 from spark_producer.cli.connection_args import add_connection, connection_options, settings_of
-from spark_producer.cli.console import asks_somebody, complain, say
-from spark_producer.cli.nosuch import check_there
-from spark_producer.cli.progress import Bar, Wait
+from spark_producer.cli.console import is_interactive, print_error, print_line
+from spark_producer.cli.nosuch import require_topics
+from spark_producer.cli.progress import ProgressBar, WaitNotice
 from spark_producer.common.escape import for_log
 from spark_producer.errors import ConfigError
 
@@ -75,7 +75,7 @@ def _action(
 @contextmanager
 def _connected(chosen: argparse.Namespace) -> Iterator[BlockingClient]:
     settings = settings_of({"kafka.client.id": CLIENT_ID} | connection_options(chosen))
-    with BlockingClient(settings, timeout=chosen.timeout, on_wait=Wait(chosen.timeout)) as client:
+    with BlockingClient(settings, timeout=chosen.timeout, on_wait=WaitNotice(chosen.timeout)) as client:
         yield client
 
 
@@ -87,7 +87,9 @@ def _list(chosen: argparse.Namespace) -> None:
             print(json.dumps(row._asdict()))
         else:
             lost = f", {row.without_leader} without a leader" if row.without_leader else ""
-            say(f"{for_log(row.name)}  {_count(row.partitions, 'partition')}, {_count(row.replicas, 'replica')}{lost}")
+            print_line(
+                f"{for_log(row.name)}  {_count(row.partitions, 'partition')}, {_count(row.replicas, 'replica')}{lost}"
+            )
 
 
 def _describe(chosen: argparse.Namespace) -> None:
@@ -98,7 +100,7 @@ def _describe(chosen: argparse.Namespace) -> None:
         print(json.dumps({"name": page.name, "partitions": rows, "config": page.config}))
     else:
         for line in _lines(page):
-            say(line)
+            print_line(line)
 
 
 def _lines(page: TopicPage) -> list[str]:
@@ -122,7 +124,7 @@ def _set(name: str, value: str) -> str:
 def _create(chosen: argparse.Namespace) -> int:
     differ = 0
     config = dict(map(_setting, chosen.set))
-    bar = Bar("creating", len(chosen.topics))
+    bar = ProgressBar("creating", len(chosen.topics))
     with _connected(chosen) as client:
         for number, topic in enumerate(chosen.topics):
             bar(number)
@@ -133,11 +135,13 @@ def _create(chosen: argparse.Namespace) -> int:
             finally:
                 bar.end()
             if made:
-                say(f"{topic} is created")
+                print_line(f"{topic} is created")
                 continue
             others = _differences(client, topic, chosen, config)
             differ += bool(others)
-            say(f"{topic} was there before, and is as it was" + (f": it has {'; '.join(others)}" if others else ""))
+            print_line(
+                f"{topic} was there before, and is as it was" + (f": it has {'; '.join(others)}" if others else "")
+            )
     return 1 if differ else 0
 
 
@@ -169,14 +173,14 @@ def _setting(text: str) -> tuple[str, str]:
 
 def _delete(chosen: argparse.Namespace) -> None:
     with _connected(chosen) as client:
-        check_there(client, chosen.topics)
+        require_topics(client, chosen.topics)
     if not chosen.yes and not _agreed(chosen.topics):
-        complain("nothing was deleted")
+        print_error("nothing was deleted")
         return
     with _connected(chosen) as client:
         for topic in chosen.topics:
             delete_topic(client, topic)
-            say(f"{topic} is deleted")
+            print_line(f"{topic} is deleted")
 
 
 def _agreed(topics: list[str]) -> bool:
@@ -185,7 +189,7 @@ def _agreed(topics: list[str]) -> bool:
     Raises:
         ConfigError: there is none.
     """
-    if not asks_somebody():
+    if not is_interactive():
         raise ConfigError("there is no terminal to ask at: give --yes to delete topics and all their records")
     names = for_log(", ".join(topics), limit=None)
     print(f"delete {names} with all their records? [y/N] ", end="", flush=True)

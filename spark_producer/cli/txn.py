@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from spark_producer.admin.parallel_client import ParallelClient
 from spark_producer.cli.arg_types import positive
 from spark_producer.cli.connection_args import add_connection, connection_options, settings_of
-from spark_producer.cli.console import asks_somebody, say
-from spark_producer.cli.progress import Wait
+from spark_producer.cli.console import is_interactive, print_line
+from spark_producer.cli.progress import WaitNotice
 from spark_producer.cli.txn_report import (
     MAX_IDS,
     age_of,
@@ -26,7 +26,7 @@ from spark_producer.cli.txn_report import (
 )
 from spark_producer.common.escape import for_log
 from spark_producer.errors import ConfigError, PyProducerError
-from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, spoken
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, format_partitions
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.required_acls import Right, lacking
 from spark_producer.exactly_once.driver import CONTROL_TOPIC
@@ -43,9 +43,9 @@ from spark_producer.exactly_once.repair.repair import (
     accept_difference,
     accept_no_record,
     accept_partial,
-    carry_on,
     decided,
     rebind,
+    resolve,
     write_markers,
 )
 
@@ -124,7 +124,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 @contextmanager
 def _connected(chosen: argparse.Namespace) -> Iterator[ParallelClient]:
     settings = settings_of({"kafka.client.id": CLIENT_ID} | connection_options(chosen))
-    client = ParallelClient(settings, timeout=chosen.timeout, on_wait=Wait(chosen.timeout))
+    client = ParallelClient(settings, timeout=chosen.timeout, on_wait=WaitNotice(chosen.timeout))
     try:
         yield client
     finally:
@@ -145,15 +145,15 @@ def _list(chosen: argparse.Namespace) -> None:
                     else record_line(line.record)
                 )
                 said += f"  {age_of(client.now_ms() - line.written_ms)} ago"
-            say(f"{line.sink}  {said}  open: {len(line.open_ids)}")
+            print_line(f"{line.sink}  {said}  open: {len(line.open_ids)}")
             for each in line.open_ids[:MAX_IDS]:
-                say(f"    {each}")
+                print_line(f"    {each}")
             if len(line.open_ids) > MAX_IDS:
-                say(f"    and {len(line.open_ids) - MAX_IDS} more: pyproducer txn describe {line.sink}")
+                print_line(f"    and {len(line.open_ids) - MAX_IDS} more: pyproducer txn describe {line.sink}")
         if missing is not None:
             raise missing
         if not lines:
-            say(f"no sink has written to {chosen.control_topic}")
+            print_line(f"no sink has written to {chosen.control_topic}")
 
 
 def _describe(chosen: argparse.Namespace) -> None:
@@ -166,7 +166,7 @@ def _describe(chosen: argparse.Namespace) -> None:
         if chosen.sink is None:
             held = held_back(brokers, more, client.deadline())
             if not held:
-                say(f"nothing holds readers of {', '.join(sorted(chosen.topic))} back")
+                print_line(f"nothing holds readers of {', '.join(sorted(chosen.topic))} back")
             show_held("", held)
             lines = [*other_holders("", held)]
         else:
@@ -174,7 +174,7 @@ def _describe(chosen: argparse.Namespace) -> None:
             show(chosen, found, client.now_ms())
             lines = [*next_steps(chosen, found), *other_holders(chosen.sink, found.held_back)]
         for line in lines:
-            say(f"next: {line}")
+            print_line(f"next: {line}")
 
 
 def _resolve(chosen: argparse.Namespace) -> None:
@@ -189,19 +189,19 @@ def _resolve(chosen: argparse.Namespace) -> None:
         record = found.seen.record
         if chosen.accept_partial and (record is None or record.status is not Status.PARTIAL):
             raise ConfigError(f"the last batch of {chosen.sink!r} is not PARTIAL: leave --accept-partial out")
-        say(f"open transactions: {len(found.open)}")
+        print_line(f"open transactions: {len(found.open)}")
         _confirm(chosen, f"Take over {chosen.sink!r}? A query that writes to it now fails, until it is started again.")
         chosen.unfinished = "the sink may be taken over, and not all of it finished: run the command again"
         if chosen.accept_partial:
-            say(f"accepted: {record_line(accept_partial(cluster))}")
+            print_line(f"accepted: {record_line(accept_partial(cluster))}")
         if chosen.rebind:
             rebind(cluster)
-            say(f"unbound: {chosen.sink} will be bound to the query or job that writes next")
+            print_line(f"unbound: {chosen.sink} will be bound to the query or job that writes next")
             return
-        last = accept_difference(cluster) if chosen.accept_difference else carry_on(cluster)
-        say(f"resolved: {no_batch(chosen) if last is None else record_line(last)}")
+        last = accept_difference(cluster) if chosen.accept_difference else resolve(cluster)
+        print_line(f"resolved: {no_batch(chosen) if last is None else record_line(last)}")
         for line in _done(found, last, difference=chosen.accept_difference):
-            say(f"    {line}")
+            print_line(f"    {line}")
 
 
 def _accept_no_record(chosen: argparse.Namespace, cluster: CommandExecutor) -> None:
@@ -212,9 +212,9 @@ def _accept_no_record(chosen: argparse.Namespace, cluster: CommandExecutor) -> N
     )
     record = accept_no_record(cluster)
     if record.query is None and record.last_done == NO_BATCH:
-        say(f"accepted: {topic} has no record of {chosen.sink}; its next batch is written, whatever its number")
+        print_line(f"accepted: {topic} has no record of {chosen.sink}; its next batch is written, whatever its number")
     else:
-        say(f"accepted: what {topic} has is taken for the last record of {chosen.sink}: {record_line(record)}")
+        print_line(f"accepted: what {topic} has is taken for the last record of {chosen.sink}: {record_line(record)}")
 
 
 def _repair(chosen: argparse.Namespace) -> None:
@@ -229,17 +229,19 @@ def _repair(chosen: argparse.Namespace) -> None:
             raise lacking(Right.READ_TOPIC, chosen.sink, client.user, unseen[0][0])
         if not lost:
             looked = f" and of {', '.join(sorted(chosen.topic))}" if chosen.topic else "; --topic looks at others"
-            say(f"nothing to repair: no end of a transaction is lost in the partitions of its last batch{looked}")
+            print_line(
+                f"nothing to repair: no end of a transaction is lost in the partitions of its last batch{looked}"
+            )
             return
         take_for = _UNKNOWN.get(chosen.unknown)
         for line in assumed_outcomes(lost, take_for):
-            say(line)
+            print_line(line)
         known = decided(lost, take_for)
         if known:
-            _confirm(chosen, f"Write {len(known)} markers into {spoken(each.where for each in known)}?")
+            _confirm(chosen, f"Write {len(known)} markers into {format_partitions(each.where for each in known)}?")
         chosen.unfinished = "some markers may be written, and others not: run the command again"
         write_markers(cluster, lost, more, take_for=take_for)
-        say(f"repaired; finish with: pyproducer txn resolve {chosen.sink}")
+        print_line(f"repaired; finish with: pyproducer txn resolve {chosen.sink}")
 
 
 def _surveyed(chosen: argparse.Namespace, brokers: TransactionAdmin, more: Collection[TopicPartition] = ()) -> Survey:
@@ -276,7 +278,7 @@ def _confirm(chosen: argparse.Namespace, question: str) -> None:
     """
     if chosen.yes:
         return
-    if not asks_somebody():
+    if not is_interactive():
         raise ConfigError("nothing was changed: there is no terminal to ask on. To do it without a question give --yes")
     print(f"{for_log(question, limit=None)} [y/N] ", end="", file=sys.stderr, flush=True)  # stdout may go into a file
     try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 
-from spark_producer.cli.console import complain, say
+from spark_producer.cli.console import print_error, print_line
 from spark_producer.common.escape import for_log
-from spark_producer.exactly_once.cluster.broker_requests import spoken
+from spark_producer.exactly_once.cluster.broker_requests import format_partitions
 from spark_producer.exactly_once.names import sink_of
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, UNFINISHED, ControlRecord, Status
-from spark_producer.exactly_once.repair.describe import HeldBack, OpenTransaction, Survey
+from spark_producer.exactly_once.repair.describe import OpenTransaction, Survey, WaitingReaders
 from spark_producer.exactly_once.repair.lost_markers import Lost
 
 MAX_IDS = 10
@@ -22,7 +22,7 @@ def assumed_outcomes(lost: Sequence[Lost], take_for: bool | None) -> Iterator[st
     for each in lost:
         if each.commit is None and take_for is not None:
             yield (
-                f"--unknown {'committed' if take_for else 'aborted'}: {spoken([each.where])}, rows from offset "
+                f"--unknown {'committed' if take_for else 'aborted'}: {format_partitions([each.where])}, rows from offset "
                 f"{each.first_offset} on of producer {each.producer_id}, epoch {each.epoch}"
             )
 
@@ -31,10 +31,10 @@ def show(chosen: argparse.Namespace, found: Survey, now_ms: int) -> None:
     """Print all that is known of a sink."""
     record, sink = found.seen.record, chosen.sink
     if record is None:
-        say(f"{sink}: {no_batch(chosen)}")
+        print_line(f"{sink}: {no_batch(chosen)}")
     else:
-        say(f"{sink}: {record_line(record)}, {age_of(now_ms - found.written_ms)} ago")
-        say(f"    query {record.query or '(batch writes)'}, token {record.token}")
+        print_line(f"{sink}: {record_line(record)}, {age_of(now_ms - found.written_ms)} ago")
+        print_line(f"    query {record.query or '(batch writes)'}, token {record.token}")
         still_open = {each.transactional_id for each in found.open}
         for number, one in enumerate(record.transactions):
             fate = f": {found.fates[number].value}" if found.fates else ""
@@ -44,33 +44,38 @@ def show(chosen: argparse.Namespace, found: Survey, now_ms: int) -> None:
                     if one.transactional_id in still_open
                     else ": was left open, ended since"
                 )
-            say(f"    {for_log(one.transactional_id)}  producer {one.producer_id}, epoch {one.epoch}{fate}")
+            print_line(f"    {for_log(one.transactional_id)}  producer {one.producer_id}, epoch {one.epoch}{fate}")
             for span in one.spans:
                 rows = f"{span.records} rows at offsets {span.first_offset} to {span.last_offset}"
-                say(f"        {span.topic}-{span.partition}: {rows}")
+                print_line(f"        {span.topic}-{span.partition}: {rows}")
     for each in found.open:
-        say(f"open: {how_long(each)}")
-        say(f"    in {spoken(each.partitions) or 'no partition that we may see'}")
+        print_line(f"open: {how_long(each)}")
+        print_line(f"    in {format_partitions(each.partitions) or 'no partition that we may see'}")
     show_held(sink, found.held_back)
     for lost in found.lost.lost:
         outcome = {True: "which was committed", False: "which was aborted", None: "whose outcome is unknown"}[
             lost.commit
         ]
-        say(f"lost: {spoken([lost.where])} lacks the marker of producer {lost.producer_id}'s transaction, {outcome}")
+        print_line(
+            f"lost: {format_partitions([lost.where])} lacks the marker of producer {lost.producer_id}'s transaction, "
+            f"{outcome}"
+        )
     for topic in sorted({topic for topic, _ in found.lost.unseen}):
-        complain(f"whether ends of transactions are lost in topic {topic} is not known: READ on it is missing")
+        print_error(f"whether ends of transactions are lost in topic {topic} is not known: READ on it is missing")
 
 
-def show_held(sink: str, partitions: Sequence[HeldBack]) -> None:
+def show_held(sink: str, partitions: Sequence[WaitingReaders]) -> None:
     """Print at which offset transactions block readers. Open transactions of `sink` itself are printed by `show`."""
     for held in partitions:
-        say(f"readers stand at offset {held.stable} of {spoken([held.where])}, which ends at {held.end}")
+        print_line(
+            f"readers stand at offset {held.stable} of {format_partitions([held.where])}, which ends at {held.end}"
+        )
         if held.holders is None:
-            complain(f"who holds them back there is not known: READ on topic {held.where[0]} is missing")
+            print_error(f"who holds them back there is not known: READ on topic {held.where[0]} is missing")
         for producer_id, epoch, first, transaction in held.holders or ():
-            say(f"    producer {producer_id}, epoch {epoch}, has a transaction open since offset {first}")
+            print_line(f"    producer {producer_id}, epoch {epoch}, has a transaction open since offset {first}")
             if transaction is not None and sink_of(transaction.transactional_id) != sink:
-                say(f"        {how_long(transaction)}")
+                print_line(f"        {how_long(transaction)}")
 
 
 def next_steps(chosen: argparse.Namespace, found: Survey) -> Iterator[str]:
@@ -91,7 +96,7 @@ def next_steps(chosen: argparse.Namespace, found: Survey) -> Iterator[str]:
         yield f"if its query is not running, start it again, or: pyproducer txn resolve {sink}{only}"
 
 
-def other_holders(sink: str, partitions: Sequence[HeldBack]) -> Iterator[str]:
+def other_holders(sink: str, partitions: Sequence[WaitingReaders]) -> Iterator[str]:
     """Yield what to do about transactions that block readers and are not those of `sink`."""
     holders = [each.transaction for held in partitions for each in held.holders or ()]
     found = {each.transactional_id: each for each in holders if each is not None}

@@ -6,10 +6,10 @@ import argparse
 from contextlib import ExitStack
 
 from spark_producer.cli.connection_args import add_connection
-from spark_producer.cli.console import complain, say
+from spark_producer.cli.console import print_error, print_line
 from spark_producer.cli.csv_reader import CsvForm
 from spark_producer.cli.producer_args import add_producer, named_values, producer_options
-from spark_producer.cli.progress import Bar
+from spark_producer.cli.progress import ProgressBar
 from spark_producer.cli.row_numbers import FileRows
 from spark_producer.cli.send import WARNING, send_all, wait_for_topic
 from spark_producer.cli.table_files import FORMATS, Mapped, check_columns, kind_of, open_file
@@ -107,7 +107,7 @@ def _run(chosen: argparse.Namespace) -> None:
             check_columns(source, mapped)
         wait_for_topic(config, chosen.topic, chosen.timeout)
         known = [source.rows for source in sources if source.rows is not None]
-        bar = Bar("writing", sum(known) if len(known) == len(sources) else None, " rows")
+        bar = ProgressBar("writing", sum(known) if len(known) == len(sources) else None, " rows")
         rows, of_files = 0, FileRows(sources, mapped)
 
         def counted(count: int) -> None:
@@ -120,14 +120,14 @@ def _run(chosen: argparse.Namespace) -> None:
         except PyProducerError as error:
             bar.end()
             if rows:
-                complain(f"{rows:,} rows were on their way before this; {WARNING}")
+                print_error(f"{rows:,} rows were on their way before this; {WARNING}")
             told = of_files.told(error, chosen.topic)
             if told is error:
                 raise
             raise told from error
         finally:
             bar.end()
-    say(f"{chosen.topic}: {sent.line()}")
+    print_line(f"{chosen.topic}: {sent.line()}")
 
 
 def _delimiter(text: str) -> str:

@@ -15,7 +15,7 @@ from spark_producer.config.options import (
     kafka_name,
     sink_name,
 )
-from spark_producer.config.parsing import hidden, is_set, parse_options, parse_sink_options, producer_config
+from spark_producer.config.parsing import is_set, parse_options, parse_sink_options, producer_config, redacted
 from spark_producer.config.registry_table import RegistryOptions
 
 __all__ = [
@@ -26,12 +26,12 @@ __all__ = [
     "ProducerConfig",
     "RegistryOptions",
     "SinkOptions",
-    "hidden",
     "idempotent",
     "is_set",
     "kafka_name",
     "parse_options",
     "parse_sink_options",
     "producer_config",
+    "redacted",
     "sink_name",
 ]

@@ -78,7 +78,7 @@ def parse_jaas(text: Secret, *, references: bool = True) -> JaasEntry:
     return entry
 
 
-def unshaded(name: str) -> list[str]:
+def original_class_names(name: str) -> list[str]:
     """Return the names that a Java class may have had before a platform renamed its package; its own is the first."""
     names = [name]
     for prefix in _SHADED:
@@ -129,7 +129,7 @@ def _entry(scanner: _Scanner) -> JaasEntry:
 def _module(scanner: _Scanner) -> str:
     known = f"the login modules are {', '.join(KEYS)}, with their packages"
     position, name = scanner.word(f"it begins with the class of a login module; {known}")
-    for candidate in unshaded(name):
+    for candidate in original_class_names(name):
         if candidate in _CLASSES:
             return _CLASSES[candidate]
     if name.endswith("Krb5LoginModule"):

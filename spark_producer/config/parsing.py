@@ -121,14 +121,14 @@ def producer_config(options: Mapping[str, object]) -> ProducerConfig:
     Raises:
         ConfigError: as `parse_options`.
     """
-    options = _prefixed(hidden(options))
+    options = _prefixed(redacted(options))
     for name in options:
         if name.lower() != "profile" and _kafkas_name(name.lower()) is None:
             raise ConfigError(explain_producer_option(name.removeprefix(KAFKA_PREFIX), (*KAFKA_FIELDS, *ALIASES)))
     return _parse(options)[0]
 
 
-def hidden(options: Mapping[str, object]) -> dict[str, object]:
+def redacted(options: Mapping[str, object]) -> dict[str, object]:
     """Return options named as in `producer_config`, with the values of secret and unknown ones hidden. It raises nothing."""
     return dict(zip(options, _hidden(_prefixed(options)).values(), strict=True))
 

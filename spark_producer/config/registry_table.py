@@ -68,7 +68,7 @@ class RegistryOptions:
 REGISTRY_FIELDS = {kafka_name(field.name): field for field in dataclasses.fields(RegistryOptions)}
 
 
-class ColumnWish(NamedTuple):
+class ColumnOptions(NamedTuple):
     """What the options say of one column, `value` or `key`."""
 
     column: str
@@ -91,14 +91,14 @@ class ColumnWish(NamedTuple):
         return self.avro and self.schema_id is None
 
 
-def wishes(sink: SinkOptions, registry: RegistryOptions) -> tuple[ColumnWish, ColumnWish]:
+def column_options(sink: SinkOptions, registry: RegistryOptions) -> tuple[ColumnOptions, ColumnOptions]:
     """Return what is wished for `value` and for `key`."""
     fill = sink.fill_missing_fields == "true" or (sink.fill_missing_fields == "auto" and registry.use_latest_version)
-    value = ColumnWish(
+    value = ColumnOptions(
         "value", sink.value_format, sink.value_schema_id, sink.value_message_indexes, sink.value_schema, sink.value_subject,
         registry.value_subject_name_strategy.rpartition(".")[2], fill,
     )  # fmt: skip
-    key = ColumnWish(
+    key = ColumnOptions(
         "key", sink.key_format, sink.key_schema_id, sink.key_message_indexes, sink.key_schema, sink.key_subject,
         registry.key_subject_name_strategy.rpartition(".")[2], fill,
     )  # fmt: skip
@@ -111,7 +111,7 @@ def check_registry(sink: SinkOptions, registry: RegistryOptions, given: Collecti
     Raises:
         ConfigError: Two options contradict each other, or one would have no effect.
     """
-    both = wishes(sink, registry)
+    both = column_options(sink, registry)
     for wish in both:
         _check_column(wish, registry)
     if given and not any(wish.asks for wish in both):
@@ -129,7 +129,7 @@ def check_registry(sink: SinkOptions, registry: RegistryOptions, given: Collecti
         _check_connection(registry)
 
 
-def _check_column(wish: ColumnWish, registry: RegistryOptions) -> None:
+def _check_column(wish: ColumnOptions, registry: RegistryOptions) -> None:
     name = wish.column
     if not wish.avro:
         for option_name, value in ((f"{name}Schema", wish.schema), (f"{name}Subject", wish.subject)):

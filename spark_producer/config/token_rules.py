@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from spark_producer.config.jaas import unshaded
+from spark_producer.config.jaas import original_class_names
 from spark_producer.config.security_table import SecurityOptions
 from spark_producer.config.spoken import spoken
 from spark_producer.errors import ConfigError
@@ -96,7 +96,7 @@ def _by_class(config: SecurityOptions) -> str:
     ):  # fmt: skip
         if not handler:
             continue
-        candidates = set(unshaded(handler))
+        candidates = set(original_class_names(handler))
         if candidates & set(known):
             found = name
         elif not candidates & set(others):
@@ -105,7 +105,7 @@ def _by_class(config: SecurityOptions) -> str:
 
 
 def _is_kafkas(config: SecurityOptions) -> bool:
-    return not set(unshaded(config.sasl_login_callback_handler_class)).isdisjoint(_KAFKA_HANDLERS)
+    return not set(original_class_names(config.sasl_login_callback_handler_class)).isdisjoint(_KAFKA_HANDLERS)
 
 
 def _check_provider(config: SecurityOptions, provider: str, client: Client) -> None:

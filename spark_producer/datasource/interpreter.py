@@ -31,7 +31,7 @@ def freeze_once() -> None:
 _tasks = itertools.count(1)
 
 
-def freeze_at_second_task() -> None:
+def gc_freeze_on_second_task() -> None:
     """Freeze at the start of a process's second task what the first one left; call it at the start of every task.
 
     The end of the first task would be too early: after it PySpark packs the answer with `pa.array`, for which pyarrow imports
@@ -42,7 +42,7 @@ def freeze_at_second_task() -> None:
 
 
 @functools.cache
-def keep_memory_once() -> None:
+def limit_malloc_trim() -> None:
     """Let the C library keep up to `KEPT` freed bytes for the next allocation, instead of returning all large pieces.
 
     Batches and their compressed forms have a different size each time. Fetching new pages from the kernel for each of them

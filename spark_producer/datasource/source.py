@@ -130,11 +130,11 @@ class PyProducerDataSource(DataSource):
 
     def _checked_settings(self, schema: StructType, *, streaming: bool) -> TaskSettings:
         from spark_producer.partitioner import (
-            find_choice,
+            resolve_partitioner,
         )  # it imports numpy and pyarrow, which the lookup of a format does not need
 
         config, sink, registry = parse_sink_options(self.options)
-        find_choice(config.partitioner_class)
+        resolve_partitioner(config.partitioner_class)
         own_time = not is_set(self.options, TRANSACTION_TIMEOUT)
         check_exactly_once(config, sink, streaming=streaming, own_time=own_time)
         check_dead_letters(config, sink)

@@ -44,25 +44,25 @@ def binary_array(offsets: Int64Array, data: ByteArray, valid: BoolArray | None) 
     return pa.Array.from_buffers(kind, len(offsets) - 1, [bits, buffer_of(narrow), buffer_of(data)])
 
 
-class _Laid(NamedTuple):
+class _Encoded(NamedTuple):
     """A column, the bytes of each of its values with the mark of its union, and its children in the same form."""
 
     column: AvroColumn
     sizes: Int64Array
-    children: tuple[_Laid, ...]
+    children: tuple[_Encoded, ...]
 
 
-def _lay(column: AvroColumn) -> _Laid:
+def _lay(column: AvroColumn) -> _Encoded:
     children = tuple(_lay(child) for child in column.children)
     sizes = _body_sizes(column, children)
     if column.value_mark != NO_MARK:
         sizes = sizes + 1
     if column.valid is not None:
         sizes = np.where(column.valid, sizes, 0 if column.null_mark == NO_MARK else 1)
-    return _Laid(column, sizes, children)
+    return _Encoded(column, sizes, children)
 
 
-def _body_sizes(column: AvroColumn, children: tuple[_Laid, ...]) -> Int64Array:
+def _body_sizes(column: AvroColumn, children: tuple[_Encoded, ...]) -> Int64Array:
     if column.kind is Kind.VARINT:
         return varint_sizes(column.longs)
     if column.kind in (Kind.FIXED, Kind.CONSTANT):
@@ -96,7 +96,7 @@ def _block_heads(column: AvroColumn) -> Int64Array:
     return np.where(counts > 0, varint_sizes(counts), 0)
 
 
-def _write(laid: _Laid, starts: Int64Array, live: BoolArray | None, out: ByteArray) -> None:
+def _write(laid: _Encoded, starts: Int64Array, live: BoolArray | None, out: ByteArray) -> None:
     """Write the values to their places; those that are not `live` (None: all are) belong to a null, and have no place."""
     column = laid.column
     if column.value_mark != NO_MARK:
@@ -145,7 +145,7 @@ def _write_plain(column: AvroColumn, starts: Int64Array, live: BoolArray | None,
         _put_bytes(out, places, column.data, firsts, lengths)
 
 
-def _write_arrays(laid: _Laid, starts: Int64Array, live: BoolArray | None, out: ByteArray) -> None:
+def _write_arrays(laid: _Encoded, starts: Int64Array, live: BoolArray | None, out: ByteArray) -> None:
     column, items = laid.column, laid.children[0]
     counts, heads, ends = np.diff(column.offsets), _block_heads(column), _ends(items.sizes)
     inner = starts + heads - ends[column.offsets[:-1]]

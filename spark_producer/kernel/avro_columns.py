@@ -10,9 +10,26 @@ import pyarrow as pa
 
 from spark_producer.kernel import avro_scalars as scalars
 from spark_producer.kernel.arrays import ArrowArray, BoolArray, ByteArray, Int64Array, is_valid, view_of
-from spark_producer.kernel.avro_nodes import NO_MARK, AvroColumn, AvroNode, Kind, SchemaMismatch, Shape, empty_column
+from spark_producer.kernel.avro_nodes import (
+    NO_MARK,
+    ArrowLayout,
+    AvroColumn,
+    AvroNode,
+    Kind,
+    SchemaMismatch,
+    empty_column,
+)
 
-__all__ = ["NO_MARK", "AvroColumn", "AvroNode", "Kind", "SchemaMismatchRows", "Shape", "avro_column", "unfit_rows"]
+__all__ = [
+    "NO_MARK",
+    "ArrowLayout",
+    "AvroColumn",
+    "AvroNode",
+    "Kind",
+    "SchemaMismatchRows",
+    "avro_column",
+    "unfit_rows",
+]
 
 
 def avro_column(node: AvroNode, array: ArrowArray, *, top: bool = True) -> AvroColumn:
@@ -20,7 +37,7 @@ def avro_column(node: AvroNode, array: ArrowArray, *, top: bool = True) -> AvroC
 
     The null of a `top` column is no value of the schema: its row has no bytes at all.
     """
-    if node.shape is Shape.CONSTANT:
+    if node.shape is ArrowLayout.CONSTANT:
         return _constants(node, len(array))
     if isinstance(array, pa.DictionaryArray):
         array = array.dictionary_decode()
@@ -102,12 +119,13 @@ def _refused(column: AvroColumn) -> BoolArray | None:
 
 
 _READERS = {
-    Shape.LONG: scalars.read_longs, Shape.BOOLEAN: scalars.read_booleans, Shape.FLOAT: scalars.read_floats,
-    Shape.DOUBLE: scalars.read_floats, Shape.BYTES: scalars.read_bytes, Shape.DECIMAL: scalars.read_decimals,
-    Shape.ENUM: scalars.read_enums, Shape.RECORD: _records, Shape.ARRAY: _arrays, Shape.MAP: _maps,
-    Shape.TEXT: scalars.read_texts, Shape.RAW: scalars.read_raw, Shape.UUID_TEXT: scalars.read_uuids,
-    Shape.UUID_BYTES: scalars.read_uuids, Shape.BIG_DECIMAL: scalars.read_decimals, Shape.DURATION: scalars.read_durations,
-    Shape.UNION: _unions,
+    ArrowLayout.LONG: scalars.read_longs, ArrowLayout.BOOLEAN: scalars.read_booleans, ArrowLayout.FLOAT: scalars.read_floats,
+    ArrowLayout.DOUBLE: scalars.read_floats, ArrowLayout.BYTES: scalars.read_bytes, ArrowLayout.DECIMAL: scalars.read_decimals,
+    ArrowLayout.ENUM: scalars.read_enums, ArrowLayout.RECORD: _records, ArrowLayout.ARRAY: _arrays, ArrowLayout.MAP: _maps,
+    ArrowLayout.TEXT: scalars.read_texts, ArrowLayout.RAW: scalars.read_raw, ArrowLayout.UUID_TEXT: scalars.read_uuids,
+    ArrowLayout.UUID_BYTES: scalars.read_uuids, ArrowLayout.BIG_DECIMAL: scalars.read_decimals,
+    ArrowLayout.DURATION: scalars.read_durations,
+    ArrowLayout.UNION: _unions,
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ NO_MARK = -1
 """The mark of a branch that a union lacks, or of a value outside a union."""
 
 
-class Shape(enum.IntEnum):
+class ArrowLayout(enum.IntEnum):
     """How a value of a plan is read from Arrow."""
 
     LONG = 0
@@ -60,7 +60,7 @@ class AvroNode(NamedTuple):
             constant with a reason is always unfit.
     """
 
-    shape: Shape
+    shape: ArrowLayout
     path: str
     null_mark: int = NO_MARK
     value_mark: int = NO_MARK

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_producer.kernel.arrays import ArrowArray, BoolArray, ByteArray, Int64Array, numbers, view_of
-from spark_producer.kernel.avro_nodes import NO_BYTES, AvroColumn, AvroNode, Kind, Shape
+from spark_producer.kernel.avro_nodes import NO_BYTES, ArrowLayout, AvroColumn, AvroNode, Kind
 from spark_producer.kernel.column_views import BinaryColumn
 from spark_producer.kernel.varint import encode_varint
 
@@ -52,7 +52,7 @@ def read_booleans(column: AvroColumn, _: AvroNode, array: ArrowArray) -> AvroCol
 
 def read_floats(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
     """Read floats and doubles, and numbers of other types that they hold exactly."""
-    width = 4 if node.shape is Shape.FLOAT else 8
+    width = 4 if node.shape is ArrowLayout.FLOAT else 8
     if array.type != (pa.float32() if width == 4 else pa.float64()):
         return _converted(column._replace(kind=Kind.FIXED, width=width), node, array)
     data = array.buffers()[1]
@@ -122,7 +122,7 @@ def read_uuids(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroCol
     digits = _HEX[texts[:, _DIGITS]]
     good = (texts[:, _HYPHENS] == ord("-")).all(axis=1) & (digits != 0xFF).all(axis=1)
     found = found.refusing(~good, "it is not a UUID, such as 123e4567-e89b-12d3-a456-426614174000")
-    if node.shape is Shape.UUID_TEXT:
+    if node.shape is ArrowLayout.UUID_TEXT:
         return found
     packed = np.ascontiguousarray(digits[:, 0::2] << 4 | (digits[:, 1::2] & 0x0F))
     return found._replace(kind=Kind.FIXED, width=16, data=packed.reshape(-1))
@@ -141,7 +141,7 @@ def read_decimals(column: AvroColumn, node: AvroNode, array: ArrowArray) -> Avro
         return _fixed_decimals(column, whole, node.width)
     lengths = _decimal_lengths(whole)
     kept = np.arange(16) >= 16 - lengths[:, None]
-    if node.shape is Shape.BIG_DECIMAL:
+    if node.shape is ArrowLayout.BIG_DECIMAL:
         return _big_decimals(column, whole, kept, lengths, node.scale)
     return column._replace(kind=Kind.BYTES, data=whole[kept], offsets=_offsets(lengths))
 

@@ -11,11 +11,11 @@ from spark_producer.metrics.sensors import (
     QUANTITIES,
     Answered,
     Delivered,
-    Drained,
-    Drains,
+    DrainedBatches,
     Incoming,
     Outgoing,
     Polls,
+    ReadyNodes,
     Tally,
     quantity,
 )
@@ -58,7 +58,7 @@ class _Topic:
     __slots__ = KINDS = ("drained", "errors", "rejected", "retried")
 
     def __init__(self, window: Window) -> None:
-        self.drained = Drained(window)
+        self.drained = DrainedBatches(window)
         self.retried = SingleValues(window)
         self.errors = SingleValues(window)
         self.rejected = SingleValues(window)
@@ -85,7 +85,7 @@ class Ledger:
         self._unix = unix_now - now
         self._window = window
         self._lap_began = now
-        self._drains, self._delivered, self._polls = Drains(window), Delivered(window), Polls(window)
+        self._drains, self._delivered, self._polls = ReadyNodes(window), Delivered(window), Polls(window)
         self._rare = {name: SingleValues(window) for name in ("refused", *_RARE)}
         self._accepted = self._rare["record-largest"]
         self._nodes: dict[int, _Node] = {}

@@ -10,7 +10,7 @@ _MS = 1e3
 _NS = 1e9
 
 
-class Drained(Counters):
+class DrainedBatches(Counters):
     """The batches of a topic that were taken for a request. `ratios` and `bounds` are sums over batches, one value for each."""
 
     batches: Sum
@@ -26,7 +26,7 @@ class Drained(Counters):
     largest_bound: Peak
 
 
-class Drains(Counters):
+class ReadyNodes(Counters):
     """Ready nodes whose batches were taken; `requests` counts those that had any."""
 
     drains: Sum

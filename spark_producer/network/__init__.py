@@ -8,15 +8,15 @@ from spark_producer.network.addresses import format_address, parse_bootstrap_ser
 from spark_producer.network.client import Client
 from spark_producer.network.completion import Completion
 from spark_producer.network.principal import principal
-from spark_producer.network.quick_ack import acknowledge_at_once
+from spark_producer.network.quick_ack import set_quickack
 from spark_producer.network.settings import ConnectionSettings
 
 __all__ = [
     "Client",
     "Completion",
     "ConnectionSettings",
-    "acknowledge_at_once",
     "format_address",
     "parse_bootstrap_servers",
     "principal",
+    "set_quickack",
 ]

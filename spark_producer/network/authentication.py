@@ -73,9 +73,9 @@ class Admission:
             return None
         login: Login = self._logins.for_host(node.host)
         if self._security.sasl is not None and self._security.sasl.loopback_only:
-            from spark_producer.network.auth.clear_text import on_this_machine
+            from spark_producer.network.auth.clear_text import require_loopback
 
-            return on_this_machine(login, node.host, node.port)
+            return require_loopback(login, node.host, node.port)
         return login
 
     def log_in_anew(self, node: NodeConnection, connection: Connection[SentRequest]) -> bool:

@@ -15,17 +15,17 @@ ENOUGH = 3
 proxy before one, does so too, but not for long."""
 
 
-class Patience(enum.Enum):
+class GracePeriod(enum.Enum):
     """How long a fatal error is not believed, before anything has succeeded."""
 
     NONE = "it ends every wait at once"
     OTHERS = "the other bootstrap servers, and their other addresses, are tried first"
 
 
-RULES: tuple[tuple[type[PyProducerError], Patience], ...] = (
-    (AuthenticationFailed, Patience.NONE),  # all brokers know the same users
-    (ConfigError, Patience.NONE),  # a reference to a secret that cannot be resolved: it is ours alone
-    (SecurityError, Patience.OTHERS),  # TLS: each broker has a certificate of its own
+RULES: tuple[tuple[type[PyProducerError], GracePeriod], ...] = (
+    (AuthenticationFailed, GracePeriod.NONE),  # all brokers know the same users
+    (ConfigError, GracePeriod.NONE),  # a reference to a secret that cannot be resolved: it is ours alone
+    (SecurityError, GracePeriod.OTHERS),  # TLS: each broker has a certificate of its own
 )
 """The patience with each kind of fatal error before the first success. After it any node may fail so once: certificates,
 passwords and brokers are exchanged one after the other. Only its next attempt, after `reconnect.backoff.max.ms`, decides; where
@@ -67,7 +67,7 @@ class Refusals:
         """
         fatal = is_fatal(error)
         if self._opened:
-            if fatal and node in self._fatal and not (others and _patience(error) is Patience.OTHERS):
+            if fatal and node in self._fatal and not (others and _patience(error) is GracePeriod.OTHERS):
                 self.hopeless = self.hopeless or error
         else:
             self._failed.add(node)
@@ -88,11 +88,11 @@ class Refusals:
 
     def _judge(self, error: PyProducerError) -> None:
         """End the wait for the first success, if nothing is left that might bring it."""
-        if _patience(error) is Patience.NONE or self._failed >= self._bootstrap:
+        if _patience(error) is GracePeriod.NONE or self._failed >= self._bootstrap:
             self.hopeless = self.hopeless or error
 
 
-def _patience(error: PyProducerError) -> Patience:
+def _patience(error: PyProducerError) -> GracePeriod:
     return next(patience for kind, patience in RULES if isinstance(error, kind))
 
 

@@ -8,7 +8,7 @@ QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 """The option, which only Linux has; see tcp(7)."""
 
 
-def acknowledge_at_once(descriptor: int, option: int | None = QUICK_ACK) -> bool:
+def set_quickack(descriptor: int, option: int | None = QUICK_ACK) -> bool:
     """Let the kernel acknowledge without delay what arrives on this TCP socket, for a while; the caller keeps the socket.
 
     A peer that writes in small pieces without TCP_NODELAY waits for each acknowledgement (Nagle's algorithm, RFC 896), which

@@ -7,7 +7,7 @@ the queues are and how much room the open batches have.
 
 from spark_producer.partitioner.adaptive import NodeLatencies
 from spark_producer.partitioner.assign import Assignment, Partitioner
-from spark_producer.partitioner.by_name import find_choice, make_partitioner
+from spark_producer.partitioner.by_name import make_partitioner, resolve_partitioner
 from spark_producer.partitioner.custom import PartitionFunction
 from spark_producer.partitioner.topic import LoadStatistics, LoadView, TopicPartitions, describe_topic
 
@@ -20,6 +20,6 @@ __all__ = [
     "Partitioner",
     "TopicPartitions",
     "describe_topic",
-    "find_choice",
     "make_partitioner",
+    "resolve_partitioner",
 ]

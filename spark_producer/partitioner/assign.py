@@ -16,7 +16,7 @@ from spark_producer.kernel.arrays import Int32Array
 from spark_producer.partitioner.key_hash import KeyRule
 from spark_producer.partitioner.topic import FullBatch, RowRule, TopicPartitions
 from spark_producer.record.columns import Columns
-from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, Spot, fault_where
+from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowContext, RowErrorKind, fault_where
 from spark_producer.record.send_arguments import NO_PARTITION, as_columns
 
 
@@ -126,10 +126,10 @@ def _beyond_their_topic(
         return NONE_REJECTED
     there = {topic.topic: _partitions_in_words(topic.partition_count) for topic in topics}
 
-    def told(at: Spot) -> str:
+    def told(at: RowContext) -> str:
         return f"partition {at.found} does not exist ({at.place}): the topic has {there[at.topic or '']}"
 
-    return RejectedRows.among(columns, [fault_where(beyond, Kind.PARTITION, told, columns.partitions)])
+    return RejectedRows.among(columns, [fault_where(beyond, RowErrorKind.PARTITION, told, columns.partitions)])
 
 
 def _partitions_in_words(count: int) -> str:

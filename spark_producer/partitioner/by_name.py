@@ -22,7 +22,7 @@ _JAVA = "org.apache.kafka.clients.producer."
 RuleMaker = Callable[[ProducerConfig, LoadView | None, random.Random | None], RowRule]
 
 
-class Choice(NamedTuple):
+class PartitionerRules(NamedTuple):
     """The rule for rows with a key (None: they count as rows without one), and how the rule for rows without a key is made."""
 
     keys: KeyRule | None
@@ -52,13 +52,13 @@ def _filling(config: ProducerConfig) -> int:
     return max(1, config.batch_size)
 
 
-CHOICES: dict[str, Choice] = {
-    "uniform_sticky": Choice(JAVA, _uniform_sticky, _JAVA + "internals.BuiltInPartitioner"),
-    "sticky": Choice(JAVA, _sticky, _JAVA + "internals.DefaultPartitioner"),
-    "sticky_without_keys": Choice(None, _sticky, _JAVA + "UniformStickyPartitioner"),
-    "round_robin": Choice(None, _round_robin, _JAVA + "RoundRobinPartitioner"),
-    "round_robin_with_keys": Choice(JAVA, _round_robin_anywhere),
-    **{name: Choice(rule, _uniform_sticky) for name, rule in LIBRDKAFKA.items()},
+CHOICES: dict[str, PartitionerRules] = {
+    "uniform_sticky": PartitionerRules(JAVA, _uniform_sticky, _JAVA + "internals.BuiltInPartitioner"),
+    "sticky": PartitionerRules(JAVA, _sticky, _JAVA + "internals.DefaultPartitioner"),
+    "sticky_without_keys": PartitionerRules(None, _sticky, _JAVA + "UniformStickyPartitioner"),
+    "round_robin": PartitionerRules(None, _round_robin, _JAVA + "RoundRobinPartitioner"),
+    "round_robin_with_keys": PartitionerRules(JAVA, _round_robin_anywhere),
+    **{name: PartitionerRules(rule, _uniform_sticky) for name, rule in LIBRDKAFKA.items()},
 }
 """Short name → rules. Java's `DefaultPartitioner` was `round_robin_with_keys` up to 2.3 and `sticky` from 2.4 on; its
 `UniformStickyPartitioner` is the sticky rule of KIP-480 that ignores keys, in spite of its name."""
@@ -71,7 +71,7 @@ _BY_JAVA_NAME = {
 }
 
 
-def find_choice(name: str) -> Choice | PartitionFunction:
+def resolve_partitioner(name: str) -> PartitionerRules | PartitionFunction:
     """Return the rules that `partitioner.class` names; `module:function` is imported.
 
     Raises:
@@ -96,7 +96,7 @@ def find_choice(name: str) -> Choice | PartitionFunction:
 def make_partitioner(
     config: ProducerConfig,
     load: LoadView | None = None,
-    choice: Choice | PartitionFunction | None = None,
+    choice: PartitionerRules | PartitionFunction | None = None,
     choose: random.Random | None = None,
 ) -> Partitioner:
     """Return the rules of a producer. Without `load` queues play no part; `choice` overrides `partitioner.class`.
@@ -104,9 +104,9 @@ def make_partitioner(
     `choose` decides where chance does; None for a source of its own.
 
     Raises:
-        ConfigError: as `find_choice`.
+        ConfigError: as `resolve_partitioner`.
     """
-    choice = choice or find_choice(config.partitioner_class)
-    if not isinstance(choice, Choice):
+    choice = choice or resolve_partitioner(config.partitioner_class)
+    if not isinstance(choice, PartitionerRules):
         return Partitioner(None, CustomPartitioner(choice))
     return Partitioner(None if config.partitioner_ignore_keys else choice.keys, choice.others(config, load, choose))

@@ -19,7 +19,7 @@ from spark_producer.kernel.arrays import BoolArray
 from spark_producer.kernel.hashes import UInt32Array, crc32, fnv1a, fnv1a_one
 
 
-class Keyless(enum.Enum):
+class UnkeyedRows(enum.Enum):
     """The rows that a rule by key leaves to the rule for rows without a key."""
 
     NULL = "null"
@@ -32,7 +32,7 @@ class KeyRule(NamedTuple):
 
     hash: Callable[[BinaryColumn], UInt32Array]
     hash_one: Callable[[bytes], int]
-    keyless: Keyless
+    keyless: UnkeyedRows
 
     def partitions(
         self, keys: BinaryColumn, partition_count: np.int32 | npt.NDArray[np.int32]
@@ -46,22 +46,22 @@ class KeyRule(NamedTuple):
     def partition(self, key: bytes | None, partition_count: int) -> int | None:
         """Return the partition of one key; None if it is left to the rule for rows without a key."""
         if not key:
-            if self.keyless is Keyless.NULL_OR_EMPTY or (key is None and self.keyless is Keyless.NULL):
+            if self.keyless is UnkeyedRows.NULL_OR_EMPTY or (key is None and self.keyless is UnkeyedRows.NULL):
                 return None
             key = b""
         return self.hash_one(key) % partition_count
 
     def column(self, records: RecordColumns) -> BinaryColumn | None:
         """Return the keys that this rule hashes; None when no row has one."""
-        if records.key is None and self.keyless is Keyless.NEVER:
+        if records.key is None and self.keyless is UnkeyedRows.NEVER:
             return BinaryColumn(pa.nulls(len(records), pa.binary()))
         return records.key
 
     def keyed(self, keys: BinaryColumn) -> BoolArray | None:
         """Return for each row whether this rule places it; None when it places all."""
-        if self.keyless is Keyless.NEVER:
+        if self.keyless is UnkeyedRows.NEVER:
             return None
-        if self.keyless is Keyless.NULL_OR_EMPTY:
+        if self.keyless is UnkeyedRows.NULL_OR_EMPTY:
             full: BoolArray = keys.lengths > 0
             return None if full.all() else full
         return keys.valid
@@ -86,15 +86,15 @@ def _absolute_fnv1a_one(key: bytes) -> int:
     return min(hashed, (1 << 32) - hashed)
 
 
-JAVA = KeyRule(_positive_murmur2, _positive_murmur2_one, Keyless.NULL)
+JAVA = KeyRule(_positive_murmur2, _positive_murmur2_one, UnkeyedRows.NULL)
 """The rule of Java's producer, and of librdkafka's `murmur2_random`: an empty key is a key."""
 
 LIBRDKAFKA = {
-    "consistent": KeyRule(crc32, zlib.crc32, Keyless.NEVER),
-    "consistent_random": KeyRule(crc32, zlib.crc32, Keyless.NULL_OR_EMPTY),
-    "murmur2": KeyRule(_positive_murmur2, _positive_murmur2_one, Keyless.NEVER),
+    "consistent": KeyRule(crc32, zlib.crc32, UnkeyedRows.NEVER),
+    "consistent_random": KeyRule(crc32, zlib.crc32, UnkeyedRows.NULL_OR_EMPTY),
+    "murmur2": KeyRule(_positive_murmur2, _positive_murmur2_one, UnkeyedRows.NEVER),
     "murmur2_random": JAVA,
-    "fnv1a": KeyRule(_absolute_fnv1a, _absolute_fnv1a_one, Keyless.NEVER),
-    "fnv1a_random": KeyRule(_absolute_fnv1a, _absolute_fnv1a_one, Keyless.NULL),
+    "fnv1a": KeyRule(_absolute_fnv1a, _absolute_fnv1a_one, UnkeyedRows.NEVER),
+    "fnv1a_random": KeyRule(_absolute_fnv1a, _absolute_fnv1a_one, UnkeyedRows.NULL),
 }
 """librdkafka's names: those without `_random` send all rows without a key to one partition."""

@@ -17,17 +17,17 @@ from spark_producer.config import ProducerConfig
 from spark_producer.errors import BrokerError, ConfigError
 from spark_producer.partitioner.assign import Partitioner
 from spark_producer.producer.checks import too_large
-from spark_producer.producer.metadata_wait import Topics, misnamed, of_control_topics
+from spark_producer.producer.metadata_wait import MetadataWaiter, invalid_topic_names, of_control_topics
 from spark_producer.record.columns import Columns, ReadColumns
 from spark_producer.record.dictionary_slices import BatchPieces
-from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, fault_where
+from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowErrorKind, fault_where
 
-HELD_PART = 1 / 2
+MAX_HELD_FRACTION = 1 / 2
 """The part of `buffer.memory` up to which records that brokers have refused are held, beside the pool. Whoever sends takes them
 after each piece of a few MiB, so this ends only a write of which nearly all is bad."""
 
 
-class BadRows(enum.StrEnum):
+class BadRowClass(enum.StrEnum):
     """The classes of bad rows (docs/dead_letters.md)."""
 
     ROW = "row"
@@ -37,7 +37,7 @@ class BadRows(enum.StrEnum):
     TOPIC = "topic"
 
 
-class Stage(enum.StrEnum):
+class FoundBy(enum.StrEnum):
     """Who has found a row to be bad."""
 
     COLUMNS = "columns"
@@ -46,37 +46,37 @@ class Stage(enum.StrEnum):
     BROKER = "broker"
 
 
-OF_CODES: Mapping[Code, BadRows] = {
-    Code.MESSAGE_TOO_LARGE: BadRows.SIZE,
-    Code.INVALID_RECORD: BadRows.BROKER,
-    Code.INVALID_TIMESTAMP: BadRows.BROKER,
-    Code.TOPIC_AUTHORIZATION_FAILED: BadRows.TOPIC,
-    Code.INVALID_TOPIC_EXCEPTION: BadRows.TOPIC,
-    Code.UNKNOWN_TOPIC_OR_PARTITION: BadRows.TOPIC,
+CLASS_BY_ERROR_CODE: Mapping[Code, BadRowClass] = {
+    Code.MESSAGE_TOO_LARGE: BadRowClass.SIZE,
+    Code.INVALID_RECORD: BadRowClass.BROKER,
+    Code.INVALID_TIMESTAMP: BadRowClass.BROKER,
+    Code.TOPIC_AUTHORIZATION_FAILED: BadRowClass.TOPIC,
+    Code.INVALID_TOPIC_EXCEPTION: BadRowClass.TOPIC,
+    Code.UNKNOWN_TOPIC_OR_PARTITION: BadRowClass.TOPIC,
 }
 """The codes that say something of single rows; with all others nobody gets rows back."""
 
 
-class Sifted(NamedTuple):
+class BadRowGroup(NamedTuple):
     """Rows of one class that were not queued."""
 
     rows: RejectedRows
-    bad: BadRows
-    stage: Stage
+    bad: BadRowClass
+    stage: FoundBy
     error: BrokerError | None = None
     """why a topic may not be written to, if that is the reason"""
 
 
-class Sieve:
-    """What a caller of `send_sifted` wants back, and what was found. One thread uses it.
+class BadRowCollector:
+    """What a caller of `send_batch_collecting_bad_rows` wants back, and what was found. One thread uses it.
 
     `refused` gets what brokers refuse later, until a flush. No row may have one of the topics `closed`.
     """
 
-    def __init__(self, wanted: Collection[BadRows], most_bytes: int, closed: Collection[str] = ()) -> None:
+    def __init__(self, wanted: Collection[BadRowClass], most_bytes: int, closed: Collection[str] = ()) -> None:
         self._wanted = frozenset(wanted)
         self._closed = frozenset(closed)
-        self._found: list[Sifted] = []
+        self._found: list[BadRowGroup] = []
         self._topics: dict[str, BrokerError] = {}
         """the topics that turned out not to be usable"""
         self._counts: dict[str, int] = {}
@@ -92,27 +92,27 @@ class Sieve:
         Raises:
             RecordError: The class `schema` is not wanted; the error of the first row.
         """
-        if BadRows.SCHEMA not in self._wanted:
+        if BadRowClass.SCHEMA not in self._wanted:
             rows.raise_first()
-        self._found.append(Sifted(rows, BadRows.SCHEMA, Stage.ENCODE))
+        self._found.append(BadRowGroup(rows, BadRowClass.SCHEMA, FoundBy.ENCODE))
 
-    def take(self) -> list[Sifted]:
+    def take(self) -> list[BadRowGroup]:
         """Return the rows that were found to be bad since the last call."""
         found, self._found = self._found, []
         return found
 
     def good(
-        self, pieces: BatchPieces, topics: Topics, partitioner: Partitioner, config: ProducerConfig
+        self, pieces: BatchPieces, topics: MetadataWaiter, partitioner: Partitioner, config: ProducerConfig
     ) -> Iterator[Columns]:
         """Yield the rows that can be written, and keep those that cannot.
 
         Raises: as `Producer.send_batch`, for a class of rows that is not wanted.
             ConfigError: a row has a topic that is closed.
         """
-        self._keep(pieces.rejected, Stage.COLUMNS)
+        self._keep(pieces.rejected, FoundBy.COLUMNS)
         for piece in pieces:
-            self._keep(piece.rejected, Stage.COLUMNS)
-            read = piece.without(self._keep(too_large(piece.columns, config), Stage.COLUMNS))
+            self._keep(piece.rejected, FoundBy.COLUMNS)
+            read = piece.without(self._keep(too_large(piece.columns, config), FoundBy.COLUMNS))
             read = self._with_topics(read, topics)
             if not len(read.columns.records):
                 continue
@@ -122,25 +122,25 @@ class Sieve:
             asked = self._highest(read.columns)
             found = topics.find(asked)
             self._counts |= {at.topic: at.partition_count for at in found if at.partition_count <= asked[at.topic]}
-            read = read.without(self._keep(partitioner.reject(read.columns, found), Stage.PARTITION))
+            read = read.without(self._keep(partitioner.reject(read.columns, found), FoundBy.PARTITION))
             if len(read.columns.records):
                 yield read.columns
 
     def _wants(self, error: BrokerError) -> bool:
-        return OF_CODES.get(error.code) in self._wanted
+        return CLASS_BY_ERROR_CODE.get(error.code) in self._wanted
 
-    def _keep(self, rows: RejectedRows, stage: Stage) -> RejectedRows:
+    def _keep(self, rows: RejectedRows, stage: FoundBy) -> RejectedRows:
         """Keep rows of the classes `row` and `size`, or raise the error of the first one."""
         if not len(rows):
             return rows
         for part, kind in rows.by_kind():
-            bad = BadRows.SIZE if kind is Kind.SIZE else BadRows.ROW
+            bad = BadRowClass.SIZE if kind is RowErrorKind.SIZE else BadRowClass.ROW
             if bad not in self._wanted:
                 part.raise_first()
-            self._found.append(Sifted(part, bad, stage))
+            self._found.append(BadRowGroup(part, bad, stage))
         return rows
 
-    def _with_topics(self, read: ReadColumns, topics: Topics) -> ReadColumns:
+    def _with_topics(self, read: ReadColumns, topics: MetadataWaiter) -> ReadColumns:
         """Return the rows whose topics exist. Errors of topics are raised, unless the class `topic` is wanted."""
         if not self._closed.isdisjoint(read.columns.topics):
             closed = min(self._closed.intersection(read.columns.topics))
@@ -149,9 +149,9 @@ class Sieve:
                 "deadLetterTopic, or leave these rows out"
             )
         of_control_topics(read.columns).raise_first()
-        if BadRows.TOPIC not in self._wanted:
+        if BadRowClass.TOPIC not in self._wanted:
             return read
-        bad = misnamed(read.columns)
+        bad = invalid_topic_names(read.columns)
         read = read.without(self._keep_topics(bad, None))
         while len(read.columns.records):
             for name in self._topics.keys() & set(read.columns.topics):
@@ -174,13 +174,13 @@ class Sieve:
 
     def _keep_topics(self, rows: RejectedRows, error: BrokerError | None) -> RejectedRows:
         if len(rows):
-            self._found.append(Sifted(rows, BadRows.TOPIC, Stage.PARTITION, error))
+            self._found.append(BadRowGroup(rows, BadRowClass.TOPIC, FoundBy.PARTITION, error))
         return rows
 
 
-def new_sieve(config: ProducerConfig, wanted: Collection[BadRows], closed: Collection[str] = ()) -> Sieve:
+def new_sieve(config: ProducerConfig, wanted: Collection[BadRowClass], closed: Collection[str] = ()) -> BadRowCollector:
     """Return a sieve that holds as much as a producer of this configuration may."""
-    return Sieve(wanted, int(config.buffer_memory * HELD_PART), closed)
+    return BadRowCollector(wanted, int(config.buffer_memory * MAX_HELD_FRACTION), closed)
 
 
 def _of_topic(columns: Columns, name: str, error: BrokerError) -> RejectedRows:
@@ -190,4 +190,4 @@ def _of_topic(columns: Columns, name: str, error: BrokerError) -> RejectedRows:
     rows = np.ones(count, dtype=np.bool_) if columns.topic_codes is None else columns.topic_codes == code
     if not rows.any():
         return NONE_REJECTED
-    return RejectedRows.among(columns, [fault_where(rows, Kind.TOPIC, lambda _: str(error))])
+    return RejectedRows.among(columns, [fault_where(rows, RowErrorKind.TOPIC, lambda _: str(error))])

@@ -7,7 +7,7 @@ from spark_producer.errors import BufferExhausted, PyProducerError
 from spark_producer.kernel import record_sizes
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.columns import Columns
-from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, Spot, fault_where
+from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowContext, RowErrorKind, fault_where
 
 
 def check_timeout(seconds: float | None) -> None:
@@ -40,7 +40,7 @@ def too_large(columns: Columns, config: ProducerConfig) -> RejectedRows:
     if columns.records.largest <= limit:
         return NONE_REJECTED
 
-    def told(at: Spot) -> str:
+    def told(at: RowContext) -> str:
         return (
             f"a record of {at.found} bytes ({at.place}) exceeds kafka.max.request.size "
             f"({config.max_request_size}) or kafka.buffer.memory ({config.buffer_memory}); raise it, and the "
@@ -48,10 +48,10 @@ def too_large(columns: Columns, config: ProducerConfig) -> RejectedRows:
         )
 
     sizes = record_sizes(columns.records)
-    fault = fault_where(sizes > limit, Kind.SIZE, told, sizes, first=int(sizes.argmax()))
+    fault = fault_where(sizes > limit, RowErrorKind.SIZE, told, sizes, first=int(sizes.argmax()))
     return RejectedRows.among(columns, [fault])
 
 
-def exhausted(error: BufferExhausted, reason: PyProducerError | None) -> BufferExhausted:
+def with_connection_reason(error: BufferExhausted, reason: PyProducerError | None) -> BufferExhausted:
     """Return `error` with the reason why a broker could not be reached, if there is one: it is mostly why a pool stays full."""
     return BufferExhausted(f"{error}, or no broker answers. Last error: {str(reason).rstrip('.')}") if reason else error

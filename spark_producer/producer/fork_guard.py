@@ -14,23 +14,23 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from spark_producer.errors import IllegalState
 
 
-class MadeInProcess(Protocol):
+class HasProcessId(Protocol):
     """An object that remembers the id of the process that created it."""
 
     process: int
 
 
-Owner = TypeVar("Owner", bound=MadeInProcess)
+Owner = TypeVar("Owner", bound=HasProcessId)
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-def is_forked(made: MadeInProcess) -> bool:
+def is_forked(made: HasProcessId) -> bool:
     """Return whether this process is a child of the one that created the object."""
     return made.process != os.getpid()
 
 
-def check_process(made: MadeInProcess) -> None:
+def check_process(made: HasProcessId) -> None:
     """Refuse a call in a forked child.
 
     Raises:
@@ -43,7 +43,7 @@ def check_process(made: MadeInProcess) -> None:
         )
 
 
-def refuses_forks(*methods: str) -> Callable[[type[Owner]], type[Owner]]:
+def forbid_after_fork(*methods: str) -> Callable[[type[Owner]], type[Owner]]:
     """Decorate a class so that its `methods` raise `IllegalState` in a forked child before they do anything."""
 
     def decorate(owner: type[Owner]) -> type[Owner]:

@@ -17,11 +17,11 @@ from spark_producer.common.backoff import Backoff
 from spark_producer.config import ProducerConfig
 from spark_producer.metrics import WriteReport
 from spark_producer.network import Client, ConnectionSettings, principal
-from spark_producer.partitioner import PartitionFunction, find_choice, make_partitioner
+from spark_producer.partitioner import PartitionFunction, make_partitioner, resolve_partitioner
 from spark_producer.producer.factories import make_accumulator, make_metadata, sender_settings
-from spark_producer.producer.fork_guard import is_forked, refuses_forks
+from spark_producer.producer.fork_guard import forbid_after_fork, is_forked
 from spark_producer.producer.io_thread import IoThread
-from spark_producer.producer.metadata_wait import Topics
+from spark_producer.producer.metadata_wait import MetadataWaiter
 from spark_producer.producer.metrics_access import Meter
 from spark_producer.producer.network_client import Connect
 from spark_producer.producer.single_records import SingleRecords
@@ -37,7 +37,7 @@ MAX_SLEEP_S = 1.0
 what a lost wake-up could cost."""
 
 
-@refuses_forks("take_report", "partition_count")
+@forbid_after_fork("take_report", "partition_count")
 class Parts:
     """The parts of a producer. The constructor of `Producer` creates them, and this starts the I/O thread. Any thread may call.
 
@@ -60,7 +60,7 @@ class Parts:
     ) -> None:
         self.process = os.getpid()
         self.config = config
-        chosen = partitioner or find_choice(config.partitioner_class)
+        chosen = partitioner or resolve_partitioner(config.partitioner_class)
         backoff = Backoff(config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000).delay
         self.meter = meter = Meter(config, threading.Lock(), clock, time.time)
         connection = ConnectionSettings.from_config(config)
@@ -72,7 +72,7 @@ class Parts:
         self.accumulator = make_accumulator(config, self.pool, clock, self.client.wakeup)
         self.sender = Sender(self.accumulator, self.metadata, sender_settings(config, user), backoff, meter.events)
         self.partitioner = make_partitioner(config, ProducerLoad(self.accumulator, self.sender), chosen)
-        self.topics = Topics(
+        self.topics = MetadataWaiter(
             config,
             self.metadata,
             KnownTopics(self.metadata, config.client_rack if config.partitioner_rack_aware else ""),

@@ -8,7 +8,7 @@ from typing import cast
 
 from spark_producer.accumulator import RecordAccumulator
 from spark_producer.errors import ProducerClosed, PyProducerError
-from spark_producer.producer.metadata_wait import Topics
+from spark_producer.producer.metadata_wait import MetadataWaiter
 from spark_producer.producer.metrics_access import Meter
 from spark_producer.producer.network_client import Network
 from spark_producer.producer.outages import Outages
@@ -28,7 +28,7 @@ class IoThread:
         client: Network,
         sender: Sender,
         accumulator: RecordAccumulator,
-        topics: Topics,
+        topics: MetadataWaiter,
         meter: Meter,
         max_in_flight: int,
         longest_sleep: float,

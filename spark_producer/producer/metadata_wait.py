@@ -28,7 +28,7 @@ from spark_producer.network.metadata_wait import DELETED_TOPIC_GRACE, TopicWait,
 from spark_producer.partitioner import TopicPartitions
 from spark_producer.protocol import MAX_STRING_BYTES
 from spark_producer.record.columns import Columns
-from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, fault_where
+from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowErrorKind, fault_where
 from spark_producer.sender import KnownTopics, Metadata
 
 QUOTED = 100
@@ -81,7 +81,7 @@ class Waited:
         )
 
 
-class Topics:
+class MetadataWaiter:
     """The questions that task threads ask about topics. Any thread except the I/O thread may wait here."""
 
     def __init__(
@@ -290,15 +290,15 @@ def check_topic_name(name: str) -> None:
         raise RecordError(complaint)
 
 
-def misnamed(columns: Columns) -> RejectedRows:
-    """Return the rows whose topic `check_topic_name` refuses. A caller can leave them out before it calls `Topics.find`."""
+def invalid_topic_names(columns: Columns) -> RejectedRows:
+    """Return the rows whose topic `check_topic_name` refuses. A caller can leave them out before `MetadataWaiter.find`."""
     complaints = [_complaint(name) for name in columns.topics]
     bad = np.array([complaint != "" for complaint in complaints], dtype=np.bool_)
     if not bad.any():
         return NONE_REJECTED
     codes = np.zeros(len(columns.records), dtype=np.int32) if columns.topic_codes is None else columns.topic_codes
     return RejectedRows.among(
-        columns, [fault_where(bad[codes], Kind.TOPIC, lambda spot: complaints[spot.found], codes)]
+        columns, [fault_where(bad[codes], RowErrorKind.TOPIC, lambda spot: complaints[spot.found], codes)]
     )
 
 
@@ -313,7 +313,7 @@ def of_control_topics(columns: Columns) -> RejectedRows:
         [
             fault_where(
                 bad[codes],
-                Kind.TOPIC,
+                RowErrorKind.TOPIC,
                 lambda at: f"row {at.row} of the task: {refusal(columns.topics[at.found])}",
                 codes,
             )

@@ -13,8 +13,8 @@ from typing import NamedTuple, Self, TypedDict
 import pyarrow as pa
 
 from spark_producer.accumulator import BatchResult, Callback, RecordMetadata, TableMetadata, TableResult
-from spark_producer.accumulator.failure_tracking import Account, Accounts
-from spark_producer.accumulator.row_origins import PendingRun, RowNumbers
+from spark_producer.accumulator.failure_tracking import FailureTracker, ThreadFailures
+from spark_producer.accumulator.row_origins import RowNumbers, RowRange
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import ProducerClosed, RecordError, TransactionAborted
 from spark_producer.metrics import Values
@@ -37,15 +37,15 @@ class SentRecord(NamedTuple):
     timestamp: int
 
 
-class Undecided(NamedTuple):
+class PendingRecord(NamedTuple):
     """A record that the test has not decided on yet.
 
     `waits` is the result that waits for it (None for a row of `send_batch`), and `account` that of the thread that sent it.
     """
 
     place: TopicPartition
-    waits: BatchResult | PendingRun | None
-    account: Account
+    waits: BatchResult | RowRange | None
+    account: ThreadFailures
 
 
 class _Entry(TypedDict):
@@ -80,9 +80,9 @@ class MockProducer:
         self.mock_metrics: Values = {}
         """the values that `metrics` returns"""
         self._partitions = dict(partitions or {})
-        self._pending: deque[Undecided] = deque()
+        self._pending: deque[PendingRecord] = deque()
         self._ends: dict[TopicPartition, int] = {}
-        self._accounts = Accounts()
+        self._accounts = FailureTracker()
 
     def send(
         self,
@@ -121,7 +121,7 @@ class MockProducer:
         for batch in table.to_batches():
             for number, (place, _) in enumerate(self._take(batch, topic, first_row, True), first_row):
                 result.expect()
-                self._wait(place, PendingRun(result, 0, RowNumbers(number, 1)))
+                self._wait(place, RowRange(result, 0, RowNumbers(number, 1)))
             first_row += batch.num_rows
         result.no_more()
         return result.future
@@ -133,7 +133,7 @@ class MockProducer:
         place, waits, _ = self._pending.popleft()
         offset = self._ends.get(place, 0)
         self._ends[place] = offset + 1
-        if isinstance(waits, PendingRun):
+        if isinstance(waits, RowRange):
             if waits.table is not None:
                 waits.table.written(place, offset, 1)
         elif waits is not None:
@@ -246,7 +246,7 @@ class MockProducer:
         """Forget the records that were sent, and those that are undecided."""
         self.history.clear()
         self._pending.clear()
-        self._accounts = Accounts()
+        self._accounts = FailureTracker()
 
     def __enter__(self) -> Self:
         return self
@@ -268,10 +268,10 @@ class MockProducer:
         if injected is not None:
             raise injected
 
-    def _wait(self, place: TopicPartition, waits: BatchResult | PendingRun | None) -> None:
+    def _wait(self, place: TopicPartition, waits: BatchResult | RowRange | None) -> None:
         account = self._accounts.mine()
         account.sent = True
-        self._pending.append(Undecided(place, waits, account))
+        self._pending.append(PendingRecord(place, waits, account))
         if self.auto_complete:
             self.complete_next()
 
@@ -279,7 +279,7 @@ class MockProducer:
         if not self._pending:
             return False
         _, waits, _ = self._pending.popleft()
-        if isinstance(waits, PendingRun):
+        if isinstance(waits, RowRange):
             if waits.table is not None:
                 waits.table.failed(error, waits)
         elif waits is not None:

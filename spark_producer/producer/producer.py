@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_producer import config as options
-from spark_producer.accumulator import Callback, Recipient, RecordMetadata, TableMetadata, TableResult
+from spark_producer.accumulator import Callback, DeliveryListener, RecordMetadata, TableMetadata, TableResult
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, IllegalState
 from spark_producer.kernel import ArrangedRows, group_rows
@@ -25,20 +25,20 @@ from spark_producer.kernel.arrays import Int64Array
 from spark_producer.kernel.column_views import PIECE_BYTES
 from spark_producer.metrics import Values
 from spark_producer.partitioner import PartitionFunction, TopicPartitions
-from spark_producer.producer.checks import check_may_flush, check_timeout, exhausted, too_large
-from spark_producer.producer.fork_guard import check_process, is_forked, refuses_forks
+from spark_producer.producer.checks import check_may_flush, check_timeout, too_large, with_connection_reason
+from spark_producer.producer.fork_guard import check_process, forbid_after_fork, is_forked
 from spark_producer.producer.internals import Parts
 from spark_producer.producer.metadata_wait import of_control_topics
 from spark_producer.record.columns import Columns
 from spark_producer.record.dictionary_slices import BatchPieces
 
 if TYPE_CHECKING:  # only transactional producers import them, and those with dead letters
-    from spark_producer.producer.bad_rows import Sieve
+    from spark_producer.producer.bad_rows import BadRowCollector
     from spark_producer.producer.transactions import Transactions
     from spark_producer.sender.transactions.partitions import ConsumerGroup, GroupOffset
 
 
-@refuses_forks("send_batch", "send_table", "flush", "metrics", "_transactional")
+@forbid_after_fork("send_batch", "send_table", "flush", "metrics", "_transactional")
 class Producer:
     """Writes Arrow columns, or single records, to Kafka. Threads may share it.
 
@@ -63,7 +63,7 @@ class Producer:
         self, config: options.ProducerConfig | Mapping[str, object], *, partitioner: PartitionFunction | None = None
     ) -> None:
         if not isinstance(config, options.ProducerConfig):
-            config = options.hidden(config)  # else a traceback with local variables would show passwords
+            config = options.redacted(config)  # else a traceback with local variables would show passwords
             config = options.producer_config(config)
         self._use(Parts(config, partitioner))
 
@@ -104,7 +104,7 @@ class Producer:
         first_row: int | Int64Array,
         with_headers: bool,
         transaction: int | None = None,
-        sieve: Sieve | None = None,
+        sieve: BadRowCollector | None = None,
     ) -> int | None:
         """Queue rows, and return the number of their transaction, which must be `transaction` if that is given."""
         if self._transactions is not None:
@@ -131,14 +131,14 @@ class Producer:
         first_row: int | Int64Array,
         with_headers: bool,
         transaction: int | None,
-        sieve: Sieve | None,
+        sieve: BadRowCollector | None,
     ) -> None:
         self._backlog.check_open()
         if result is None:
             self._backlog.accounts.check()  # a write that takes hours need not go on until its flush to fail
         now_ms, largest = time.time_ns() // 1_000_000, min(self.config.max_request_size, self.config.buffer_memory)
         pieces = BatchPieces(batch, PIECE_BYTES, largest, topic, now_ms, first_row, with_headers)
-        recipient: Recipient | None = result
+        recipient: DeliveryListener | None = result
         if sieve is not None:
             good, recipient = sieve.good(pieces, self._topics, self._partitioner, self.config), sieve.refused
         else:
@@ -154,9 +154,9 @@ class Producer:
                 ):  # it may have waited for memory meanwhile
                     self._transactions.check_still(transaction)
         except BufferExhausted as error:
-            raise exhausted(error, self._topics.last_error) from None
+            raise with_connection_reason(error, self._topics.last_error) from None
 
-    def _send_columns(self, columns: Columns, result: Recipient | None) -> None:
+    def _send_columns(self, columns: Columns, result: DeliveryListener | None) -> None:
         assignment = self._partitioner.assign(columns, self._topics_of(columns))
         rows, bounds = group_rows(assignment.slots, assignment.slot_count)
         arranged = ArrangedRows(columns.records, rows)
@@ -352,7 +352,7 @@ def parts_of(producer: Producer) -> Parts:
 def send_sifted(
     producer: Producer,
     batch: pa.RecordBatch,
-    sieve: Sieve,
+    sieve: BadRowCollector,
     *,
     topic: str | None,
     first_row: int | Int64Array = 0,

@@ -15,8 +15,8 @@ from spark_producer.config.control_topics import is_control_topic, refusal
 from spark_producer.errors import BufferExhausted, RecordError
 from spark_producer.metrics import ProducerMetrics
 from spark_producer.partitioner import Partitioner, TopicPartitions
-from spark_producer.producer.checks import exhausted, too_large
-from spark_producer.producer.metadata_wait import Topics
+from spark_producer.producer.checks import too_large, with_connection_reason
+from spark_producer.producer.metadata_wait import MetadataWaiter
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.send_arguments import Field, Header, as_columns, read_record
 from spark_producer.sender import Metadata
@@ -33,7 +33,7 @@ class SingleRecords:
         config: ProducerConfig,
         accumulator: RecordAccumulator,
         metadata: Metadata,
-        topics: Topics,
+        topics: MetadataWaiter,
         partitioner: Partitioner,
         events: ProducerMetrics,
         clock: Callable[[], float],
@@ -70,7 +70,7 @@ class SingleRecords:
         try:
             future = self._accumulator.append_one(places[chosen], record, on_delivery, now + self._max_block)
         except BufferExhausted as error:
-            raise exhausted(error, self._topics.last_error) from None
+            raise with_connection_reason(error, self._topics.last_error) from None
         for name, number, size in self._partitioner.take_full():
             self._accumulator.close_full(TopicPartition(name, number), size)
         self._events.record_accepted(record.size, now)

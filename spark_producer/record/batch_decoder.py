@@ -18,7 +18,7 @@ from spark_producer.record.record_columns import (
     NO_ENTRIES,
     as_text,
     binary_slices,
-    first_that_is_no_text,
+    first_invalid_utf8,
     header_lists,
     record_batch,
 )
@@ -168,7 +168,7 @@ class _Part:
         try:
             text = as_text(keys)
         except pa.ArrowInvalid:
-            row = int(np.searchsorted(ends, first_that_is_no_text(keys), side="right"))
+            row = int(np.searchsorted(ends, first_invalid_utf8(keys), side="right"))
             self.rows, self.reason = row, "a header key is not UTF-8, and the header keys are too long to be repaired"
             known = int(ends[row - 1]) if row else 0
             text = keys[:known].cast(pa.string())

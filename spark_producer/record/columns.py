@@ -18,8 +18,8 @@ from spark_producer.kernel import BinaryColumn, RecordColumns, largest_record
 from spark_producer.kernel.arrays import ArrowArray, Int32Array, Int64Array, from_numbers, is_valid, numbers
 from spark_producer.record.byte_columns import binary_column, value_type
 from spark_producer.record.header_column import header_blocks
-from spark_producer.record.record_columns import no_text
-from spark_producer.record.rejected import NONE_REJECTED, Fault, Kind, RejectedRows, Spot, fault_where
+from spark_producer.record.record_columns import invalid_utf8
+from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowContext, RowErrorKind, RowErrors, fault_where
 
 COLUMN_NAMES = ("value", "key", "topic", "partition", "headers", "timestamp")
 
@@ -128,7 +128,7 @@ def read_columns(
     Raises:
         SchemaError: A column is missing, unknown or of a wrong type, which is wrong for all rows.
     """
-    given, faults = _by_name(batch), list[Fault]()
+    given, faults = _by_name(batch), list[RowErrors]()
     topics, codes = _topics(given.get("topic"), topic, first_row, faults)
     records = RecordColumns(
         binary_column("value", given["value"]),
@@ -155,7 +155,7 @@ def read_columns(
     return ReadColumns(columns, NONE_REJECTED, None, read_again)
 
 
-def unread_columns(batch: pa.RecordBatch, topic: str | None, first_row: int | Int64Array) -> Columns:
+def row_locations_only(batch: pa.RecordBatch, topic: str | None, first_row: int | Int64Array) -> Columns:
     """Return topics and row numbers alone, for messages about rows that cannot be read.
 
     Raises: The same errors as `read_columns`.
@@ -168,7 +168,7 @@ def usable_timestamps(batch: pa.RecordBatch, now_ms: int) -> list[int]:
     """Return the timestamp of each row in milliseconds; `now_ms` for those that have none, or one that is bad."""
     times = np.full(batch.num_rows, now_ms, dtype=np.int64)
     if "timestamp" in batch.schema.names:
-        faults = list[Fault]()
+        faults = list[RowErrors]()
         times[:] = _timestamps(batch.column("timestamp"), now_ms, faults)
         for fault in faults:
             times[fault.rows] = now_ms
@@ -203,7 +203,7 @@ def _key(column: ArrowArray | None) -> BinaryColumn | None:
 
 
 def _topics(
-    column: ArrowArray | None, topic: str | None, row_numbers: Int64Array | int, faults: list[Fault]
+    column: ArrowArray | None, topic: str | None, row_numbers: Int64Array | int, faults: list[RowErrors]
 ) -> tuple[tuple[str, ...], Int32Array | None]:
     if topic is not None:
         return (topic,), None
@@ -222,22 +222,22 @@ def _topics(
         return topics, None
     codes: Int32Array = numbers(encoded.indices, nulls=NO_TOPIC)
     if encoded.null_count:
-        faults.append(fault_where(codes == NO_TOPIC, Kind.TOPIC, _told_of_null_topic))
+        faults.append(fault_where(codes == NO_TOPIC, RowErrorKind.TOPIC, _told_of_null_topic))
     if topics is None:
         return _readable_topics(encoded.dictionary, codes, row_numbers, faults)
     return topics, codes
 
 
-def _told_of_null_topic(at: Spot) -> str:
+def _told_of_null_topic(at: RowContext) -> str:
     return f"row {at.row} of the task has a null topic; fill it, or set the option 'topic'"
 
 
 def _readable_topics(
-    distinct: ArrowArray, codes: Int32Array, row_numbers: Int64Array | int, faults: list[Fault]
+    distinct: ArrowArray, codes: Int32Array, row_numbers: Int64Array | int, faults: list[RowErrors]
 ) -> tuple[tuple[str, ...], Int32Array]:
     """Return topics and codes where some topics are not UTF-8; rows with one of these get no topic."""
     names = binary_column("topic", distinct).array
-    bad = np.append(no_text(names), False)[codes]  # the code `NO_TOPIC` picks the last entry
+    bad = np.append(invalid_utf8(names), False)[codes]  # the code `NO_TOPIC` picks the last entry
     first, last = (
         row_numbers[[0, -1]].tolist()
         if isinstance(row_numbers, np.ndarray)
@@ -246,7 +246,7 @@ def _readable_topics(
     faults.append(
         fault_where(
             bad,
-            Kind.TOPIC,
+            RowErrorKind.TOPIC,
             lambda _: f"a topic name in rows {first} to {last} of the task is not UTF-8; correct the column",
         )
     )
@@ -264,7 +264,7 @@ def _used_only(column: pa.DictionaryArray[Any, Any]) -> pa.DictionaryArray[Any, 
     return pa.DictionaryArray.from_arrays(distinct.indices.take(used.indices), distinct.dictionary)
 
 
-def _partitions(column: ArrowArray | None, faults: list[Fault]) -> Int32Array | None:
+def _partitions(column: ArrowArray | None, faults: list[RowErrors]) -> Int32Array | None:
     if column is None or pa.types.is_null(column.type):
         return None
     if not (pa.types.is_int32(column.type) or pa.types.is_int16(column.type) or pa.types.is_int8(column.type)):
@@ -279,7 +279,7 @@ def _partitions(column: ArrowArray | None, faults: list[Fault]) -> Int32Array | 
         faults.append(
             fault_where(
                 negative,
-                Kind.PARTITION,
+                RowErrorKind.PARTITION,
                 lambda at: f"partition {at.found} is negative ({at.place}); null leaves the choice to the producer",
                 partitions,
             )
@@ -287,14 +287,14 @@ def _partitions(column: ArrowArray | None, faults: list[Fault]) -> Int32Array | 
     return partitions
 
 
-def _timestamps(column: ArrowArray | None, now_ms: int, faults: list[Fault]) -> Int64Array | int:
+def _timestamps(column: ArrowArray | None, now_ms: int, faults: list[RowErrors]) -> Int64Array | int:
     if column is None:
         return now_ms
     if column.null_count:
         faults.append(
             fault_where(
                 ~is_valid(column),
-                Kind.TIMESTAMP,
+                RowErrorKind.TIMESTAMP,
                 lambda at: f"the timestamp is null ({at.place}); fill it, or drop the column for the time of writing",
             )
         )
@@ -305,7 +305,7 @@ def _timestamps(column: ArrowArray | None, now_ms: int, faults: list[Fault]) -> 
         faults.append(
             fault_where(
                 times < 0,
-                Kind.TIMESTAMP,
+                RowErrorKind.TIMESTAMP,
                 lambda at: f"the timestamp is {at.found} ms, before 1970 ({at.place}); Kafka has no such time",
                 times,
             )
@@ -315,7 +315,7 @@ def _timestamps(column: ArrowArray | None, now_ms: int, faults: list[Fault]) -> 
     return times
 
 
-def _milliseconds(column: ArrowArray, faults: list[Fault]) -> Int64Array:
+def _milliseconds(column: ArrowArray, faults: list[RowErrors]) -> Int64Array:
     """Return milliseconds since 1970; the entries of rows at fault may hold anything."""
     kind = column.type
     if pa.types.is_int64(kind):
@@ -333,7 +333,7 @@ def _milliseconds(column: ArrowArray, faults: list[Fault]) -> Int64Array:
         faults.append(
             fault_where(
                 beyond,
-                Kind.TIMESTAMP,
+                RowErrorKind.TIMESTAMP,
                 lambda at: f"the timestamp is {at.found} s, more than fits into milliseconds ({at.place})",
                 raw,
                 first=int(raw.argmax() if raw.max() > LAST_SECOND else raw.argmin()),

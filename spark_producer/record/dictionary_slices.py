@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from spark_producer.kernel.arrays import ArrowArray, Int64Array, numbers
 from spark_producer.record.byte_columns import is_bytes
-from spark_producer.record.columns import Columns, ReadColumns, read_columns, take_rows, unread_columns
+from spark_producer.record.columns import Columns, ReadColumns, read_columns, row_locations_only, take_rows
 from spark_producer.record.header_column import entry_field, header_entries
-from spark_producer.record.rejected import NONE_REJECTED, Kind, RejectedRows, Spot, fault_where
+from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowContext, RowErrorKind, fault_where
 
 _LIMITS = "kafka.max.request.size and kafka.buffer.memory of the producer, 2 GiB of an archive"
 
@@ -88,14 +88,14 @@ class BatchPieces:
         return self._first_row[first:stop] if isinstance(self._first_row, np.ndarray) else self._first_row + first
 
     def _too_large(self, sizes: Int64Array, largest: int) -> RejectedRows:
-        def told(at: Spot) -> str:
+        def told(at: RowContext) -> str:
             return (
                 f"row {at.row} of the task takes {at.found} bytes with its dictionaries decoded, more than the {largest} that "
                 f"a record may have here ({_LIMITS}); make the row smaller, or raise them"
             )
 
-        rows = unread_columns(self._batch, self._topic, self._first_row)
-        return RejectedRows.among(rows, [fault_where(sizes > largest, Kind.SIZE, told, sizes)])
+        rows = row_locations_only(self._batch, self._topic, self._first_row)
+        return RejectedRows.among(rows, [fault_where(sizes > largest, RowErrorKind.SIZE, told, sizes)])
 
 
 def _cut(count: int, sizes: Int64Array | None, limit: int) -> list[int]:

@@ -11,8 +11,8 @@ from spark_producer.errors import SchemaError
 from spark_producer.kernel import MAX_HEADERS, BinaryColumn, encode_headers
 from spark_producer.kernel.arrays import ArrowArray, BoolArray, Int64Array, numbers
 from spark_producer.record.byte_columns import binary_column
-from spark_producer.record.record_columns import no_text
-from spark_producer.record.rejected import Fault, Kind, Spot, fault_where
+from spark_producer.record.record_columns import invalid_utf8
+from spark_producer.record.rejected import RowContext, RowErrorKind, RowErrors, fault_where
 
 
 def header_entries(column: ArrowArray) -> tuple[Int64Array, pa.StructArray] | None:
@@ -44,7 +44,7 @@ def entry_field(entries: pa.StructArray, name: str) -> ArrowArray:
     return entries.flatten()[entries.type.get_field_index(name)]
 
 
-def header_blocks(column: ArrowArray, faults: list[Fault]) -> BinaryColumn | None:
+def header_blocks(column: ArrowArray, faults: list[RowErrors]) -> BinaryColumn | None:
     """Return the header blocks of array<struct<key, value>> or map<key, value>; None if there are none, or a row is at fault."""
     counted = header_entries(column)
     if counted is None:
@@ -54,26 +54,26 @@ def header_blocks(column: ArrowArray, faults: list[Fault]) -> BinaryColumn | Non
     values = binary_column("headers.value", entry_field(entries, "value"))
     found = []
     if counts[most := int(counts.argmax())] > MAX_HEADERS:
-        found.append(fault_where(counts > MAX_HEADERS, Kind.HEADERS, _told_of_many_headers, counts, first=most))
+        found.append(fault_where(counts > MAX_HEADERS, RowErrorKind.HEADERS, _told_of_many_headers, counts, first=most))
     if keys.valid is not None:
-        found.append(fault_where(_rows_of(~keys.valid, counts), Kind.HEADERS, _told_of_null_key))
+        found.append(fault_where(_rows_of(~keys.valid, counts), RowErrorKind.HEADERS, _told_of_null_key))
     try:
         keys.array.cast(pa.large_string() if pa.types.is_large_binary(keys.array.type) else pa.string())
     except pa.ArrowInvalid:
-        found.append(fault_where(_rows_of(no_text(keys.array), counts), Kind.HEADERS, _told_of_no_text))
+        found.append(fault_where(_rows_of(invalid_utf8(keys.array), counts), RowErrorKind.HEADERS, _told_of_no_text))
     faults += found
     return None if found else encode_headers(counts, keys, values)
 
 
-def _told_of_many_headers(at: Spot) -> str:
+def _told_of_many_headers(at: RowContext) -> str:
     return f"a row has {at.found} headers ({at.place}); a record may have {MAX_HEADERS}"
 
 
-def _told_of_null_key(at: Spot) -> str:
+def _told_of_null_key(at: RowContext) -> str:
     return f"a header key is null ({at.place}); Kafka's header keys are never null"
 
 
-def _told_of_no_text(at: Spot) -> str:
+def _told_of_no_text(at: RowContext) -> str:
     return f"a header key is not UTF-8 ({at.place}); consumers cannot read it: correct it"
 
 

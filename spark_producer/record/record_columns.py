@@ -99,12 +99,12 @@ def as_text(values: BinaryArray) -> TextArray:
     return pa.array(readable, pa.string()).take(distinct.indices)
 
 
-def first_that_is_no_text(values: BinaryArray) -> int:
+def first_invalid_utf8(values: BinaryArray) -> int:
     """Return the first value of a binary array that is not UTF-8; casting the array to text must have failed."""
-    return int(no_text(values).argmax())
+    return int(invalid_utf8(values).argmax())
 
 
-def no_text(values: BytesArray) -> BoolArray:
+def invalid_utf8(values: BytesArray) -> BoolArray:
     """Return which values of a binary array are not UTF-8; nulls count as UTF-8. Each distinct value is checked once."""
     encoded = values.dictionary_encode()
     wrong = np.array([False, *map(_is_no_text, _distinct(encoded))])

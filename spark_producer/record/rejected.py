@@ -15,7 +15,7 @@ from spark_producer.errors import RecordError, RecordTooLarge
 from spark_producer.kernel.arrays import BoolArray, Int32Array, Int64Array
 
 
-class Spot(NamedTuple):
+class RowContext(NamedTuple):
     """What a message says about a row: what was found there, its number in the task, its topic, and both of these in words."""
 
     found: int
@@ -24,11 +24,11 @@ class Spot(NamedTuple):
     place: str
 
 
-Tell = Callable[[Spot], str]
+ErrorMessage = Callable[[RowContext], str]
 """A function that says what is wrong with a row, and what to do."""
 
 
-class Kind(enum.StrEnum):
+class RowErrorKind(enum.StrEnum):
     """The part of a row that is wrong."""
 
     TOPIC = "topic"
@@ -47,30 +47,30 @@ class Rejected(NamedTuple):
     """
 
     row: int
-    kind: Kind
+    kind: RowErrorKind
     topic: str | None
     size: int | None
     message: str
 
     def error(self) -> RecordError:
         """Return the same as an exception."""
-        return RecordTooLarge(self.message) if self.kind is Kind.SIZE else RecordError(self.message)
+        return RecordTooLarge(self.message) if self.kind is RowErrorKind.SIZE else RecordError(self.message)
 
 
-class Fault(NamedTuple):
+class RowErrors(NamedTuple):
     """The finding of one check.
 
     `rows` holds positions in the columns, beginning with the one that an exception names. `found` holds what is wrong with each
     row, such as the partition that it asks for, or its bytes if it is too large.
     """
 
-    kind: Kind
-    tell: Tell
+    kind: RowErrorKind
+    tell: ErrorMessage
     rows: Int64Array
     found: Int64Array | Int32Array
 
 
-class Places(Protocol):
+class RowContexts(Protocol):
     """The information about rows, by position, that messages need from columns."""
 
     def topic_of(self, row: int) -> str | None:
@@ -89,12 +89,12 @@ class RejectedRows:
     Every row is there once, with the fault that was found first; faults are in the order in which they were looked for.
     """
 
-    def __init__(self, found: Sequence[tuple[Places, Fault]] = ()) -> None:
+    def __init__(self, found: Sequence[tuple[RowContexts, RowErrors]] = ()) -> None:
         """Take each fault with the columns that have it; use `among` to make an instance."""
         self._found = tuple(found)
 
     @classmethod
-    def among(cls, places: Places, faults: Sequence[Fault]) -> RejectedRows:
+    def among(cls, places: RowContexts, faults: Sequence[RowErrors]) -> RejectedRows:
         """Return the rows of some columns in which `faults` were found."""
         return cls([(places, fault) for fault in _each_row_once(faults)])
 
@@ -104,15 +104,15 @@ class RejectedRows:
     def __iter__(self) -> Iterator[Rejected]:
         for places, fault in self._found:
             for row, found in zip(fault.rows.tolist(), fault.found.tolist(), strict=True):
-                spot = Spot(found, places.row_number(row), places.topic_of(row), places.place(row))
-                size = found if fault.kind is Kind.SIZE else None
+                spot = RowContext(found, places.row_number(row), places.topic_of(row), places.place(row))
+                size = found if fault.kind is RowErrorKind.SIZE else None
                 yield Rejected(spot.row, fault.kind, spot.topic, size, fault.tell(spot))
 
     def __add__(self, others: RejectedRows) -> RejectedRows:
         """Return these rows and the others, which must be other rows of the same task."""
         return RejectedRows((*self._found, *others._found))
 
-    def by_kind(self) -> Iterator[tuple[RejectedRows, Kind]]:
+    def by_kind(self) -> Iterator[tuple[RejectedRows, RowErrorKind]]:
         """Yield the rows of each fault, and its kind."""
         for places, fault in self._found:
             yield RejectedRows([(places, fault)]), fault.kind
@@ -136,18 +136,22 @@ NONE_REJECTED = RejectedRows()
 
 
 def fault_where(
-    bad: BoolArray, kind: Kind, tell: Tell, found: Int64Array | Int32Array | None = None, first: int | None = None
-) -> Fault:
+    bad: BoolArray,
+    kind: RowErrorKind,
+    tell: ErrorMessage,
+    found: Int64Array | Int32Array | None = None,
+    first: int | None = None,
+) -> RowErrors:
     """Return the rows where `bad` is true, ascending, except that `first` comes first; `found` has an entry for every row."""
     rows = np.flatnonzero(bad)
     if first is not None:
         rows = np.concatenate(([first], rows[rows != first]))
-    return Fault(kind, tell, rows, np.zeros(len(rows), dtype=np.int64) if found is None else found[rows])
+    return RowErrors(kind, tell, rows, np.zeros(len(rows), dtype=np.int64) if found is None else found[rows])
 
 
-def _each_row_once(faults: Sequence[Fault]) -> Sequence[Fault]:
+def _each_row_once(faults: Sequence[RowErrors]) -> Sequence[RowErrors]:
     """Return the faults, each without the rows of the faults before it. The work follows the number of rows, not of pairs."""
-    kept: list[Fault] = []
+    kept: list[RowErrors] = []
     told = np.zeros(1 + max((int(fault.rows.max(initial=-1)) for fault in faults), default=-1), dtype=np.bool_)
     for fault in faults:
         new = ~told[fault.rows]

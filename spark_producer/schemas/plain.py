@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from spark_producer.common.escape import for_log
 from spark_producer.errors import SchemaError
-from spark_producer.kernel.avro_nodes import AvroNode, Shape
+from spark_producer.kernel.avro_nodes import ArrowLayout, AvroNode
 from spark_producer.schemas.texts import shown_names, shown_type
 from spark_producer.schemas.types import is_binary, is_int, is_text
 
@@ -74,7 +74,7 @@ def plain_node(schema: dict[str, Any], kind: pa.DataType, path: str, *, narrow: 
     if schema.get("type") == "fixed":
         size = _size(schema, path)
         if is_binary(kind):
-            return Planned(AvroNode(Shape.RAW, path, width=size), 1, total=False)
+            return Planned(AvroNode(ArrowLayout.RAW, path, width=size), 1, total=False)
         raise disagree(path, kind, f"{type_name(schema)} of {size} bytes")
     form = schema.get("type")
     for is_it, shape, cost, total in _TAKEN.get(form, ()) if isinstance(form, str) else ():
@@ -110,7 +110,7 @@ def _enum(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned:
         raise disagree(path, kind, f"the {type_name(schema)}, which takes strings")
     names = tuple(map(str, symbols))
     reason = f"it is not one of the symbols {shown_names(names)}"
-    return Planned(AvroNode(Shape.ENUM, path, symbols=names, reason=reason), 1, total=False)
+    return Planned(AvroNode(ArrowLayout.ENUM, path, symbols=names, reason=reason), 1, total=False)
 
 
 def _decimal(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned | None:
@@ -133,7 +133,7 @@ def _decimal(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned | 
         )
     fits = not width or kind.precision <= _digits(width)
     cost = int(kind.precision != precision) + 2 * (width > 0)
-    return Planned(AvroNode(Shape.DECIMAL, path, width=width), cost, total=fits)
+    return Planned(AvroNode(ArrowLayout.DECIMAL, path, width=width), cost, total=fits)
 
 
 def _digits(width: int) -> int:
@@ -144,33 +144,33 @@ def _digits(width: int) -> int:
 def _big_decimal(_: dict[str, Any], kind: pa.DataType, path: str) -> Planned:
     if not pa.types.is_decimal128(kind):
         raise disagree(path, kind, "bytes (big-decimal)")
-    return Planned(AvroNode(Shape.BIG_DECIMAL, path, scale=kind.scale), 3, total=True)
+    return Planned(AvroNode(ArrowLayout.BIG_DECIMAL, path, scale=kind.scale), 3, total=True)
 
 
 def _uuid_text(_: dict[str, Any], kind: pa.DataType, path: str) -> Planned:
     if not is_text(kind):
         raise disagree(path, kind, "string (uuid)")
-    return Planned(AvroNode(Shape.UUID_TEXT, path), 1, total=False)
+    return Planned(AvroNode(ArrowLayout.UUID_TEXT, path), 1, total=False)
 
 
 def _uuid_bytes(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned | None:
     if schema.get("size") != 16 or not is_text(kind):
         return None  # bytes go into it as into every fixed type
-    return Planned(AvroNode(Shape.UUID_BYTES, path), 2, total=False)
+    return Planned(AvroNode(ArrowLayout.UUID_BYTES, path), 2, total=False)
 
 
 def _duration(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned | None:
     if schema.get("size") != 12 or is_binary(kind):
         return None
     if kind in (pa.duration("us"), pa.month_day_nano_interval()):
-        return Planned(AvroNode(Shape.DURATION, path), 0, total=False)
+        return Planned(AvroNode(ArrowLayout.DURATION, path), 0, total=False)
     raise disagree(path, kind, "fixed (duration)")
 
 
 def _date(_: dict[str, Any], kind: pa.DataType, path: str) -> Planned:
     if not pa.types.is_date32(kind):
         raise disagree(path, kind, "int (date)")
-    return Planned(AvroNode(Shape.LONG, path), 0, total=True)
+    return Planned(AvroNode(ArrowLayout.LONG, path), 0, total=True)
 
 
 _TIMES = {"s": pa.time32("s"), "ms": pa.time32("ms"), "us": pa.time64("us"), "ns": pa.time64("ns")}
@@ -187,7 +187,7 @@ def _time(unit: str, cost: int) -> _Reader:
         if not (is_number or kind in _TIMES.values()):
             raise disagree(path, kind, type_name(schema))
         have = unit if is_number else next(each for each, time in _TIMES.items() if time == kind)
-        node = _scaled(AvroNode(Shape.LONG, path), have, unit)
+        node = _scaled(AvroNode(ArrowLayout.LONG, path), have, unit)
         high = _DAY_SECONDS * _UNITS[unit] // node.factor - 1
         return Planned(
             node._replace(low=0, high=high, reason="it is not a time of day"), cost + 5 * is_number, total=False
@@ -200,7 +200,7 @@ def _timestamp(unit: str, cost: int, *, local: bool) -> _Reader:
     def read(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned:
         if not pa.types.is_timestamp(kind) or (kind.tz is None) != local:
             raise disagree(path, kind, type_name(schema))
-        node = _scaled(AvroNode(Shape.LONG, path), kind.unit, unit)
+        node = _scaled(AvroNode(ArrowLayout.LONG, path), kind.unit, unit)
         if node.factor > 1:
             high = ((1 << 63) - 1) // node.factor
             node = node._replace(low=-high, high=high, reason=f"64 bits do not hold it as {type_name(schema)}")
@@ -241,22 +241,22 @@ def _is_whole(kind: pa.DataType) -> bool:
     return is_int(kind) or pa.types.is_int64(kind)
 
 
-_TAKEN: dict[str, tuple[tuple[_Test, Shape, int, bool], ...]] = {
-    "boolean": ((pa.types.is_boolean, Shape.BOOLEAN, 0, True),),
-    "int": ((is_int, Shape.LONG, 0, True), (pa.types.is_int64, Shape.LONG, 2, False)),
-    "long": ((pa.types.is_int64, Shape.LONG, 0, True), (is_int, Shape.LONG, 1, True)),
+_TAKEN: dict[str, tuple[tuple[_Test, ArrowLayout, int, bool], ...]] = {
+    "boolean": ((pa.types.is_boolean, ArrowLayout.BOOLEAN, 0, True),),
+    "int": ((is_int, ArrowLayout.LONG, 0, True), (pa.types.is_int64, ArrowLayout.LONG, 2, False)),
+    "long": ((pa.types.is_int64, ArrowLayout.LONG, 0, True), (is_int, ArrowLayout.LONG, 1, True)),
     "float": (
-        (pa.types.is_float32, Shape.FLOAT, 0, True),
-        (pa.types.is_float64, Shape.FLOAT, 2, False),
-        (_is_whole, Shape.FLOAT, 4, False),
+        (pa.types.is_float32, ArrowLayout.FLOAT, 0, True),
+        (pa.types.is_float64, ArrowLayout.FLOAT, 2, False),
+        (_is_whole, ArrowLayout.FLOAT, 4, False),
     ),
     "double": (
-        (pa.types.is_float64, Shape.DOUBLE, 0, True),
-        (pa.types.is_float32, Shape.DOUBLE, 1, True),
-        (is_int, Shape.DOUBLE, 3, True),
-        (pa.types.is_int64, Shape.DOUBLE, 3, False),
+        (pa.types.is_float64, ArrowLayout.DOUBLE, 0, True),
+        (pa.types.is_float32, ArrowLayout.DOUBLE, 1, True),
+        (is_int, ArrowLayout.DOUBLE, 3, True),
+        (pa.types.is_int64, ArrowLayout.DOUBLE, 3, False),
     ),
-    "string": ((is_text, Shape.TEXT, 0, True),),
-    "bytes": ((is_binary, Shape.BYTES, 0, True), (is_text, Shape.BYTES, 3, True)),
+    "string": ((is_text, ArrowLayout.TEXT, 0, True),),
+    "bytes": ((is_binary, ArrowLayout.BYTES, 0, True), (is_text, ArrowLayout.BYTES, 3, True)),
 }
 """What each of Avro's types takes: its own values, those that fit into it, and, in a union, those of which some do."""

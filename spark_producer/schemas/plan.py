@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from spark_producer.common.escape import for_log
 from spark_producer.errors import SchemaError
-from spark_producer.kernel.avro_nodes import NO_MARK, AvroNode, Shape
+from spark_producer.kernel.avro_nodes import NO_MARK, ArrowLayout, AvroNode
 from spark_producer.schemas.defaults import MAX_FILLED_BYTES, filling, is_optional
 from spark_producer.schemas.names import NAMED, PRIMITIVE, full_name, named_types, referred, space_of
 from spark_producer.schemas.plain import Planned, disagree, is_number, plain_node, type_name
@@ -57,7 +57,7 @@ def plan_of(schema: Schema, kind: pa.DataType, path: str, *, fill: bool = False)
         SchemaError: Schema and type disagree; the text names the field, and says what each of them has.
     """
     if pa.types.is_null(kind):
-        return AvroNode(Shape.CONSTANT, path)
+        return AvroNode(ArrowLayout.CONSTANT, path)
     try:
         return _Planner(schema, fill).plan(schema, kind, _Spot(path)).node
     except RecursionError:
@@ -141,7 +141,7 @@ class _Planner:
         if pa.types.is_null(kind):
             if null is None:
                 raise disagree(at.path, kind, f"one of {shown_names(_labels(bare))}, none of which is null")
-            return Planned(AvroNode(Shape.CONSTANT, at.path, constant=bytes((2 * null,))), 0, total=True)
+            return Planned(AvroNode(ArrowLayout.CONSTANT, at.path, constant=bytes((2 * null,))), 0, total=True)
         narrow = sum(isinstance(branch, dict) and is_number(branch) for branch in bare) > 1
         found, reasons = [], []
         for place, branch in enumerate(branches):
@@ -179,10 +179,10 @@ class _Planner:
                 names.append(None)
             else:
                 one = self.plan(field["type"], column.type, below)
-                takes_null = one.node.null_mark != NO_MARK or one.node.shape is Shape.CONSTANT
+                takes_null = one.node.null_mark != NO_MARK or one.node.shape is ArrowLayout.CONSTANT
                 children.append(one._replace(total=one.total and (takes_null or not column.nullable)))
                 names.append(field["name"])
-        node = AvroNode(Shape.RECORD, at.path, children=tuple(each.node for each in children), names=tuple(names))
+        node = AvroNode(ArrowLayout.RECORD, at.path, children=tuple(each.node for each in children), names=tuple(names))
         return Planned(node, sum(each.cost for each in children), all(each.total for each in children))
 
     def _missing(self, field: dict[str, Any], at: _Spot, ours: dict[str, Any]) -> Planned:
@@ -199,14 +199,14 @@ class _Planner:
                 f"field '{at.path}': the defaults of fields that the column lacks have more than {MAX_FILLED_BYTES} bytes; "
                 "add them to the column"
             )
-        return Planned(AvroNode(Shape.CONSTANT, at.path, constant=constant), 1, total=True)
+        return Planned(AvroNode(ArrowLayout.CONSTANT, at.path, constant=constant), 1, total=True)
 
     def _array(self, schema: dict[str, Any], kind: pa.DataType, at: _Spot) -> Planned:
         if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
             raise disagree(at.path, kind, "an array")
         field = cast("pa.ListType[Any]", kind).value_field
         item = self._item(_inner(schema, "items", at.path), field, f"{at.path}[]", at)
-        return item._replace(node=AvroNode(Shape.ARRAY, at.path, children=(item.node,)))
+        return item._replace(node=AvroNode(ArrowLayout.ARRAY, at.path, children=(item.node,)))
 
     def _map(self, schema: dict[str, Any], kind: pa.DataType, at: _Spot) -> Planned:
         if not pa.types.is_map(kind) or not is_text(kind.key_type):
@@ -214,7 +214,7 @@ class _Planner:
         path = f"{at.path}{{}}"
         value = self._item(_inner(schema, "values", at.path), kind.item_field, path, at)
         return value._replace(
-            node=AvroNode(Shape.MAP, at.path, children=(AvroNode(Shape.TEXT, for_log(path)), value.node))
+            node=AvroNode(ArrowLayout.MAP, at.path, children=(AvroNode(ArrowLayout.TEXT, for_log(path)), value.node))
         )
 
     def _item(self, schema: Schema, field: pa.Field[Any], path: str, at: _Spot) -> Planned:
@@ -226,8 +226,8 @@ class _Planner:
             if not pa.types.is_null(field.type):
                 raise
             reason = "it is null, and its schema does not take null"
-            return Planned(AvroNode(Shape.CONSTANT, below.path, reason=reason), 0, total=False)
-        takes_null = one.node.null_mark != NO_MARK or one.node.shape is Shape.CONSTANT
+            return Planned(AvroNode(ArrowLayout.CONSTANT, below.path, reason=reason), 0, total=False)
+        takes_null = one.node.null_mark != NO_MARK or one.node.shape is ArrowLayout.CONSTANT
         return one._replace(total=one.total and (takes_null or not field.nullable))
 
 
@@ -239,7 +239,7 @@ def _choice(found: list[Planned], null_mark: int, path: str, labels: list[str]) 
     if needed == 1:
         return nearest._replace(node=nearest.node._replace(null_mark=null_mark))
     node = AvroNode(
-        Shape.UNION,
+        ArrowLayout.UNION,
         path,
         null_mark,
         children=tuple(each.node for each in found[:needed]),
@@ -252,7 +252,7 @@ def _of_nulls(schema: dict[str, Any], kind: pa.DataType, at: _Spot) -> Planned:
     """Return the plan of a column of nulls, or of the type null, which take each other alone; it has no bytes."""
     if not (pa.types.is_null(kind) and schema.get("type") == "null"):
         raise disagree(at.path, kind, type_name(schema))
-    return Planned(AvroNode(Shape.CONSTANT, at.path), 0, total=True)
+    return Planned(AvroNode(ArrowLayout.CONSTANT, at.path), 0, total=True)
 
 
 def _check_fields(kind: pa.StructType, theirs: list[str], path: str) -> None:

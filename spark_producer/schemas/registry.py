@@ -38,7 +38,7 @@ MAX_RESPONSE_BYTES = 16 << 20
 _Answer = TypeVar("_Answer")
 
 
-class Found(NamedTuple):
+class RegisteredSchema(NamedTuple):
     """A schema as the registry has it: its id, and its text if it was asked for."""
 
     schema_id: int
@@ -61,7 +61,7 @@ class Registry:
         """Close the connections."""
         self._client.close()
 
-    def register(self, subject: str, schema: str) -> Found:
+    def register(self, subject: str, schema: str) -> RegisteredSchema:
         """Register a schema, or find it if the subject has it.
 
         Raises:
@@ -74,7 +74,7 @@ class Registry:
                 lambda: _with_id(self._client.register_schema(subject, _avro(schema), normalize_schemas=normal))
             )
 
-    def lookup(self, subject: str, schema: str) -> Found:
+    def lookup(self, subject: str, schema: str) -> RegisteredSchema:
         """Find a schema that the subject must have.
 
         Raises:
@@ -85,7 +85,7 @@ class Registry:
             found = self._timed(lambda: self._client.lookup_schema(subject, _avro(schema), normalize_schemas=normal))
             return _with_id(found.schema_id)
 
-    def latest(self, subject: str) -> Found:
+    def latest(self, subject: str) -> RegisteredSchema:
         """Return the latest schema of a subject, which must be Avro.
 
         Raises:
@@ -238,10 +238,10 @@ def _avro(schema: str) -> Schema:
     return Schema(schema, "AVRO")
 
 
-def _with_id(schema_id: object) -> Found:
+def _with_id(schema_id: object) -> RegisteredSchema:
     if not isinstance(schema_id, int) or isinstance(schema_id, bool) or not 0 <= schema_id < 1 << 31:
         raise ValueError("no id")
-    return Found(schema_id)
+    return RegisteredSchema(schema_id)
 
 
 def _text(schema: Schema, what: str) -> str:

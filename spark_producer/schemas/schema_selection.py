@@ -10,11 +10,11 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from spark_producer.config import RegistryOptions
-from spark_producer.config.registry_table import ColumnWish
+from spark_producer.config.registry_table import ColumnOptions
 from spark_producer.errors import ConfigError
 from spark_producer.schemas.column_format import ColumnFormat
 from spark_producer.schemas.plan import parse_schema, plan_of
-from spark_producer.schemas.registry import Found, Registry
+from spark_producer.schemas.registry import RegisteredSchema, Registry
 from spark_producer.schemas.subjects import subject_of
 from spark_producer.schemas.types import Schema, avro_schema, name_of
 from spark_producer.schemas.wire_format import parse_indexes, prefix_of
@@ -23,7 +23,7 @@ MAX_FILE_BYTES = 1 << 20
 """The most bytes of a schema's file: no schema that people write is larger."""
 
 
-class Question(NamedTuple):
+class SchemaLookup(NamedTuple):
     """What the registry is asked: the id of a schema under a subject, or, if `schema` is None, its latest schema."""
 
     options: RegistryOptions
@@ -31,12 +31,12 @@ class Question(NamedTuple):
     schema: str | None
 
 
-Ask = Callable[[Question], Found]
+Ask = Callable[[SchemaLookup], RegisteredSchema]
 """Whoever asks the registry, or remembers what it said."""
 
 
 def column_format(
-    wish: ColumnWish, kind: pa.DataType | None, topic: str | None, options: RegistryOptions, ask: Ask
+    wish: ColumnOptions, kind: pa.DataType | None, topic: str | None, options: RegistryOptions, ask: Ask
 ) -> ColumnFormat | None:
     """Return the format of a column, or None if its bytes go out as they are.
 
@@ -64,7 +64,7 @@ def column_format(
         assert given is not None
         schema, schema_id = given, wish.schema_id
     elif options.use_latest_version:
-        found = ask(Question(options, subject_of(wish, topic, None), None))
+        found = ask(SchemaLookup(options, subject_of(wish, topic, None), None))
         schema, schema_id = parse_schema(found.text or "", "the registry's latest schema"), found.schema_id
     else:
         subject = subject_of(wish, topic, given)
@@ -74,11 +74,11 @@ def column_format(
         plan_of(
             schema, kind, wish.column, fill=wish.fill
         )  # the registry must not get a schema that the column does not fit
-        schema_id = ask(Question(options, subject, json.dumps(schema, separators=(",", ":")))).schema_id
+        schema_id = ask(SchemaLookup(options, subject, json.dumps(schema, separators=(",", ":")))).schema_id
     return ColumnFormat(prefix_of(schema_id), plan_of(schema, kind, wish.column, fill=wish.fill))
 
 
-def answer(registry: Registry, question: Question) -> Found:
+def answer(registry: Registry, question: SchemaLookup) -> RegisteredSchema:
     """Ask the registry: once for each question.
 
     Raises:
@@ -91,7 +91,7 @@ def answer(registry: Registry, question: Question) -> Found:
     return registry.lookup(question.subject, question.schema)
 
 
-def _schema_text(wish: ColumnWish) -> str:
+def _schema_text(wish: ColumnOptions) -> str:
     """Return the JSON of a schema that is given itself, or by the path of its file."""
     text = (wish.schema or "").strip()
     if text.startswith(("{", "[", '"')) or not text.endswith((".avsc", ".json")):

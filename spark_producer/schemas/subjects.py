@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from spark_producer.config.registry_table import ColumnWish
+from spark_producer.config.registry_table import ColumnOptions
 from spark_producer.errors import ConfigError
 from spark_producer.schemas.names import full_name
 from spark_producer.schemas.types import Schema
 
 
-def subject_of(wish: ColumnWish, topic: str | None, schema: Schema | None) -> str:
+def subject_of(wish: ColumnOptions, topic: str | None, schema: Schema | None) -> str:
     """Return the subject: the one that is set, or what the strategy makes of the topic and of the record's full name.
 
     Args:

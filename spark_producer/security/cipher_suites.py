@@ -24,14 +24,14 @@ SUITES_OF_1_3: Final = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA
 """Python's `ssl` cannot choose among these."""
 
 
-class Choice(NamedTuple):
+class TlsVersionsAndSuites(NamedTuple):
     """What a context is told: versions of TLS, and the suites of 1.2 as OpenSSL writes them; empty for its own choice."""
 
     versions: tuple[str, ...]
     suites: str
 
 
-def choose(protocols: Sequence[str], suites: Sequence[str]) -> Choice:
+def choose(protocols: Sequence[str], suites: Sequence[str]) -> TlsVersionsAndSuites:
     """Return the versions and suites for a context, so that nothing is negotiated that was not named.
 
     Without a suite of a version, that version is left out, as in Java.
@@ -46,7 +46,7 @@ def choose(protocols: Sequence[str], suites: Sequence[str]) -> Choice:
             f"are {', '.join([*OPENSSL_NAMES, *sorted(SUITES_OF_1_3)])} (ssl.enabled.protocols, ssl.cipher.suites)"
         )
     if not suites:
-        return Choice(tuple(sorted({*protocols})), "")
+        return TlsVersionsAndSuites(tuple(sorted({*protocols})), "")
     older = [OPENSSL_NAMES[suite] for suite in suites if suite in OPENSSL_NAMES]
     newer = SUITES_OF_1_3 & {*suites}
     if newer and newer != SUITES_OF_1_3 and TLS_1_3 in protocols:
@@ -59,4 +59,4 @@ def choose(protocols: Sequence[str], suites: Sequence[str]) -> Choice:
         raise ConfigError(
             f"no suite of ssl.cipher.suites belongs to {', '.join(sorted(protocols))} (ssl.enabled.protocols)"
         )
-    return Choice(tuple(versions), ":".join(older))
+    return TlsVersionsAndSuites(tuple(versions), ":".join(older))

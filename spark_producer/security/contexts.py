@@ -16,7 +16,7 @@ from spark_producer.security.cipher_suites import TLS_1_2, TLS_1_3, choose
 from spark_producer.security.key_files import key_file
 from spark_producer.security.pem import encoded
 from spark_producer.security.settings import Store, TlsSettings
-from spark_producer.security.stores import Identity, Trust, load_identity, load_trust
+from spark_producer.security.stores import KeyStoreEntry, TrustStore, load_identity, load_trust
 from spark_producer.security.x509 import Certificate, read_certificate
 
 _VERSIONS: Final = {TLS_1_2: ssl.TLSVersion.TLSv1_2, TLS_1_3: ssl.TLSVersion.TLSv1_3}
@@ -25,7 +25,7 @@ _MAX_PASSWORD_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ContextInfo:
     """What messages tell of a context."""
 
     trust: str = "the system's certificates"
@@ -38,13 +38,13 @@ class Facts:
     suites: tuple[str, ...] = ()
 
 
-class Context(ssl.SSLContext):
+class TlsContext(ssl.SSLContext):
     """A context that knows what was put into it, which `ssl` does not tell."""
 
-    facts: Facts = Facts()
+    facts: ContextInfo = ContextInfo()
 
 
-def client_context(settings: TlsSettings, allowed: Sequence[str]) -> Context:
+def client_context(settings: TlsSettings, allowed: Sequence[str]) -> TlsContext:
     """Return a context for connections to brokers. It reads the files, and resolves references to secrets, each time.
 
     It is not `ssl.create_default_context`: since Python 3.13 that refuses CAs which Java takes (VERIFY_X509_STRICT). A
@@ -54,7 +54,7 @@ def client_context(settings: TlsSettings, allowed: Sequence[str]) -> Context:
         TlsFailed: a file cannot be read or used (fatal).
         ConfigError: protocols and cipher suites contradict each other, or a reference cannot be resolved.
     """
-    context = Context(ssl.PROTOCOL_TLS_CLIENT)
+    context = TlsContext(ssl.PROTOCOL_TLS_CLIENT)
     choice = _limit(context, settings.protocols, settings.cipher_suites)
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.check_hostname = settings.check_name and settings.verify
@@ -67,8 +67,8 @@ def client_context(settings: TlsSettings, allowed: Sequence[str]) -> Context:
     identity = load_identity(settings.identity, allowed) if settings.identity is not None else None
     if identity is not None:
         _show(context, identity)
-    context.facts = Facts(
-        trust=trust.origin if trust else Facts().trust,
+    context.facts = ContextInfo(
+        trust=trust.origin if trust else ContextInfo().trust,
         trusted=len(trust.certificates) if trust else 0,
         identity=identity.origin if identity else "",
         own=read_certificate(identity.chain[0]) if identity else None,
@@ -80,7 +80,7 @@ def client_context(settings: TlsSettings, allowed: Sequence[str]) -> Context:
 
 def server_context(
     certificate: str, key: str, client_ca: str | None = None, key_password: Secret | None = None
-) -> Context:
+) -> TlsContext:
     """Return a context for a listener, from the paths of files: its chain, its key (may be the same file), its clients' CAs.
 
     With `client_ca` a client must show a certificate that one of these has signed; without it, none is asked for.
@@ -88,7 +88,7 @@ def server_context(
     Raises:
         TlsFailed: a file cannot be read or used (fatal).
     """
-    context = Context(ssl.PROTOCOL_TLS_SERVER)
+    context = TlsContext(ssl.PROTOCOL_TLS_SERVER)
     versions = _limit(context, TlsSettings().protocols, ())
     files = Store(location=certificate, key_location=key, key_password=key_password)
     identity = load_identity(files, (), ("certificate (--tls-cert)", "key (--tls-key)"))
@@ -98,7 +98,7 @@ def server_context(
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.verify_mode = ssl.CERT_REQUIRED
         _trust(context, trust)
-    context.facts = Facts(
+    context.facts = ContextInfo(
         trust=trust.origin if trust else "no certificate",
         trusted=len(trust.certificates) if trust else 0,
         identity=identity.origin,
@@ -108,7 +108,7 @@ def server_context(
     return context
 
 
-def _limit(context: Context, protocols: Sequence[str], suites: Sequence[str]) -> tuple[str, ...]:
+def _limit(context: TlsContext, protocols: Sequence[str], suites: Sequence[str]) -> tuple[str, ...]:
     choice = choose(protocols, suites)
     context.minimum_version = _VERSIONS[choice.versions[0]]
     context.maximum_version = _VERSIONS[choice.versions[-1]]
@@ -121,7 +121,7 @@ def _limit(context: Context, protocols: Sequence[str], suites: Sequence[str]) ->
     return choice.versions
 
 
-def _trust(context: Context, trust: Trust) -> None:
+def _trust(context: TlsContext, trust: TrustStore) -> None:
     for number, certificate in enumerate(trust.certificates, 1):
         try:
             context.load_verify_locations(cadata=certificate)
@@ -131,7 +131,7 @@ def _trust(context: Context, trust: Trust) -> None:
             ) from error
 
 
-def _show(context: Context, identity: Identity) -> None:
+def _show(context: TlsContext, identity: KeyStoreEntry) -> None:
     """Load certificate and key. OpenSSL would ask for a password on the terminal, and wait, if it were not given a function."""
     asked = False
 
@@ -150,7 +150,7 @@ def _show(context: Context, identity: Identity) -> None:
         raise _unusable(identity, _why(identity, getattr(error, "reason", None) or str(error), asked)) from error
 
 
-def _why(identity: Identity, reason: str, asked: bool) -> str:
+def _why(identity: KeyStoreEntry, reason: str, asked: bool) -> str:
     if asked and not identity.key_password:
         return "the key is encrypted, set ssl.key.password"
     if "KEY_VALUES_MISMATCH" in reason:
@@ -162,5 +162,5 @@ def _why(identity: Identity, reason: str, asked: bool) -> str:
     return f"OpenSSL says {reason}"
 
 
-def _unusable(identity: Identity, rule: str) -> TlsFailed:
+def _unusable(identity: KeyStoreEntry, rule: str) -> TlsFailed:
     return TlsFailed(f"the key and certificate of {identity.origin} cannot be used: {rule}", fatal=True)

@@ -10,7 +10,7 @@ from typing import Final
 from spark_producer.common.escape import escaping_logger
 from spark_producer.common.secret import Secret
 from spark_producer.errors import ConfigError, TlsFailed
-from spark_producer.security.contexts import Context, client_context, server_context
+from spark_producer.security.contexts import TlsContext, client_context, server_context
 from spark_producer.security.settings import Store, TlsSettings
 from spark_producer.security.stores import trusted_files
 
@@ -19,21 +19,21 @@ logger = escaping_logger("pyproducer")
 _REFERENCED_FILE: Final = re.compile(r"\$\{file:(/[^:}]*)")
 
 
-class KeptContext:
+class ReloadingContext:
     """One context, built when it is first needed, and anew when one of its files has changed. Its users share one thread.
 
     If what changed cannot be used, for example because the certificate was replaced and its key not yet, the former context
     stays, with a warning, and the next connection tries again.
     """
 
-    def __init__(self, build: Callable[[], Context], files: Callable[[], Iterator[Path]]) -> None:
+    def __init__(self, build: Callable[[], TlsContext], files: Callable[[], Iterator[Path]]) -> None:
         self._build = build
         self._files = files
-        self._context: Context | None = None
+        self._context: TlsContext | None = None
         self._seen: list[object] = []
         self._complained: list[object] = []
 
-    def current(self) -> Context:
+    def current(self) -> TlsContext:
         """Return the context for a new connection. If nothing has changed it costs a few calls of `stat`.
 
         Raises:
@@ -60,9 +60,9 @@ class KeptContext:
         return self._context
 
 
-def kept_client_context(settings: TlsSettings, allowed: Sequence[str]) -> KeptContext:
+def kept_client_context(settings: TlsSettings, allowed: Sequence[str]) -> ReloadingContext:
     """Return the context of a client, see `client_context`."""
-    return KeptContext(
+    return ReloadingContext(
         lambda: client_context(settings, allowed),
         lambda: _files_of(settings.trust, settings.identity),
     )
@@ -70,10 +70,10 @@ def kept_client_context(settings: TlsSettings, allowed: Sequence[str]) -> KeptCo
 
 def kept_server_context(
     certificate: str, key: str, client_ca: str | None = None, key_password: Secret | None = None
-) -> KeptContext:
+) -> ReloadingContext:
     """Return the context of a listener, see `server_context`."""
     files = [Path(path) for path in (certificate, key, client_ca) if path is not None]
-    return KeptContext(lambda: server_context(certificate, key, client_ca, key_password), lambda: iter(files))
+    return ReloadingContext(lambda: server_context(certificate, key, client_ca, key_password), lambda: iter(files))
 
 
 def _files_of(*stores: Store | None) -> Iterator[Path]:

@@ -25,14 +25,14 @@ MAX_CERTIFICATES: Final = 10_000
 _JCEKS_MAGIC: Final = b"\xce\xce\xce\xce"
 
 
-class Trust(NamedTuple):
+class TrustStore(NamedTuple):
     """Certificates to trust, in DER, and where they are from, for messages."""
 
     certificates: tuple[bytes, ...]
     origin: str
 
 
-class Identity(NamedTuple):
+class KeyStoreEntry(NamedTuple):
     """A certificate in DER with those that lead to its CA, and its private key as PEM, which may be encrypted."""
 
     chain: tuple[bytes, ...]
@@ -41,7 +41,7 @@ class Identity(NamedTuple):
     origin: str
 
 
-class Contents(NamedTuple):
+class StoreContents(NamedTuple):
     """What one file holds: all certificates that a truststore of it trusts, and a key with its chain if there is one."""
 
     certificates: tuple[bytes, ...] = ()
@@ -62,7 +62,7 @@ class FileContent:
 
 def load_trust(
     store: Store, allowed: Sequence[str], option: str = "ssl.truststore.location (or ssl.ca.location)"
-) -> Trust:
+) -> TrustStore:
     """Return the certificates that `store` says to trust. Errors name the `option` that named its file.
 
     Raises:
@@ -70,20 +70,22 @@ def load_trust(
         ConfigError: a reference to a secret cannot be resolved.
     """
     if store.pem:
-        return Trust(_some(_pem(Secret(store.pem), "ssl.truststore.certificates").certificates, store), "the PEM text")
+        return TrustStore(
+            _some(_pem(Secret(store.pem), "ssl.truststore.certificates").certificates, store), "the PEM text"
+        )
     path = Path(store.location)
     password = _resolved(store.password, allowed, "ssl.truststore.password")
     with _told_of(option):
         files = sorted(trusted_files(path)) if path.is_dir() else [path]
         found = [certificate for file in files for certificate in _contents(file, password).certificates]
-    return Trust(_some(tuple(found), store), str(path))
+    return TrustStore(_some(tuple(found), store), str(path))
 
 
 def load_identity(
     store: Store,
     allowed: Sequence[str],
     options: tuple[str, str] = ("ssl.certificate.location", "ssl.key.location"),
-) -> Identity:
+) -> KeyStoreEntry:
     """Return the certificate and key that `store` names. Errors name the one of the `options` that named the file.
 
     Raises:
@@ -116,7 +118,7 @@ def load_identity(
         raise TlsFailed(f"there is no private key in {origin}: {way}", fatal=True)
     if not held.chain:
         raise TlsFailed(f"there is no certificate for the private key in {origin}", fatal=True)
-    return Identity(_some(held.chain, store), key, key_password, origin)
+    return KeyStoreEntry(_some(held.chain, store), key, key_password, origin)
 
 
 def trusted_files(folder: Path) -> list[Path]:
@@ -127,7 +129,7 @@ def trusted_files(folder: Path) -> list[Path]:
         raise _unreadable(folder, error) from error
 
 
-def _contents(path: Path, password: Secret | None) -> Contents:
+def _contents(path: Path, password: Secret | None) -> StoreContents:
     """Read one file, whatever its name and declared type say of its format: the first bytes decide."""
     content = _read(path)
     start = content.data[:4]
@@ -146,16 +148,16 @@ def _contents(path: Path, password: Secret | None) -> Contents:
     raise TlsFailed(f"{path} is neither PEM, JKS nor PKCS12", fatal=True)
 
 
-def _java(store: JavaKeyStore) -> Contents:
+def _java(store: JavaKeyStore) -> StoreContents:
     """As in Java, the first certificate of each key is trusted, too."""
     first = store.keys[0] if store.keys else None
     own = tuple(key.chain[0] for key in store.keys if key.chain)
-    return Contents(store.certificates + own, first.chain if first else (), None, first)
+    return StoreContents(store.certificates + own, first.chain if first else (), None, first)
 
 
-def _pkcs12(store: Pkcs12Store) -> Contents:
+def _pkcs12(store: Pkcs12Store) -> StoreContents:
     own = (store.certificate,) if store.certificate is not None else ()
-    return Contents(own + store.others, own + store.others if store.key is not None else (), store.key)
+    return StoreContents(own + store.others, own + store.others if store.key is not None else (), store.key)
 
 
 def _read(path: Path) -> FileContent:
@@ -171,7 +173,7 @@ def _read(path: Path) -> FileContent:
     return content
 
 
-def _pem(text: Secret, origin: str) -> Contents:
+def _pem(text: Secret, origin: str) -> StoreContents:
     certificates = []
     key = None
     for block in blocks(text.reveal()):
@@ -182,7 +184,7 @@ def _pem(text: Secret, origin: str) -> Contents:
                 raise TlsFailed(f"certificate {len(certificates) + 1} of {origin}: {error}", fatal=True) from error
         elif block.label in KEY_LABELS and key is None:
             key = _openable(block, origin)
-    return Contents(tuple(certificates), tuple(certificates), key)
+    return StoreContents(tuple(certificates), tuple(certificates), key)
 
 
 def _openable(block: Block, origin: str) -> Secret:

@@ -10,7 +10,7 @@ from typing import Final
 
 from spark_producer.common.escape import for_log
 from spark_producer.errors import TlsFailed
-from spark_producer.security.contexts import Facts
+from spark_producer.security.contexts import ContextInfo
 from spark_producer.security.x509 import Certificate
 
 
@@ -31,12 +31,12 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class HandshakePhase:
     """How far a stream had come when it failed."""
 
     host: str | None
     """The name that the certificate must be for."""
-    facts: Facts
+    facts: ContextInfo
     chain: tuple[Certificate, ...] = ()
     """What the peer showed, its own certificate first."""
     established: bool = False
@@ -71,7 +71,7 @@ NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY
 """OpenSSL's reasons if what the other side sent is no TLS."""
 
 
-def explained(error: ssl.SSLError, peer: Peer, moment: Moment) -> TlsFailed:
+def explained(error: ssl.SSLError, peer: Peer, moment: HandshakePhase) -> TlsFailed:
     """Return the error of this package for one of a client's stream. It is fatal unless another attempt may succeed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return TlsFailed(_certificate(error, peer, moment), fatal=True)
@@ -106,7 +106,7 @@ def refused_client(error: ssl.SSLError, peer: Peer) -> TlsFailed:
     return TlsFailed(f"TLS with {peer.name} failed: {for_log(error.reason or str(error))}", fatal=False)
 
 
-def _certificate(error: ssl.SSLCertVerificationError, peer: Peer, moment: Moment) -> str:
+def _certificate(error: ssl.SSLCertVerificationError, peer: Peer, moment: HandshakePhase) -> str:
     code = error.verify_code
     first = f"the certificate of {peer.name} cannot be trusted: "
     if code in _UNTRUSTED:
@@ -143,7 +143,7 @@ def _whose(found: Certificate | None, chain: tuple[Certificate, ...]) -> str:
     return "it" if found is None or found is chain[0] else f"that of its CA '{found.subject}'"
 
 
-def _ended(peer: Peer, moment: Moment) -> str:
+def _ended(peer: Peer, moment: HandshakePhase) -> str:
     if moment.established:
         return f"{peer.name} closed the TLS connection"
     if moment.heard:
@@ -154,7 +154,7 @@ def _ended(peer: Peer, moment: Moment) -> str:
     )
 
 
-def _alert(alert: str, peer: Peer, moment: Moment) -> str:
+def _alert(alert: str, peer: Peer, moment: HandshakePhase) -> str:
     said = f"(alert {alert.lower()})"
     if moment.answered:
         return f"{peer.name} ended the TLS connection {said}"
@@ -175,7 +175,7 @@ def _alert(alert: str, peer: Peer, moment: Moment) -> str:
     return f"{peer.name} ended the TLS handshake {said}"
 
 
-def _nothing_in_common(said: str, peer: Peer, moment: Moment) -> str:
+def _nothing_in_common(said: str, peer: Peer, moment: HandshakePhase) -> str:
     suites = ", ".join(moment.facts.suites) or "the default ones"
     return (
         f"there is no TLS version or cipher suite in common with {peer.name} {said}: ours are "

@@ -6,8 +6,8 @@ import ssl
 from typing import Any
 
 from spark_producer.errors import TlsFailed
-from spark_producer.security.contexts import Context, Facts
-from spark_producer.security.tls_errors import NOT_TLS, Moment, Peer, explained, refused_client
+from spark_producer.security.contexts import ContextInfo, TlsContext
+from spark_producer.security.tls_errors import NOT_TLS, HandshakePhase, Peer, explained, refused_client
 from spark_producer.security.x509 import read_certificate
 
 _DER = 2
@@ -34,7 +34,7 @@ class TlsStream:
     ) -> None:
         self._peer = peer or Peer()
         self._server_side = server_side
-        self._facts = context.facts if isinstance(context, Context) else Facts()
+        self._facts = context.facts if isinstance(context, TlsContext) else ContextInfo()
         self._host = server_hostname
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
@@ -147,7 +147,7 @@ class TlsStream:
     def _explained(self, error: ssl.SSLError) -> TlsFailed:
         if self._server_side:
             return refused_client(error, self._peer)
-        moment = Moment(
+        moment = HandshakePhase(
             host=self._host,
             facts=self._facts,
             chain=tuple(found for der in self._chain() if (found := read_certificate(der)) is not None),

@@ -4,7 +4,7 @@ Owns: the cluster metadata and its refresh, the producer id and the sequences, t
 Must not know: sockets and threads. It sees the network through `NetworkView`, and returns requests.
 """
 
-from spark_producer.sender.metadata import Metadata, Wish
+from spark_producer.sender.metadata import Metadata, TopicWaiter
 from spark_producer.sender.network_view import ClientRequest, NetworkView, RequestBatches
 from spark_producer.sender.partitioner_load import KnownTopics, ProducerLoad
 from spark_producer.sender.sender import Sender, SenderSettings, Step
@@ -19,5 +19,5 @@ __all__ = [
     "Sender",
     "SenderSettings",
     "Step",
-    "Wish",
+    "TopicWaiter",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from spark_producer.accumulator import NO_IDENTITY, Identity, RecordAccumulator
+from spark_producer.accumulator import NO_IDENTITY, ProducerIdAndEpoch, RecordAccumulator
 from spark_producer.protocol.messages import InitProducerIdRequest
 
 LAST_EPOCH = 0x7FFF
@@ -43,7 +43,7 @@ class ProducerIdentity:
     def received(self, producer_id: int, epoch: int) -> None:
         """Take over the id that the broker gave."""
         self._asking, self._attempts = False, 0
-        self._adopt(Identity(producer_id, epoch))
+        self._adopt(ProducerIdAndEpoch(producer_id, epoch))
 
     def on_failure(self, now: float) -> None:
         """Plan to ask again after a pause, because no answer came, or one with an error that passes."""
@@ -56,5 +56,5 @@ class ProducerIdentity:
         epoch = self.current.epoch
         self._adopt(NO_IDENTITY if epoch >= LAST_EPOCH else self.current._replace(epoch=epoch + 1))
 
-    def _adopt(self, identity: Identity) -> None:
+    def _adopt(self, identity: ProducerIdAndEpoch) -> None:
         self.current = self._drainer.current_identity = identity

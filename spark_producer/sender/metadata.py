@@ -23,7 +23,7 @@ from spark_producer.sender.stale_leader_epochs import OlderEpochs
 from spark_producer.sender.topic_ids import TopicIds
 
 
-class Wish:
+class TopicWaiter:
     """Topics that a thread waits for. That thread creates the wish, and the I/O thread sets `answer` once."""
 
     __slots__ = ("answer", "asked", "not_before", "over", "topics")
@@ -40,11 +40,11 @@ class Wish:
         """set by the I/O thread, when the question is sent"""
 
 
-class Question(NamedTuple):
+class InFlightMetadataRequest(NamedTuple):
     """The question in flight. Its answer meets the `wishes`. `refresh` says that it names all topics in use."""
 
     topics: Set[str]
-    wishes: tuple[Wish, ...]
+    wishes: tuple[TopicWaiter, ...]
     refresh: bool
 
 
@@ -69,16 +69,16 @@ class Metadata:
         self._max_age = max_age
         self._max_idle = max_idle
         self._backoff = backoff
-        self._posted: deque[Wish] = deque()
+        self._posted: deque[TopicWaiter] = deque()
         """wishes that the I/O thread has not seen yet"""
-        self._wishes: list[Wish] = []
+        self._wishes: list[TopicWaiter] = []
         self._nodes_sought = False
         self._late: set[str] = set()
         """topics whose thread stopped waiting before the question was sent; they are asked for once, for its next call"""
         self._used: dict[str, float] = {}
         """the topics in use, which a refresh asks for, and when rows for them were last queued"""
         self._forgotten: set[str] = set()
-        self._question: Question | None = None
+        self._question: InFlightMetadataRequest | None = None
         self._wishes_last = False
         """whether the last question was for wishes, since a refresh that is due takes turns with them"""
         self._due_at = float("inf")
@@ -96,9 +96,9 @@ class Metadata:
 
     # --- any thread -------------------------------------------------------------------------------------------------
 
-    def want(self, *topics: str, not_before: float = 0.0) -> Wish:
+    def want(self, *topics: str, not_before: float = 0.0) -> TopicWaiter:
         """Ask for these topics, and return the wish that will hold the answer. The caller must wake the I/O thread."""
-        wish = Wish(frozenset(topics), not_before)
+        wish = TopicWaiter(frozenset(topics), not_before)
         self._posted.append(wish)
         return wish
 
@@ -191,7 +191,7 @@ class Metadata:
         self._wishes = [wish for wish in self._wishes if not wish.over]
 
     def _ask(
-        self, topics: Mapping[str, object], wishes: tuple[Wish, ...], now: float, *, wished: bool
+        self, topics: Mapping[str, object], wishes: tuple[TopicWaiter, ...], now: float, *, wished: bool
     ) -> MetadataRequest | None:
         if not topics and not self._nodes_sought:
             return None
@@ -199,7 +199,7 @@ class Metadata:
         for wish in wishes:
             wish.asked = True
         refresh = not wished or self._used.copy().keys() <= topics.keys()
-        self._question = Question(topics.keys(), wishes, refresh)
+        self._question = InFlightMetadataRequest(topics.keys(), wishes, refresh)
         if refresh:
             self._due_at = float("inf")  # the next refresh is for what is found to be stale from now on
         if self._asking_since is None:
@@ -266,7 +266,7 @@ class Metadata:
             self._asking_since = now
             self._due_at = self._not_before = 0.0
 
-    def _grant(self, question: Question, told: Mapping[str, TopicInfo], now: float) -> None:
+    def _grant(self, question: InFlightMetadataRequest, told: Mapping[str, TopicInfo], now: float) -> None:
         """Meet the wishes. Topics that were asked for and exist are in use from now on."""
         for topic in question.topics:
             if topic in self.cluster.topics:
@@ -275,7 +275,9 @@ class Metadata:
             wish.answer = {topic: told[topic] for topic in wish.topics if topic in told}
             wish.over = True
 
-    def _schedule(self, question: Question, told: Mapping[str, TopicInfo], moved: bool, now: float) -> None:
+    def _schedule(
+        self, question: InFlightMetadataRequest, told: Mapping[str, TopicInfo], moved: bool, now: float
+    ) -> None:
         """Set when the next refresh is due. It does not ask for a wish's topic that does not exist: the waiting thread does."""
         there = self.cluster.topics
         settled = all(_settled(told.get(topic)) for topic in question.topics if topic in there or not question.wishes)

@@ -54,7 +54,7 @@ class Refusal(NamedTuple):
     log_start_offset: int = UNKNOWN_LOG_START
 
 
-class ProduceAnswers:
+class ProduceResponseHandler:
     """Ends the batches of a Produce request, or puts them back into their queues, when its answer comes or when none will."""
 
     def __init__(

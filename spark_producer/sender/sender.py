@@ -26,7 +26,7 @@ from spark_producer.protocol.messages import (
 from spark_producer.sender.identity import ProducerIdentity
 from spark_producer.sender.metadata import Metadata
 from spark_producer.sender.network_view import NODE_RECHECK, ClientRequest, NetworkView, RequestBatches
-from spark_producer.sender.produce_responses import ProduceAnswers, Refusal
+from spark_producer.sender.produce_responses import ProduceResponseHandler, Refusal
 from spark_producer.sender.sequences import Sequencer
 
 if TYPE_CHECKING:  # only transactional producers import them
@@ -95,7 +95,7 @@ class Sender:
         if transactional:
             self.transactions, self._dialog = self._transactional(accumulator, backoff)
         self._sequencer = Sequencer(self._identity, transactional=transactional)
-        self._answers = ProduceAnswers(
+        self._answers = ProduceResponseHandler(
             accumulator,
             metadata,
             self._sequencer,

@@ -12,7 +12,7 @@ The same holds when records are taken out of a refused batch, after which all th
 
 from __future__ import annotations
 
-from spark_producer.accumulator import NO_IDENTITY, Gate, PartitionQueue, ProducerBatch
+from spark_producer.accumulator import NO_IDENTITY, DrainGate, PartitionQueue, ProducerBatch
 from spark_producer.record.batch_v2 import NO_SEQUENCE, TRANSACTIONAL_BIT
 from spark_producer.record.sequence_numbers import add_to_sequence, is_later
 from spark_producer.sender.identity import ProducerIdentity
@@ -62,10 +62,10 @@ class Sequencer:
         queue = batch.queue
         if batch.base_sequence == NO_SEQUENCE:
             return
-        if queue.gate == Gate.RENUMBER:
+        if queue.gate == DrainGate.RENUMBER:
             queue.in_doubt = True
         elif not queue.gate and not self._transactional:
-            queue.gate = Gate.SEQUENCED_ONLY
+            queue.gate = DrainGate.SEQUENCED_ONLY
 
     def taken_out(self, batch: ProducerBatch, records: int) -> None:
         """Note that a refused batch, in neither queue nor flight, had so many records, and has fewer now.
@@ -79,10 +79,10 @@ class Sequencer:
         last = add_to_sequence(batch.base_sequence, records) == queue.next_sequence
         if last and not queue.has_sequenced():
             queue.next_sequence = add_to_sequence(batch.base_sequence, batch.records_count)
-        elif not queue.gate or (queue.gate == Gate.RENUMBER and batch.number < queue.changed):
+        elif not queue.gate or (queue.gate == DrainGate.RENUMBER and batch.number < queue.changed):
             if not queue.gate:
                 queue.in_doubt = False
-            queue.gate = Gate.RENUMBER
+            queue.gate = DrainGate.RENUMBER
             queue.changed, queue.changed_from = batch.number, batch.base_sequence
 
     def gap(self, batch: ProducerBatch) -> bool:
@@ -91,10 +91,10 @@ class Sequencer:
         If no earlier batch is queued or in flight, only another epoch helps, which a transaction cannot have; else the earlier
         batch must end first.
         """
-        if batch.queue.has_earlier(batch) or batch.queue.gate == Gate.RENUMBER:
+        if batch.queue.has_earlier(batch) or batch.queue.gate == DrainGate.RENUMBER:
             return True
         if not self._transactional:
-            batch.queue.gate = Gate.SHUT
+            batch.queue.gate = DrainGate.SHUT
         return not self._transactional
 
     def created_again(self, queue: PartitionQueue) -> None:
@@ -113,15 +113,15 @@ class Sequencer:
         """Open the partition's gate after answers if the lost batches are resolved, or begin anew if they cannot be."""
         if not queue.gate or queue.in_flight:
             return
-        if queue.gate == Gate.RENUMBER:
+        if queue.gate == DrainGate.RENUMBER:
             self._renumber(queue)
             return
-        if queue.gate == Gate.SEQUENCED_ONLY:
+        if queue.gate == DrainGate.SEQUENCED_ONLY:
             batches = queue.batches
             if batches and batches[0].base_sequence != NO_SEQUENCE:
                 return
             if add_to_sequence(queue.last_acked, 1) == queue.next_sequence:
-                queue.gate = Gate.OPEN
+                queue.gate = DrainGate.OPEN
                 return
         self._bump(queue)
 
@@ -130,7 +130,7 @@ class Sequencer:
         if queue.identity is self._identity.current and not self._identity.needed:
             self._identity.bump()
         if self._identity.needed:
-            queue.gate = Gate.SHUT
+            queue.gate = DrainGate.SHUT
             if queue not in self._awaiting_id:
                 self._awaiting_id.append(queue)
         else:
@@ -150,7 +150,7 @@ class Sequencer:
             queue.next_sequence = queue.changed_from
             self._number(queue)
         elif self._transactional:
-            queue.gate = Gate.OPEN
+            queue.gate = DrainGate.OPEN
         else:
             self._bump(queue)
 
@@ -168,4 +168,4 @@ class Sequencer:
                 batch.identity = queue.identity
                 batch.base_sequence = queue.next_sequence
                 queue.next_sequence = add_to_sequence(queue.next_sequence, batch.records_count)
-        queue.gate = Gate.OPEN
+        queue.gate = DrainGate.OPEN

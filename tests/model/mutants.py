@@ -19,8 +19,8 @@ from spark_producer.exactly_once.protocol.commands import (
     Result,
 )
 from spark_producer.exactly_once.protocol.control_record import UNFINISHED, Status
-from spark_producer.exactly_once.protocol.final_status import judge, word
-from spark_producer.exactly_once.protocol.outcomes import AlreadyDone, Committed, Failed, Failure, Redriven
+from spark_producer.exactly_once.protocol.final_status import judge, with_final_status
+from spark_producer.exactly_once.protocol.outcomes import AlreadyDone, Committed, Failed, Failure, RolledForward
 from spark_producer.exactly_once.protocol.state_machine import Next, State
 from spark_producer.exactly_once.protocol.task_messages import Prepared, TaskOutcome
 
@@ -35,17 +35,17 @@ def changed(change: Change) -> Callable[[State, Result], Next]:
         match step:
             case begin.RollingForwardEarlierWrite(beginning, driving):
                 instead = change(driving, answer)
-                return step.on_result(answer) if instead is None else begin.carried_on(beginning, instead)
+                return step.on_result(answer) if instead is None else begin.continue_roll_forward(beginning, instead)
             case commit.RollingForwardWrite(driving, orphans):
                 instead = change(driving, answer)
                 return (
                     step.on_result(answer)
                     if instead is None
-                    else commit.carried_on(instead, orphans, driving.drive.record)
+                    else commit.continue_roll_forward(instead, orphans, driving.drive.record)
                 )
             case abort.RollingForwardExecution(driving):
                 instead = change(driving, answer)
-                return step.on_result(answer) if instead is None else abort.carried_on(instead)
+                return step.on_result(answer) if instead is None else abort.continue_roll_forward(instead)
         instead = change(step, answer)
         return step.on_result(answer) if instead is None else instead
 
@@ -218,8 +218,8 @@ def no_done(step: object, answer: Result) -> Any:
     """What is carried out is not written as done, so that the record does not say so later."""
     if isinstance(step, roll_forward.ReadingLogs) and isinstance(answer, LogOutcomes):
         following = step.on_result(answer)
-        if isinstance(following, roll_forward.WritingStatus) and isinstance(following.end, Redriven):
-            return Redriven(step.drive.record._replace(status=Status.DONE), step.drive.fencing)
+        if isinstance(following, roll_forward.WritingStatus) and isinstance(following.end, RolledForward):
+            return RolledForward(step.drive.record._replace(status=Status.DONE), step.drive.fencing)
     return None
 
 
@@ -228,8 +228,8 @@ def void_with_inline_rows(step: object, answer: Result) -> Any:
     if isinstance(step, roll_forward.ReadingLogs) and isinstance(answer, LogOutcomes):
         record = step.drive.record
         if judge(record._replace(inline=()), step.refused, answer.fates) is Status.VOID:
-            void = word(record, Status.VOID)
-            return roll_forward.WritingStatus(step.drive, void, Redriven(void, step.drive.fencing))
+            void = with_final_status(record, Status.VOID)
+            return roll_forward.WritingStatus(step.drive, void, RolledForward(void, step.drive.fencing))
     return None
 
 

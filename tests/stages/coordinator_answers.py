@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from spark_producer.accumulator import Identity
+from spark_producer.accumulator import ProducerIdAndEpoch
 from spark_producer.protocol.messages import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -44,7 +44,12 @@ def words_of(body: tuple[object, ...]) -> str:
 
 
 def coordinated(
-    body: tuple[object, ...], code: int | Mapping[int, int], identity: Identity, *, node: int, implicit: bool = False
+    body: tuple[object, ...],
+    code: int | Mapping[int, int],
+    identity: ProducerIdAndEpoch,
+    *,
+    node: int,
+    implicit: bool = False,
 ) -> Any:
     """The answer with this error code, or one for each partition. `identity` is what the coordinator gives, if it gives one."""
     number = code if isinstance(code, int) else 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_producer import Producer
-from spark_producer.accumulator import Identity
+from spark_producer.accumulator import ProducerIdAndEpoch
 from spark_producer.accumulator.pool import new_memory
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.config import ProducerConfig, producer_config
@@ -211,7 +211,7 @@ class ScriptedCluster:
 
     def _coordinate(self, api: AnyApi, body: tuple[object, ...], tag: object) -> None:
         codes = self.codes.get(words_of(body))
-        self._complete(tag, api, coordinated(body, codes.pop(0) if codes else 0, Identity(5, 0), node=1))
+        self._complete(tag, api, coordinated(body, codes.pop(0) if codes else 0, ProducerIdAndEpoch(5, 0), node=1))
 
     def _ask(self, tag: object, question: MetadataRequest) -> None:
         self.questions += 1

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_producer.accumulator import Identity, PartitionQueue, ProducerBatch
+from spark_producer.accumulator import PartitionQueue, ProducerBatch, ProducerIdAndEpoch
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import PyProducerError
 from spark_producer.metrics import ProducerMetrics
@@ -206,7 +206,7 @@ class Stage:
         return self.bench.backlog.error or self.bench.backlog.failure
 
 
-def acquaint(queue: PartitionQueue, identity: Identity, now: float) -> None:
+def acquaint(queue: PartitionQueue, identity: ProducerIdAndEpoch, now: float) -> None:
     """As if the brokers had just acknowledged what came before sequence 0: the next batches need not wait for each other."""
     queue.begin(identity)
     queue.last_acked, queue.taken_at = 2**31 - 1, now

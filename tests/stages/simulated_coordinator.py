@@ -9,7 +9,7 @@ import enum
 import random
 from dataclasses import dataclass, field
 
-from spark_producer.accumulator import Identity
+from spark_producer.accumulator import ProducerIdAndEpoch
 from spark_producer.protocol.messages import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
@@ -52,10 +52,10 @@ class SimulatedCoordinator:
     """One transactional id. `implicit`: transaction.version 2."""
 
     implicit: bool
-    identity: Identity = Identity(0, -1)  # noqa: RUF009 - a named tuple
-    previous: Identity | None = None
+    identity: ProducerIdAndEpoch = ProducerIdAndEpoch(0, -1)  # noqa: RUF009 - a named tuple
+    previous: ProducerIdAndEpoch | None = None
     """the one before, by which an EndTxn that gave the next epoch is known again"""
-    raised_from: Identity | None = None
+    raised_from: ProducerIdAndEpoch | None = None
     """the one before, if its owner has raised it; whoever takes the id over names none"""
     phase: Phase = Phase.EMPTY
     added: set[int] = field(default_factory=set)
@@ -83,9 +83,9 @@ class SimulatedCoordinator:
         self.previous = self.identity
         producer, epoch = self.identity
         if epoch >= LAST_EPOCH:
-            self.identity = Identity(producer + 1, 0)
+            self.identity = ProducerIdAndEpoch(producer + 1, 0)
         else:
-            self.identity = Identity(producer, epoch + 1)
+            self.identity = ProducerIdAndEpoch(producer, epoch + 1)
 
     def init(self, asked: InitProducerIdRequest, now: float, delay: float) -> int:
         """Fence, or give the next epoch; the code of the answer."""
@@ -93,7 +93,7 @@ class SimulatedCoordinator:
             return CONCURRENT
         known = None
         if asked.producer_id >= 0:
-            known = Identity(asked.producer_id, asked.producer_epoch)
+            known = ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch)
             if known == self.raised_from:
                 return 0  # the answer was lost
             if known != self.identity:
@@ -117,7 +117,7 @@ class SimulatedCoordinator:
 
     def end_asked(self, asked: EndTxnRequest, now: float, delay: float) -> int:
         """Commit or abort."""
-        known = Identity(asked.producer_id, asked.producer_epoch)
+        known = ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch)
         again = (
             self.implicit and known == self.previous and self.phase in (Phase.ENDING, Phase.COMMITTED, Phase.ABORTED)
         )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_producer.accumulator import Identity
+from spark_producer.accumulator import ProducerIdAndEpoch
 from spark_producer.common.cluster import TRANSACTIONS, TopicPartition
 from spark_producer.errors import ConnectionFailed, PyProducerError
 from spark_producer.protocol import METADATA
@@ -53,7 +53,7 @@ class TransactionStage:
     """of all batches sent"""
     requests: list[ClientRequest] = field(default_factory=list)
     """those to coordinators, and Produce"""
-    identity: Identity = Identity(77, -1)  # noqa: RUF009 - a named tuple
+    identity: ProducerIdAndEpoch = ProducerIdAndEpoch(77, -1)  # noqa: RUF009 - a named tuple
     written: dict[TopicPartition, int] = field(default_factory=dict)
     nodes: tuple[int, ...] = (1, 2)
     """of the cluster; the last one leads all partitions if node 1 is none of them"""
@@ -148,7 +148,7 @@ class TransactionStage:
             return self._written(outgoing, code)
         implicit = isinstance(asked, EndTxnRequest) and outgoing.api.min_version >= 5
         if not code and (implicit or isinstance(asked, InitProducerIdRequest)):
-            self.identity = Identity(self.identity.producer_id, self.identity.epoch + 1)
+            self.identity = ProducerIdAndEpoch(self.identity.producer_id, self.identity.epoch + 1)
         group = isinstance(asked, FindCoordinatorRequest) and not asked.key_type
         node = self.group_node if group else self.transaction_node
         return coordinated(asked, code, self.identity, node=node, implicit=implicit)

@@ -30,7 +30,7 @@ from spark_producer.accumulator import (
 )
 from spark_producer.accumulator.completion import Outcomes
 from spark_producer.accumulator.drainer import Drainer
-from spark_producer.accumulator.incomplete_batches import Backlog
+from spark_producer.accumulator.incomplete_batches import IncompleteBatches
 from spark_producer.accumulator.readiness import ReadyCheck
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.kernel import NO_HEADERS, ArrangedRows, BinaryColumn, RecordColumns, SingleRecord
@@ -143,7 +143,7 @@ class Bench:
     leaders: OneLeader = field(default_factory=OneLeader)
 
     @property
-    def backlog(self) -> Backlog:
+    def backlog(self) -> IncompleteBatches:
         return self.accumulator.backlog
 
     @property

@@ -20,7 +20,7 @@ from spark_producer.cli.record_text import format_record, record_json
 from spark_producer.common.escape import HAS_LINES, MAX_LENGTH, MAX_LINE, escaping_logger
 from spark_producer.datasource.write.driver.summary import describe
 from spark_producer.errors import MAX_MESSAGE, BrokerError, SchemaError, broker_error
-from spark_producer.exactly_once.cluster.broker_requests import spoken
+from spark_producer.exactly_once.cluster.broker_requests import format_partitions
 from spark_producer.metrics.write_report import OffsetRange, WriteReport
 from spark_producer.network import format_address
 from spark_producer.network.transport import resolve
@@ -37,7 +37,7 @@ def of_error(word: str) -> str:
 
 
 def of_bar(word: str) -> str:
-    return progress.Bar(word, 3)._what
+    return progress.ProgressBar(word, 3)._what
 
 
 def of_topic(word: str) -> str:
@@ -63,7 +63,7 @@ SHOWN: dict[str, Callable[[str], str]] = {
     "topics describe": of_topic,
     "a label of the metrics": of_label,
     "a finding": lambda word: line(Finding("brokers", State.FAILED, of_error(word), "look")).replace("\n", ""),
-    "partitions": lambda word: spoken([(word, 0)]),
+    "partitions": lambda word: format_partitions([(word, 0)]),
 }
 
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from spark_producer.broker.connections.connection_timeouts import Patience, Stage
+from spark_producer.broker.connections.connection_timeouts import ConnectionTimeouts, Stage
 from spark_producer.broker.connections.publish_buffer import UNLIMITED, PublishBuffer, Publisher
 from spark_producer.broker.connections.response_queue import Unanswered
 from spark_producer.broker.memory.budget import Budget, Holding
@@ -40,7 +40,7 @@ class ClientConnection:
         peer: str,
         largest_frame: int,
         budget: Budget[ClientConnection],
-        patience: Patience,
+        patience: ConnectionTimeouts,
         published: PublishBuffer[ClientConnection] | None = None,
         *,
         tls: TlsWire | None = None,

@@ -24,7 +24,7 @@ class Stage(enum.Enum):
     WORKING = "the broker itself"
 
 
-class Patience:
+class ConnectionTimeouts:
     """The deadline of one connection, in seconds of the server's clock."""
 
     def __init__(self, idle_timeout: float, stall_timeout: float) -> None:

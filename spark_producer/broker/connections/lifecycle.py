@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from spark_producer.broker.connections.connection import ClientConnection
-from spark_producer.broker.connections.connection_timeouts import Patience
+from spark_producer.broker.connections.connection_timeouts import ConnectionTimeouts
 from spark_producer.broker.connections.publish_buffer import PublishBuffer
 from spark_producer.broker.connections.purgatory import Delayed
 from spark_producer.broker.connections.request_loop import Answering
@@ -73,7 +73,7 @@ class Clients:
                 logger.warning("refused %s: %d connections have not logged in yet", peer, len(self._strangers))
             sock.close()
             return
-        patience = Patience(self._settings.idle_timeout, self._settings.stall_timeout)
+        patience = ConnectionTimeouts(self._settings.idle_timeout, self._settings.stall_timeout)
         tls = login = None
         if self._entrance is not None:
             tls, login = self._entrance.wire(sock), self._entrance.login()

@@ -13,7 +13,7 @@ import enum
 import math
 from typing import Final, Generic, TypeVar
 
-from spark_producer.broker.memory.watermark import Backlog
+from spark_producer.broker.memory.watermark import Watermark
 
 UNLIMITED: Final = -1
 
@@ -38,9 +38,9 @@ class Reason(enum.Enum):
 class PublishBuffer(Generic[Owner]):
     """The Produces of all connections that are not answered. Only the server's thread uses it."""
 
-    def __init__(self, limit: int, memory: Backlog) -> None:
+    def __init__(self, limit: int, memory: Watermark) -> None:
         """Count up to `limit` bytes of requests, -1 for any number; and the `memory` that unanswered requests take besides."""
-        self.bytes = Backlog(math.inf if limit == UNLIMITED else limit)
+        self.bytes = Watermark(math.inf if limit == UNLIMITED else limit)
         self.memory = memory
         self.is_full = False
         """Whether nothing is read from any connection that produces."""
@@ -123,7 +123,7 @@ class Publisher(Generic[Owner]):
         self.is_paused = False
         self.lacks_room = False
         self.deadline = math.inf
-        self._requests = Backlog(MAX_REQUESTS - 1, ENOUGH_REQUESTS)
+        self._requests = Watermark(MAX_REQUESTS - 1, ENOUGH_REQUESTS)
         self._bytes = self._memory = 0
 
     def begin(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Generic, TypeVar
 
-from spark_producer.broker.memory.watermark import Backlog
+from spark_producer.broker.memory.watermark import Watermark
 
 REQUEST_SHARE: Final = 2
 """A request may take half of the budget; a larger one is refused."""
@@ -46,7 +46,7 @@ class Budget(Generic[Owner]):
         self.requests = 0
         self.answers = 0
         self.waits = 0
-        self.unconfirmed = Backlog(limit // UNCONFIRMED_SHARE)
+        self.unconfirmed = Watermark(limit // UNCONFIRMED_SHARE)
         self._large = 0
         self._answers: dict[Holding[Owner], int] = {}
         self._queue: dict[Holding[Owner], int] = {}

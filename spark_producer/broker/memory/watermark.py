@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Backlog:
+class Watermark:
     """`amount` is too high from the moment it passes `most` until it has fallen to `enough`, which is half by default.
 
     Between the two marks it is what it was, so that those who are paused do not stop and go with every change.

@@ -15,7 +15,7 @@ from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from spark_producer.security.rotation import KeptContext
+    from spark_producer.security.rotation import ReloadingContext
 
 logger = escaping_logger(__name__)
 
@@ -49,7 +49,7 @@ class Entrance:
         return None if self._rules is None else Login(self._rules)
 
 
-def _certificates(settings: BrokerSecurity) -> KeptContext:
+def _certificates(settings: BrokerSecurity) -> ReloadingContext:
     """Return the context of TLS, which follows its files; files that cannot be used are told before anybody connects."""
     from spark_producer.security.rotation import kept_server_context
 

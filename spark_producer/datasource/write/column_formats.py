@@ -10,13 +10,13 @@ from pyspark.sql.types import StructType
 
 from spark_producer.common.secret import Secret
 from spark_producer.config import ProducerConfig, RegistryOptions, SinkOptions
-from spark_producer.config.registry_table import wishes
+from spark_producer.config.registry_table import column_options
 from spark_producer.datasource.arrow_types import arrow_type
 from spark_producer.datasource.write.schema_mismatch import MismatchedColumn, MismatchedPiece
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.schemas.column_format import Formats, encode_column
-from spark_producer.schemas.registry import Found, Registry
-from spark_producer.schemas.schema_selection import Question, answer, column_format
+from spark_producer.schemas.registry import RegisteredSchema, Registry
+from spark_producer.schemas.schema_selection import SchemaLookup, answer, column_format
 from spark_producer.security.references import resolve
 
 KEEP_SECONDS = 60.0
@@ -24,8 +24,8 @@ KEEP_SECONDS = 60.0
 
 
 class _Kept(NamedTuple):
-    question: Question
-    found: Found
+    question: SchemaLookup
+    found: RegisteredSchema
     used: float
 
 
@@ -44,11 +44,11 @@ def choose_formats(
         ConfigError, SchemaError, RegistryError: as `column_format`.
     """
 
-    def ask(question: Question) -> Found:
+    def ask(question: SchemaLookup) -> RegisteredSchema:
         return _remembered(question, config)
 
     chosen = {}
-    for wish in wishes(sink, registry):
+    for wish in column_options(sink, registry):
         if wish.column in schema.fieldNames():
             kind = arrow_type(schema[wish.column].dataType, wish.column) if wish.avro else None
             chosen[wish.column] = column_format(wish, kind, sink.topic, registry, ask)
@@ -56,7 +56,7 @@ def choose_formats(
     return found if found.items() else None
 
 
-def _remembered(question: Question, config: ProducerConfig) -> Found:
+def _remembered(question: SchemaLookup, config: ProducerConfig) -> RegisteredSchema:
     now = time.monotonic()
     _kept[:] = [each for each in _kept if now - each.used < KEEP_SECONDS]
     for place, each in enumerate(_kept):

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from spark_producer.kernel.arrays import ArrowArray, Int64Array, IntegerArray, from_numbers
 from spark_producer.kernel.avro_columns import SchemaMismatchRows
-from spark_producer.record.columns import unread_columns
-from spark_producer.record.rejected import Fault, Kind, RejectedRows, Spot, Tell
+from spark_producer.record.columns import row_locations_only
+from spark_producer.record.rejected import ErrorMessage, RejectedRows, RowContext, RowErrorKind, RowErrors
 
 
 class MismatchedColumn(NamedTuple):
@@ -48,8 +48,11 @@ class MismatchedPiece:
         """Return these rows, numbered from `first_row` on, each once; the piece's first one comes first."""
         found = [each for column in self._columns.values() for each in column.rows]
         found.sort(key=lambda each: int(each.rows[0]))
-        faults = [Fault(Kind.SCHEMA, _told_of(each), each.rows, np.zeros(len(each.rows), np.int64)) for each in found]
-        return RejectedRows.among(unread_columns(self._encoded, topic, first_row), faults)
+        faults = [
+            RowErrors(RowErrorKind.SCHEMA, _told_of(each), each.rows, np.zeros(len(each.rows), np.int64))
+            for each in found
+        ]
+        return RejectedRows.among(row_locations_only(self._encoded, topic, first_row), faults)
 
     def fit(self) -> Int64Array:
         """Return the positions of all other rows, ascending."""
@@ -63,10 +66,10 @@ class MismatchedPiece:
         return _json(self._columns[name].column.take(from_numbers(np.array([position])))).encode()
 
 
-def _told_of(unfit: SchemaMismatchRows) -> Tell:
+def _told_of(unfit: SchemaMismatchRows) -> ErrorMessage:
     """Return what is said of the rows that are unfit for one reason."""
 
-    def told(at: Spot) -> str:
+    def told(at: RowContext) -> str:
         return (
             f"row {at.row} of the task does not fit its Avro schema: field '{unfit.path}': {unfit.reason}; "
             "fill or drop such rows, or let the schema take them"

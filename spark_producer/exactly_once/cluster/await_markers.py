@@ -7,7 +7,7 @@ from functools import partial
 
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, ConnectionFailed, KafkaTimeout, SecurityError
-from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, spoken
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, format_partitions
 from spark_producer.exactly_once.cluster.coordinator_state import ENDING, ONGOING, describe
 from spark_producer.exactly_once.cluster.hanging_transactions import abandoned, still_abandoned
 from spark_producer.exactly_once.cluster.partition_state import LOOKS, Producers, TransactionSpan, still_open
@@ -111,10 +111,10 @@ def _held_up(brokers: TransactionAdmin, left: Sequence[TransactionSpan]) -> str:
     blind = sorted(still_open(brokers, left, brokers.client.clock() + 1).unclear)
     if blind:
         return str(lacking(Right.READ_TOPIC, brokers.sink, brokers.client.user, blind[0].topic))
-    return f"the end of transactions in {spoken(where)}{without_leader(brokers, where)}"
+    return f"the end of transactions in {format_partitions(where)}{without_leader(brokers, where)}"
 
 
 def without_leader(brokers: TransactionAdmin, partitions: Sequence[TopicPartition]) -> str:
     """Return which of these partitions have no live leader, for a message; nothing if all have one."""
     lame = brokers.leaderless(partitions, brokers.client.clock() + 1) if partitions else []
-    return f"; {spoken(lame)} have no live leader: start their brokers" if lame else ""
+    return f"; {format_partitions(lame)} have no live leader: start their brokers" if lame else ""

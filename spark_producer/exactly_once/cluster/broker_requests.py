@@ -186,7 +186,7 @@ class TransactionAdmin:
         if isinstance(answer, PyProducerError):
             self._coordinators.pop(transactional_id, None)
             return resend or isinstance(answer, BrokersUnreachable)
-        code = code_of(answer)
+        code = worst_error(answer)
         if code in MOVED:
             self._coordinators.pop(transactional_id, None)
         return code in MOVED or code == Code.CONCURRENT_TRANSACTIONS
@@ -217,9 +217,9 @@ class TransactionAdmin:
                 return {each: self._leaders[each] for each in wanted if each in self._leaders}
             unknown = all(each in self._absent for each in missing)
             attempts.waiting_for = (
-                f"brokers that know {spoken(missing)}"
+                f"brokers that know {format_partitions(missing)}"
                 if unknown
-                else f"a live leader of {spoken(missing)}: start its broker"
+                else f"a live leader of {format_partitions(missing)}: start its broker"
             )
         raise AssertionError
 
@@ -254,7 +254,7 @@ class TransactionAdmin:
             why = f"the partition no longer exists: the topic was created again, and has {len(known)} now"
             advice = "write the batch again, so that its rows are shared among the partitions that there are"
         return TopicNotFound(
-            f"exactlyOnceId {self.sink!r}: rows for {spoken([where])} were not written, because {why} "
+            f"exactlyOnceId {self.sink!r}: rows for {format_partitions([where])} were not written, because {why} "
             f"(UNKNOWN_TOPIC_OR_PARTITION). Nothing of the batch is visible. What to do: {advice}.",
             code=Code.UNKNOWN_TOPIC_OR_PARTITION,
             topic=topic,
@@ -361,11 +361,11 @@ class TransactionAdmin:
             if not left:
                 return found
             self.forget_leaders(left)
-            attempts.waiting_for = f"an answer about {spoken(left)} ({said})"
+            attempts.waiting_for = f"an answer about {format_partitions(left)} ({said})"
         raise AssertionError
 
 
-def code_of(answer: Any) -> int:
+def worst_error(answer: Any) -> int:
     """Return the error code of an answer about one transaction; of several partitions the one that says why."""
     if isinstance(answer, AddPartitionsToTxnResponse):
         rows = (row for topic in answer.results_by_topic_v3_and_below for row in topic.results_by_partition)
@@ -375,7 +375,7 @@ def code_of(answer: Any) -> int:
     return code
 
 
-def spoken(partitions: Iterable[TopicPartition]) -> str:
+def format_partitions(partitions: Iterable[TopicPartition]) -> str:
     """Return names of partitions, for messages: all up to ten."""
     names = [f"{for_log(topic)}-{partition}" for topic, partition in sorted(set(partitions))]
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")

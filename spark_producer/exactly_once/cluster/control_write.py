@@ -17,9 +17,9 @@ from spark_producer.exactly_once.cluster.broker_requests import (
     MOVED,
     TransactionAdmin,
     by_topic,
-    code_of,
+    format_partitions,
     refused,
-    spoken,
+    worst_error,
 )
 from spark_producer.exactly_once.cluster.control_topic import PARTITION
 from spark_producer.exactly_once.cluster.coordinator_state import describe
@@ -100,7 +100,7 @@ class ControlWrite:
         if gone:
             self._abort()
             return Indeterminate(
-                f"rows that were acknowledged are not in {spoken(each.where for each in gone)} any more"
+                f"rows that were acknowledged are not in {format_partitions(each.where for each in gone)} any more"
             )
         written = self._commit()
         failpoint("control.ended")
@@ -155,7 +155,7 @@ class ControlWrite:
         put_off: set[str] = set()
         api, requests = END_STYLE[self._style], {self._id: body}
         answer = self._brokers.settle(api, requests, self._deadline, resend=False, put_off=put_off)[self._id]
-        if not isinstance(answer, PyProducerError) and code_of(answer) == Code.INVALID_TXN_STATE:
+        if not isinstance(answer, PyProducerError) and worst_error(answer) == Code.INVALID_TXN_STATE:
             return Indeterminate("the transaction had timed out")
         stop = self._stop(answer, "the commit")
         if isinstance(stop, FencedOff) and put_off:
@@ -186,7 +186,7 @@ class ControlWrite:
         """Return what a bad answer of the coordinator means for the write; None for a good one."""
         if isinstance(answer, PyProducerError):
             return Indeterminate(str(answer))
-        code = code_of(answer)
+        code = worst_error(answer)
         if not code:
             return None
         if code in FENCING:
@@ -207,7 +207,7 @@ def _is_unknown(answer: Any) -> bool:
     """Whether the coordinator has added nothing to the transaction, since it does not know one of the topics (yet)."""
     if isinstance(answer, PyProducerError) or _refused_topic(answer):
         return False
-    return code_of(answer) == Code.UNKNOWN_TOPIC_OR_PARTITION
+    return worst_error(answer) == Code.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _unknown_partition(answer: Any) -> TopicPartition | None:

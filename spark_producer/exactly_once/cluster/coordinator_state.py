@@ -9,7 +9,7 @@ from spark_producer.admin.parallel_client import Call
 from spark_producer.common.cluster import Style
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import PyProducerError
-from spark_producer.exactly_once.cluster.broker_requests import KEYS, MOVED, TransactionAdmin, code_of, refused
+from spark_producer.exactly_once.cluster.broker_requests import KEYS, MOVED, TransactionAdmin, refused, worst_error
 from spark_producer.exactly_once.names import PREFIX, is_task_of, sink_of, task_prefix
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction, TopicPartition
 from spark_producer.protocol import DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS
@@ -157,13 +157,13 @@ def listed(
         anew = number > 0 or not nodes_known
         nodes = brokers.nodes(deadline, anew=anew)  # one that has joined since may coordinate some of them
         answers = brokers.client.ask_all([Call(node, LIST_TRANSACTIONS, body) for node in nodes], deadline)
-        good = [one for one in answers if not isinstance(one, PyProducerError) and not code_of(one)]
+        good = [one for one in answers if not isinstance(one, PyProducerError) and not worst_error(one)]
         found += [row for answer in good for row in answer.transaction_states]
         if len(good) == len(answers):
             break
         bad = next(one for one in answers if one not in good)
-        said = str(bad) if isinstance(bad, PyProducerError) else Code(code_of(bad)).name
+        said = str(bad) if isinstance(bad, PyProducerError) else Code(worst_error(bad)).name
         attempts.waiting_for = f"the list of open transactions ({said})"
-        if not isinstance(bad, PyProducerError) and code_of(bad) not in MOVED:
-            raise refused(code_of(bad), "the list of open transactions", brokers.sink, brokers.client.user)
+        if not isinstance(bad, PyProducerError) and worst_error(bad) not in MOVED:
+            raise refused(worst_error(bad), "the list of open transactions", brokers.sink, brokers.client.user)
     return found

@@ -9,7 +9,12 @@ from spark_producer.common.cluster import Style
 from spark_producer.common.error_codes import FENCING, Code
 from spark_producer.common.failpoints import failpoint
 from spark_producer.errors import KafkaTimeout, PyProducerError
-from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, code_of, refused, spoken
+from spark_producer.exactly_once.cluster.broker_requests import (
+    TransactionAdmin,
+    format_partitions,
+    refused,
+    worst_error,
+)
 from spark_producer.exactly_once.cluster.coordinator_state import describe, partitions_of
 from spark_producer.exactly_once.protocol.commands import Ended, Refused
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction, TopicPartition
@@ -53,7 +58,7 @@ def _result(
 ) -> Ended | Refused:
     if isinstance(answer, PyProducerError):
         raise KafkaTimeout(f"{_named(brokers, transaction)} was not ended in time: {answer}") from answer
-    code = code_of(answer)
+    code = worst_error(answer)
     failpoint("task.ended")
     if not code:
         return Ended()
@@ -97,7 +102,7 @@ def require_leaders(brokers: TransactionAdmin, partitions: set[TopicPartition], 
         lame = brokers.leaderless(lame, deadline)
         if not lame:
             return
-        attempts.waiting_for = f"a live leader of {spoken(lame)}: start its broker"
+        attempts.waiting_for = f"a live leader of {format_partitions(lame)}: start its broker"
 
 
 def held_up(brokers: TransactionAdmin, transactional_id: str) -> str:
@@ -110,5 +115,5 @@ def held_up(brokers: TransactionAdmin, transactional_id: str) -> str:
     except PyProducerError as error:
         return f"its coordinator does not tell what it waits for ({error})"
     state = "unknown to its coordinator" if row is None else f"in state {row.transaction_state}"
-    without = f", of which {spoken(lame)} have no live leader: start their brokers" if lame else ""
-    return f"it is {state}, and still has to tell {spoken(where) or 'no partition that we may see'}{without}"
+    without = f", of which {format_partitions(lame)} have no live leader: start their brokers" if lame else ""
+    return f"it is {state}, and still has to tell {format_partitions(where) or 'no partition that we may see'}{without}"

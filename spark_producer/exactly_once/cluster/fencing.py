@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import KafkaTimeout, PyProducerError, broker_error
-from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, code_of, refused
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, refused, worst_error
 from spark_producer.exactly_once.cluster.coordinator_state import ENDING, describe, partitions_of
 from spark_producer.exactly_once.cluster.end_transactions import held_up, require_leaders
 from spark_producer.exactly_once.cluster.last_commit import CONTROL_TIMEOUT_MS, noted_commit, timeout_ms
@@ -45,7 +45,7 @@ def _take(brokers: TransactionAdmin, own: str, deadline: float) -> Fenced:
     answer = brokers.settle(INIT_PRODUCER_ID, {own: body}, deadline, resend=True)[own]
     if isinstance(answer, PyProducerError):
         raise answer
-    code = code_of(answer)
+    code = worst_error(answer)
     if code == Code.CONCURRENT_TRANSACTIONS:
         raise KafkaTimeout(
             f"exactlyOnceId {brokers.sink!r}: the transaction of an earlier driver is still being ended; {held_up(brokers, own)}"

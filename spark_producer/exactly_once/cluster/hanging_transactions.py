@@ -19,7 +19,7 @@ from spark_producer.exactly_once.cluster.coordinator_state import (
     has_committed,
     listed,
 )
-from spark_producer.exactly_once.cluster.partition_state import Producers, begin_of, producers
+from spark_producer.exactly_once.cluster.partition_state import Producers, producers, transaction_key
 from spark_producer.exactly_once.names import control_id, is_task_of
 from spark_producer.exactly_once.protocol.control_record import TopicPartition
 from spark_producer.protocol.messages import ActiveProducer, DescribedTransaction, ListTransactionsRequest
@@ -86,8 +86,10 @@ def still_abandoned(
             break
         where = {each.where for each in left.values()}
         brokers.forget_leaders(where)  # one that was deposed may not know it
-        now = {(where, row.producer_id): begin_of(row) for where, row in _open(producers(brokers, where, deadline))}
-        left = {name: each for name, each in left.items() if now.get(name) == begin_of(each.row)}
+        now = {
+            (where, row.producer_id): transaction_key(row) for where, row in _open(producers(brokers, where, deadline))
+        }
+        left = {name: each for name, each in left.items() if now.get(name) == transaction_key(each.row)}
         if brokers.client.clock() - began >= patience:
             break
     return tuple(left[name] for name in sorted(left))

@@ -15,7 +15,7 @@ from spark_producer.admin.parallel_client import IN_FLIGHT, Call
 from spark_producer.common.cluster import Style
 from spark_producer.common.error_codes import FENCING, Action, Code
 from spark_producer.errors import BrokersUnreachable, KafkaTimeout, PyProducerError, broker_error
-from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, by_topic, spoken
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, by_topic, format_partitions
 from spark_producer.exactly_once.cluster.partition_state import TransactionSpan
 from spark_producer.exactly_once.cluster.required_acls import Right, lacking
 from spark_producer.exactly_once.protocol.commands import FencedOff, Fencing, Indeterminate
@@ -163,7 +163,7 @@ class Production:
             stop = self._fly(deadline)
             if stop is not None or sum(queue.acknowledged for queue in self._queues.values()) > before:
                 return stop
-            attempts.waiting_for = f"{spoken(self._stalled())} to take rows"
+            attempts.waiting_for = f"{format_partitions(self._stalled())} to take rows"
         raise AssertionError
 
     def _fly(self, deadline: float) -> FencedOff | Indeterminate | None:

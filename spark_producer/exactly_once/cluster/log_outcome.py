@@ -11,7 +11,7 @@ from spark_producer.common.error_codes import Action, Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import PyProducerError, broker_error
 from spark_producer.exactly_once.cluster.await_markers import wait_for_ends
-from spark_producer.exactly_once.cluster.broker_requests import GONE_AFTER, TransactionAdmin, spoken
+from spark_producer.exactly_once.cluster.broker_requests import GONE_AFTER, TransactionAdmin, format_partitions
 from spark_producer.exactly_once.cluster.fetch import question, read_at, rows_of
 from spark_producer.exactly_once.cluster.partition_state import (
     COMMITTED,
@@ -138,7 +138,7 @@ def _fates(
             break
         where = [each.where for each in left]
         brokers.forget_leaders(where)
-        attempts.waiting_for = f"the leaders of {spoken(where)}, or the rows that were written there"
+        attempts.waiting_for = f"the leaders of {format_partitions(where)}, or the rows that were written there"
     return found
 
 
@@ -153,7 +153,7 @@ def _without_partition(brokers: TransactionAdmin, stretch: TransactionSpan) -> T
 
 
 def _where(stretch: TransactionSpan) -> tuple[str, int]:
-    return spoken([stretch.where]), stretch.first_offset
+    return format_partitions([stretch.where]), stretch.first_offset
 
 
 def _fate(brokers: TransactionAdmin, stretch: TransactionSpan, row: Any, deadline: float) -> TransactionOutcome | None:
@@ -211,7 +211,9 @@ def _marker_behind(brokers: TransactionAdmin, stretch: TransactionSpan, deadline
 
     The leader knows it as soon as it has written it, and shows it to nobody before the replicas in sync have it too.
     """
-    for _ in brokers.attempts(deadline, f"the replicas of {spoken([stretch.where])}: a marker is on its way to them"):
+    for _ in brokers.attempts(
+        deadline, f"the replicas of {format_partitions([stretch.where])}: a marker is on its way to them"
+    ):
         fate = _shown_behind(brokers, stretch, deadline)
         if fate is not None:
             return fate

@@ -50,7 +50,7 @@ Producers: TypeAlias = dict[int, ActiveProducer] | None
 """The producers that a leader remembers, by id; None if the right to see them is missing."""
 
 
-def begin_of(row: ActiveProducer) -> tuple[int, int]:
+def transaction_key(row: ActiveProducer) -> tuple[int, int]:
     """Return what tells the open transaction of a producer from its next one: the epoch, and the offset at which it begins."""
     return row.producer_epoch, row.current_txn_start_offset
 

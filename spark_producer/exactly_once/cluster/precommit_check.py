@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from spark_producer.admin.parallel_client import Call
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import PyProducerError
-from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, code_of, spoken
+from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, format_partitions, worst_error
 from spark_producer.exactly_once.cluster.coordinator_state import ONGOING, describe
 from spark_producer.exactly_once.cluster.end_transactions import wait_for_leaders
 from spark_producer.exactly_once.cluster.partition_state import TransactionSpan, unfit
@@ -62,7 +62,7 @@ def objections(brokers: TransactionAdmin, transactions: Sequence[TaskTransaction
 
 
 def _place(stretch: TransactionSpan) -> str:
-    return spoken([stretch.where])
+    return format_partitions([stretch.where])
 
 
 def _late(brokers: TransactionAdmin, rows: Sequence[DescribedTransaction], deadline: float) -> set[str]:
@@ -83,7 +83,7 @@ def _late(brokers: TransactionAdmin, rows: Sequence[DescribedTransaction], deadl
     ]
     found: set[str] = set()
     for group, answer in zip(groups.values(), brokers.client.ask_all(calls, deadline), strict=True):
-        if isinstance(answer, PyProducerError) or code_of(answer):
+        if isinstance(answer, PyProducerError) or worst_error(answer):
             now = brokers.client.now_ms()
             found |= {row.transactional_id for row in group if _is_late(row, now)}
         else:

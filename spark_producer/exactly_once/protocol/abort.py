@@ -36,7 +36,7 @@ from spark_producer.exactly_once.protocol.control_record import (
     TaskTransaction,
 )
 from spark_producer.exactly_once.protocol.final_status import void
-from spark_producer.exactly_once.protocol.outcomes import Aborted, Committed, Failed, NothingToAbort, Redriven
+from spark_producer.exactly_once.protocol.outcomes import Aborted, Committed, Failed, NothingToAbort, RolledForward
 from spark_producer.exactly_once.protocol.state_machine import unexpected
 from spark_producer.exactly_once.protocol.task_messages import Prepared, TaskOutcome, WriteHandle
 
@@ -113,7 +113,7 @@ class ReadingDecision:
         if record is None or record.token != self.remains.ticket.token or record.status not in DECIDED:
             return AbortingTransactions(self.remains.transactions)
         if self.fencing is not None:
-            return carried_on(roll_forward.start(roll_forward.RollForward(record, self.fencing, hanging)))
+            return continue_roll_forward(roll_forward.start(roll_forward.RollForward(record, self.fencing, hanging)))
         if record.status in UNFINISHED:
             return CommittingLeftovers(record)
         return NothingToAbort(f"the execution was decided: {record.status.value}")
@@ -171,7 +171,7 @@ class RollingForwardExecution:
         return self.driving.command
 
     def on_result(self, result: Result) -> Next:
-        return carried_on(self.driving.on_result(result))
+        return continue_roll_forward(self.driving.on_result(result))
 
 
 Aborts: TypeAlias = (
@@ -197,12 +197,12 @@ def abort(messages: Sequence[TaskOutcome | None]) -> Next:
     return CheckingHolder(ExecutionState(ticket, tuple(one.transaction for one in prepared if one.ticket == ticket)))
 
 
-def carried_on(driving: roll_forward.Next) -> Next:
+def continue_roll_forward(driving: roll_forward.Next) -> Next:
     """Return the state of ABORT after a state of its roll-forward."""
     match driving:
         case Failed():
             return driving
-        case Redriven(record, _):
+        case RolledForward(record, _):
             return Committed(record.batch) if record.status is Status.DONE else void(record)
         case _:
             return RollingForwardExecution(driving)

@@ -39,7 +39,15 @@ from spark_producer.exactly_once.protocol.control_record import (
     TaskTransaction,
 )
 from spark_producer.exactly_once.protocol.final_status import incomplete
-from spark_producer.exactly_once.protocol.outcomes import Begun, Failed, Redriven, fenced_off, hung, no_record, unsure
+from spark_producer.exactly_once.protocol.outcomes import (
+    Begun,
+    Failed,
+    RolledForward,
+    fenced_off,
+    hung,
+    no_record,
+    unsure,
+)
 from spark_producer.exactly_once.protocol.state_machine import MAX_TRIES, unexpected, write_result
 
 
@@ -117,7 +125,7 @@ class RollingForwardEarlierWrite:
         return self.driving.command
 
     def on_result(self, result: Result) -> Next:
-        return carried_on(self.beginning, self.driving.on_result(result))
+        return continue_roll_forward(self.beginning, self.driving.on_result(result))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +173,9 @@ class WritingIntent:
             case FencedOff(expired):
                 return fenced_off(self.beginning.sink, "this write does not start", expired=expired)
             case Indeterminate(reason):
-                return over(self.beginning, reason)
+                return restart(self.beginning, reason)
             case Glued(partitions):
-                return over(self.beginning, f"an older transaction hung in {partitions}")
+                return restart(self.beginning, f"an older transaction hung in {partitions}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +213,12 @@ def begin(sink: str, token: str) -> FencingControlId:
     return FencingControlId(Beginning(sink, token))
 
 
-def carried_on(beginning: Beginning, driving: roll_forward.Next) -> Next:
+def continue_roll_forward(beginning: Beginning, driving: roll_forward.Next) -> Next:
     """Return the state of BEGIN after a state of its roll-forward. It continues after `VOID` too: that write may run again."""
     match driving:
         case Failed():
             return driving
-        case Redriven(record, fencing):
+        case RolledForward(record, fencing):
             return ListingOpenTransactions(beginning, fencing, record)
         case _:
             return RollingForwardEarlierWrite(beginning, driving)
@@ -228,7 +236,7 @@ def intent(beginning: Beginning, last: ControlRecord | None, orphans: tuple[Task
     return last._replace(status=Status.INTENT, token=beginning.token, transactions=orphans, inline=())
 
 
-def over(beginning: Beginning, reason: str) -> Next:
+def restart(beginning: Beginning, reason: str) -> Next:
     """Return to the fence. A write without a response is never sent again: a late EndTxn could end the next transaction."""
     if beginning.tries <= 1:
         return unsure(beginning.sink, MAX_TRIES, reason)

@@ -50,7 +50,7 @@ from spark_producer.exactly_once.protocol.outcomes import (
     Committed,
     Failed,
     Failure,
-    Redriven,
+    RolledForward,
     fenced_off,
     hung,
     no_record,
@@ -119,8 +119,8 @@ class CheckingTransactions:
             return fenced_off(self.record.sink, "its transactions were aborted, and nothing of it is visible")
         return Failed(
             Failure.VOTE,
-            f"{about(self.record)}: transactions of its tasks must not be committed ({'; '.join(result.objections)}). Nothing of "
-            "it is visible, and it can be run again. If they were open too long, raise kafka.transaction.timeout.ms",
+            f"{describe_write(self.record)}: transactions of its tasks must not be committed ({'; '.join(result.objections)}). "
+            "Nothing of it is visible, and it can be run again. If they were open too long, raise kafka.transaction.timeout.ms",
             result.objections,
         )
 
@@ -155,8 +155,9 @@ class WritingControlRecord:
                 names = tuple(f"{topic}-{partition}" for topic, partition in partitions)
                 return Failed(
                     Failure.GLUED,
-                    f"{about(self.record)}: in {', '.join(names)} an older transaction of the same producer had lost its end, "
-                    "and this one would have decided its rows too. Both are aborted: nothing is visible, and it can be run again",
+                    f"{describe_write(self.record)}: in {', '.join(names)} an older transaction of the same producer had "
+                    "lost its end, and this one would have decided its rows too. Both are aborted: nothing is visible, "
+                    "and it can be run again",
                     names,
                 )
 
@@ -210,7 +211,7 @@ class ReadingControlRecordAfterFence:
         if found is not None and found.token == self.record.token and found.status in DECIDED:
             return decided(roll_forward.RollForward(found, self.fencing, hanging), self.orphans)
         if hanging:
-            return look_first(self.record, hung(self.record.sink, hanging))
+            return require_manual_check(self.record, hung(self.record.sink, hanging))
         if found is None or found.token in (self.record.token, self.before):
             why = "it has not happened"
         elif self.record.batch == NO_BATCH:
@@ -219,8 +220,8 @@ class ReadingControlRecordAfterFence:
             why = "it has not happened, or a newer driver has gone on from it"
         return Failed(
             Failure.NOT_WRITTEN,
-            f"{about(self.record)}: the brokers did not answer the commit, and {why}. It can be run again: no row will be "
-            "doubled",
+            f"{describe_write(self.record)}: the brokers did not answer the commit, and {why}. It can be run again: no row will "
+            "be doubled",
         )
 
 
@@ -242,7 +243,7 @@ class RollingForwardWrite:
         record = self.driving.drive.record
         if isinstance(following, Failed) and following.kind in LEFT_TO_OTHERS and record.batch == NO_BATCH:
             return unknown(record, f"it is decided, and was left to others ({following.kind.value})")
-        return carried_on(following, self.orphans, record)
+        return continue_roll_forward(following, self.orphans, record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +319,9 @@ def commit(messages: Sequence[TaskOutcome], batch: int) -> Next:
         or len({(one.ticket, one.query, one.batch, one.origin) for one in messages}) > 1
         or messages[0].batch != batch
     ):
-        return mixed(batch, "they are of several executions, or of another batch" if messages else "there are none")
+        return inconsistent_messages(
+            batch, "they are of several executions, or of another batch" if messages else "there are none"
+        )
     ticket, query = messages[0].ticket, messages[0].query
     skipped = [one for one in messages if isinstance(one, Skipped)]
     origin = messages[0].origin
@@ -328,7 +331,7 @@ def commit(messages: Sequence[TaskOutcome], batch: int) -> Next:
     if isinstance(admission, Skip) and len(skipped) == len(messages):
         return noted(ticket, batch, origin, repeated(skipped))
     if isinstance(admission, Skip) or skipped:
-        return mixed(batch, "some have written, and others say that the batch is done")
+        return inconsistent_messages(batch, "some have written, and others say that the batch is done")
     record = decision(ticket, query, batch, messages)
     return ListingOrphans(ticket.fencing, record, "" if ticket.last is None else ticket.last.token)
 
@@ -383,17 +386,17 @@ def decision(ticket: WriteHandle, query: str, batch: int, messages: Sequence[Tas
 
 def decided(drive: roll_forward.RollForward, orphans: Orphans) -> Next:
     """Return the state that rolls the record forward, once it is in the log."""
-    return carried_on(roll_forward.start(drive), orphans, drive.record)
+    return continue_roll_forward(roll_forward.start(drive), orphans, drive.record)
 
 
-def carried_on(driving: roll_forward.Next, orphans: Orphans, decision: ControlRecord) -> Next:
+def continue_roll_forward(driving: roll_forward.Next, orphans: Orphans, decision: ControlRecord) -> Next:
     """The same within COMMIT, where a write that turned out void must be told to whoever has to run it again."""
     match driving:
         case Failed():
-            return look_first(decision, driving)
-        case Redriven(record, _) if record.status is not Status.DONE:
+            return require_manual_check(decision, driving)
+        case RolledForward(record, _) if record.status is not Status.DONE:
             return void(record)
-        case Redriven(record, _):
+        case RolledForward(record, _):
             return AbortingLeftovers(record.batch, orphans) if orphans else Committed(record.batch)
         case _:
             return RollingForwardWrite(driving, orphans)
@@ -403,31 +406,31 @@ def unknown(record: ControlRecord, why: str) -> Failed:
     """A write without a number may be committed, and would not be skipped if it were run again."""
     return Failed(
         Failure.UNKNOWN,
-        f"{about(record)}: {why}, so its rows may be visible. Running it again could double them: look first, by a reader of "
-        "committed records, whether they are there. With the option txnVersion a write can always be run again",
+        f"{describe_write(record)}: {why}, so its rows may be visible. Running it again could double them: look first, by a "
+        "reader of committed records, whether they are there. With the option txnVersion a write can always be run again",
     )
 
 
-def look_first(record: ControlRecord, failed: Failed) -> Failed:
+def require_manual_check(record: ControlRecord, failed: Failed) -> Failed:
     """What is told of a write that hangs and has no number: mended it may be committed, and nothing would skip it then."""
     if failed.kind is not Failure.HUNG or record.batch != NO_BATCH:
         return failed
     return failed._replace(
-        text=f"{about(record)}: {', '.join(failed.names)} lost the markers that end transactions. Readers wait there, and "
-        "nothing more is written. This write has no txnVersion, and may be committed, so do not run it again before you have "
+        text=f"{describe_write(record)}: {', '.join(failed.names)} lost the markers that end transactions. Readers wait there, "
+        "and nothing more is written. This write has no txnVersion, and may be committed, so do not run it again before you have "
         f"looked: `pyproducer txn describe {record.sink}` says what is known of it, `pyproducer txn repair {record.sink}` mends "
         "it. Then a reader of committed records shows whether the rows are there. With the option txnVersion a write can always "
         "be run again",
     )
 
 
-def mixed(batch: int, why: str) -> Failed:
+def inconsistent_messages(batch: int, why: str) -> Failed:
     """Return the failure for messages that cannot be of one execution of the batch."""
     return Failed(
         Failure.MIXED, f"batch {batch}: the messages of its tasks do not belong together, {why}. Nothing is committed"
     )
 
 
-def about(record: ControlRecord) -> str:
+def describe_write(record: ControlRecord) -> str:
     """Return how messages name the write of `record`."""
     return f"sink {record.sink!r}" + ("" if record.batch == NO_BATCH else f", batch {record.batch}")

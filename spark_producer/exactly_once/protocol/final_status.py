@@ -47,7 +47,7 @@ def missing(
     )
 
 
-def word(record: ControlRecord, verdict: Status) -> ControlRecord:
+def with_final_status(record: ControlRecord, verdict: Status) -> ControlRecord:
     """Return the control record with the final status. Transactions are named only as long as they are needed."""
     match verdict:
         case Status.DONE:

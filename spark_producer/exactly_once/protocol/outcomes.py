@@ -73,7 +73,7 @@ class Failed(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-class Redriven(NamedTuple):
+class RolledForward(NamedTuple):
     """A decided write is completed: `record` (`DONE` or `VOID`) is the last control record, written with `fencing`."""
 
     record: ControlRecord

@@ -37,8 +37,8 @@ from spark_producer.exactly_once.protocol.control_record import (
     Status,
     TopicPartition,
 )
-from spark_producer.exactly_once.protocol.final_status import incomplete, judge, missing, word
-from spark_producer.exactly_once.protocol.outcomes import Failed, Redriven, fenced_off, hung, no_record, unsure
+from spark_producer.exactly_once.protocol.final_status import incomplete, judge, missing, with_final_status
+from spark_producer.exactly_once.protocol.outcomes import Failed, RolledForward, fenced_off, hung, no_record, unsure
 from spark_producer.exactly_once.protocol.state_machine import MAX_TRIES, unexpected, write_result
 
 LEFT = "the next write of the sink goes on from what is decided"
@@ -95,13 +95,13 @@ class ReadingLogs:
             return hung(record.sink, hanging + result.open_partitions)
         match verdict:
             case Status.HUNG:
-                end: Redriven | Failed = hung(record.sink, result.open_partitions)
+                end: RolledForward | Failed = hung(record.sink, result.open_partitions)
             case Status.PARTIAL:
                 names = tuple(one.transactional_id for one in missing(record, self.refused, result.fates))
                 end = incomplete(record, names)
             case _:
-                end = Redriven(word(record, verdict), self.drive.fencing)
-        return WritingStatus(self.drive, word(record, verdict), end)
+                end = RolledForward(with_final_status(record, verdict), self.drive.fencing)
+        return WritingStatus(self.drive, with_final_status(record, verdict), end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,25 +111,25 @@ class WritingStatus:
     failpoint: ClassVar = "deciding"
 
     drive: RollForward
-    word: ControlRecord
-    end: Redriven | Failed
+    record: ControlRecord
+    end: RolledForward | Failed
 
     @property
     def command(self) -> WriteControl:
-        return WriteControl(self.drive.fencing, self.word)
+        return WriteControl(self.drive.fencing, self.record)
 
     def on_result(self, result: Result) -> Next:
         match write_result(self, result):
             case Written(fencing):
-                return self.end._replace(fencing=fencing) if isinstance(self.end, Redriven) else self.end
+                return self.end._replace(fencing=fencing) if isinstance(self.end, RolledForward) else self.end
             case Hung(partitions):
-                return hung(self.word.sink, partitions)
+                return hung(self.record.sink, partitions)
             case FencedOff(expired):
-                return fenced_off(self.word.sink, LEFT if expired else TAKEN_OVER, expired=expired)
+                return fenced_off(self.record.sink, LEFT if expired else TAKEN_OVER, expired=expired)
             case Indeterminate(reason):
-                return again(self.drive, reason)
+                return retry(self.drive, reason)
             case Glued(partitions):
-                return again(self.drive, f"an older transaction hung in {partitions}")
+                return retry(self.drive, f"an older transaction hung in {partitions}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class ReadingAgain:
 
 
 RollForwardState: TypeAlias = EndingTransactions | ReadingLogs | WritingStatus | FencingAgain | ReadingAgain
-Next: TypeAlias = RollForwardState | Redriven | Failed
+Next: TypeAlias = RollForwardState | RolledForward | Failed
 
 
 def start(drive: RollForward) -> Next:
@@ -188,10 +188,10 @@ def start(drive: RollForward) -> Next:
         return hung(drive.record.sink, drive.hanging)
     if drive.record.status is Status.PARTIAL:
         return incomplete(drive.record)
-    return Redriven(drive.record, drive.fencing)
+    return RolledForward(drive.record, drive.fencing)
 
 
-def again(drive: RollForward, reason: str) -> Next:
+def retry(drive: RollForward, reason: str) -> Next:
     """Return the state that fences and reads again, or the failure after `MAX_TRIES` attempts."""
     if drive.tries <= 1:
         return unsure(drive.record.sink, MAX_TRIES, reason)

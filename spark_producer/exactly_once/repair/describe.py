@@ -71,7 +71,7 @@ class Holder(NamedTuple):
     transaction: OpenTransaction | None
 
 
-class HeldBack(NamedTuple):
+class WaitingReaders(NamedTuple):
     """A partition in which readers of committed records have not reached the end, and who holds them back there.
 
     `holders` is None if the right to see them is missing.
@@ -90,7 +90,7 @@ class Survey(NamedTuple):
     written_ms: int
     control: DescribedTransaction | None
     open: tuple[OpenTransaction, ...]
-    held_back: tuple[HeldBack, ...]
+    held_back: tuple[WaitingReaders, ...]
     lost: LostEnds
     fates: tuple[TransactionOutcome, ...] = ()
 
@@ -198,7 +198,9 @@ def _partitions(record: ControlRecord | None) -> set[TopicPartition]:
     return {(span.topic, span.partition) for one in record.transactions for span in one.spans} | set(record.inline)
 
 
-def held_back(brokers: TransactionAdmin, where: Collection[TopicPartition], deadline: float) -> tuple[HeldBack, ...]:
+def held_back(
+    brokers: TransactionAdmin, where: Collection[TopicPartition], deadline: float
+) -> tuple[WaitingReaders, ...]:
     """Return the partitions among these in which readers of committed records have not reached the end.
 
     Raises:
@@ -219,7 +221,9 @@ def held_back(brokers: TransactionAdmin, where: Collection[TopicPartition], dead
             Holder(row.producer_id, row.producer_epoch, row.current_txn_start_offset, told.get(row.producer_id))
             for row in holding.get(each, ())
         )
-        found.append(HeldBack(each, stable[each], ends[each], None if known.get(each) is None else tuple(holders)))
+        found.append(
+            WaitingReaders(each, stable[each], ends[each], None if known.get(each) is None else tuple(holders))
+        )
     return tuple(found)
 
 

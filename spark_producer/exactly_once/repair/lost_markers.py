@@ -28,10 +28,10 @@ from spark_producer.exactly_once.cluster.partition_state import (
     UNCOMMITTED,
     Producers,
     TransactionSpan,
-    begin_of,
     offsets,
     producers,
     still_open,
+    transaction_key,
 )
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.commands import Fencing, TransactionOutcome
@@ -140,7 +140,11 @@ def find_lost_markers(
     after = _open(suspects, _known(brokers, suspects, (), deadline))
     for each, row in rows.items():
         state = states[_id_of(each, own)]
-        if _is_alive(state, each.producer_id) or each not in after or begin_of(row) != begin_of(after[each]):
+        if (
+            _is_alive(state, each.producer_id)
+            or each not in after
+            or transaction_key(row) != transaction_key(after[each])
+        ):
             continue
         commit = _how_ended(brokers, log, seen, each, state, deadline)
         begins = max(each.first_offset, row.current_txn_start_offset)

@@ -9,7 +9,7 @@ from spark_producer.admin.parallel_client import Call
 from spark_producer.common.cluster import Style
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
-from spark_producer.exactly_once.cluster.broker_requests import spoken
+from spark_producer.exactly_once.cluster.broker_requests import format_partitions
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.control_log import ControlLog
 from spark_producer.exactly_once.cluster.control_topic import PARTITION
@@ -27,7 +27,7 @@ from spark_producer.exactly_once.protocol.commands import (
     Written,
 )
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status, TopicPartition
-from spark_producer.exactly_once.protocol.final_status import word
+from spark_producer.exactly_once.protocol.final_status import with_final_status
 from spark_producer.exactly_once.protocol.outcomes import Begun, Failed, Failure, hung, no_record
 from spark_producer.exactly_once.protocol.state_machine import run
 from spark_producer.exactly_once.repair.lost_markers import LAST_EPOCH, Lost, find_lost_markers
@@ -35,7 +35,7 @@ from spark_producer.protocol import WRITE_TXN_MARKERS
 from spark_producer.protocol.messages import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 
 
-def carry_on(cluster: CommandExecutor) -> ControlRecord | None:
+def resolve(cluster: CommandExecutor) -> ControlRecord | None:
     """Take the sink over, finish what is decided, abort what is not, and return its last word. A running query is fenced.
 
     Raises:
@@ -46,11 +46,11 @@ def carry_on(cluster: CommandExecutor) -> ControlRecord | None:
 
 
 def accept_difference(cluster: CommandExecutor) -> ControlRecord | None:
-    """As `carry_on`; but the number of rows of the last batch is forgotten, so that it is skipped whatever rows it has when it is
+    """As `resolve`; but the number of rows of the last batch is forgotten, so that it is skipped whatever rows it has when it is
     run again; in `foreachBatch` that of all writes of the micro-batch.
 
     Raises:
-        ExactlyOnceError: somebody else took the sink over; and as `carry_on`.
+        ExactlyOnceError: somebody else took the sink over; and as `resolve`.
     """
     outcome = _begun(cluster)
     if outcome is None or outcome.last is None:
@@ -64,7 +64,7 @@ def accept_partial(cluster: CommandExecutor) -> ControlRecord:
     """Take what is visible of a `PARTIAL` batch for the whole of it, and return the word that says so.
 
     Raises:
-        ExactlyOnceError: the sink's last word is another, or somebody else took the sink over; and as `carry_on`.
+        ExactlyOnceError: the sink's last word is another, or somebody else took the sink over; and as `resolve`.
     """
     cluster.prepare()
     fenced, found = cluster.perform(Fence()), cluster.perform(ReadControl())
@@ -75,14 +75,14 @@ def accept_partial(cluster: CommandExecutor) -> ControlRecord:
     record = found.record if isinstance(found, Found) else None
     if record is None or record.status is not Status.PARTIAL or not isinstance(fenced, Fenced):
         raise ExactlyOnceError(f"sink {cluster.sink!r}: there is no partial batch to accept")
-    return _written(cluster, fenced.fencing, word(record, Status.DONE))
+    return _written(cluster, fenced.fencing, with_final_status(record, Status.DONE))
 
 
 def rebind(cluster: CommandExecutor) -> ControlRecord:
-    """As `carry_on`; then unbind the sink from its query, and forget its last number: the query that commits next gets it.
+    """As `resolve`; then unbind the sink from its query, and forget its last number: the query that commits next gets it.
 
     Raises:
-        ExactlyOnceError: it has written nothing, or another driver took it over; and as `carry_on`.
+        ExactlyOnceError: it has written nothing, or another driver took it over; and as `resolve`.
     """
     outcome = _begun(cluster)
     if outcome is None or outcome.last is None:
@@ -150,16 +150,16 @@ def write_markers(
         _write_markers(cluster, lost, known, more)
     if unknown and known:
         raise ExactlyOnceError(
-            f"sink {cluster.sink!r}: how the transactions in {spoken(unknown)} were ended was not known before the others were. "
-            "Run the command again: the logs may tell now"
+            f"sink {cluster.sink!r}: how the transactions in {format_partitions(unknown)} were ended was not known before "
+            "the others were. Run the command again: the logs may tell now"
         )
     if unknown:
         raise ExactlyOnceError(
             f"sink {cluster.sink!r}: neither the coordinator nor the logs tell any more how the transactions in "
-            f"{spoken(unknown)} were ended, or they were committed and no word in {cluster.topic} names them (is that its "
-            "control topic?), so nothing is written anywhere. Look whether readers of committed records see rows of that batch "
-            "in other partitions. If they do, `--unknown committed` is right, since its next run would double them; if they see "
-            "none at all, `--unknown aborted` is, and the batch runs again"
+            f"{format_partitions(unknown)} were ended, or they were committed and no record in {cluster.topic} names them (is "
+            "that its control topic?), so nothing is written anywhere. Look whether readers of committed records see rows of "
+            "that batch in other partitions. If they do, `--unknown committed` is right, since its next run would double them; "
+            "if they see none at all, `--unknown aborted` is, and the batch runs again"
         )
 
 
@@ -209,4 +209,4 @@ def _write_markers(
             if code == Code.CLUSTER_AUTHORIZATION_FAILED:
                 raise lacking(Right.REPAIR, cluster.sink, cluster.client.user)
             if code:
-                raise broker_error(code, f"the marker for {spoken([each.where])}")
+                raise broker_error(code, f"the marker for {format_partitions([each.where])}")

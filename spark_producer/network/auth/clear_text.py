@@ -11,7 +11,7 @@ from spark_producer.network.addresses import format_address
 from spark_producer.protocol import Login
 
 
-def on_this_machine(login: Login, host: str, port: int) -> Login:
+def require_loopback(login: Login, host: str, port: int) -> Login:
     """Return `login`, or one that is refused before anything secret is sent, if the broker may be on another machine."""
     return (
         login

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from spark_producer.errors import AuthenticationFailed, ConfigError, PyProducerError
 
 if TYPE_CHECKING:  # who logs in by a password needs nothing of tokens, and who does not log in nothing at all
-    from spark_producer.network.auth.tokens import TokenKeeper
+    from spark_producer.network.auth.tokens import TokenRefresher
     from spark_producer.security.sasl_login import Login
     from spark_producer.security.settings import SaslSettings, SecuritySettings
     from spark_producer.security.token import Token
@@ -70,7 +70,7 @@ class _Tokens:
         self._wakeup = wakeup
         self._region = aws_region(hosts) if sasl.provider == AWS else ""
         self._login = login(sasl, allowed, tokens=self, clock=time.time)
-        self._keeper: TokenKeeper | None = None
+        self._keeper: TokenRefresher | None = None
         self._process = 0
         self._closed = False
 
@@ -125,9 +125,9 @@ class _Tokens:
         if keeper is not None:
             keeper.accepted(token)
 
-    def _kept(self) -> TokenKeeper | None:
+    def _kept(self) -> TokenRefresher | None:
         """Return the keeper of this process, or None after `close`. A forked one gets its own: threads do not come along."""
-        from spark_producer.network.auth.tokens import TokenKeeper, shared_keepers
+        from spark_producer.network.auth.tokens import TokenRefresher, shared_keepers
 
         if self._closed:
             return None
@@ -135,7 +135,7 @@ class _Tokens:
             identity = (self._sasl, self._allowed, self._region)
             fetch = partial(_fetch, *identity)
             self._process = os.getpid()
-            self._keeper = shared_keepers().take(identity, self, lambda: TokenKeeper(fetch, self._sasl))
+            self._keeper = shared_keepers().take(identity, self, lambda: TokenRefresher(fetch, self._sasl))
             self._keeper.listen(self._wakeup)
         return self._keeper
 

@@ -28,7 +28,7 @@ MAX_WAIT_S = 3600.0
 """The longest sleep in seconds, since a condition does not take an infinite one."""
 
 
-class TokenKeeper:
+class TokenRefresher:
     """Holds the token of one identity, fetches the first one when it is asked for, and the next ones in time.
 
     Any thread may call any method; none blocks. Only `fetch` may, which runs on the keeper's own thread.
@@ -201,14 +201,14 @@ def _over(token: Token, now: float) -> AuthenticationFailed:
     )
 
 
-class SharedKeepers:
+class TokenCache:
     """The keepers of a process by identity, and who uses each: one token serves all clients with the same settings."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: list[tuple[object, TokenKeeper, list[object]]] = []
+        self._kept: list[tuple[object, TokenRefresher, list[object]]] = []
 
-    def take(self, identity: object, user: object, make: Callable[[], TokenKeeper]) -> TokenKeeper:
+    def take(self, identity: object, user: object, make: Callable[[], TokenRefresher]) -> TokenRefresher:
         """Return the keeper of `identity` for `user`, which is made if there is none. Identities are compared by `==`."""
         with self._lock:
             for known, keeper, users in self._kept:
@@ -219,7 +219,7 @@ class SharedKeepers:
             self._kept.append((identity, made, [user]))
             return made
 
-    def give_back(self, keeper: TokenKeeper, user: object) -> None:
+    def give_back(self, keeper: TokenRefresher, user: object) -> None:
         """Note that `user` needs `keeper` no more. The last one closes it."""
         with self._lock:
             for index, (_, kept, users) in enumerate(self._kept):
@@ -231,10 +231,10 @@ class SharedKeepers:
                     return
 
 
-_of_this_process = SharedKeepers()
+_of_this_process = TokenCache()
 
 
-def shared_keepers() -> SharedKeepers:
+def shared_keepers() -> TokenCache:
     """Return the keepers of this process."""
     return _of_this_process
 
@@ -242,7 +242,7 @@ def shared_keepers() -> SharedKeepers:
 def _forked() -> None:
     """Begin anew in a forked process: threads did not come along, and locks may be held by those that stayed behind."""
     global _of_this_process
-    _of_this_process = SharedKeepers()
+    _of_this_process = TokenCache()
 
 
 os.register_at_fork(after_in_child=_forked)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import cast
 
-from spark_producer.accumulator import Identity, ProducerBatch, RecordAccumulator
+from spark_producer.accumulator import ProducerBatch, ProducerIdAndEpoch, RecordAccumulator
 from spark_producer.common.cluster import Style, TopicPartition
 from spark_producer.errors import IllegalState, PyProducerError, TransactionAbortable, TransactionAborted
 from spark_producer.protocol import Api
@@ -23,7 +23,7 @@ from spark_producer.record.batch_v2 import NO_SEQUENCE, TRANSACTIONAL_BIT
 from spark_producer.sender.identity import ProducerIdentity
 from spark_producer.sender.transactions import exceptions as refusals
 from spark_producer.sender.transactions.errors import Need
-from spark_producer.sender.transactions.partitions import UNKNOWN_OFFSET, Contents, GroupOffsets, Prepared
+from spark_producer.sender.transactions.partitions import UNKNOWN_OFFSET, GroupOffsets, Prepared, TransactionPartitions
 from spark_producer.sender.transactions.requests import produce_apis
 from spark_producer.sender.transactions.settings import TransactionSettings
 from spark_producer.sender.transactions.states import (
@@ -54,7 +54,7 @@ class TransactionManager:
         self.settings = settings
         self.state = State.UNINITIALIZED
         self.style = Style.EXPLICIT
-        self.contents = Contents()
+        self.contents = TransactionPartitions()
         self.number = 0
         """counts the transactions, and the holds; any thread may read it"""
         self.failure: TransactionAbortable | None = None
@@ -104,7 +104,7 @@ class TransactionManager:
     # --- what the sender asks ---------------------------------------------------------------------------------------
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> ProducerIdAndEpoch:
         """The producer id and epoch in use."""
         return self._identity.current
 
@@ -211,7 +211,7 @@ class TransactionManager:
             self._from_hold = False
             self._open(now)
         elif call is Call.HOLD:
-            self.contents = Contents()
+            self.contents = TransactionPartitions()
             self._from_hold = True
             self._move(State.HELD)
         elif call is Call.RELEASE:
@@ -223,13 +223,13 @@ class TransactionManager:
         elif call is Call.PREPARE:
             error = self._prepare(operation, now)
         elif call is Call.RENEW and self.state is not State.UNINITIALIZED:
-            self.contents = Contents()
+            self.contents = TransactionPartitions()
             self._move(State.UNINITIALIZED)
         self._finish(operation, error=error)
 
     def _open(self, now: float) -> None:
         """Begin to send: what waits goes out when the coordinator has its partitions, or by itself in the implicit style."""
-        self.contents = Contents()
+        self.contents = TransactionPartitions()
         self._move(State.IN_TRANSACTION)
         self._drainer.admit(self.contents.admitted if self.style is Style.EXPLICIT else None, now)
 
@@ -268,7 +268,7 @@ class TransactionManager:
 
     # --- what answers do --------------------------------------------------------------------------------------------
 
-    def initialized(self, identity: Identity, style: Style, now: float) -> None:
+    def initialized(self, identity: ProducerIdAndEpoch, style: Style, now: float) -> None:
         """Take over the producer id and epoch that the coordinator gave, and the style that the cluster speaks now."""
         self._identity.received(*identity)
         self.style = style
@@ -298,7 +298,7 @@ class TransactionManager:
                 self._finish(operation)
                 return
 
-    def ended(self, identity: Identity | None, style: Style, now: float) -> None:
+    def ended(self, identity: ProducerIdAndEpoch | None, style: Style, now: float) -> None:
         """Note that the transaction is committed or aborted; `identity` is what EndTxn gives for the next one, if it does."""
         committed = self.state is State.COMMITTING
         if self._operation is not None:
@@ -308,7 +308,7 @@ class TransactionManager:
             self._identity.received(*identity)
         raises = self.style is Style.EXPLICIT and in_doubt
         self.style = style
-        self.contents, self.failure = Contents(), None
+        self.contents, self.failure = TransactionPartitions(), None
         self.end_in_doubt = False
         self._drainer.admit(NOTHING, now)
         if committed:

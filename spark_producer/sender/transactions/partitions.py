@@ -56,7 +56,7 @@ class Prepared(NamedTuple):
     began_at: float | None
 
 
-class Contents:
+class TransactionPartitions:
     """The contents of the transaction under way. Only the I/O thread changes it."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from spark_producer.accumulator import Identity
+from spark_producer.accumulator import ProducerIdAndEpoch
 from spark_producer.common.cluster import TRANSACTIONS, Style, TopicPartition, style_at
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import ProducerFenced, PyProducerError, UnsupportedVersion, broker_error
@@ -236,7 +236,7 @@ class TransactionDialog:
     def _done(self, asked: Asked, body: object, now: float) -> None:
         manager, about = self._manager, asked.about
         if isinstance(body, InitProducerIdResponse):
-            manager.initialized(Identity(body.producer_id, body.producer_epoch), asked.style, now)
+            manager.initialized(ProducerIdAndEpoch(body.producer_id, body.producer_epoch), asked.style, now)
         elif isinstance(body, AddPartitionsToTxnResponse):
             assert isinstance(about, frozenset)
             manager.partitions_added(about, now)
@@ -248,7 +248,7 @@ class TransactionDialog:
             assert isinstance(about, GroupOffsets)
             manager.offsets_committed(about)
         elif isinstance(body, EndTxnResponse):
-            given = Identity(body.producer_id, body.producer_epoch) if body.producer_id >= 0 else None
+            given = ProducerIdAndEpoch(body.producer_id, body.producer_epoch) if body.producer_id >= 0 else None
             manager.ended(given, asked.style, now)
 
     def _refused(self, asked: Asked, code: int, place: str, verdict: Verdict, now: float) -> None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import NamedTuple
 
-from spark_producer.accumulator import NO_IDENTITY, Identity
+from spark_producer.accumulator import NO_IDENTITY, ProducerIdAndEpoch
 from spark_producer.common.cluster import Style, TopicPartition
 from spark_producer.protocol import (
     ADD_OFFSETS_TO_TXN,
@@ -70,13 +70,13 @@ def produce_apis(produce: Api[ProduceRequest, ProduceResponse]) -> dict[Style, A
     }
 
 
-def init(transactional_id: str, timeout_ms: int, known: Identity = NO_IDENTITY) -> Outgoing:
+def init(transactional_id: str, timeout_ms: int, known: ProducerIdAndEpoch = NO_IDENTITY) -> Outgoing:
     """Ask for the next epoch; with the `known` one only if that is still the newest."""
     api = INIT_PRODUCER_ID if known is NO_IDENTITY else RAISE_EPOCH
     return Outgoing(api, InitProducerIdRequest(transactional_id, timeout_ms, *known))
 
 
-def add_partitions(transactional_id: str, identity: Identity, places: Collection[TopicPartition]) -> Outgoing:
+def add_partitions(transactional_id: str, identity: ProducerIdAndEpoch, places: Collection[TopicPartition]) -> Outgoing:
     """Add partitions to the transaction."""
     by_topic: dict[str, list[int]] = defaultdict(list)
     for place in sorted(places):
@@ -85,12 +85,12 @@ def add_partitions(transactional_id: str, identity: Identity, places: Collection
     return Outgoing(ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest(transactional_id, *identity, topics))
 
 
-def add_offsets(transactional_id: str, identity: Identity, group_id: str) -> Outgoing:
+def add_offsets(transactional_id: str, identity: ProducerIdAndEpoch, group_id: str) -> Outgoing:
     """Add a group to the transaction."""
     return Outgoing(ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest(transactional_id, *identity, group_id))
 
 
-def commit_offsets(transactional_id: str, identity: Identity, asked: GroupOffsets, style: Style) -> Outgoing:
+def commit_offsets(transactional_id: str, identity: ProducerIdAndEpoch, asked: GroupOffsets, style: Style) -> Outgoing:
     """Commit offsets of a group with the transaction."""
     by_topic: dict[str, list[TxnOffsetCommitRequestPartition]] = defaultdict(list)
     for place, (offset, leader_epoch, note) in sorted(asked.offsets.items()):
@@ -103,6 +103,6 @@ def commit_offsets(transactional_id: str, identity: Identity, asked: GroupOffset
     return Outgoing(COMMIT_OFFSETS[style], body)
 
 
-def end(transactional_id: str, identity: Identity, style: Style, *, commit: bool) -> Outgoing:
+def end(transactional_id: str, identity: ProducerIdAndEpoch, style: Style, *, commit: bool) -> Outgoing:
     """End the transaction."""
     return Outgoing(END[style], EndTxnRequest(transactional_id, *identity, commit))

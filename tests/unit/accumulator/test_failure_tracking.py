@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from spark_producer.accumulator.failure_tracking import Accounts
+from spark_producer.accumulator.failure_tracking import FailureTracker
 
-CODES = {inspect.unwrap(function).__code__ for function in (Accounts.tell, Accounts._settle)}
+CODES = {inspect.unwrap(function).__code__ for function in (FailureTracker.tell, FailureTracker._settle)}
 
 
 class Interrupter:
@@ -39,7 +39,7 @@ class Interrupter:
         return self
 
 
-def interrupted(accounts: Accounts, number: int) -> BaseException | None:
+def interrupted(accounts: FailureTracker, number: int) -> BaseException | None:
     """What a flush raises that is interrupted before its `number`-th line."""
     before = sys.gettrace()
     sys.settrace(Interrupter(number))
@@ -64,7 +64,7 @@ def test_kp9_an_interrupt_anywhere_in_the_end_of_a_flush_discards_no_error(
 ) -> None:
     interrupts = 0
     for number in range(1, 100):
-        accounts, error = Accounts(), ZeroDivisionError("a batch has failed")
+        accounts, error = FailureTracker(), ZeroDivisionError("a batch has failed")
         owner = accounts.mine() if mine else other_thread.submit(accounts.mine).result(20)
         owner.sent = True
         accounts.record(error, [owner])
@@ -81,7 +81,7 @@ def test_kp9_an_interrupt_anywhere_in_the_end_of_a_flush_discards_no_error(
 
 
 def test_kp9_failures_of_many_threads_are_told_in_the_order_in_which_they_came() -> None:
-    accounts = Accounts()
+    accounts = FailureTracker()
     go_on = threading.Barrier(4)
     owners = []
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.accumulator import Identity
-from spark_producer.accumulator.incomplete_batches import Backlog
+from spark_producer.accumulator import ProducerIdAndEpoch
+from spark_producer.accumulator.incomplete_batches import IncompleteBatches
 from spark_producer.errors import ProducerClosed
 from tests.stages.workbench import OTHER, PLACE, workbench
 
@@ -26,7 +26,7 @@ def test_a_half_is_as_old_as_its_whole_and_comes_right_behind_it() -> None:
 
 def test_sequences_of_a_queue_that_was_given_up_are_kept_for_their_identity_alone() -> None:
     bench = workbench()
-    older, newer = Identity(7, 0), Identity(7, 1)
+    older, newer = ProducerIdAndEpoch(7, 0), ProducerIdAndEpoch(7, 1)
     bench.drainer.current_identity = older
     for place in (PLACE, OTHER):
         queue = bench.backlog.queue_of(place)
@@ -58,7 +58,7 @@ def test_a_wait_for_memory_that_is_interrupted_as_it_begins_is_over() -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    backlog = Backlog(delivery_timeout=120.0, clock=lambda: 0.0, wakeup=interrupted)
+    backlog = IncompleteBatches(delivery_timeout=120.0, clock=lambda: 0.0, wakeup=interrupted)
     with pytest.raises(KeyboardInterrupt), backlog.starve():
         pass
     assert backlog.starving == 0

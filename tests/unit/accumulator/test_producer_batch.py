@@ -20,7 +20,7 @@ from spark_producer.accumulator import (
     RecordMetadata,
     TableResult,
 )
-from spark_producer.accumulator.row_origins import PendingRun, RowNumbers
+from spark_producer.accumulator.row_origins import RowNumbers, RowRange
 from spark_producer.errors import IllegalState, RecordsRefused
 from spark_producer.kernel import ArrangedRows
 from spark_producer.metrics import OffsetRange
@@ -132,7 +132,7 @@ def test_fu2_ranges_of_a_table_show_where_others_wrote_and_leave_out_what_is_unk
 
 def test_fu2_the_first_error_of_a_table_is_its_result_once_nothing_is_under_way() -> None:
     table = TableResult()
-    run = PendingRun(table, 0, RowNumbers(0, 3))
+    run = RowRange(table, 0, RowNumbers(0, 3))
     for _ in range(2):
         table.expect()
     table.failed(REFUSED, run)
@@ -229,7 +229,7 @@ def test_ra19_ra32_futures_follow_their_records_into_the_halves() -> None:
     table = TableResult()
     table.expect()
     waits = [single(batch, index) for index in (0, 9, 10, 19)]
-    batch.runs.append(PendingRun(table, 5, RowNumbers(105, 15)))
+    batch.runs.append(RowRange(table, 5, RowNumbers(105, 15)))
     table.no_more()
     tail = batch.split()
     batch.complete(100, -1)
@@ -244,7 +244,7 @@ def test_sn35_rows_of_a_run_behind_the_cut_keep_their_numbers() -> None:
     batch = batch_of(*[b"v" * 50] * 20)
     table = TableResult()
     table.expect()
-    batch.runs.append(PendingRun(table, 5, RowNumbers(105, 15)))
+    batch.runs.append(RowRange(table, 5, RowNumbers(105, 15)))
     table.no_more()
     tail = batch.split()
     tail.fail(RecordsRefused("bad", code=87, records={3: "thirteen"}, rows={}))

@@ -352,7 +352,7 @@ def test_tail_waits_for_a_topic_and_prints_it_from_its_first_record_on(
         said.append(text)
         write(embedded_broker, topic, [(0, b"first"), (0, b"second")])
 
-    monkeypatch.setattr("spark_producer.cli.nosuch.complain", write_meanwhile)
+    monkeypatch.setattr("spark_producer.cli.nosuch.print_error", write_meanwhile)
     assert main(["tail", topic, "--bootstrap-servers", embedded_broker.bootstrap_servers, "--max-records", "2"]) == 0
     assert [line.split("  ")[-1] for line in capsys.readouterr().out.splitlines()] == ["value=first", "value=second"]
     assert len(said) == 1

@@ -11,7 +11,7 @@ import pytest
 
 from spark_producer.admin.checks import Finding, State
 from spark_producer.cli.check import line
-from spark_producer.cli.console import complain, say
+from spark_producer.cli.console import print_error, print_line
 from spark_producer.cli.entry import COMMANDS, INTERRUPTED, main
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -107,8 +107,8 @@ def test_ctrl_c_is_an_end_only_of_what_has_no_other(
 
 
 def test_what_peers_and_files_say_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    complain(f"the broker says {EVIL}")
-    say(EVIL)
+    print_error(f"the broker says {EVIL}")
+    print_line(EVIL)
     shown = capsys.readouterr()
     assert shown.err == f"pyproducer: the broker says {ESCAPED}\n"
     assert shown.out == f"{ESCAPED}\n"

@@ -8,7 +8,7 @@ import pytest
 
 from spark_producer.admin import BlockingClient
 from spark_producer.cli import lso_notice
-from spark_producer.cli.lso_notice import STANDING, HeldBack
+from spark_producer.cli.lso_notice import STANDING, OpenTransactionNotifier
 from spark_producer.cli.record_text import format_held
 from tests.stages.workbench import FakeClock
 
@@ -34,7 +34,9 @@ def test_a_partition_is_told_of_once_and_only_if_it_stands_still(monkeypatch: py
     cluster, clock = Cluster(monkeypatch), FakeClock()
     positions = {0: 4, 1: 10, 2: 3}
     told: list[tuple[int, ...]] = []
-    held = HeldBack(cast(BlockingClient, None), "rows", lambda: positions, lambda *found: told.append(found), clock)
+    held = OpenTransactionNotifier(
+        cast(BlockingClient, None), "rows", lambda: positions, lambda *found: told.append(found), clock
+    )
     cluster.stable, cluster.ends = {0: 4, 1: 10, 2: 9}, {0: 9, 1: 11, 2: 12}
     held.look_now_and_then()
     assert cluster.asked == 0
@@ -54,7 +56,9 @@ def test_nothing_is_told_of_where_nothing_is_held_back(monkeypatch: pytest.Monke
     cluster = Cluster(monkeypatch)
     cluster.stable = cluster.ends = {0: 7}
     told: list[tuple[int, ...]] = []
-    HeldBack(cast(BlockingClient, None), "rows", lambda: {0: 7}, lambda *found: told.append(found)).look()
+    OpenTransactionNotifier(
+        cast(BlockingClient, None), "rows", lambda: {0: 7}, lambda *found: told.append(found)
+    ).look()
     assert told == []
 
 

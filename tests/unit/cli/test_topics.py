@@ -13,7 +13,7 @@ from kafka import KafkaConsumer
 from spark_producer import Producer
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main
-from spark_producer.cli.progress import Bar
+from spark_producer.cli.progress import ProgressBar
 
 
 def run(broker: LocalBroker, *words: str) -> int:
@@ -189,20 +189,20 @@ def test_a_bare_pyproducer_lists_its_commands(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_bar_is_for_terminals_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    bar = Bar("writing", 200)
+    bar = ProgressBar("writing", 200)
     bar(100)
     bar.end()
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    bar = Bar("writing", 200)
+    bar = ProgressBar("writing", 200)
     bar(100)
     bar(100)
     bar.end()
     assert capsys.readouterr().err == f"\rwriting  {'█' * 12}{'░' * 12}  50 %\x1b[K\r\x1b[K"
-    Bar("writing", None, " rows")(1234)
+    ProgressBar("writing", None, " rows")(1234)
     assert capsys.readouterr().err == "\rwriting  1,234 rows\x1b[K"
     monkeypatch.setattr("sys.stderr", terminal := Ascii())
-    Bar("writing", 200)(100)
+    ProgressBar("writing", 200)(100)
     assert terminal.getvalue() == f"\rwriting  {'#' * 12}{'-' * 12}  50 %\x1b[K", "which escapes could not draw"
 
 

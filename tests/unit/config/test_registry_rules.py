@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.config import parse_sink_options
-from spark_producer.config.registry_table import wishes
+from spark_producer.config.registry_table import column_options
 from tests.unit.config.options import SERVERS, refused
 
 URL = {"schema.registry.url": "http://registry:8081"}
@@ -62,7 +62,7 @@ def test_confluents_names_are_understood() -> None:
         "use.latest.version": "true",
     }
     _, sink, registry = parse_sink_options(given)
-    assert wishes(sink, registry)[0].strategy == "RecordNameStrategy"
+    assert column_options(sink, registry)[0].strategy == "RecordNameStrategy"
     assert not registry.auto_register_schemas
     assert "k4n4rie" not in repr(registry)
     assert "k4n4rie" not in repr(sink)
@@ -84,4 +84,4 @@ def test_missing_fields_are_filled_where_the_schema_is_the_registrys_latest(
     options: dict[str, str], fill: bool
 ) -> None:
     _, sink, registry = parse_sink_options(AVRO | options)
-    assert [wish.fill for wish in wishes(sink, registry)] == [fill, fill]
+    assert [wish.fill for wish in column_options(sink, registry)] == [fill, fill]

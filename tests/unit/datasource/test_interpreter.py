@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from spark_producer.datasource.interpreter import KEPT, keep_memory_once
+from spark_producer.datasource.interpreter import KEPT, limit_malloc_trim
 
 PIECES, PIECE, ROUNDS = 3, 5 << 20, 20
 PROGRAM = f"""
@@ -57,5 +57,5 @@ def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
         return object()
 
     monkeypatch.setattr("ctypes.CDLL", load)  # this process has one C library, and it must not be another
-    keep_memory_once.__wrapped__()
+    limit_malloc_trim.__wrapped__()
     assert asked == [None]

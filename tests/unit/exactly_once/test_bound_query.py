@@ -27,7 +27,7 @@ from spark_producer.exactly_once.protocol.commands import (
 )  # fmt: skip
 from spark_producer.exactly_once.protocol.commit import commit
 from spark_producer.exactly_once.protocol.control_record import MAX_EARLIER, NO_BATCH, ControlRecord, Earlier, Status
-from spark_producer.exactly_once.protocol.final_status import word
+from spark_producer.exactly_once.protocol.final_status import with_final_status
 from spark_producer.exactly_once.protocol.outcomes import AlreadyDone, Failed, Failure
 from spark_producer.exactly_once.protocol.task_messages import InlineRows, Origin, Skipped, TaskOutcome
 from tests.unit.exactly_once.functions import in_foreach_batch, life
@@ -198,7 +198,7 @@ def test_a_decided_write_that_is_carried_out_keeps_the_numbers_before_it(times: 
     """`done` may be said again of a write that hung."""
     record = TWO_NUMBERS._replace(batch=16, status=Status.COMMITTING, rows=2, content=7)
     for _ in range(times):
-        record = word(record, Status.DONE)
+        record = with_final_status(record, Status.DONE)
     assert (record.last_done, record.earlier) == (16, (Earlier(14, 3, 33), Earlier(15, 9, None)))
 
 

@@ -107,7 +107,7 @@ def test_another_control_topic_does_not_name_what_was_committed(
     assert world.txn("repair", SINK, "--topic", "rows", "--control-topic", OTHER_TOPIC, "--yes") == 1
     told = capsys.readouterr()
     assert "whose outcome is unknown" in told.out
-    assert f"no word in {OTHER_TOPIC} names them (is that its control topic?)" in told.err
+    assert f"no record in {OTHER_TOPIC} names them (is that its control topic?)" in told.err
     world.mend()
     assert world.rows() == ["a", "b"]
 

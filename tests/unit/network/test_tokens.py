@@ -13,7 +13,7 @@ import pytest
 
 from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, PyProducerError
-from spark_producer.network.auth.tokens import SLOW, SharedKeepers, TokenKeeper
+from spark_producer.network.auth.tokens import SLOW, TokenCache, TokenRefresher
 from spark_producer.security.settings import OidcSettings, SaslSettings
 from spark_producer.security.token import ENDLESS, Token
 
@@ -31,7 +31,7 @@ class Bench:
         self.results: Queue[Token | Exception] = Queue()
         self.changes = 0
         self._told = Condition()
-        self.keeper = TokenKeeper(self._fetch, settings, clock=lambda: self.now, random=Random(1))
+        self.keeper = TokenRefresher(self._fetch, settings, clock=lambda: self.now, random=Random(1))
         self.keeper.listen(self.changed)
 
     def _fetch(self, now: float) -> Token:
@@ -245,11 +245,11 @@ def test_a_listener_that_was_forgotten_is_not_called(bench: Bench) -> None:
 
 
 def test_clients_with_the_same_settings_share_a_keeper_until_the_last_one_is_gone(make: Callable[..., Bench]) -> None:
-    shared = SharedKeepers()
+    shared = TokenCache()
     benches = [make(), make(), make()]
     made = iter(benches)
 
-    def keeper_of(secret: str, user: str) -> TokenKeeper:
+    def keeper_of(secret: str, user: str) -> TokenRefresher:
         settings = replace(SETTINGS, oidc=replace(OIDC, client_secret=Secret(secret)))
         return shared.take((settings, ()), user, lambda: next(made).keeper)
 

@@ -7,8 +7,8 @@ import pytest
 from spark_producer import Producer
 from spark_producer.config import producer_config
 from spark_producer.errors import ConfigError
-from spark_producer.partitioner import Partitioner, find_choice, make_partitioner
-from spark_producer.partitioner.by_name import CHOICES, Choice
+from spark_producer.partitioner import Partitioner, make_partitioner, resolve_partitioner
+from spark_producer.partitioner.by_name import CHOICES, PartitionerRules
 from tests.stages.partitioner_fakes import FakeLoad, columns_of, topic_of
 
 
@@ -45,7 +45,7 @@ def test_every_name_makes_a_partitioner_that_places_every_row(name: str) -> None
     ],
 )
 def test_javas_names(java: str, short: str) -> None:
-    assert find_choice(java) is CHOICES[short]
+    assert resolve_partitioner(java) is CHOICES[short]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_rack_is_needed_to_be_aware_of_it() -> None:
 
 
 def test_names_without_a_class_in_java_are_of_this_package_or_librdkafka() -> None:
-    assert all(isinstance(find_choice(name), Choice) for name in CHOICES)
+    assert all(isinstance(resolve_partitioner(name), PartitionerRules) for name in CHOICES)
     assert {name for name, choice in CHOICES.items() if not choice.java_class} == {
         "round_robin_with_keys",
         "consistent",

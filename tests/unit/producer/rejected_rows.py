@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from spark_producer.record.rejected import Kind, Rejected
+from spark_producer.record.rejected import Rejected, RowErrorKind
 
 FIRST, NOW = 70, 1_700_000_000_000
 LIMIT = 2048
@@ -102,7 +102,7 @@ def batch_of(rows: Sequence[Row], dictionaries: bool = False) -> pa.RecordBatch:
 class Check(NamedTuple):
     """Which rows are bad, what is said of one, and how much of it there is, if the worst one goes first."""
 
-    kind: Kind
+    kind: RowErrorKind
     bad: Callable[[Row], bool]
     said: Callable[[Row, str], str]
     weight: Callable[[Row], int] | None = None
@@ -127,16 +127,16 @@ def there(row: Row) -> str:
 LATER_CHECKS = [
     [
         Check(
-            Kind.SIZE,
+            RowErrorKind.SIZE,
             lambda row: encoded_size(row) > LIMIT - 61,
             lambda row, at: f"a record of {encoded_size(row)} bytes ({at}) exceeds {ADVICE}",
             encoded_size,
         )
     ],
-    [Check(Kind.TOPIC, lambda row: row.topic == b"", lambda _, __: NO_NAME)],
+    [Check(RowErrorKind.TOPIC, lambda row: row.topic == b"", lambda _, __: NO_NAME)],
     [
         Check(
-            Kind.PARTITION,
+            RowErrorKind.PARTITION,
             lambda row: not exists(row),
             lambda row, at: f"partition {row.partition} does not exist ({at}): the topic has {there(row)}",
         )
@@ -151,42 +151,44 @@ def checks_of_columns(rows: Sequence[Row]) -> list[Check]:
     none_above = not any((row.time or 0) > LAST_SECOND for row in rows)
     no_text = f"a topic name in rows {FIRST} to {last} of the task is not UTF-8; correct the column"
     return [
-        Check(Kind.TOPIC, lambda row: row.topic is None, lambda _, at: at + "; fill it, or set the option 'topic'"),
-        Check(Kind.TOPIC, lambda row: row.topic == NO_TEXT, lambda _, __: no_text),
         Check(
-            Kind.HEADERS,
+            RowErrorKind.TOPIC, lambda row: row.topic is None, lambda _, at: at + "; fill it, or set the option 'topic'"
+        ),
+        Check(RowErrorKind.TOPIC, lambda row: row.topic == NO_TEXT, lambda _, __: no_text),
+        Check(
+            RowErrorKind.HEADERS,
             lambda row: len(row.headers) > HEADERS,
             lambda row, at: f"a row has {len(row.headers)} headers ({at}); a record may have 2",
             lambda row: len(row.headers),
         ),
         Check(
-            Kind.HEADERS,
+            RowErrorKind.HEADERS,
             lambda row: None in row.headers,
             lambda _, at: f"a header key is null ({at}); Kafka's header keys are never null",
         ),
         Check(
-            Kind.HEADERS,
+            RowErrorKind.HEADERS,
             lambda row: b"\xfe" in row.headers,
             lambda _, at: f"a header key is not UTF-8 ({at}); consumers cannot read it: correct it",
         ),
         Check(
-            Kind.TIMESTAMP,
+            RowErrorKind.TIMESTAMP,
             lambda row: row.time is None,
             lambda _, at: f"the timestamp is null ({at}); fill it, or drop the column for the time of writing",
         ),
         Check(
-            Kind.TIMESTAMP,
+            RowErrorKind.TIMESTAMP,
             lambda row: abs(row.time or 0) > LAST_SECOND,
             lambda row, at: f"the timestamp is {row.time} s, more than fits into milliseconds ({at})",
             lambda row: -(row.time or 0) if none_above else row.time or 0,
         ),
         Check(
-            Kind.TIMESTAMP,
+            RowErrorKind.TIMESTAMP,
             lambda row: -LAST_SECOND <= (row.time or 0) < 0,
             lambda row, at: f"the timestamp is {(row.time or 0) * 1000} ms, before 1970 ({at}); Kafka has no such time",
         ),
         Check(
-            Kind.PARTITION,
+            RowErrorKind.PARTITION,
             lambda row: (row.partition or 0) < 0,
             lambda row, at: f"partition {row.partition} is negative ({at}); null leaves the choice to the producer",
         ),
@@ -213,6 +215,6 @@ def expected_of(rows: Sequence[Row]) -> list[Rejected]:
                 )
                 if row.topic is None:
                     at = f"row {FIRST + number} of the task has a null topic"
-                size = encoded_size(row) if kind is Kind.SIZE else None
+                size = encoded_size(row) if kind is RowErrorKind.SIZE else None
                 found.setdefault(number, Rejected(FIRST + number, kind, topic, size, said(row, at)))
     return list(found.values())

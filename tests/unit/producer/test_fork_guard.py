@@ -10,7 +10,7 @@ import pytest
 
 from spark_producer.broker import LocalBroker
 from spark_producer.errors import IllegalState
-from spark_producer.producer.fork_guard import is_forked, refuses_forks
+from spark_producer.producer.fork_guard import forbid_after_fork, is_forked
 from tests.support.read_back import read_topic
 
 CALLS = ("send_batch", "send_table", "send", "flush", "metrics", "take_report", "partition_count")
@@ -29,7 +29,7 @@ def test_a_forked_child_is_refused_at_once_and_the_worker_makes_a_new_producer()
 
 
 def test_only_another_process_is_refused() -> None:
-    @refuses_forks("call")
+    @forbid_after_fork("call")
     class Made:
         def __init__(self, process: int) -> None:
             self.process = process

@@ -22,11 +22,11 @@ from spark_producer.network import metadata_wait
 from spark_producer.partitioner import Partitioner, TopicPartitions, describe_topic
 from spark_producer.partitioner.round_robin import RoundRobinPartitioner
 from spark_producer.producer.checks import too_large
-from spark_producer.producer.metadata_wait import misnamed
+from spark_producer.producer.metadata_wait import invalid_topic_names
 from spark_producer.record import header_column
 from spark_producer.record.columns import Columns
 from spark_producer.record.dictionary_slices import BatchPieces
-from spark_producer.record.rejected import Fault, Kind, Rejected, RejectedRows
+from spark_producer.record.rejected import Rejected, RejectedRows, RowErrorKind, RowErrors
 from tests.stages.scripted_cluster import ScriptedCluster
 from tests.unit.producer.rejected_rows import (
     COUNTS,
@@ -82,7 +82,7 @@ def parted(batch: pa.RecordBatch, piece: int = 1 << 20) -> tuple[list[Columns], 
     good, rejected, encoded = [], pieces.rejected, Encoded()
     for read in pieces:
         read = read.without(too_large(read.columns, CONFIG))
-        read = read.without(misnamed(read.columns))
+        read = read.without(invalid_topic_names(read.columns))
         read = read.without(encoded.reject(read.columns))
         rejected += read.rejected
         good.append(read.columns)
@@ -135,7 +135,7 @@ def test_so_they_do_in_pieces_with_dictionaries() -> None:
         for number in large:
             row = rows[number - FIRST]
             topic = None if row.topic in (None, NO_TEXT) else row.topic.decode()
-            assert rejected[number][:4] == (number, Kind.SIZE, topic, row.value)
+            assert rejected[number][:4] == (number, RowErrorKind.SIZE, topic, row.value)
 
     check()
 
@@ -145,7 +145,7 @@ def test_each_flaw_alone_is_found(flaw: dict[str, Any]) -> None:
     rows = [Row(), flawed(Row(), [flaw]), Row(value=2)]
     (told,) = assert_parted(rows, batch_of(rows))
     assert told == expected_of(rows)[0]
-    assert isinstance(told.error(), RecordTooLarge if told.kind is Kind.SIZE else RecordError)
+    assert isinstance(told.error(), RecordTooLarge if told.kind is RowErrorKind.SIZE else RecordError)
     assert pickle.loads(pickle.dumps(told)) == told
 
 
@@ -215,7 +215,7 @@ def test_many_bad_names_cost_no_more_than_their_rows(monkeypatch: pytest.MonkeyP
     codes = np.arange(1000, dtype=np.int32) % 500
     (columns, *_), _, _ = parted(batch_of([Row()] * 1000))
     monkeypatch.setattr(Counted, "touched", 0)
-    rejected = misnamed(columns._replace(topics=("a", *names), topic_codes=codes.view(Counted)))
+    rejected = invalid_topic_names(columns._replace(topics=("a", *names), topic_codes=codes.view(Counted)))
     assert Counted.touched <= 10 * len(codes)
     assert [told.row - FIRST for told in rejected] == [row for row in range(1000) if codes[row] > 0]
     assert all(f"'{codes[told.row - FIRST] - 1:05d}nnn" in told.message for told in rejected)
@@ -223,7 +223,9 @@ def test_many_bad_names_cost_no_more_than_their_rows(monkeypatch: pytest.MonkeyP
 
 def test_many_faults_are_not_compared_in_pairs() -> None:
     def calls(faults: int) -> int:
-        found = [Fault(Kind.SIZE, str, np.arange(one, one + 2), np.zeros(2, np.int64)) for one in range(faults)]
+        found = [
+            RowErrors(RowErrorKind.SIZE, str, np.arange(one, one + 2), np.zeros(2, np.int64)) for one in range(faults)
+        ]
         (columns,), _, _ = parted(batch_of([Row()] * (faults + 1)))
         count = 0
 
@@ -260,7 +262,7 @@ def test_the_producer_raises_the_first_and_sends_nothing(
         with pytest.raises(RecordError) as raised:
             producer.send_batch(batch_of(rows), first_row=FIRST)
         assert str(raised.value) == expected[0].message
-        assert type(raised.value) is (RecordTooLarge if expected[0].kind is Kind.SIZE else RecordError)
+        assert type(raised.value) is (RecordTooLarge if expected[0].kind is RowErrorKind.SIZE else RecordError)
 
     check()
     producer.flush()

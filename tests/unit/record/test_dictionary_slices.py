@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spark_producer.errors import RecordTooLarge, SchemaError
 from spark_producer.record.columns import Columns
 from spark_producer.record.dictionary_slices import BatchPieces
-from spark_producer.record.rejected import Kind
+from spark_producer.record.rejected import RowErrorKind
 
 LIMIT = 100
 NO_LIMIT = 1 << 40
@@ -117,7 +117,7 @@ def test_rows_that_are_too_large_are_in_no_piece() -> None:
         [8, 9],
     ]
     (told,) = pieces.rejected
-    assert (told.row, told.kind, told.topic, told.size) == (6, Kind.SIZE, "t", 450)
+    assert (told.row, told.kind, told.topic, told.size) == (6, RowErrorKind.SIZE, "t", 450)
 
 
 def pieces_read(pieces: BatchPieces) -> list[Columns]:

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from spark_producer.config import parse_sink_options
-from spark_producer.config.registry_table import wishes
+from spark_producer.config.registry_table import column_options
 from spark_producer.errors import SchemaError
 from spark_producer.schemas.column_format import ColumnFormat, encode_column
 from spark_producer.schemas.defaults import MAX_FILLED_BYTES
 from spark_producer.schemas.plan import MAX_DEPTH, plan_of
-from spark_producer.schemas.registry import Found
-from spark_producer.schemas.schema_selection import Question, column_format
+from spark_producer.schemas.registry import RegisteredSchema
+from spark_producer.schemas.schema_selection import SchemaLookup, column_format
 from spark_producer.schemas.types import avro_schema
 from tests.unit.config.options import SERVERS
 from tests.unit.schemas.judging import encoded, read, record, structs
@@ -210,18 +210,18 @@ def test_the_latest_version_may_have_fields_that_the_column_lacks(options: dict[
     )
     _, sink, registry = parse_sink_options(given)
 
-    def ask(question: Question) -> Found:
+    def ask(question: SchemaLookup) -> RegisteredSchema:
         assert question.schema is None
-        return Found(
+        return RegisteredSchema(
             5, '{"type":"record","name":"R","fields":[{"name":"x","type":"long"},{"name":"y","type":["null","int"]}]}'
         )
 
     if works:
-        form = column_format(wishes(sink, registry)[0], COLUMN.type, "t", registry, ask)
+        form = column_format(column_options(sink, registry)[0], COLUMN.type, "t", registry, ask)
         assert form is not None
         column, _ = encode_column(form, COLUMN)
         assert column is not None
         assert column[0].as_py() == b"\x00\x00\x00\x00\x05\x02\x00"
     else:
         with pytest.raises(SchemaError, match="is not in the column"):
-            column_format(wishes(sink, registry)[0], COLUMN.type, "t", registry, ask)
+            column_format(column_options(sink, registry)[0], COLUMN.type, "t", registry, ask)

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from spark_producer.config.registry_table import ColumnWish
+from spark_producer.config.registry_table import ColumnOptions
 from spark_producer.errors import ConfigError
 from spark_producer.schemas.subjects import subject_of
 
 RECORD: dict[str, Any] = {"type": "record", "name": "Flight", "namespace": "air", "fields": []}
 
 
-def wish(strategy: str, subject: str | None = None) -> ColumnWish:
-    return ColumnWish("key", "avro", None, None, None, subject, strategy)
+def wish(strategy: str, subject: str | None = None) -> ColumnOptions:
+    return ColumnOptions("key", "avro", None, None, None, subject, strategy)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.accumulator import NO_IDENTITY, Gate, Identity, ProducerBatch
+from spark_producer.accumulator import NO_IDENTITY, DrainGate, ProducerBatch, ProducerIdAndEpoch
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.record.batch_v2 import check_crc, read_header
 from spark_producer.record.sequence_numbers import add_to_sequence, is_later
@@ -134,7 +134,7 @@ def test_sn22_a_lost_batch_with_none_behind_it_bumps_the_epoch() -> None:
     made = Numbered()
     made.acknowledge(made.stamped(3))
     made.lose(made.stamped(2))
-    assert made.identity.current == Identity(4711, 3)
+    assert made.identity.current == ProducerIdAndEpoch(4711, 3)
     assert sent_as(made.stamped()) == (4711, 3, 0)
 
 
@@ -157,7 +157,7 @@ def test_sn20_a_batch_behind_the_lost_one_that_succeeds_proves_that_it_was_writt
     made.bench.append(b"new")
     assert made.bench.ready() == [], "nothing new before it is known whether there is a gap"
     made.acknowledge(second)
-    assert made.bench.queue().gate == Gate.OPEN
+    assert made.bench.queue().gate == DrainGate.OPEN
     assert sent_as(made.stamped()) == (4711, 2, 5)
 
 
@@ -185,7 +185,7 @@ def test_sn20_a_batch_in_doubt_keeps_its_sequence_until_it_is_refused_for_the_ga
     assert made.bench.take() is second
     assert sent_as(second) == (4711, 2, 3)
     made.acknowledge(second)
-    assert (made.identity.current.epoch, made.bench.queue().gate) == (2, Gate.OPEN)
+    assert (made.identity.current.epoch, made.bench.queue().gate) == (2, DrainGate.OPEN)
 
 
 def test_sn17_a_gap_without_a_lost_batch_begins_a_new_epoch_too() -> None:
@@ -252,6 +252,6 @@ def test_tm7_an_answer_to_a_batch_of_a_former_epoch_counts_nothing() -> None:
     made = Numbered()
     flying = made.stamped(7)
     queue = made.bench.queue()
-    queue.begin(Identity(4711, 3))
+    queue.begin(ProducerIdAndEpoch(4711, 3))
     made.sequencer.acknowledged(flying, 100)
     assert (queue.last_acked, queue.last_acked_offset, queue.next_sequence) == (-1, -1, 0)

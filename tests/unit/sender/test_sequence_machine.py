@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from spark_producer.accumulator import NO_IDENTITY, Gate, Identity, ProducerBatch, RecordMetadata
+from spark_producer.accumulator import NO_IDENTITY, DrainGate, ProducerBatch, ProducerIdAndEpoch, RecordMetadata
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ConnectionFailed
 from spark_producer.protocol import METADATA, PRODUCE
@@ -70,7 +70,7 @@ class SequenceMachine(RuleBasedStateMachine):
         self.flying: dict[int, deque[Flight]] = {node: deque() for node in NODES}
         self.logs = [ModelPartition(index, (1 << 20, 600)[index], habits) for index in range(PARTITIONS)]
         self.told: list[tuple[int, Future[RecordMetadata]]] = []
-        self.stamps: dict[ProducerBatch, tuple[Identity, int, int]] = {}
+        self.stamps: dict[ProducerBatch, tuple[ProducerIdAndEpoch, int, int]] = {}
         self.gaps = [0] * PARTITIONS
         self.refusals: Counter[ProducerBatch] = Counter()
         self.peace = NEVER
@@ -286,7 +286,7 @@ class SequenceMachine(RuleBasedStateMachine):
             assert all(future.result(0).offset >= -1 for _, future in self.told[written:])
         assert all(future.done() for _, future in self.told)
         assert self.made.bench.pool.available == self.made.bench.pool.total
-        assert [queue.gate for queue in self.queues] == [Gate.OPEN] * PARTITIONS
+        assert [queue.gate for queue in self.queues] == [DrainGate.OPEN] * PARTITIONS
         self.logs_hold_every_record_once_and_in_order()
         self.acknowledged_records_are_where_they_are_said_to_be()
 

@@ -21,18 +21,18 @@ from spark_producer.datasource.write.dead_letters.records import (
     DeadRecord,
     Origin,
     as_batch,
-    of_dead,
-    of_refused,
-    of_sifted,
-    smaller,
+    from_bad_rows,
+    from_broker_refusal,
+    from_dead_record,
     told_of,
+    truncate,
 )
 from spark_producer.datasource.write.schema_mismatch import MismatchedPiece
 from spark_producer.errors import IllegalState
 from spark_producer.kernel.arrays import Int64Array
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import Producer, parts_of
-from spark_producer.producer.bad_rows import OF_CODES, BadRows, new_sieve
+from spark_producer.producer.bad_rows import CLASS_BY_ERROR_CODE, BadRowClass, new_sieve
 from spark_producer.producer.producer import send_sifted
 from spark_producer.record.columns import take_rows
 
@@ -66,11 +66,11 @@ class DeadLetters:
         self._origin = origin
         self._unix_ms = unix_ms or (lambda: time.time_ns() // 1_000_000)
         self._bounds = Bounds(sink.max_bad_records, sink.max_bad_ratio)
-        wanted = [BadRows(name) for name in dead_letter_classes(sink.dead_letter_for)]
+        wanted = [BadRowClass(name) for name in dead_letter_classes(sink.dead_letter_for)]
         self._sieve = new_sieve(producer.config, wanted, (self.topic,))
         self.asks_brokers = brokers_find_bad_rows(sink)
         """Whether rows may turn out to be bad only when a broker has seen them."""
-        self._again = new_sieve(producer.config, (BadRows.SIZE,))
+        self._again = new_sieve(producer.config, (BadRowClass.SIZE,))
         """For dead records: those that are too large for their topic go there without what is large in them."""
 
     def send(self, piece: pa.RecordBatch, unfit: MismatchedPiece | None = None) -> None:
@@ -121,7 +121,7 @@ class DeadLetters:
             self._bounds.add(sifted.bad.value, len(sifted.rows), (row.message for row in sifted.rows))
         self._bounds.check(self.rows)
         for sifted in found:
-            yield from of_sifted(
+            yield from from_bad_rows(
                 sifted, piece, first_row, self._origin, with_headers=self._sink.include_headers,
                 told=self._told, now_ms=self._unix_ms(), unfit=unfit,
             )  # fmt: skip
@@ -131,16 +131,16 @@ class DeadLetters:
         found = self._sieve.refused.take()
         for refused in found:
             self._bounds.add(
-                OF_CODES[refused.error.code].value,
+                CLASS_BY_ERROR_CODE[refused.error.code].value,
                 len(refused.rows),
                 map(told_of(refused), refused.rows, refused.texts),
             )
         self._bounds.check(self.rows)
         for refused in found:
-            self._bury(of_refused(refused, self._origin, told=self._told, now_ms=self._unix_ms()))
+            self._bury(from_broker_refusal(refused, self._origin, told=self._told, now_ms=self._unix_ms()))
         too_large = self._again.refused.take()
         for refused in too_large:
-            self._send_smaller(of_dead(refused))
+            self._send_smaller(from_dead_record(refused))
         return bool(found or too_large)
 
     def _bury(self, records: Iterator[DeadRecord]) -> None:
@@ -161,7 +161,7 @@ class DeadLetters:
     def _send_smaller(self, records: Sequence[DeadRecord]) -> None:
         """Queue records without their largest parts; what is too large without any of them fails as the topic's own rows do."""
         while records:
-            shrunk = [(record, smaller(record)) for record in records]
+            shrunk = [(record, truncate(record)) for record in records]
             hopeless = [record for record, found in shrunk if found is None]
             if hopeless:
                 self._producer.send_batch(as_batch(hopeless), topic=self.topic)

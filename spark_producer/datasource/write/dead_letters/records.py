@@ -17,11 +17,11 @@ from spark_producer.common.escape import for_log
 from spark_producer.datasource.write.schema_mismatch import MismatchedPiece
 from spark_producer.kernel import MAX_HEADERS
 from spark_producer.kernel.arrays import BytesArray
-from spark_producer.producer.bad_rows import Sifted, Stage
+from spark_producer.producer.bad_rows import BadRowGroup, FoundBy
 from spark_producer.record.byte_columns import binary_column
 from spark_producer.record.columns import take_rows, usable_timestamps
 from spark_producer.record.header_column import entry_field, header_entries
-from spark_producer.record.rejected import Kind, Rejected
+from spark_producer.record.rejected import Rejected, RowErrorKind
 
 PREFIX = "__pyproducer.errors."
 """How the names of all our headers begin."""
@@ -68,8 +68,8 @@ class DeadRecord(NamedTuple):
     topic: str = ""
 
 
-def of_sifted(
-    sifted: Sifted,
+def from_bad_rows(
+    sifted: BadRowGroup,
     batch: pa.RecordBatch,
     first_row: int,
     origin: Origin,
@@ -96,7 +96,7 @@ def of_sifted(
         if told:
             kept = _not_ours(own)
             own = kept + _story(found, sifted, partitions[at], dropped + len(own) - len(kept), origin)
-        time = now_ms if found.kind is Kind.TIMESTAMP else times[at]
+        time = now_ms if found.kind is RowErrorKind.TIMESTAMP else times[at]
         key, value = keys[at], values[at]
         if unfit is not None:
             key, value = (
@@ -106,23 +106,23 @@ def of_sifted(
         yield DeadRecord(key, value, own, time, found.topic or "")
 
 
-def of_refused(refused: Refused, origin: Origin, *, told: bool, now_ms: int) -> Iterator[DeadRecord]:
+def from_broker_refusal(refused: Refused, origin: Origin, *, told: bool, now_ms: int) -> Iterator[DeadRecord]:
     """Yield the records that a broker has refused."""
     topic, partition = refused.place
     code, tell = refused.error.code, told_of(refused)
-    for row, text, record in zip(refused.rows, refused.texts, of_dead(refused), strict=True):
+    for row, text, record in zip(refused.rows, refused.texts, from_dead_record(refused), strict=True):
         headers = record.headers
         if told:
             headers = _not_ours(headers)[: MAX_HEADERS - MAX_OWN_HEADERS]
             headers += _ours(
-                topic=topic, partition=partition, row=row, stage=Stage.BROKER, error=refused.error,
+                topic=topic, partition=partition, row=row, stage=FoundBy.BROKER, error=refused.error,
                 message=tell(row, text), code=code, dropped=len(record.headers) - len(headers), origin=origin,
             )  # fmt: skip
         time = now_ms if code is Code.INVALID_TIMESTAMP else record.timestamp
         yield record._replace(headers=headers, timestamp=time, topic=topic)
 
 
-def of_dead(refused: Refused) -> list[DeadRecord]:
+def from_dead_record(refused: Refused) -> list[DeadRecord]:
     """Return records that a broker has refused as they are."""
     return [
         DeadRecord(
@@ -144,7 +144,7 @@ def told_of(refused: Refused) -> Callable[[int, str], str]:
     )
 
 
-def smaller(record: DeadRecord) -> DeadRecord | None:
+def truncate(record: DeadRecord) -> DeadRecord | None:
     """Return a record that is too large for the dead-letter topic without its largest part; None if nothing of the row is left.
 
     In the place of a value or key there are a digest and its beginning; of the row's own headers only their number is told.
@@ -182,7 +182,7 @@ def as_batch(records: Sequence[DeadRecord]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns, schema=_SCHEMA)
 
 
-def _story(found: Rejected, sifted: Sifted, partition: int | None, dropped: int, origin: Origin) -> list[Header]:
+def _story(found: Rejected, sifted: BadRowGroup, partition: int | None, dropped: int, origin: Origin) -> list[Header]:
     error = sifted.error or found.error()
     return _ours(
         topic=found.topic, partition=partition, row=found.row, stage=sifted.stage, error=error, message=found.message,
@@ -195,7 +195,7 @@ def _ours(
     topic: str | None,
     partition: int | None,
     row: int,
-    stage: Stage,
+    stage: FoundBy,
     error: Exception,
     message: str,
     code: Code | None,

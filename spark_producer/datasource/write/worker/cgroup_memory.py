@@ -13,10 +13,10 @@ _LIMITS = {"": ("/sys/fs/cgroup", "memory.max"), "memory": ("/sys/fs/cgroup/memo
 @functools.cache
 def machine_memory() -> int:
     """Return the bytes of the machine, or of the tightest control group around this process. They are read only once."""
-    return within(group_limits())
+    return smallest_limit(group_limits())
 
 
-def within(limits: list[int]) -> int:
+def smallest_limit(limits: list[int]) -> int:
     """Return the least of `limits` and of the bytes of the machine."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([physical, *limits])

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import TypeVar
 
-from spark_producer.network import acknowledge_at_once
+from spark_producer.network import set_quickack
 
 Batch = TypeVar("Batch")
 
@@ -37,7 +37,7 @@ class JvmConnection:
         if self._infile is None:
             return False
         try:
-            return acknowledge_at_once(self._infile.fileno())
+            return set_quickack(self._infile.fileno())
         except Exception:  # another Spark, or a closed file: this only saves time, so no row may be lost because of it
             return False
 

@@ -15,7 +15,7 @@ from pyspark import SparkFiles, TaskContext
 from spark_producer import kernel
 from spark_producer.config import ProducerConfig
 from spark_producer.config.control_topics import add_control_topic
-from spark_producer.datasource.interpreter import freeze_at_second_task, keep_memory_once
+from spark_producer.datasource.interpreter import gc_freeze_on_second_task, limit_malloc_trim
 from spark_producer.datasource.write.driver.commit import TaskReport
 from spark_producer.datasource.write.task_settings import TaskSettings as TaskSettings
 from spark_producer.datasource.write.worker.batch_sizing import gather, pieces
@@ -44,8 +44,8 @@ def write_task(
         task of its sink gets a new one; the producers of other sinks stay.
     """
     jvm = JvmConnection()
-    freeze_at_second_task()
-    keep_memory_once()
+    gc_freeze_on_second_task()
+    limit_malloc_trim()
     _warn_of_kernel()
     add_control_topic(settings.sink.exactly_once_topic)
     config, rows = worker_config(settings), jvm.answered(batches)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_producer.broker.connections.connection import ClientConnection
-from spark_producer.broker.connections.connection_timeouts import Patience
+from spark_producer.broker.connections.connection_timeouts import ConnectionTimeouts
 from spark_producer.broker.memory.budget import Budget
 
 MIB = 1024 * 1024
@@ -34,7 +34,7 @@ def test_a_frame_that_never_came_whole_and_an_answer_that_was_not_taken_are_free
     for _ in range(4):
         ours, peer = socket.socketpair()
         ours.setblocking(False)
-        connection = ClientConnection(ours, "peer", 100 * MIB, budget, Patience(600, 30))
+        connection = ClientConnection(ours, "peer", 100 * MIB, budget, ConnectionTimeouts(600, 30))
         peer.sendall(struct.pack(">i", 50 * MIB) + bytes(1000))
         assert connection.receive()
         connection.send([bytes(4 * MIB)])

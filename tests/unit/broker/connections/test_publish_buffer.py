@@ -12,13 +12,13 @@ from spark_producer.broker.connections.publish_buffer import (
     Publisher,
     Reason,
 )
-from spark_producer.broker.memory.watermark import Backlog
+from spark_producer.broker.memory.watermark import Watermark
 
 LIMIT = 1000
 
 
 def buffer_of(limit: int = LIMIT, memory: float = math.inf) -> PublishBuffer[str]:
-    return PublishBuffer(limit, Backlog(memory))
+    return PublishBuffer(limit, Watermark(memory))
 
 
 def publisher_of(buffer: PublishBuffer[str], owner: str = "one") -> Publisher[str]:

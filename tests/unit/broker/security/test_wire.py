@@ -12,7 +12,7 @@ import pytest
 
 from spark_producer.broker import BrokerSecurity
 from spark_producer.broker.connections.connection import ClientConnection
-from spark_producer.broker.connections.connection_timeouts import Patience
+from spark_producer.broker.connections.connection_timeouts import ConnectionTimeouts
 from spark_producer.broker.memory.budget import Budget
 from spark_producer.broker.transport import TlsWire
 from spark_producer.protocol import METADATA, messages
@@ -164,7 +164,7 @@ def test_a_connection_hands_out_no_request_while_ciphertext_waits(
     pair: tuple[socket.socket, socket.socket], wire: TlsWire, peer: TlsPeer
 ) -> None:
     budget: Budget[ClientConnection] = Budget(256 * MIB)
-    connection = ClientConnection(pair[0], "peer", MIB, budget, Patience(600, 30), tls=wire)
+    connection = ClientConnection(pair[0], "peer", MIB, budget, ConnectionTimeouts(600, 30), tls=wire)
     peer.send(struct.pack(">i", 4) + b"next")
     assert connection.receive()
     assert connection.has_request

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.accumulator import Identity
+from spark_producer.accumulator import ProducerIdAndEpoch
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import IllegalState, TransactionAborted
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT
@@ -294,7 +294,7 @@ def test_tm1_sn40_a_producer_that_closes_goes_on_with_a_commit_and_does_not_wait
 def test_tm28_the_end_of_an_implicit_transaction_gives_the_next_epoch_or_another_producer_id() -> None:
     made = in_transaction(implicit=True)
     made.made.batches(b"a")
-    made.identity = Identity(78, -1)  # as if the epochs of 77 were used up
+    made.identity = ProducerIdAndEpoch(78, -1)  # as if the epochs of 77 were used up
     made.do(Call.COMMIT)
     assert made.manager.identity == (78, 0)
     made.do(Call.BEGIN)

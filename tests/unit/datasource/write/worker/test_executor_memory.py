@@ -8,7 +8,7 @@ import pytest
 
 from spark_producer.config import KAFKA_FIELDS, ProducerConfig, is_set, parse_options
 from spark_producer.datasource.write.worker import executor_memory, task
-from spark_producer.datasource.write.worker.cgroup_memory import group_limits, machine_memory, within
+from spark_producer.datasource.write.worker.cgroup_memory import group_limits, machine_memory, smallest_limit
 from spark_producer.datasource.write.worker.executor_memory import LEAST, MOST, default_buffer_memory
 
 MIB = 1 << 20
@@ -90,9 +90,9 @@ def test_a_containers_memory_is_that_of_its_control_groups(
 
 
 def test_the_tightest_limit_counts() -> None:
-    assert within([1 << 62, 3 * MIB, 4 * MIB]) == 3 * MIB
-    assert 3 * MIB < within([1 << 62]) < 1 << 62
-    assert machine_memory() == within(group_limits())
+    assert smallest_limit([1 << 62, 3 * MIB, 4 * MIB]) == 3 * MIB
+    assert 3 * MIB < smallest_limit([1 << 62]) < 1 << 62
+    assert machine_memory() == smallest_limit(group_limits())
 
 
 @pytest.mark.parametrize("text", ["much", "1.5g", ""])

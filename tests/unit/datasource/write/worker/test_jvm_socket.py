@@ -15,7 +15,7 @@ import pytest
 
 from spark_producer.datasource.write.worker import jvm_socket
 from spark_producer.datasource.write.worker.jvm_socket import JvmConnection
-from spark_producer.network import acknowledge_at_once, quick_ack
+from spark_producer.network import quick_ack, set_quickack
 
 Pair = tuple[socket.socket, socket.socket]
 Main = Callable[[Any, Any], bool]
@@ -172,13 +172,13 @@ def test_the_connection_stays_as_it_is_whatever_timeout_new_sockets_have(
 
 def test_a_system_without_the_option_is_left_alone(jvm: socket.socket, told: list[int]) -> None:
     with connection(jvm) as (near, _):
-        assert not acknowledge_at_once(near.fileno(), None)
+        assert not set_quickack(near.fileno(), None)
     assert told == []
 
 
 def test_a_system_that_refuses_the_option_fails_no_write(jvm: socket.socket) -> None:
     with connection(jvm) as (near, _):
-        assert not acknowledge_at_once(near.fileno(), 10_000)
+        assert not set_quickack(near.fileno(), 10_000)
 
 
 def test_no_call_of_this_test_is_taken_for_sparks() -> None:
