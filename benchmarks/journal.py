@@ -28,6 +28,7 @@ class SlowDisk(SystemFiles):
     """A disk whose forces take longer, and are counted."""
 
     def __init__(self, seconds: float) -> None:
+        super().__init__()
         self.seconds = seconds
         self.forces = 0
 

@@ -5,6 +5,7 @@ Owns: how a notebook is run, and what of it is kept. Must not know: what a noteb
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -60,6 +61,7 @@ def stripped(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 def main() -> None:
     """Run and write all of them."""
+    os.environ["PYTHONPATH"] = str(FOLDER.parent)  # two of them show the simulation in `benchmarks`
     for path in sorted(FOLDER.glob("*.ipynb")):
         with tempfile.TemporaryDirectory() as empty:
             nbformat.write(run(path, Path(empty)), path)  # type: ignore[no-untyped-call]  # as `read` above

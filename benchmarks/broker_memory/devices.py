@@ -85,6 +85,7 @@ class DeviceFiles(UnforcedFiles):
     """A `FileOps` whose forces take the time of a device, one for each user of files."""
 
     def __init__(self, devices: dict[User, Device]) -> None:
+        super().__init__()
         self._devices = devices
         self._users: dict[int, User] = {}
         self._unforced: Counter[int] = Counter()

@@ -27,6 +27,7 @@ class StuckFiles(SystemFiles):
     is_stuck: ClassVar[bool] = False
 
     def __init__(self) -> None:
+        super().__init__()
         self._journals: set[int] = set()
 
     def open(self, path: Path, *, create: bool = False) -> int:

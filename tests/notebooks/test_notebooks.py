@@ -32,8 +32,8 @@ NOT_NEEDED = {
     "tests", "benchmarks", "notebooks", "confluent_kafka", "kio", "hypothesis", "pytest", "chispa", "psutil",
 }  # fmt: skip
 """Without `kafka` and `pandas`, for which PySpark itself looks when a session starts."""
-ALSO_NEEDED = {"avro": {"confluent_kafka"}}
-"""What a notebook needs of these: the client of a Schema Registry, `pyproducer[schemas]`."""
+ALSO_NEEDED = {"avro": {"confluent_kafka"}, "partitioners": {"benchmarks"}, "tuning": {"benchmarks"}}
+"""What a notebook needs of these: the client of a Schema Registry, `pyproducer[schemas]`, and the checkout's simulation."""
 
 
 @pytest.fixture
@@ -46,7 +46,9 @@ def machine_of_a_reader(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (kernel / "kernel.json").write_text(
         f'{{"argv": {command}, "display_name": "Python 3", "language": "python"}}', encoding="utf-8"
     )
-    shutil.copytree(ROOT / "spark_producer", installed / "spark_producer", ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("spark_producer", "benchmarks/partitioning"):
+        shutil.copytree(ROOT / package, installed / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "benchmarks" / "__init__.py", installed / "benchmarks")
     names = sorted(NOT_NEEDED - ALSO_NEEDED.get(path.stem, set()))
     (installed / "sitecustomize.py").write_text(ALONE.format(names=names), encoding="utf-8")
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))

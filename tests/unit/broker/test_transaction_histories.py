@@ -145,6 +145,7 @@ def lives_and_deaths(path: Path, rng: random.Random) -> Iterator[History]:
         storage: Storage = open_storage(path, BrokerSettings(sync_on_close=False, storage_engine="segments"))
         return Partition(storage, "t", 0, TopicSettings(segment_bytes=rng.choice([500, 1 << 20])))
 
+    path.mkdir()
     history = History(opened(), rng)
     for number in range(STEPS):
         history.step()
