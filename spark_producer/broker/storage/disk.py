@@ -21,25 +21,32 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 @contextmanager
-def storage_errors(path: Path) -> Iterator[None]:
-    """Raise KAFKA_STORAGE_ERROR, which names `path`, for every OSError inside the `with` block."""
+def storage_errors(path: Path, needed: int | None = None) -> Iterator[None]:
+    """Raise KAFKA_STORAGE_ERROR, which names `path`, for every OSError inside the `with` block.
+
+    That of a full disk says how many bytes are free, and are `needed` if that is known.
+    """
     try:
         yield
     except OSError as error:
-        raise BrokerError(
-            f"storage of {path} failed: {error}{_space_left(path, error)}", code=Code.KAFKA_STORAGE_ERROR
-        ) from error
+        what = _full_disk(path, error, needed) if is_full(error) else str(error)
+        raise BrokerError(f"storage of {path} failed: {what}", code=Code.KAFKA_STORAGE_ERROR) from error
 
 
-def _space_left(path: Path, error: OSError) -> str:
-    """Return how much space is free at `path`, as a clause, if the error is a full disk."""
-    if error.errno not in FULL:
-        return ""
+def is_full(error: BaseException | None) -> bool:
+    """Return whether an error is that of a full disk."""
+    return isinstance(error, OSError) and error.errno in FULL
+
+
+def _full_disk(path: Path, error: OSError, needed: int | None) -> str:
     try:
         free = shutil.disk_usage(path if path.exists() else path.parent).free
     except OSError:
-        return ""
-    return f"; {free:,} bytes are free. Free some space on that disk, and send it again"
+        free = None
+    if needed is not None:
+        return without_space(error, needed, free)
+    there = "" if free is None else f"; {free:,} bytes are free"
+    return f"{error}{there}. Free some space on that disk, and send it again"
 
 
 def without_space(error: OSError, needed: int, free: int | None) -> str:

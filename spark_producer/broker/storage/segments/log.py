@@ -19,13 +19,20 @@ from typing import Final
 
 from spark_producer.broker.settings import TopicSettings
 from spark_producer.broker.storage.base import LEADER_EPOCH, Recovered, TimestampOffset
-from spark_producer.broker.storage.disk import PRIVATE_DIRECTORY, make_private_directory, storage_errors, sync_directory
+from spark_producer.broker.storage.disk import (
+    PRIVATE_DIRECTORY,
+    is_full,
+    make_private_directory,
+    storage_errors,
+    sync_directory,
+)
 from spark_producer.broker.storage.file_ops import SystemFiles
 from spark_producer.broker.storage.segments.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from spark_producer.broker.storage.segments.recovery import recover
 from spark_producer.broker.storage.segments.retention import count_expired
 from spark_producer.broker.storage.segments.rewriting import SegmentRewriting, finish_rewriting
 from spark_producer.broker.storage.segments.segment import Segment
+from spark_producer.broker.storage.space_notice import SpaceNotice
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord
@@ -57,9 +64,11 @@ class SegmentLog:
         visit: Recovered = ignore,
         skip_damage: bool = False,
         check_place: Callable[[], None] = lambda: None,
+        space: SpaceNotice | None = None,
     ) -> None:
         """Open the log, which is created or recovered, and call `visit` for each batch found, in order. With `skip_damage` what
         follows damage is set aside. `check_place` raises OSError once the data directory was moved, perhaps by another one.
+        `space` is told when the disk is full.
 
         Raises:
             DamagedLog: the log cannot be opened without losing records.
@@ -67,6 +76,7 @@ class SegmentLog:
         """
         self.settings = settings
         self._check_place = check_place
+        self._space = space or SpaceNotice(directory)
         self._directory = directory
         self._sync_each_append = sync_each_append
         self._is_kept = sync_on_close or sync_each_append
@@ -121,15 +131,24 @@ class SegmentLog:
         base_offset = self.high_watermark
         head = memoryview(bytearray(batch[:_ASSIGNED_BYTES]))
         assign_base_offset(head, base_offset, LEADER_EPOCH)
-        with storage_errors(self._directory):
-            if self._must_roll(header):
-                self._roll()
-            self._active.append((head, batch[_ASSIGNED_BYTES:]), header._replace(base_offset=base_offset))
-            if self._sync_each_append:
-                self._force()
-            if self._is_kept and self._written_segment != self._active.base_offset:
-                self._note_written()
+        try:
+            with storage_errors(self._directory, header.size):
+                self._append(header._replace(base_offset=base_offset), (head, batch[_ASSIGNED_BYTES:]))
+        except BrokerError as error:
+            if is_full(error.__cause__):
+                self._space.refused(str(error))
+            raise
+        self._space.accepted()
         return base_offset
+
+    def _append(self, header: BatchHeader, batch: tuple[memoryview, memoryview]) -> None:
+        if self._must_roll(header):
+            self._roll()
+        self._active.append(batch, header)
+        if self._sync_each_append:
+            self._force()
+        if self._is_kept and self._written_segment != self._active.base_offset:
+            self._note_written()
 
     def _note_written(self) -> None:
         """Note that the active segment has records, so that a file that is missing or empty is missed.

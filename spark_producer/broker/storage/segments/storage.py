@@ -16,6 +16,7 @@ from spark_producer.broker.storage.segments.orphaned_logs import NAME as LOST
 from spark_producer.broker.storage.segments.orphaned_logs import find_unowned, set_aside
 from spark_producer.broker.storage.segments.pending_deletes import Graves
 from spark_producer.broker.storage.segments.segment import Segment
+from spark_producer.broker.storage.space_notice import SpaceNotice
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 
@@ -44,6 +45,7 @@ class SegmentStorage:
         self._made: set[str] = set()
         self._graves = Graves(data_dir)
         self._held = HeldDirectory(data_dir)
+        self._space = SpaceNotice(data_dir)
 
     def watch(self, confirmed: Callable[[str, int], None], room: Callable[[], None]) -> None:
         """Do nothing: neither is ever called, because no batch waits to be confirmed here, nor for room."""
@@ -141,6 +143,7 @@ class SegmentStorage:
             skip_damage=self._skip_damage,
             visit=recovered,
             check_place=self._held.check,
+            space=self._space,
         )
 
     def _directory(self, topic: str, partition: int) -> Path:

@@ -175,7 +175,9 @@ def test_an_empty_log_has_no_timestamps(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_full_disk_refuses_and_leaves_the_log_as_it_was(tmp_path: Path, disk: Disk) -> None:
+def test_a_full_disk_refuses_and_leaves_the_log_as_it_was(
+    tmp_path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
     log = open_log(tmp_path)
     append(log, make_batch(2, size=90))
     real = os.pwritev
@@ -186,14 +188,20 @@ def test_a_full_disk_refuses_and_leaves_the_log_as_it_was(tmp_path: Path, disk: 
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     disk.replace("pwritev", half_then_full)
-    with pytest.raises(BrokerError, match="No space left") as refusal:
-        append(log, make_batch(2, size=90))
-    assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
+    for _ in range(2):
+        with pytest.raises(
+            BrokerError, match=r"No space left on device: 90 bytes are needed, and [\d,]+ are free"
+        ) as refusal:
+            append(log, make_batch(2, size=90))
+        assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
     disk.restore()
     assert (tmp_path / f"{0:020d}.log").stat().st_size == 90
     assert append(log, make_batch(2, size=90)) == 2
     assert len(read_all(log)) == 2
     log.close()
+    refused, again = (record.getMessage() for record in caplog.records)
+    assert f"{tmp_path}: no batches are taken: storage of {tmp_path} failed: No space left" in refused
+    assert again == f"{tmp_path}: there is space again, and batches are taken"
 
 
 def test_short_writes_are_continued(tmp_path: Path, disk: Disk) -> None:

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from spark_producer.broker.storage.disk import FULL
-from spark_producer.common.escape import escaping_logger
+from spark_producer.broker.storage.space_notice import SpaceNotice
 
 RETRY_S: Final = 1.0
 """Seconds between two attempts on a full disk."""
-
-logger = escaping_logger(__name__)
 
 
 class Space:
@@ -22,9 +20,13 @@ class Space:
     """
 
     def __init__(self, directory: Path, is_over: Callable[[], bool], wait: Callable[[float], None]) -> None:
-        self.full = ""
+        self._notice = SpaceNotice(directory)
+        self._is_over, self._wait = is_over, wait
+
+    @property
+    def full(self) -> str:
         """Why records wait: how much space is missing. Empty while there is space."""
-        self._directory, self._is_over, self._wait = directory, is_over, wait
+        return self._notice.full
 
     def until_there_is(self, work: Callable[[], None]) -> bool:
         """Call a function, which changes nothing if the disk is full, until there is space. Return False if the wait ends first.
@@ -44,14 +46,9 @@ class Space:
                 self._wait(RETRY_S)
             else:
                 break
-        if self.full:
-            self.full = ""
-            logger.warning("%s: there is space again, and batches are taken", self._directory)
+        self._notice.accepted()
         return True
 
     def note(self, error: OSError) -> None:
-        """Note, and say once, that there is no space."""
-        text = error.strerror or str(error)
-        if not self.full:
-            logger.error("%s: no batches are taken: %s", self._directory, text)
-        self.full = text
+        """Note that there is no space, which is logged once."""
+        self._notice.refused(error.strerror or str(error))
