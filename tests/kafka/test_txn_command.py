@@ -306,7 +306,7 @@ def test_the_question_is_asked_on_stderr_and_no_answer_or_a_stop_changes_nothing
         assert "Take over" in printed.err
         assert "Take over" not in printed.out
         assert "nothing was changed" in printed.err
-    monkeypatch.setattr("spark_producer.cli.txn.carry_on", raising(KeyboardInterrupt))
+    monkeypatch.setattr("spark_producer.cli.txn.resolve", raising(KeyboardInterrupt))
     assert main([*asked, "--yes"]) == INTERRUPTED
     assert "run the command again" in capsys.readouterr().err
 

@@ -120,7 +120,7 @@ def test_commands_print_no_word_of_a_broker_as_it_is(
 def test_a_question_shows_no_word_of_a_broker_as_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(txn, "asks_somebody", lambda: True)
+    monkeypatch.setattr(txn, "is_interactive", lambda: True)
     monkeypatch.setattr("builtins.input", lambda: "yes")
     txn._confirm(argparse.Namespace(yes=False), f"Write markers into {HOSTILE}?")
     asked = capsys.readouterr().err

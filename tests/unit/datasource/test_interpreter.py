@@ -32,18 +32,18 @@ def measured(*settings: str) -> tuple[int, int]:
 
 def test_freed_memory_is_used_again_without_the_kernel() -> None:
     assert PIECES * PIECE < KEPT
-    kept, _ = measured("keep_memory_once")
+    kept, _ = measured("limit_malloc_trim")
     returned, _ = measured("freeze_once")
     assert kept * ROUNDS // 5 < returned, "about one round of faults instead of all"
 
 
 def test_what_was_imported_is_frozen() -> None:
     assert measured("freeze_once")[1] > 1000
-    assert measured("keep_memory_once")[1] == 0
+    assert measured("limit_malloc_trim")[1] == 0
 
 
 def test_the_first_task_freezes_nothing_and_the_second_one_everything() -> None:
-    task = "freeze_at_second_task"
+    task = "gc_freeze_on_second_task"
     assert measured(task)[1] == 0
     assert measured(task, task)[1] > 1000
     assert measured(task, task, task)[1] == measured(task, task)[1]

@@ -37,7 +37,7 @@ class Repair:
             self.looked.append(given[-1])
             return LostEnds(lost, ())
 
-        monkeypatch.setattr(mending, "lost_ends", lost_ends)
+        monkeypatch.setattr(mending, "find_lost_markers", lost_ends)
 
     def write(self, shown: Sequence[Lost]) -> None:
         mending.write_markers(self.cluster, shown, (("more", 0),))

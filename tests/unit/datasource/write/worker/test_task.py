@@ -99,8 +99,8 @@ def test_the_process_is_settled_before_a_producer_takes_memory(monkeypatch: pyte
     producers = ProducerCache(ScriptedCluster().producer_with)
     # Patched, since the whole process is what they change.
     calls: list[str] = []
-    monkeypatch.setattr(task, "keep_memory_once", lambda: calls.append("memory"))
-    monkeypatch.setattr(task, "freeze_at_second_task", lambda: calls.append("freeze"))
+    monkeypatch.setattr(task, "limit_malloc_trim", lambda: calls.append("memory"))
+    monkeypatch.setattr(task, "gc_freeze_on_second_task", lambda: calls.append("freeze"))
     monkeypatch.setattr(JvmConnection, "answer_at_once", lambda _: calls.append("answer"))
     settings = task.TaskSettings(producer_config({"bootstrap.servers": SERVERS}), SinkOptions(topic="t"))
 

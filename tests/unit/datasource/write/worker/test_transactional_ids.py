@@ -95,9 +95,9 @@ def test_the_number_of_slots_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 FORK = """
 import os
-from spark_producer.datasource.write.worker.transactional_ids import Sink, Slots
+from spark_producer.datasource.write.worker.transactional_ids import Sink, TransactionalIdPool
 from spark_producer.exactly_once.protocol.commands import Fencing
-slots, sink = Slots(), Sink("orders", "here:9092")
+slots, sink = TransactionalIdPool(), Sink("orders", "here:9092")
 slot = slots.take(sink, Fencing(1, 5))
 child = os.fork()
 if child:
