@@ -110,7 +110,7 @@ class Outcomes:
         dropped = self._withdraw_waiting()
         for batch in dropped:
             self.fail(batch, error)
-            if batch.queue.gate == DrainGate.RENUMBER:  # nothing with a sequence is left there to be numbered anew
+            if batch.queue.gate == DrainGate.RENUMBER:  # no batch with a sequence number is left to be renumbered
                 batch.queue.gate = DrainGate.OPEN
         self.settle({batch.queue for batch in dropped}, now)
         return dropped

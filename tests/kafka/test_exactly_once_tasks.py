@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from spark_producer.config import ProducerConfig, SinkOptions, producer_config
-from spark_producer.datasource.write.driver.transaction_timeout import longest_transaction
+from spark_producer.datasource.write.driver.transaction_timeout import max_transaction_timeout_ms
 from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.worker.batch_assignment import SparkTaskInfo
 from spark_producer.datasource.write.worker.cache import ProducerCache
@@ -200,7 +200,7 @@ def test_spooled_rows_come_behind_those_that_were_held_back(write: Write) -> Non
 
 def test_brokers_say_how_long_a_transaction_may_be(write: Write) -> None:
     worker = write.workers[0]
-    longest = longest_transaction(worker.config)
+    longest = max_transaction_timeout_ms(worker.config)
     assert longest == 900_000
     worker.config = producer_config(
         {"bootstrap.servers": write.broker.bootstrap_servers, "transaction.timeout.ms": longest + 1}

@@ -71,7 +71,7 @@ def is_at(file: int, path: Path) -> bool:
 class HeldDirectory:
     """A directory that is kept open, so that another one in its place is noticed, even one with the number of its inode.
 
-    Whoever changes files in it by their paths asks before: the other directory may have a broker of its own.
+    `check` comes before each change of a file by its path: the other directory may have a broker of its own.
     """
 
     def __init__(self, path: Path) -> None:

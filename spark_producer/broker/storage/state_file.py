@@ -69,7 +69,9 @@ class StateFile:
         except FileNotFoundError:
             return BrokerState(cluster_id=base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptRecord(f"{self.path} is not a broker's state ({error}); restore it or start anew") from error
+            raise CorruptRecord(
+                f"{self.path} is not a broker's state ({error}); restore it or start with an empty directory"
+            ) from error
 
     def store(self, state: BrokerState) -> None:
         """Replace the file as a whole: after a crash at any moment, either the old or the new one is there."""

@@ -234,7 +234,7 @@ class TransactionAdmin:
                 self._absent[where] = since if now - last <= GONE_AFTER else now, now
 
     def _is_absent(self, where: TopicPartition, seconds: float) -> bool:
-        """Whether all answers of so many seconds did not know a partition."""
+        """Return whether all responses of at least `seconds` did not know the partition."""
         since, last = self._absent.get(where, (0.0, -1.0))
         return last - since >= seconds
 

@@ -25,7 +25,10 @@ from spark_producer.datasource.write.driver.commit import (
     merge_reports,
 )
 from spark_producer.datasource.write.driver.summary import describe, to_json
-from spark_producer.datasource.write.driver.transaction_timeout import check_transaction_timeout, longest_transaction
+from spark_producer.datasource.write.driver.transaction_timeout import (
+    check_transaction_timeout,
+    max_transaction_timeout_ms,
+)
 from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH
@@ -48,7 +51,9 @@ def begin_write(settings: TaskSettings) -> TaskSettings:
         BrokerError, KafkaTimeout: as the brokers answer; the message names a right that is missing.
     """
     if settings.own_time:
-        config = dataclasses.replace(settings.config, transaction_timeout_ms=longest_transaction(settings.config))
+        config = dataclasses.replace(
+            settings.config, transaction_timeout_ms=max_transaction_timeout_ms(settings.config)
+        )
         settings = settings._replace(config=config)
     else:
         check_transaction_timeout(settings.config)

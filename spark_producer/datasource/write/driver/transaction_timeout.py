@@ -19,7 +19,7 @@ _known: dict[str, int | None] = {}
 """What brokers have said, by `bootstrap.servers`."""
 
 
-def longest_transaction(config: ProducerConfig) -> int:
+def max_transaction_timeout_ms(config: ProducerConfig) -> int:
     """Return the milliseconds. If the brokers do not say, it is the most by default, and a task is told if that is too long."""
     return min(_allowed(config) or MAX_TRANSACTION_TIMEOUT_MS, MAX_TRANSACTION_TIMEOUT_MS)
 

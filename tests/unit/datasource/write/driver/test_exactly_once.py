@@ -257,7 +257,7 @@ def test_brokers_are_asked_once_how_long_a_transaction_may_be(monkeypatch: pytes
     monkeypatch.setattr(transaction_timeout, "_known", {})
     monkeypatch.setattr(transaction_timeout, "_asked", answer)
     short, long = (producer_config({"bootstrap.servers": name}) for name in ("short:1", "long:1"))
-    assert [transaction_timeout.longest_transaction(config) for config in (short, long, short, long)] == [
+    assert [transaction_timeout.max_transaction_timeout_ms(config) for config in (short, long, short, long)] == [
         600_000,
         900_000,
     ] * 2
@@ -270,7 +270,7 @@ def test_brokers_that_do_not_say_it_are_asked_again(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(transaction_timeout, "_known", {})
     monkeypatch.setattr(transaction_timeout, "_asked", silent)
-    assert transaction_timeout.longest_transaction(producer_config({"bootstrap.servers": "silent:1"})) == 900_000
+    assert transaction_timeout.max_transaction_timeout_ms(producer_config({"bootstrap.servers": "silent:1"})) == 900_000
     assert transaction_timeout._known == {}
 
 
