@@ -34,7 +34,7 @@ A message says what happened, to what, and what to do, and never holds a secret.
 `spark_producer.errors.PyProducerError`. In Spark look for the last line that names one of these classes: what stands around it
 is Spark's. What the driver can find out, it says before any task starts: options, columns, missing topics, logins, brokers that
 cannot be reached. [Secured clusters](security.md#what-you-see-and-what-to-do) and [exactly-once
-writes](exactly_once.md#what-you-see-and-what-to-do) have tables of what they say and why.
+writes](exactly_once_explained.md#what-you-see-and-what-to-do) have tables of what they say and why.
 
 """
 
@@ -87,7 +87,7 @@ FAILURES_SECTION = """
 
 `error.kind` is one of these, or empty if the write never came to be judged. Where it runs again, each row is visible once in
 the end, and a restarted streaming query does it by itself. [What you see, and what to
-do](exactly_once.md#what-you-see-and-what-to-do) has the messages.
+do](exactly_once_explained.md#what-you-see-and-what-to-do) has the messages.
 
 | kind | why the write goes no further | again |
 |---|---|---|

@@ -132,7 +132,7 @@ def test_what_dead_tasks_left_open_is_aborted_by_the_next_begin_and_nobody_elses
         other.close()
 
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "exactly_once.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "exactly_once_explained.md"
 TASKS = 3
 
 
@@ -171,7 +171,7 @@ def test_the_requests_of_a_write_are_as_many_as_the_page_tells(
         counted[path] = min(least[0], totals[0]), min(least[1], totals[1]), min(least[2], totals[2])
     more = 0 if ticket.style is Style.IMPLICIT else 2  # adds its partitions, and asks for the next sequence number
     begins, commits = told_costs("begin"), told_costs("commit")
-    [trips] = re.findall(r"(\d+) round trips on path A and (\d+) on path B", PAGE.read_text())
+    [trips] = re.findall(r"(\d+) round trips on path A and (\d+) on path B", " ".join(PAGE.read_text().split()))
     assert counted == {
         "A": (begins[0], commits[0] + more, int(trips[0]) + more),
         "B": (begins[1], commits[1] + 2 * more, int(trips[1]) + 2 * more),

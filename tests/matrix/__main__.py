@@ -1,4 +1,4 @@
-"""Play the failure matrix, or what is left of it, and put the table into docs/exactly_once.md: `python -m tests.matrix --help`.
+"""Play the failure matrix, or the rest of it, and write it to docs/exactly_once_matrix.md: `python -m tests.matrix --help`.
 
 A result is kept as soon as it is there (`--results`), and a run plays what has none yet. The cases of a cluster are played in one
 go: cluster and drivers are started once.

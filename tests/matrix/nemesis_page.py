@@ -19,14 +19,13 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE, PICTURE = DOCS / "nemesis.md", DOCS / "nemesis.svg"
 WORDS = """# The nemesis
 
-This page is made by `python -m tests.matrix.nemesis_page` from what `make nemesis` has recorded.
+`python -m tests.matrix.nemesis_page` makes this page from what `make nemesis` has recorded.
 
-A streaming query writes exactly once to three nodes of Kafka, while two hands do harm to it, each as its seed says: one kills or
-pauses a node, cuts, delays or loses what it says to clients, or moves all leaders to it; the other kills the driver or one of its
-Python workers, stops the query, pauses the driver, or starts another one in its place while it is paused. Large and small batches
-take turns, so that some are written by the driver (path A), some by their tasks (path B), and some by both. In the end all is
-healed and the query writes what is left. Then every row must have been seen once and in order, by a reader that was there all the
-time and by one that came later, and no transaction may be open.
+A streaming query writes exactly once to three nodes of Kafka while two processes do random harm, each by its seed. One kills or
+pauses nodes, cuts, delays or loses their responses, or moves leaders. The other kills the driver or a Python worker, stops the
+query, pauses the driver, or starts a second one meanwhile. Large and small batches take turns, so that paths A and B and both
+together occur. In the end the query writes the rest. *Exact*: a reader that was there all the time and a later one saw each row
+once and in order, and no transaction is open.
 
 """
 

@@ -1,4 +1,4 @@
-"""Play Spark's odd ways of running a write, and put how they ended into docs/exactly_once.md.
+"""Play Spark's odd ways of running a write, and put how they ended into docs/exactly_once_matrix.md.
 
     python -m tests.matrix.oddities --help
 

@@ -1,6 +1,6 @@
 """The results of the matrix: one line of JSON each, kept from run to run in `played/`, and the tables that are made of them.
 
-Owns: the files, the tables, their place in docs/exactly_once.md. Must not know: how a result came about.
+Owns: the files, the tables, their position in docs/exactly_once_matrix.md. Must not know: how a result came about.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.matrix.play import Result
 
 PLAYED = Path(__file__).with_name("played")
 MATRIX, SCENES = PLAYED / "matrix.jsonl", PLAYED / "scenes.jsonl"
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "exactly_once.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "exactly_once_matrix.md"
 BEGIN, END = "<!-- made by python -m tests.matrix -->", "<!-- end of what is made -->"
 FOR_PEOPLE = ("told", "places")
 """What is kept of those results alone in which something is wrong."""
@@ -91,19 +91,26 @@ def as_table(results: Iterable[Result]) -> str:
 
 
 def as_list(results: Iterable[Result]) -> str:
-    """Scenes in rows, what became of each on the clusters behind it."""
-    ends: dict[str, list[str]] = defaultdict(list)
+    """Return the table of scenes: clusters in columns, a cell has the paths, and an outcome where it is not exact."""
+    ends: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    clusters: set[str] = set()
     for result in results:
         cluster, path, title, _ = result.name.split("/")
-        ends[title].append(f"{cluster}, {path}: {result.loud if result.verdict == 'loud' else WORDS[result.verdict]}")
-    lines = ["| the scene | how it ended |", "| --- | --- |"]
-    lines += [f"| {title} | {'; '.join(sorted(told))} |" for title, told in ends.items()]
+        outcome = result.loud if result.verdict == "loud" else WORDS[result.verdict]
+        ends[title][cluster].append(path if outcome == "exact" else f"{path} {outcome}")
+        clusters.add(cluster)
+    ordered = sorted(clusters)
+    lines = ["| scene | " + " | ".join(ordered) + " |", "|" + " --- |" * (len(ordered) + 1)]
+    for title, found in ends.items():
+        lines.append(f"| {title} | " + " | ".join(", ".join(sorted(found[cluster])) for cluster in ordered) + " |")
     return "\n".join(lines) + "\n"
 
 
 def _cell(found: Counter[str]) -> str:
     if not found:
         return ""
+    if found["exact"] == found.total():
+        return str(found["exact"])
     text = f"{found['exact']} of {found.total()}"
     others = [f"{count} {WORDS[word]}" for word, count in sorted(found.items()) if word != "exact"]
     return text + (f" ({', '.join(others)})" if others else "")

@@ -10,47 +10,44 @@ from tests.model.table import Case
 
 INTRODUCTION = """# Models of exactly once
 
-This page is made by `make model`. The models are in `tests/model`; the small ones are part of every test run.
+`make model` makes this page from the models in `tests/model`; the small ones are part of every test run.
 
-A model is a small world of drivers, tasks, transaction coordinators and partitions. The search goes through **all** orders
-of what they may do, and looks at every world that can be reached. The drivers are the steps of `spark_producer/exactly_once`
-themselves, not a copy of them. Wherever a driver is, it may stop for ever or go on later as a zombie, beside the next
-incarnation; the commit's process may be killed, upon which Spark calls abort; tasks go on after their driver died, and the
-rows that a task has differ from one incarnation to the next. A budget says how often transactions time out, answers to
-control writes get lost (or the write itself arrives late, or is put off although it happens), and markers get lost. A lost
-marker leaves rows undecided in the partition, and the next marker of the same producer decides them too, as Kafka 4.3 does
-it. Jobs without numbers are batch writes without `txnVersion`: each driver has one of its own, and runs it a second time if it
-is told that it may. A function is one of `foreachBatch`, which writes several times in a micro-batch, with numbers of its own.
+A model is a small world of drivers, tasks, transaction coordinators and partitions. The drivers are the steps of
+`spark_producer/exactly_once/protocol` themselves. The search goes through **all** orders of events: a driver may die or pause
+anywhere and go on beside the next one, Spark may call abort, tasks outlive their driver, and a task may have other rows when it
+runs again. A budget bounds timeouts of transactions, lost or late control writes, and lost markers (after which the next marker
+of the same producer decides the old rows too, as in Kafka 4.3). A job without a number is a batch write without `txnVersion`; a
+function is one of `foreachBatch` that writes several times.
 
-In every world it is checked that no row is visible twice (DUPLICATE), that every row of a batch is visible which Spark's log
-calls done (LOSS), and that nobody is called without a reason: PARTIAL and VOID need a timeout, HUNG a lost marker, UNKNOWN a
-job without a number. Somewhere all batches must be done, or the write never finishes.
+Checked in every world: no row is visible twice (DUPLICATE), no row of a batch is missing that Spark's log calls done (LOSS), no
+false alarm (PARTIAL and VOID need a timeout, HUNG a lost marker, UNKNOWN a job without a number), and the write can finish.
 
-A is a task that returns its rows to the driver, B one with a transaction of its own. Where nothing else is said, there are
-one batch, one attempt at a time, one task, and the explicit style of transactions. "Done" counts the worlds in which all
-batches are done, "loud" those in which a person is called.
+A is a task that returns its rows to the driver, B one with its own transaction. Unless a model says more, it has one batch, one
+attempt at a time, one task, and transactions of version 1. "Done" counts worlds in which all batches are done, "loud" those with
+an alarm.
 """
 
 HOLDS = """
 ## The design as it is
 
-| model | result | worlds | done | loud |
-|---|---|---:|---:|---:|
+No search found a violation. (limit) marks those that stopped at their limit of worlds.
+
+| model | worlds | done | loud |
+|---|---:|---:|---:|
 """
 
 BREAKS = """
 ## One rule broken
 
-| broken | found | after worlds | moves |
-|---|---|---:|---:|
+Each rule is left out once, and the search must find what follows, by the shortest way.
+
+| left out, or changed | found | moves |
+|---|---|---:|
 """
 
 REMARKS = """
-Two rules are each one of two locks on the same door. Without a fence of the verdict nothing happens as long as the logs can
-be read, since they tell a stale driver the truth; it needs logs that do not reach back. And an unfenced `DONE` needs three
-drivers. A function whose numbers do not rise is refused in every run: no row is lost, and no batch is done ("never finishes",
-with no moves to show). One that writes a number twice may lose rows only where two of its runs go on side by side, since runs
-have no order. A search that stopped at its limit, marked LIMIT, has found nothing wrong so far.
+Numbers that do not rise are refused in every run, so no batch is done ("never finishes"). A number that is written twice loses
+rows only where two runs of a function go on side by side.
 """
 
 
@@ -69,12 +66,14 @@ class Row(NamedTuple):
 
 def page(holds: Iterable[Row], breaks: Iterable[Row]) -> str:
     """The whole page."""
-    fine = [
-        f"| {case.name} | {found.result} | {found.states:,} | {found.ends:,} | {found.loud:,} |"
-        for case, found in holds
-    ]
-    faults = [f"| {case.name} | {found.result} | {found.states:,} | {len(found.trace):,} |" for case, found in breaks]
+    fine = [f"| {case.name} | {worlds_of(found)} | {found.ends:,} | {found.loud:,} |" for case, found in holds]
+    faults = [f"| {case.name} | {found.result} | {len(found.trace):,} |" for case, found in breaks]
     return f"{INTRODUCTION}{HOLDS}{lines(fine)}{BREAKS}{lines(faults)}{REMARKS}"
+
+
+def worlds_of(finding: Finding) -> str:
+    """Return how many worlds a search has seen, and why it ended where that is not the end of all."""
+    return f"{finding.states:,}" + ("" if finding.result == "OK" else f" ({finding.result.lower()})")
 
 
 def lines(rows: list[str]) -> str:
