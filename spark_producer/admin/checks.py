@@ -20,8 +20,7 @@ from spark_producer.errors import (
     broker_error,
 )
 from spark_producer.network.addresses import format_address
-from spark_producer.network.principal import principal
-from spark_producer.network.settings import ConnectionSettings
+from spark_producer.network.settings import ConnectionSettings, principal
 from spark_producer.protocol import API_VERSIONS, INIT_PRODUCER_ID, METADATA, PRODUCE, AnyApi
 from spark_producer.protocol.messages import (
     ApiVersionsRequest,

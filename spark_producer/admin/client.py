@@ -13,11 +13,9 @@ from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import for_log
 from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError, TopicNotFound
 from spark_producer.network.addresses import format_address
-from spark_producer.network.client import Client
-from spark_producer.network.completion import Completion
-from spark_producer.network.metadata_wait import TopicWait, Verdict
-from spark_producer.network.principal import principal
-from spark_producer.network.settings import ConnectionSettings
+from spark_producer.network.client import Client, Completion
+from spark_producer.network.metadata_wait import TopicStatus, TopicWait
+from spark_producer.network.settings import ConnectionSettings, principal
 from spark_producer.protocol import METADATA, Api, RequestBody, ResponseBody
 from spark_producer.protocol.messages import (
     MetadataRequest,
@@ -209,9 +207,9 @@ class BlockingClient:
             except KafkaTimeout as error:  # of the last question: what was answered before says more
                 raise wait.error() if wait.answered else error from None
             verdict = self._judged(wait, answer)
-            if verdict is Verdict.READY:
+            if verdict is TopicStatus.READY:
                 return answer.leaders
-            if verdict is Verdict.NO_PARTITION:
+            if verdict is TopicStatus.NO_PARTITION:
                 raise _no_partition(called, topic, partition, len(answer.leaders))
             left, pause = deadline - self._clock(), self.retry_backoff.delay(attempt)
             attempt += 1
@@ -222,7 +220,7 @@ class BlockingClient:
                 min(pause, left - ON_WAIT_INTERVAL), f"{called} {topic!r} (the brokers answer {told})", deadline
             )
 
-    def _judged(self, wait: TopicWait, answer: Described) -> Verdict:
+    def _judged(self, wait: TopicWait, answer: Described) -> TopicStatus:
         """Return what an answer means. That a topic is unknown counts only if no broker knows it: one may be behind."""
         try:
             return wait.judge(self._clock(), answer)
@@ -230,7 +228,7 @@ class BlockingClient:
             if not wait.ends_early(self._clock()) or not self._known_to_any(wait.topic):
                 raise
             wait.exists()
-            return Verdict.ASK_AGAIN
+            return TopicStatus.ASK_AGAIN
 
     def _known_to_any(self, topic: str) -> bool:
         body = MetadataRequest((MetadataRequestTopic(name=topic),), False)

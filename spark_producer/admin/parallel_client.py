@@ -12,8 +12,7 @@ from spark_producer.common.escape import for_log
 from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError
 from spark_producer.network.addresses import format_address
 from spark_producer.network.client import Client
-from spark_producer.network.principal import principal
-from spark_producer.network.settings import ConnectionSettings
+from spark_producer.network.settings import ConnectionSettings, principal
 from spark_producer.protocol import METADATA, AnyApi
 from spark_producer.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 

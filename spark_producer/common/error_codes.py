@@ -23,7 +23,7 @@ class Action(enum.Flag):
 
 _NONE, _RETRY, _REFRESH = Action.NONE, Action.RETRY, Action.RETRY | Action.REFRESH_METADATA
 _SPLIT, _SUCCESS, _FATAL = Action.SPLIT, Action.SUCCESS, Action.FATAL
-_ASK_THE_BROKER = "look into the broker's log"
+_SEE_BROKER_LOG = "look into the broker's log"
 
 
 class Code(enum.IntEnum):
@@ -37,7 +37,7 @@ class Code(enum.IntEnum):
     action: Action
     advice: str
 
-    def __new__(cls, number: int, action: Action = _NONE, advice: str = _ASK_THE_BROKER) -> Self:
+    def __new__(cls, number: int, action: Action = _NONE, advice: str = _SEE_BROKER_LOG) -> Self:
         """Make a member from a row of the table below. The defaults are for a number that is not in the table."""
         code = int.__new__(cls, number)
         code._value_, code.action, code.advice = number, action, advice
@@ -49,10 +49,10 @@ class Code(enum.IntEnum):
             return None
         code = int.__new__(cls, value)
         code._name_, code._value_ = f"UNKNOWN_ERROR_CODE_{value}", value
-        code.action, code.advice = _NONE, _ASK_THE_BROKER
+        code.action, code.advice = _NONE, _SEE_BROKER_LOG
         return code
 
-    UNKNOWN_SERVER_ERROR = -1, _NONE, _ASK_THE_BROKER
+    UNKNOWN_SERVER_ERROR = -1, _NONE, _SEE_BROKER_LOG
     NONE = 0, _NONE, ""
     OFFSET_OUT_OF_RANGE = 1, _NONE, "ask for an offset that the log still holds"
     CORRUPT_MESSAGE = 2, _RETRY, "bytes were damaged on the way; check the network"

@@ -5,11 +5,9 @@ Must not know: what a producer does with answers (`sender`), record batches, pys
 """
 
 from spark_producer.network.addresses import format_address, parse_bootstrap_servers
-from spark_producer.network.client import Client
-from spark_producer.network.completion import Completion
-from spark_producer.network.principal import principal
+from spark_producer.network.client import Client, Completion
 from spark_producer.network.quick_ack import set_quickack
-from spark_producer.network.settings import ConnectionSettings
+from spark_producer.network.settings import ConnectionSettings, principal
 
 __all__ = [
     "Client",

@@ -6,21 +6,20 @@ from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import AuthenticationFailed, ConnectionFailed, PyProducerError, TlsFailed
 from spark_producer.metrics import ProducerMetrics, unread_metrics
 from spark_producer.network.auth import Logins
-from spark_producer.network.fatal_errors import ENOUGH, Refusals
+from spark_producer.network.fatal_errors import MIN_CLOSES, FatalErrors
 from spark_producer.network.node import NodeConnection, NodeState, SentRequest
 from spark_producer.network.nodes import Nodes
-from spark_producer.network.principal import principal
-from spark_producer.network.settings import UNSECURED, ConnectionSettings
+from spark_producer.network.settings import UNSECURED, ConnectionSettings, principal
 from spark_producer.protocol import API_VERSIONS, Connection, Login
 from spark_producer.protocol.credentials import BARE
 
 logger = escaping_logger("pyproducer")
 
-RECHECK = 0.1
+LOGIN_RECHECK_S = 0.1
 """Seconds between two looks for what a login needs (a token), while there is none."""
 
 
-class Admission:
+class Authenticator:
     """The logins of one client and the refusals that its nodes met. Nothing here costs anything while connections are ready."""
 
     def __init__(
@@ -41,7 +40,7 @@ class Admission:
         self._hinted = False
         self._nodes = nodes
         self._metrics = metrics or unread_metrics()
-        self._refusals = Refusals(nodes.bootstrap)
+        self._refusals = FatalErrors(nodes.bootstrap)
 
     @property
     def hopeless(self) -> PyProducerError | None:
@@ -56,7 +55,7 @@ class Admission:
 
     def pause(self) -> float:
         """Return the seconds until `may_connect` may say yes; 0 if it does."""
-        return 0.0 if self.may_connect() else RECHECK
+        return 0.0 if self.may_connect() else LOGIN_RECHECK_S
 
     def lacking(self, node: NodeConnection) -> bool:
         """Note why there is not what a login needs. Return whether that is news, and the node's error."""
@@ -141,7 +140,7 @@ class Admission:
         """
         if not error.silent or any(other.proven for other in self._nodes) or not self._refusals.closed_again(node.id):
             return error
-        return TlsFailed(f"{error}. It did so {ENOUGH} times in a row", fatal=True, silent=True)
+        return TlsFailed(f"{error}. It did so {MIN_CLOSES} times in a row", fatal=True, silent=True)
 
     def _perhaps_no_right(self, error: ConnectionFailed) -> ConnectionFailed:
         """Return the error with what it may tell of requests with acks=0. The first time the log says it, too."""
@@ -162,14 +161,14 @@ class Admission:
         if node.state is NodeState.READY and security.sasl is None and connection.nothing_answered:
             wanted = "SASL_SSL" if security.tls else "SASL_PLAINTEXT or SASL_SSL"
             return AuthenticationFailed(
-                f"{node} answers ApiVersions, but closed {ENOUGH} connections in a row at the first request after it: its "
+                f"{node} answers ApiVersions, but closed {MIN_CLOSES} connections in a row at the first request after it: its "
                 f"listener probably wants a login (SASL). What to do: set kafka.security.protocol to {wanted}, and "
                 f"kafka.sasl.mechanism, or connect to the port of another listener. The last error: {error}",
                 fatal=True,
             )
         if node.state is NodeState.NEGOTIATING and connection.step == BARE and security.sasl is not None:
             return AuthenticationFailed(
-                f"{node} closed {ENOUGH} connections in a row in the midst of the login of user {security.sasl.username!r} with "
+                f"{node} closed {MIN_CLOSES} connections in a row during the login of user {security.sasl.username!r} with "
                 f"{security.sasl.mechanism}, as brokers before 1.0 do that refuse the credentials. What to do: check "
                 f"{security.sasl.given_by}",
                 fatal=True,

@@ -11,26 +11,44 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from spark_producer.errors import ConnectionFailed, KafkaTimeout, PyProducerError, TlsFailed
 from spark_producer.metrics import ProducerMetrics, unread_metrics
 from spark_producer.network.auth import Logins, make_logins
-from spark_producer.network.authentication import RECHECK, Admission
-from spark_producer.network.completion import Completion
-from spark_producer.network.features import Features
-from spark_producer.network.node import NEVER, NodeConnection, NodeState, SentRequest, connection_lost, told_by
+from spark_producer.network.authentication import LOGIN_RECHECK_S, Authenticator
+from spark_producer.network.node import (
+    NEVER,
+    FinalizedFeatures,
+    NodeConnection,
+    NodeState,
+    SentRequest,
+    connection_lost,
+    report_written,
+    with_broker_name,
+)
 from spark_producer.network.nodes import Nodes
-from spark_producer.network.opening import opener
 from spark_producer.network.poller import Poller
 from spark_producer.network.settings import ConnectionSettings
-from spark_producer.network.traffic import report_written
-from spark_producer.network.transport import ResolvedAddress, Transport, resolve
-from spark_producer.protocol import Api, Connection, RequestBody, Response, State
+from spark_producer.network.transport import ResolvedAddress, TcpTransport, Transport, resolve
+from spark_producer.protocol import AnyApi, Api, Connection, RequestBody, Response, State
 from spark_producer.protocol.apis import CLIENT_THROTTLES_SINCE
+from spark_producer.security import SecuritySettings
 
 READS_PER_POLL = 16
 """The most reads from one connection, so that a peer which never stops sending cannot keep the others waiting."""
+
+
+class Completion(NamedTuple):
+    """The end of a request: `body` is the response message of `api`, if one is expected, or `error` says why there is none."""
+
+    tag: object
+    node: int
+    api: AnyApi
+    body: Any
+    error: PyProducerError | None
+    latency: float
+    """The seconds from `send` to the completion."""
 
 
 class Client:
@@ -57,7 +75,7 @@ class Client:
         self._clock = clock
         self._random = random or Random()
         self._resolve = resolver
-        self._open_transport = open_transport or opener(settings.security)
+        self._open_transport = open_transport or transport_factory(settings.security)
         self._metrics = metrics or unread_metrics()
         self._nodes = Nodes(settings, self._random)
         self._completions: list[Completion] = []
@@ -67,9 +85,9 @@ class Client:
         self._poller = Poller()
         hosts = [host for host, _ in settings.bootstrap]
         logins = logins or make_logins(settings.security, self.wakeup, hosts)
-        self._admission = Admission(settings, logins, self._nodes, self._metrics)
+        self._admission = Authenticator(settings, logins, self._nodes, self._metrics)
         self._closed = False
-        self._features = Features()
+        self._features = FinalizedFeatures()
 
     # Nodes
 
@@ -176,7 +194,7 @@ class Client:
         try:
             found.connection.send(api, body, request, expect_response=expect_response)
         except PyProducerError as refused:
-            self._complete(node, request, None, told_by(found, refused))
+            self._complete(node, request, None, with_broker_name(found, refused))
             return
         if not expect_response:
             found.unwritten.append(request)
@@ -254,7 +272,7 @@ class Client:
             node.reauthenticating(self._clock(), self._settings)
             self._write(node)
         else:
-            node.deadline = self._clock() + RECHECK  # the session still holds for a while
+            node.deadline = self._clock() + LOGIN_RECHECK_S  # the session still holds for a while
 
     # Events
 
@@ -263,7 +281,7 @@ class Client:
         try:
             act(node)
         except PyProducerError as error:
-            self._fail(node, told_by(node, error))
+            self._fail(node, with_broker_name(node, error))
 
     def _on_event(self, node: NodeConnection, mask: int) -> None:
         transport = node.transport
@@ -404,3 +422,12 @@ class Client:
     ) -> None:
         latency = self._clock() - request.sent_at
         self._completions.append(Completion(request.tag, node, request.api, body, error, latency))
+
+
+def transport_factory(security: SecuritySettings) -> Callable[[ResolvedAddress, ConnectionSettings], Transport]:
+    """Return what opens the connections of one client. TLS is imported only where it is on."""
+    if security.tls is None:
+        return TcpTransport
+    from spark_producer.network.tls_transport import TlsConnector
+
+    return TlsConnector(security.tls, security.allowed_secrets)

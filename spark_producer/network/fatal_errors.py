@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from spark_producer.errors import AuthenticationFailed, ConfigError, PyProducerError, SecurityError
 
-ENOUGH = 3
+MIN_CLOSES = 3
 """The connections in a row that must be closed at their first request before that means something: a broker that stops, or a
 proxy before one, does so too, but not for long."""
 
@@ -32,7 +32,7 @@ passwords and brokers are exchanged one after the other. Only its next attempt, 
 others may help, none decides while they do."""
 
 
-class Refusals:
+class FatalErrors:
     """What a client's nodes refused. `hopeless` is the error that ends every wait, once there is one."""
 
     def __init__(self, bootstrap: Collection[int]) -> None:
@@ -80,7 +80,7 @@ class Refusals:
     def closed_again(self, node: int) -> bool:
         """A node closed a connection where one that refuses us would. Return whether it did so too often to be an accident."""
         self._closed[node] = self._closed.get(node, 0) + 1
-        return self._closed[node] >= ENOUGH
+        return self._closed[node] >= MIN_CLOSES
 
     def give_up(self, error: PyProducerError) -> None:
         """End every wait with `error`."""

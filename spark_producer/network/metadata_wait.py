@@ -25,7 +25,7 @@ DELETED_TOPIC_GRACE = 5.0
 """The seconds for which a producer waits for a topic that was deleted while it was written to, since it may be created again."""
 
 
-class TopicAnswer(Protocol):
+class TopicMetadata(Protocol):
     """The brokers' answer about a topic."""
 
     @property
@@ -37,7 +37,7 @@ class TopicAnswer(Protocol):
         """The leader of each partition; -1 if it has none now."""
 
 
-class Verdict(enum.Enum):
+class TopicStatus(enum.Enum):
     """The meaning of an answer. If it ends the wait with an error, that is raised instead."""
 
     READY = "ready"
@@ -90,7 +90,7 @@ class TopicWait:
         """Whether the brokers have said anything about the topic yet."""
         return bool(self.code) or self._short_since is not None
 
-    def judge(self, now: float, answer: TopicAnswer) -> Verdict:
+    def judge(self, now: float, answer: TopicMetadata) -> TopicStatus:
         """Return what the newest answer means.
 
         Raises:
@@ -104,11 +104,11 @@ class TopicWait:
         ready = bool(leaders) and not (self._led and leaders[self._partition] == NO_LEADER)
         self.code = Code(answer.error_code or (Code.NONE if ready else Code.LEADER_NOT_AVAILABLE))
         if not self.code:
-            return Verdict.READY
+            return TopicStatus.READY
         hopeless = Action.RETRY not in self.code.action
         if hopeless or now >= self.deadline or self._still_unknown(now):
             raise self.error(hopeless)
-        return Verdict.ASK_AGAIN
+        return TopicStatus.ASK_AGAIN
 
     def ends_early(self, now: float) -> bool:
         """Return whether the wait has ended before its deadline, because no broker that was asked knows the topic."""
@@ -141,10 +141,10 @@ class TopicWait:
             said = f"The brokers know of no partition {self._partition}."
         return MetadataTimeout(f"{subject} was not ready within {self._patience}. {said}", code=self.code)
 
-    def _short(self, now: float) -> Verdict:
+    def _short(self, now: float) -> TopicStatus:
         """Return what it means that the topic has too few partitions now."""
         self.code = Code.NONE
         if self._short_since is None:
             self._short_since = now
         patient = self._appears and now - self._short_since < PARTITION_GRACE and now < self.deadline
-        return Verdict.ASK_AGAIN if patient else Verdict.NO_PARTITION
+        return TopicStatus.ASK_AGAIN if patient else TopicStatus.NO_PARTITION

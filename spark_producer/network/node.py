@@ -21,17 +21,19 @@ from spark_producer.errors import (
     RemoteProtocolError,
     TlsFailed,
 )
+from spark_producer.metrics import ProducerMetrics
 from spark_producer.network.addresses import format_address
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.transport import ResolvedAddress, TcpTransport, Transport
 from spark_producer.protocol import API_VERSIONS, AnyApi, Connection
+from spark_producer.protocol.messages import ApiVersionsResponse
 
 NEVER = float("inf")
 
-EARLIEST_LOGIN_ANEW = 1.05
+MIN_REAUTHENTICATION_INTERVAL_S = 1.05
 """The least seconds between two logins on a connection: a broker refuses the second within one (Kafka's KafkaChannel)."""
 
-PART_OF_SESSION = (0.85, 0.95)
+REAUTHENTICATION_WINDOW = (0.85, 0.95)
 """After which part of its lifetime a login is renewed, drawn evenly, as by Kafka's SaslClientAuthenticator."""
 
 
@@ -187,8 +189,8 @@ class NodeConnection:
         """The login is done, or none was needed. Draw when the next one is due."""
         self.state = NodeState.READY
         lifetime = self.connection.session_lifetime_ms / 1000 if self.connection is not None else 0
-        part = random.uniform(*PART_OF_SESSION) if lifetime else 0
-        self.deadline = now + max(EARLIEST_LOGIN_ANEW, lifetime * part) if lifetime else NEVER
+        part = random.uniform(*REAUTHENTICATION_WINDOW) if lifetime else 0
+        self.deadline = now + max(MIN_REAUTHENTICATION_INTERVAL_S, lifetime * part) if lifetime else NEVER
 
     def writing(self, size: int) -> None:
         """A request of `size` bytes goes to the transport."""
@@ -289,7 +291,7 @@ def connection_lost(node: NodeConnection, reason: str) -> ConnectionFailed:
     return ConnectionFailed(f"the connection to {node} was closed: {reason}")
 
 
-def told_by(node: NodeConnection, error: PyProducerError) -> PyProducerError:
+def with_broker_name(node: NodeConnection, error: PyProducerError) -> PyProducerError:
     """Return an error with the broker that it is about: what the protocol raises does not know whom it talks to.
 
     Neither the error nor its causes keep a traceback: the local variables there hold what was being sent, the password of a login
@@ -309,3 +311,30 @@ def told_by(node: NodeConnection, error: PyProducerError) -> PyProducerError:
     if isinstance(error, ProtocolError | AuthenticationFailed | ConfigError):
         return type(error)(f"{node}: {error}", **error.__dict__)
     return error
+
+
+def report_written(metrics: ProducerMetrics, node: NodeConnection, queued: int, now: float) -> None:
+    """Report the bytes that the kernel took; `queued` bytes are left. A request counts with its last byte."""
+    taken, node.unsent = node.unsent - queued, queued
+    if taken > 0:  # encryption adds some bytes: none may be taken, and more be left than before
+        request_size = 0 if queued else node.request_size
+        metrics.bytes_sent(node.id, taken, request_size, now)
+        node.request_size -= request_size
+
+
+class FinalizedFeatures:
+    """The finalized features by the newest word of any broker. Its epoch says which word is newer; -1 is that of none."""
+
+    def __init__(self) -> None:
+        self._epoch = -1
+        self._levels: dict[str, int] = {}
+
+    def told(self, answer: ApiVersionsResponse) -> None:
+        """Take in the answer to ApiVersions, which opens every connection."""
+        if answer.finalized_features_epoch >= self._epoch:
+            self._epoch = answer.finalized_features_epoch
+            self._levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+
+    def level(self, feature: str) -> int:
+        """Return the level of a feature; 0 if it has none."""
+        return self._levels.get(feature, 0)

@@ -16,7 +16,7 @@ from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.transport import ResolvedAddress, TcpTransport
 from spark_producer.protocol import Buffer
 from spark_producer.security import TlsSettings
-from spark_producer.security.rotation import kept_client_context
+from spark_producer.security.rotation import reloading_client_context
 from spark_producer.security.tls_errors import Peer
 from spark_producer.security.tls_stream import TlsStream
 
@@ -47,7 +47,7 @@ class TlsConnector:
     """
 
     def __init__(self, settings: TlsSettings, allowed: Sequence[str] = ()) -> None:
-        self._context = kept_client_context(settings, tuple(allowed))
+        self._context = reloading_client_context(settings, tuple(allowed))
 
     def __call__(self, address: ResolvedAddress, settings: ConnectionSettings) -> TlsTransport:
         """Begin to connect to `address`."""

@@ -178,7 +178,9 @@ class BadRowCollector:
         return rows
 
 
-def new_sieve(config: ProducerConfig, wanted: Collection[BadRowClass], closed: Collection[str] = ()) -> BadRowCollector:
+def new_collector(
+    config: ProducerConfig, wanted: Collection[BadRowClass], closed: Collection[str] = ()
+) -> BadRowCollector:
     """Return a sieve that holds as much as a producer of this configuration may."""
     return BadRowCollector(wanted, int(config.buffer_memory * MAX_HELD_FRACTION), closed)
 

@@ -24,17 +24,17 @@ from spark_producer.errors import (
     RecordError,
     TopicNotFound,
 )
-from spark_producer.network.metadata_wait import DELETED_TOPIC_GRACE, TopicWait, Verdict
+from spark_producer.network.metadata_wait import DELETED_TOPIC_GRACE, TopicStatus, TopicWait
 from spark_producer.partitioner import TopicPartitions
 from spark_producer.protocol import MAX_STRING_BYTES
 from spark_producer.record.columns import Columns
 from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowErrorKind, fault_where
 from spark_producer.sender import KnownTopics, Metadata
 
-QUOTED = 100
+MAX_QUOTED_CHARACTERS = 100
 """The most characters of a name that a message shows. A name that is too long is perhaps a value in the wrong column."""
 
-FIRST_WORD = 5.0
+FIRST_LOG_AFTER_S = 5.0
 """The seconds after which the log says what a thread waits for; then after twice as long, and so on. Brokers take some 25 s to
 make a thousand topics, in which nothing else is heard of the write."""
 
@@ -44,12 +44,12 @@ MAX_ABSENT_TOPICS = 1000
 logger = escaping_logger("pyproducer")
 
 
-class Waited:
+class WaitLog:
     """What the log hears of one wait for topics, between the answers."""
 
     def __init__(self, began: float, topics: int, patience: str) -> None:
         self._began, self._topics, self._patience = began, topics, patience
-        self._next = FIRST_WORD
+        self._next = FIRST_LOG_AFTER_S
         self._silent_since = began
 
     def tell(self, now: float, left: Mapping[str, TopicWait]) -> None:
@@ -68,7 +68,7 @@ class Waited:
 
     def log_silence(self, now: float, topic: str, last_error: PyProducerError | None) -> None:
         """Log that no broker answers, if that is due."""
-        if now - self._silent_since < FIRST_WORD or now - self._began < self._next:
+        if now - self._silent_since < FIRST_LOG_AFTER_S or now - self._began < self._next:
             return
         self._next = 2 * (now - self._began)
         reason = f" (last error: {str(last_error).rstrip('.')})" if last_error is not None else ""
@@ -180,7 +180,7 @@ class MetadataWaiter:
             for name in highest
         }  # fmt: skip
         found: dict[str, TopicInfo] = {}
-        told = Waited(began, len(left), self._patience)
+        told = WaitLog(began, len(left), self._patience)
         rounds, not_before = 0, 0.0
         try:
             while left:
@@ -193,7 +193,7 @@ class MetadataWaiter:
                     break
                 now = self._clock()
                 for name, info in answer.items():
-                    if self._judged(left[name], now, info, refused) is not Verdict.ASK_AGAIN:
+                    if self._judged(left[name], now, info, refused) is not TopicStatus.ASK_AGAIN:
                         found[name] = info
                         del left[name]
                 told.tell(now, left)
@@ -206,7 +206,7 @@ class MetadataWaiter:
 
     def _judged(
         self, wait: TopicWait, now: float, info: TopicInfo, refused: dict[str, BrokerError] | None
-    ) -> Verdict | None:
+    ) -> TopicStatus | None:
         """Return what an answer means; None if the topic is refused, which is noted in `refused`, or else raised."""
         try:
             verdict = wait.judge(now, info)
@@ -217,7 +217,7 @@ class MetadataWaiter:
             if isinstance(error, TopicNotFound):
                 self._remember_absent(wait.topic)
             return None
-        if verdict is not Verdict.ASK_AGAIN:
+        if verdict is not TopicStatus.ASK_AGAIN:
             self._absent.pop(wait.topic, None)
         return verdict
 
@@ -235,7 +235,7 @@ class MetadataWaiter:
             del self._absent[next(iter(self._absent))]
 
     def _ask(
-        self, names: Sequence[str], not_before: float, limit: float, wait: TopicWait, told: Waited
+        self, names: Sequence[str], not_before: float, limit: float, wait: TopicWait, told: WaitLog
     ) -> Mapping[str, TopicInfo]:
         """Ask for the topics, wait, and return what the answer says. Answers to questions sent earlier do not count."""
         wish = self._metadata.want(*names, not_before=not_before)
@@ -329,5 +329,9 @@ def _complaint(name: str) -> str:
         fits = False
     if fits:
         return ""
-    quoted = f"{name[:QUOTED]!r}…" if isinstance(name, str) and len(name) > QUOTED else repr(name)
+    quoted = (
+        f"{name[:MAX_QUOTED_CHARACTERS]!r}…"
+        if isinstance(name, str) and len(name) > MAX_QUOTED_CHARACTERS
+        else repr(name)
+    )
     return f"{quoted} is no topic name: a name is text of 1 to 249 letters, digits, '.', '_' and '-'"

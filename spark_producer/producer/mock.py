@@ -48,7 +48,7 @@ class PendingRecord(NamedTuple):
     account: ThreadFailures
 
 
-class _Entry(TypedDict):
+class _HeaderStruct(TypedDict):
     """A header as Arrow gives it for a list of structs; for a map it is a pair."""
 
     key: str | bytes
@@ -325,7 +325,7 @@ def _bytes(value: bytes | str | None) -> bytes | None:
 
 
 def _headers(
-    entries: Iterable[_Entry | tuple[str | bytes, str | bytes | None]] | None,
+    entries: Iterable[_HeaderStruct | tuple[str | bytes, str | bytes | None]] | None,
 ) -> tuple[tuple[str, bytes | None], ...]:
     pairs = [(entry["key"], entry["value"]) if isinstance(entry, dict) else entry for entry in entries or ()]
     return tuple((name if isinstance(name, str) else name.decode(), _bytes(content)) for name, content in pairs)

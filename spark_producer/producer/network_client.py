@@ -8,7 +8,7 @@ from typing import Protocol
 from spark_producer.errors import PyProducerError
 from spark_producer.metrics import ProducerMetrics
 from spark_producer.network import ConnectionSettings
-from spark_producer.network.completion import Completion
+from spark_producer.network.client import Completion
 from spark_producer.protocol import AnyApi
 from spark_producer.sender import NetworkView
 

@@ -26,13 +26,13 @@ MIN_BETWEEN_LOSSES = 10.0
 FORGOTTEN_AFTER = 30.0
 """Seconds after which a lost broker for which nothing waits is forgotten; a new attempt to reach it notes it again."""
 
-MAX_NAMED = 3
+MAX_BROKERS_IN_MESSAGE = 3
 """The maximum number of brokers that a line names."""
 
 logger = escaping_logger("pyproducer")
 
 
-class Waiting(NamedTuple):
+class BlockedBatches(NamedTuple):
     """The number and bytes of the batches that wait for lost brokers or for leaders, and these nodes (or `NO_LEADER`)."""
 
     batches: int
@@ -40,7 +40,7 @@ class Waiting(NamedTuple):
     nodes: frozenset[int]
 
 
-class _Lost(NamedTuple):
+class _LostBroker(NamedTuple):
     name: str
     since: float
     reason: str
@@ -52,14 +52,14 @@ class Outages:
     def __init__(self, accumulator: RecordAccumulator, metadata: Metadata) -> None:
         self._backlog = accumulator.backlog
         self._metadata = metadata
-        self._lost: dict[int, _Lost] = {}
+        self._lost: dict[int, _LostBroker] = {}
         self._leaderless: tuple[TopicPartition, float] | None = None
         """one of the partitions with batches and without a leader, and the time since when there are such partitions"""
         self._next_look = 0.0
         self._next_loss = 0.0
-        self._reported: dict[int, _Lost] = {}
+        self._reported: dict[int, _LostBroker] = {}
         """the nodes, or `NO_LEADER`, of the outage that was logged; empty if there is none"""
-        self._waited = Waiting(0, 0, frozenset())
+        self._waited = BlockedBatches(0, 0, frozenset())
         """what waited at the last check"""
 
     def lost(self, node: int, error: PyProducerError | None, now: float) -> None:
@@ -73,7 +73,7 @@ class Outages:
         name = f"broker {node}" if node >= 0 else "a bootstrap server"
         if address is not None:
             name += f" at {format_address(address.host, address.port)}"
-        self._lost[node] = _Lost(name, now, reason)
+        self._lost[node] = _LostBroker(name, now, reason)
 
     def answered(self, node: int) -> None:
         """Note that a node has answered a request."""
@@ -105,7 +105,7 @@ class Outages:
         expiry = self._backlog.next_expiry()
         return expiry is not None and now - (expiry - self._backlog.delivery_timeout) >= REPORT_AFTER
 
-    def _waiting(self, now: float) -> Waiting:
+    def _waiting(self, now: float) -> BlockedBatches:
         batches = [(batch, self._leader(batch)) for batch in self._backlog.left()]
         held_up = [(batch, node) for batch, node in batches if node == NO_LEADER or node in self._lost]
         nodes = frozenset(node for _, node in held_up)
@@ -114,12 +114,12 @@ class Outages:
             self._leaderless = leaderless, now if self._leaderless is None else self._leaderless[1]
         elif held_up or not self._reported:
             self._leaderless = None
-        return Waiting(len(held_up), sum(batch.size for batch, _ in held_up), nodes)
+        return BlockedBatches(len(held_up), sum(batch.size for batch, _ in held_up), nodes)
 
     def _leader(self, batch: ProducerBatch) -> int:
         return batch.queue.node if batch.flying else self._metadata.cluster.leader_of(batch.place)[0]
 
-    def _blocking(self, waiting: Waiting) -> dict[int, _Lost]:
+    def _blocking(self, waiting: BlockedBatches) -> dict[int, _LostBroker]:
         """Return what the batches wait for. Where a partition has no leader, these are all lost brokers."""
         if NO_LEADER not in waiting.nodes or self._leaderless is None:
             return {node: self._lost[node] for node in waiting.nodes}
@@ -127,9 +127,9 @@ class Outages:
         if brokers or self._reported.keys() - {NO_LEADER}:
             return brokers
         partition, since = self._leaderless
-        return {NO_LEADER: _Lost(f"the leader of {partition}", since, "the brokers name none")}
+        return {NO_LEADER: _LostBroker(f"the leader of {partition}", since, "the brokers name none")}
 
-    def _log_loss(self, fresh: dict[int, _Lost], waiting: Waiting, now: float) -> None:
+    def _log_loss(self, fresh: dict[int, _LostBroker], waiting: BlockedBatches, now: float) -> None:
         first = min(fresh.values(), key=lambda lost: lost.since)
         logger.warning(
             "lost %s for %.1f s: %s. %s. They are sent as soon as that is over, and fail %g s after they were queued "
@@ -156,11 +156,11 @@ class Outages:
             logger.warning("%s: back after %.1f s, and %s went on", _named(reported), seconds, _counted(self._waited))
 
 
-def _named(lost: dict[int, _Lost]) -> str:
+def _named(lost: dict[int, _LostBroker]) -> str:
     names = [each.name for each in lost.values()]
-    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
-    return ", ".join(names[:MAX_NAMED]) + more
+    more = f" and {len(names) - MAX_BROKERS_IN_MESSAGE:,} more" if len(names) > MAX_BROKERS_IN_MESSAGE else ""
+    return ", ".join(names[:MAX_BROKERS_IN_MESSAGE]) + more
 
 
-def _counted(waiting: Waiting) -> str:
+def _counted(waiting: BlockedBatches) -> str:
     return f"{waiting.batches:,} batch{'es' * (waiting.batches != 1)} of {waiting.size:,} bytes"

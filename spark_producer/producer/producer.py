@@ -349,7 +349,7 @@ def parts_of(producer: Producer) -> Parts:
     return producer._parts
 
 
-def send_sifted(
+def send_batch_collecting_bad_rows(
     producer: Producer,
     batch: pa.RecordBatch,
     sieve: BadRowCollector,

@@ -17,17 +17,17 @@ from spark_producer.common.cluster import Span, Style, TopicPartition
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import IllegalState, PyProducerError, RecordError, TransactionTimeout
 from spark_producer.sender.transactions.manager import TransactionManager
-from spark_producer.sender.transactions.partitions import ConsumerGroup, GroupOffset, GroupOffsets, Prepared
-from spark_producer.sender.transactions.states import REPEATED, Call, Operation, State
+from spark_producer.sender.transactions.partitions import ConsumerGroup, GroupOffset, GroupOffsets, PreparedResult
+from spark_producer.sender.transactions.states import REPEATED, Operation, TxnCall, TxnState
 
 _log = escaping_logger(__name__)
 
 _SHORT_NAMES = {
-    Call.INIT: "init",
-    Call.BEGIN: "begin",
-    Call.OFFSETS: "send-offsets",
-    Call.COMMIT: "commit",
-    Call.ABORT: "abort",
+    TxnCall.INIT: "init",
+    TxnCall.BEGIN: "begin",
+    TxnCall.OFFSETS: "send-offsets",
+    TxnCall.COMMIT: "commit",
+    TxnCall.ABORT: "abort",
 }
 """What the calls are named in the metrics that tell how long they took (Kafka's KafkaProducerMetrics)."""
 
@@ -98,7 +98,7 @@ class Transactions:
 
     def spoil(self, error: BaseException) -> None:
         """Let the transaction only be aborted: a row was refused before it was queued, so the transaction lacks it."""
-        self._manager.asked.append(Operation(Call.SPOIL, error))
+        self._manager.asked.append(Operation(TxnCall.SPOIL, error))
         self._wakeup()
 
     def check_may_flush(self) -> None:
@@ -107,23 +107,23 @@ class Transactions:
         Raises:
             IllegalState: they are.
         """
-        if self._manager.state is State.HELD:
+        if self._manager.state is TxnState.HELD:
             raise IllegalState("flush() would wait for ever: the rows are held back until release() or prepare()")
 
     # --- as in Kafka's producer -------------------------------------------------------------------------------------
 
     def init(self, timeout: float | None) -> None:
         """Take the next epoch of the transactional id, which ends whatever an earlier producer has left open."""
-        self._timed(Call.INIT, timeout=timeout)
+        self._timed(TxnCall.INIT, timeout=timeout)
 
     def begin(self) -> None:
         """Begin a transaction."""
-        self._timed(Call.BEGIN)
+        self._timed(TxnCall.BEGIN)
 
     def commit(self, timeout: float | None) -> None:
         """Send everything and commit it."""
         self._accumulator.close_open()
-        self._timed(Call.COMMIT, timeout=timeout)
+        self._timed(TxnCall.COMMIT, timeout=timeout)
         self._restart_partitioner()
         stray = self._backlog.accounts.settle_mine()
         if stray is not None:  # no row of this transaction has failed, and whoever is told of an error writes again
@@ -131,16 +131,16 @@ class Transactions:
 
     def warn_if_open(self) -> None:
         """Before the first close: a transaction that was neither committed nor aborted has probably been forgotten."""
-        if self._manager.state in (State.IN_TRANSACTION, State.ABORTABLE) and not self._backlog.closing:
+        if self._manager.state in (TxnState.IN_TRANSACTION, TxnState.ABORTABLE) and not self._backlog.closing:
             _log.warning(
                 "transactional.id %s: the producer is closed in a transaction that was not committed, so that is aborted, with "
                 "all its rows",
-                self._manager.settings.transactional_id,
+                self._manager.transactional_id,
             )
 
     def abort(self, timeout: float | None) -> None:
         """Drop what waits and abort."""
-        self._timed(Call.ABORT, timeout=timeout)
+        self._timed(TxnCall.ABORT, timeout=timeout)
         self._restart_partitioner()
 
     def send_offsets(
@@ -149,7 +149,7 @@ class Transactions:
         """Commit offsets of a group with the transaction."""
         asked = group_offsets(offsets, group)
         if asked.offsets:
-            self._timed(Call.OFFSETS, asked, timeout)
+            self._timed(TxnCall.OFFSETS, asked, timeout)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -160,7 +160,10 @@ class Transactions:
             self.commit(None)
         except BaseException:
             goes_on = self._unfinished is not None  # Ctrl-C or a timeout has ended a wait: an abort would be refused
-            if not goes_on and self._manager.state in (State.IN_TRANSACTION, State.ABORTABLE):
+            if not goes_on and self._manager.state in (
+                TxnState.IN_TRANSACTION,
+                TxnState.ABORTABLE,
+            ):
                 self.abort(None)
             raise
 
@@ -171,12 +174,12 @@ class Transactions:
 
         The hold ends by itself, as with `release`, when a thread waits for memory.
         """
-        self._run(Call.HOLD)
+        self._run(TxnCall.HOLD)
 
     @property
     def holding(self) -> bool:
         """Whether rows are held back now."""
-        return self._manager.state is State.HELD
+        return self._manager.state is TxnState.HELD
 
     def held_bytes(self) -> int:
         """Return the bytes of the batches that wait. Open batches that will be compressed count as they are now."""
@@ -187,7 +190,7 @@ class Transactions:
         self._accumulator.close_open()
         if not self.holding:
             return None
-        found = cast(list[tuple[TopicPartition, int, bytes]] | None, self._run(Call.TAKE))
+        found = cast(list[tuple[TopicPartition, int, bytes]] | None, self._run(TxnCall.TAKE))
         if found is None:  # it has ended since
             return None
         self._restart_partitioner()
@@ -195,7 +198,7 @@ class Transactions:
 
     def release(self) -> None:
         """End the hold: a transaction with an epoch of its own begins, and everything goes out in it. This does not wait."""
-        self._run(Call.RELEASE)
+        self._run(TxnCall.RELEASE)
 
     def prepare(self) -> PreparedTransaction:
         """Flush, and leave the transaction open for another process to end. From now on every call is refused until `renew`.
@@ -203,18 +206,18 @@ class Transactions:
         Raises:
             TransactionAbortable: the transaction lacks rows.
         """
-        if self._manager.state is State.HELD:
+        if self._manager.state is TxnState.HELD:
             self.release()
         self._accumulator.flush()
         self._restart_partitioner()
-        found = cast(Prepared, self._run(Call.PREPARE))
+        found = cast(PreparedResult, self._run(TxnCall.PREPARE))
         open_for = 0.0 if found.began_at is None else self._clock() - found.began_at
         started_ms = time.time_ns() // 1_000_000 - int(open_for * 1000)
         return PreparedTransaction(*found[:-1], started_ms)
 
     def renew(self) -> None:
         """Forget the prepared transaction, which is ended elsewhere; the next one takes the next epoch."""
-        self._run(Call.RENEW)
+        self._run(TxnCall.RENEW)
 
     def give_up(self, timeout: float | None = None) -> bool:
         """Drop what waits, and abort what is open, also if it is prepared. Return whether that is done; it raises nothing.
@@ -223,7 +226,7 @@ class Transactions:
         """
         self._unfinished = None
         try:
-            self._run(Call.GIVE_UP, timeout=timeout)
+            self._run(TxnCall.GIVE_UP, timeout=timeout)
         except PyProducerError:
             return False
         self._restart_partitioner()
@@ -231,7 +234,7 @@ class Transactions:
 
     # --- waiting ----------------------------------------------------------------------------------------------------
 
-    def _timed(self, call: Call, argument: object = None, timeout: float | None = None) -> None:
+    def _timed(self, call: TxnCall, argument: object = None, timeout: float | None = None) -> None:
         """Do what `_run` does, and record how long the caller was in it, with or without success."""
         began = self._clock()
         try:
@@ -240,7 +243,7 @@ class Transactions:
             now = self._clock()
             self._waited(_SHORT_NAMES[call], now - began, now)
 
-    def _run(self, call: Call, argument: object = None, timeout: float | None = None) -> object:
+    def _run(self, call: TxnCall, argument: object = None, timeout: float | None = None) -> object:
         """Have the I/O thread carry out a call, and return its result.
 
         Raises:
@@ -277,12 +280,12 @@ class Transactions:
             raise operation.error
         return operation.result
 
-    def _has_committed(self, call: Call) -> bool:
+    def _has_committed(self, call: TxnCall) -> bool:
         """Whether this call repeats a commit that was not told in time and was done, whatever became of the producer since."""
         found = self._unfinished
         return found is not None and found.call is call and found.committed
 
-    def _take_up(self, call: Call, argument: object) -> Operation:
+    def _take_up(self, call: TxnCall, argument: object) -> Operation:
         found = self._unfinished
         if found is None:
             found = Operation(call, argument)
@@ -294,13 +297,13 @@ class Transactions:
                 f"{call.value}() was called before {found.call.value}() had its result: call {found.call.value}() again, "
                 "which returns once it is known, or close the producer"
             )
-        elif call is Call.BEGIN and found.caller not in (None, threading.get_ident()):
+        elif call is TxnCall.BEGIN and found.caller not in (None, threading.get_ident()):
             raise IllegalState("begin_transaction() was called while another thread was beginning a transaction")
         elif not found.seen:
             self._manager.asked.append(found)  # Ctrl-C may have struck before this was done
         return found
 
-    def _too_late(self, call: Call, timeout: float | None) -> TransactionTimeout:
+    def _too_late(self, call: TxnCall, timeout: float | None) -> TransactionTimeout:
         within = f"{self._max_block:g} s (kafka.max.block.ms)" if timeout is None else f"{timeout:g} s"
         then = "it goes on, so call it again, and nothing else before" if call in REPEATED else "abort the transaction"
         error = self._last_error()

@@ -146,10 +146,12 @@ class Registry:
                 f"{_PATH_HINT}"
             ) from None
         except Exception as error:  # every error of the client's own HTTP library
-            from spark_producer.security.tls_errors import of_tls  # tasks, which ask nothing, import this module too
+            from spark_producer.security.tls_errors import (
+                is_tls_error,  # tasks, which ask nothing, import this module too
+            )
 
             said = f"{type(error).__name__}: {for_log(str(error))}"
-            check = _TLS_HINT if of_tls(error) else "schema.registry.url, and that the driver may connect to it"
+            check = _TLS_HINT if is_tls_error(error) else "schema.registry.url, and that the driver may connect to it"
             raise RegistryError(f"could not {what}: {where} cannot be reached ({said}); check {check}") from None
 
 

@@ -14,7 +14,7 @@ from spark_producer.common.secret import Secret
 from spark_producer.errors import TlsFailed
 from spark_producer.security.cipher_suites import TLS_1_2, TLS_1_3, choose
 from spark_producer.security.key_files import key_file
-from spark_producer.security.pem import encoded
+from spark_producer.security.pem import pem_text
 from spark_producer.security.settings import Store, TlsSettings
 from spark_producer.security.stores import KeyStoreEntry, TrustStore, load_identity, load_trust
 from spark_producer.security.x509 import Certificate, read_certificate
@@ -140,7 +140,7 @@ def _show(context: TlsContext, identity: KeyStoreEntry) -> None:
         asked = True
         return identity.key_password.reveal().encode() if identity.key_password else b""
 
-    chain = "".join(encoded("CERTIFICATE", certificate) for certificate in identity.chain)
+    chain = "".join(pem_text("CERTIFICATE", certificate) for certificate in identity.chain)
     try:
         with key_file(Secret(identity.key.reveal() + chain)) as path:
             context.load_cert_chain(path, password=password)

@@ -15,7 +15,7 @@ from spark_producer.common.escape import for_log
 from spark_producer.common.secret import Secret
 from spark_producer.errors import TlsFailed
 from spark_producer.security.der import OCTET_STRING, SEQUENCE, element
-from spark_producer.security.pem import encoded
+from spark_producer.security.pem import pem_text
 
 MAGIC: Final = b"\xfe\xed\xfe\xed"
 _KEY, _CERTIFICATE = 1, 2
@@ -58,7 +58,7 @@ def read_jks(data: bytes, origin: str, password: Secret | None) -> JavaKeyStore:
         raise _bad(origin, "it is damaged") from error
 
 
-def unprotected(key: ProtectedKey, origin: str, password: Secret | None) -> Secret:
+def decrypt_key(key: ProtectedKey, origin: str, password: Secret | None) -> Secret:
     """Return a private key as PEM.
 
     Raises:
@@ -147,7 +147,7 @@ def _decrypted(content: bytes, password: Secret) -> Secret | None:
     plain = (int.from_bytes(hidden, "big") ^ int.from_bytes(stream[: len(hidden)], "big")).to_bytes(len(hidden), "big")
     if not hmac.compare_digest(hashlib.sha1(_characters(password) + plain).digest(), check):
         return None
-    return Secret(encoded("PRIVATE KEY", plain))
+    return Secret(pem_text("PRIVATE KEY", plain))
 
 
 def _characters(password: Secret) -> bytes:

@@ -34,7 +34,7 @@ def oauthbearer(token: Secret, extensions: tuple[tuple[str, str], ...] = ()) -> 
     if not answer:
         return
     yield _SEPARATOR
-    raise AuthenticationFailed(f"the broker refuses the token: {reason_of(answer)}", fatal=True)
+    raise AuthenticationFailed(f"the broker refuses the token: {failure_reason(answer)}", fatal=True)
 
 
 def _first_message(token: Secret, extensions: tuple[tuple[str, str], ...]) -> bytes:
@@ -42,7 +42,7 @@ def _first_message(token: Secret, extensions: tuple[tuple[str, str], ...]) -> by
     return _HEADER + _SEPARATOR + b"".join(pair.encode("ascii") + _SEPARATOR for pair in pairs) + _SEPARATOR
 
 
-def reason_of(answer: bytes) -> str:
+def failure_reason(answer: bytes) -> str:
     """Return the status and scope of a refusal (RFC 7628, 3.2.2), or what else the broker says, escaped."""
     try:
         said = json.loads(answer[:_MAX_REASON_LENGTH])

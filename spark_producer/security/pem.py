@@ -20,7 +20,7 @@ _LEGACY = re.compile(r"\s*(Proc-Type:\s*4,ENCRYPTED)\s+(DEK-Info:\s*\S+)\s+(.*)"
 _LINE = 64
 
 
-class Block(NamedTuple):
+class PemBlock(NamedTuple):
     """One block: what its first line calls it, and its text in lines of its own."""
 
     label: str
@@ -30,7 +30,7 @@ class Block(NamedTuple):
         return f"Block({self.label!r})"  # a private key must not show in a traceback
 
 
-def blocks(text: str) -> list[Block]:
+def pem_blocks(text: str) -> list[PemBlock]:
     """Return the blocks of a text; whatever lies between them is ignored.
 
     Line ends may be missing, blanks, or written as `\\n`: options hold such text, and OpenSSL takes none of it. The time is
@@ -48,12 +48,12 @@ def blocks(text: str) -> list[Block]:
         index = bisect_left(of_label, start)
         if begin.start() < at or index == len(of_label):
             continue
-        found.append(Block(begin[1], _normalised(begin[1], lines[start : of_label[index]])))
+        found.append(PemBlock(begin[1], _normalised(begin[1], lines[start : of_label[index]])))
         at = of_label[index] + len(f"-----END {begin[1]}-----")
     return found
 
 
-def der_of(block: Block) -> bytes:
+def der_of(block: PemBlock) -> bytes:
     """Return the bytes of a block without headers.
 
     Raises:
@@ -66,7 +66,7 @@ def der_of(block: Block) -> bytes:
         raise ValueError("it is not base64") from None
 
 
-def encoded(label: str, der: bytes) -> str:
+def pem_text(label: str, der: bytes) -> str:
     """Return bytes as a block of PEM text."""
     return _normalised(label, base64.b64encode(der).decode("ascii"))
 

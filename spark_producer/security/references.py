@@ -18,7 +18,7 @@ from spark_producer.common.java_properties import property_of
 from spark_producer.common.secret import Secret
 from spark_producer.errors import ConfigError
 
-ALLOWED_BY_THE_PLATFORM: Final = "PYPRODUCER_SECRETS_ALLOW"
+ALLOW_VARIABLE: Final = "PYPRODUCER_SECRETS_ALLOW"
 """The environment variable that takes the place of the option `kafka.secrets.allow`, be it empty: so the platform decides."""
 
 MAX_FILE_BYTES: Final = 64 * 1024
@@ -78,12 +78,12 @@ def resolve(
 
 def _rules(allowed: Sequence[str], variables: _Variables) -> list[str]:
     """Return what references may name."""
-    of_platform = variables.get(ALLOWED_BY_THE_PLATFORM)
+    of_platform = variables.get(ALLOW_VARIABLE)
     listed = allowed if of_platform is None else of_platform.split(",")
     rules = [rule.strip() for rule in listed if rule.strip()]
     for rule in rules:
         if not _RULE.fullmatch(rule):
-            source = "kafka.secrets.allow" if of_platform is None else ALLOWED_BY_THE_PLATFORM
+            source = "kafka.secrets.allow" if of_platform is None else ALLOW_VARIABLE
             raise _error(source, f"{for_log(rule)!r} is none of env:NAME, env:PREFIX* and file:/directory/")
     return rules
 
@@ -179,7 +179,7 @@ def _not_allowed(name: str, wanted: str, rule: str) -> ConfigError:
     return _error(
         name,
         f"references to {for_log(wanted)} are not allowed here: add {for_log(rule)} to kafka.secrets.allow, or to "
-        f"{ALLOWED_BY_THE_PLATFORM} in the environment of driver and executors, which wins if it is set",
+        f"{ALLOW_VARIABLE} in the environment of driver and executors, which wins if it is set",
     )
 
 

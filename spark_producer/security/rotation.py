@@ -60,7 +60,7 @@ class ReloadingContext:
         return self._context
 
 
-def kept_client_context(settings: TlsSettings, allowed: Sequence[str]) -> ReloadingContext:
+def reloading_client_context(settings: TlsSettings, allowed: Sequence[str]) -> ReloadingContext:
     """Return the context of a client, see `client_context`."""
     return ReloadingContext(
         lambda: client_context(settings, allowed),
@@ -68,7 +68,7 @@ def kept_client_context(settings: TlsSettings, allowed: Sequence[str]) -> Reload
     )
 
 
-def kept_server_context(
+def reloading_server_context(
     certificate: str, key: str, client_ca: str | None = None, key_password: Secret | None = None
 ) -> ReloadingContext:
     """Return the context of a listener, see `server_context`."""

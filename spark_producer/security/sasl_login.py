@@ -14,7 +14,7 @@ from spark_producer.security.settings import SaslSettings
 from spark_producer.security.token import ENDLESS, Token, TokenSource
 
 
-class Login:
+class SaslLogin:
     """How to log in to one broker, as often as its connection must be made or has to prove itself again (KIP-368)."""
 
     def __init__(
@@ -109,13 +109,13 @@ class Login:
         return resolve(secret, self._allowed, name=name)
 
 
-def login(
+def sasl_login(
     settings: SaslSettings,
     allowed: Sequence[str],
     *,
     tokens: TokenSource | None = None,
     clock: Callable[[], float] | None = None,
     nonce: Callable[[], str] = fresh_nonce,
-) -> Login:
-    """Return how to log in by `settings`. `allowed` is what references may name; the rest is as in `Login`."""
-    return Login(settings, allowed, tokens=tokens, clock=clock, nonce=nonce)
+) -> SaslLogin:
+    """Return how to log in by `settings`. `allowed` is what references may name; the rest is as in `SaslLogin`."""
+    return SaslLogin(settings, allowed, tokens=tokens, clock=clock, nonce=nonce)

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from spark_producer.common.secret import Secret
 from spark_producer.errors import ConfigError, TlsFailed
 from spark_producer.security.iterations import iterations_problem
-from spark_producer.security.jks import MAGIC, JavaKeyStore, ProtectedKey, read_jks, unprotected
-from spark_producer.security.pem import CERTIFICATE_LABELS, KEY_LABELS, Block, blocks, der_of
+from spark_producer.security.jks import MAGIC, JavaKeyStore, ProtectedKey, decrypt_key, read_jks
+from spark_producer.security.pem import CERTIFICATE_LABELS, KEY_LABELS, PemBlock, der_of, pem_blocks
 from spark_producer.security.pkcs12 import Pkcs12Store, read_pkcs12
 from spark_producer.security.references import resolve
 from spark_producer.security.settings import Store
@@ -110,7 +110,7 @@ def load_identity(
         origin = f"{origin} and ssl.keystore.key"
         key = _key_of(_resolved(store.key_pem, allowed, "ssl.keystore.key"), "ssl.keystore.key")
     elif held.protected is not None:
-        key = unprotected(held.protected, origin, key_password)
+        key = decrypt_key(held.protected, origin, key_password)
     if key is None:
         way = "add it to the keystore, or give it by ssl.key.location or ssl.keystore.key"
         if options[1] != "ssl.key.location":  # it is the broker's, which has no keystore
@@ -176,7 +176,7 @@ def _read(path: Path) -> FileContent:
 def _pem(text: Secret, origin: str) -> StoreContents:
     certificates = []
     key = None
-    for block in blocks(text.reveal()):
+    for block in pem_blocks(text.reveal()):
         if block.label in CERTIFICATE_LABELS:
             try:
                 certificates.append(der_of(block))
@@ -187,7 +187,7 @@ def _pem(text: Secret, origin: str) -> StoreContents:
     return StoreContents(tuple(certificates), tuple(certificates), key)
 
 
-def _openable(block: Block, origin: str) -> Secret:
+def _openable(block: PemBlock, origin: str) -> Secret:
     if block.label == "ENCRYPTED PRIVATE KEY":
         try:
             problem = iterations_problem(der_of(block))

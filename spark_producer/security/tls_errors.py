@@ -71,7 +71,7 @@ NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY
 """OpenSSL's reasons if what the other side sent is no TLS."""
 
 
-def explained(error: ssl.SSLError, peer: Peer, moment: HandshakePhase) -> TlsFailed:
+def client_tls_error(error: ssl.SSLError, peer: Peer, moment: HandshakePhase) -> TlsFailed:
     """Return the error of this package for one of a client's stream. It is fatal unless another attempt may succeed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return TlsFailed(_certificate(error, peer, moment), fatal=True)
@@ -92,14 +92,14 @@ def explained(error: ssl.SSLError, peer: Peer, moment: HandshakePhase) -> TlsFai
     return TlsFailed(f"TLS with {peer.name} failed: {for_log(reason or str(error))}", fatal=not moment.established)
 
 
-def of_tls(error: BaseException | None) -> bool:
+def is_tls_error(error: BaseException | None) -> bool:
     """Whether an error of a library that has connections of its own began as one of TLS."""
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
-def refused_client(error: ssl.SSLError, peer: Peer) -> TlsFailed:
+def server_tls_error(error: ssl.SSLError, peer: Peer) -> TlsFailed:
     """Return the error of this package for one of a server's stream."""
     if error.reason in NOT_TLS:
         return TlsFailed(f"{peer.name} does not speak TLS ({for_log(error.reason)}): this listener does", fatal=False)

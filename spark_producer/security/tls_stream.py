@@ -7,7 +7,7 @@ from typing import Any
 
 from spark_producer.errors import TlsFailed
 from spark_producer.security.contexts import ContextInfo, TlsContext
-from spark_producer.security.tls_errors import NOT_TLS, HandshakePhase, Peer, explained, refused_client
+from spark_producer.security.tls_errors import NOT_TLS, HandshakePhase, Peer, client_tls_error, server_tls_error
 from spark_producer.security.x509 import read_certificate
 
 _DER = 2
@@ -146,7 +146,7 @@ class TlsStream:
 
     def _explained(self, error: ssl.SSLError) -> TlsFailed:
         if self._server_side:
-            return refused_client(error, self._peer)
+            return server_tls_error(error, self._peer)
         moment = HandshakePhase(
             host=self._host,
             facts=self._facts,
@@ -155,7 +155,7 @@ class TlsStream:
             answered=self._answered,
             heard=self._heard,
         )
-        return explained(error, self._peer, moment)
+        return client_tls_error(error, self._peer, moment)
 
     def _chain(self) -> list[bytes]:
         """Return what the peer showed. `ssl` gives it out of a failed handshake in one way only, which is public since 3.13."""

@@ -69,7 +69,7 @@ def extension_problem(extensions: tuple[tuple[str, str], ...]) -> str:
     return ""
 
 
-def end_of_jwt(text: Secret) -> float:
+def jwt_expiry(text: Secret) -> float:
     """Return the claim `exp` of a JWT in seconds since 1970. Nothing is verified: brokers do that.
 
     It is `ENDLESS` where there is no such claim, or no JWT. A time that no clock has any more is one that is over.
@@ -81,11 +81,11 @@ def end_of_jwt(text: Secret) -> float:
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except (ValueError, RecursionError):
         return ENDLESS
-    end = seconds(claims.get("exp")) if isinstance(claims, Mapping) else None
+    end = parse_seconds(claims.get("exp")) if isinstance(claims, Mapping) else None
     return end if end is not None and math.isfinite(end) else ENDLESS
 
 
-def seconds(value: object) -> float | None:
+def parse_seconds(value: object) -> float | None:
     """Return a number of seconds that JSON holds, as a number or in digits; None if it is none.
 
     It may be negative, infinite or not a number (NaN), which Python's JSON reads: whoever asks decides what that means.
@@ -100,7 +100,7 @@ def seconds(value: object) -> float | None:
         return -math.inf if isinstance(value, int) and value < 0 else math.inf
 
 
-def refresh_at(settings: SaslSettings, expires_at: float, now: float, chance: float) -> float:
+def next_refresh(settings: SaslSettings, expires_at: float, now: float, chance: float) -> float:
     """Return when to get the next token, for one that came `now`. `chance` is from 0 to 1.
 
     As in Kafka's ExpiringCredentialRefreshingLogin: after 80 to 85 % of its life, but not in its last five minutes and not in the

@@ -7,7 +7,8 @@ Must not know: sockets and threads. It sees the network through `NetworkView`, a
 from spark_producer.sender.metadata import Metadata, TopicWaiter
 from spark_producer.sender.network_view import ClientRequest, NetworkView, RequestBatches
 from spark_producer.sender.partitioner_load import KnownTopics, ProducerLoad
-from spark_producer.sender.sender import Sender, SenderSettings, Step
+from spark_producer.sender.sender import Sender, SenderStep
+from spark_producer.sender.settings import SenderSettings
 
 __all__ = [
     "ClientRequest",
@@ -18,6 +19,6 @@ __all__ = [
     "RequestBatches",
     "Sender",
     "SenderSettings",
-    "Step",
+    "SenderStep",
     "TopicWaiter",
 ]

@@ -11,17 +11,17 @@ from spark_producer.protocol.messages import FindCoordinatorRequest
 from spark_producer.protocol.messages.groups import Coordinator, FindCoordinatorResponse
 
 
-class Kind(enum.IntEnum):
+class KeyType(enum.IntEnum):
     """What a coordinator coordinates; the numbers are those of FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
-class Key(NamedTuple):
+class CoordinatorKey(NamedTuple):
     """A group or a transactional id."""
 
-    kind: Kind
+    kind: KeyType
     name: str
 
 
@@ -32,15 +32,15 @@ class Coordinators:
     """
 
     def __init__(self) -> None:
-        self._nodes: dict[Key, int] = {}
-        self._answers: dict[Key, int] = {}
+        self._nodes: dict[CoordinatorKey, int] = {}
+        self._answers: dict[CoordinatorKey, int] = {}
         """how many Metadata answers there were when a key was looked up last"""
 
-    def node_of(self, key: Key) -> int | None:
+    def node_of(self, key: CoordinatorKey) -> int | None:
         """Return the coordinator's node; None if it must be looked up."""
         return self._nodes.get(key)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: CoordinatorKey) -> None:
         """Have the coordinator of a key looked up again."""
         self._nodes.pop(key, None)
 
@@ -48,7 +48,7 @@ class Coordinators:
         """Have the coordinators on a node looked up again."""
         self._nodes = {key: its for key, its in self._nodes.items() if its != node}
 
-    def has_left(self, key: Key, nodes: Container[int], answers: int) -> bool:
+    def has_left(self, key: CoordinatorKey, nodes: Container[int], answers: int) -> bool:
         """Whether the coordinator's node is none of `nodes`, which Metadata answer number `answers` names, after the lookup.
 
         Until such an answer it may be a node that has just joined.
@@ -56,7 +56,7 @@ class Coordinators:
         node = self._nodes.get(key)
         return node is not None and node not in nodes and answers > self._answers[key]
 
-    def found(self, key: Key, answer: FindCoordinatorResponse, answers: int) -> Coordinator:
+    def found(self, key: CoordinatorKey, answer: FindCoordinatorResponse, answers: int) -> Coordinator:
         """Take in an answer about a key, and return it in the form of version 4, where it may be an error.
 
         `answers` is how many Metadata answers there were before.
@@ -79,6 +79,6 @@ class Coordinators:
         return told
 
 
-def question_about(key: Key) -> FindCoordinatorRequest:
+def find_coordinator_request(key: CoordinatorKey) -> FindCoordinatorRequest:
     """Return the request for the coordinator of a key, in the form of all versions."""
     return FindCoordinatorRequest(key.name, int(key.kind), (key.name,))

@@ -19,7 +19,7 @@ from spark_producer.common.error_codes import Action, Code
 from spark_producer.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from spark_producer.sender.cluster_updates import apply_hints, describe, merge
 from spark_producer.sender.missing_partitions import Absence, MissingPartitions
-from spark_producer.sender.stale_leader_epochs import OlderEpochs
+from spark_producer.sender.stale_leader_epochs import StaleLeaderEpochs
 from spark_producer.sender.topic_ids import TopicIds
 
 
@@ -86,7 +86,7 @@ class Metadata:
         self._attempts = 0
         self._asked_node = NO_LEADER
         """the node that the question in flight was sent to"""
-        self._older_epochs = OlderEpochs()
+        self._older_epochs = StaleLeaderEpochs()
         self._missing = MissingPartitions()
         self._topic_ids = TopicIds()
         self._rebootstrap_after = rebootstrap_after

@@ -20,7 +20,7 @@ from spark_producer.sender.stale_leader_epochs import MAX_BROKER_LAG_S
 CONFIRMED_AFTER = MAX_BROKER_LAG_S
 """Seconds without an answer that has the partition, before it counts as missing."""
 
-MIN_ANSWERS = 3
+MIN_RESPONSES = 3
 """The minimum number of answers that must agree."""
 
 MIN_BROKERS = 3
@@ -29,7 +29,7 @@ MIN_BROKERS = 3
 FEW_BROKERS_AFTER = 30.0
 """Seconds after which fewer brokers are enough, because the others cannot be asked."""
 
-MAX_ANSWERS = 128
+MAX_RESPONSES = 128
 """The maximum number of answers that are remembered of each topic; with the default backoff they come once a second."""
 
 FORGOTTEN_AFTER = 120.0
@@ -48,7 +48,7 @@ class Absence(NamedTuple):
     """what the last answer said of the topic"""
 
 
-class _Answer(NamedTuple):
+class _TopicResponse(NamedTuple):
     time: float
     node: int
     partitions: int
@@ -59,12 +59,12 @@ class MissingPartitions:
     """Remembers what each broker has answered about topics that rows wait for. Only the I/O thread uses it."""
 
     def __init__(self) -> None:
-        self._answers: dict[str, deque[_Answer]] = {}
+        self._answers: dict[str, deque[_TopicResponse]] = {}
 
     def watch(self, topics: Collection[str]) -> None:
         """Begin to remember the answers about these topics, whose batches have no leader."""
         for topic in topics:
-            self._answers.setdefault(topic, deque(maxlen=MAX_ANSWERS))
+            self._answers.setdefault(topic, deque(maxlen=MAX_RESPONSES))
 
     def answered(self, asked: Set[str], topics: Mapping[str, TopicInfo], node: int, now: float) -> None:
         """Remember a broker's answer about the topics that it was `asked` for, and forget topics without recent answers.
@@ -76,7 +76,7 @@ class MissingPartitions:
             info, answers = topics.get(topic), self._answers[topic]
             if info is not None and (not info.error_code or info.error_code in WITHOUT_PARTITIONS):
                 count = 0 if info.error_code else len(info.leaders)
-                answers.append(_Answer(now, node, count, Code(info.error_code)))
+                answers.append(_TopicResponse(now, node, count, Code(info.error_code)))
             else:
                 del self._answers[topic]
         for topic, answers in list(self._answers.items()):
@@ -91,12 +91,12 @@ class MissingPartitions:
     def absence(self, tp: TopicPartition, nodes: Collection[int], now: float) -> Absence | None:
         """Return the absence of a partition, once that is sure; else None. `nodes` are those of the cluster."""
         answers = self._answers.get(tp.topic)
-        agreeing: list[_Answer] = []
+        agreeing: list[_TopicResponse] = []
         for answer in reversed(answers or ()):
             if answer.partitions > tp.partition or now - answer.time > FORGOTTEN_AFTER:
                 break
             agreeing.append(answer)
-        if len(agreeing) < MIN_ANSWERS:
+        if len(agreeing) < MIN_RESPONSES:
             return None
         seconds = agreeing[0].time - agreeing[-1].time
         brokers = {answer.node for answer in agreeing} & set(nodes)

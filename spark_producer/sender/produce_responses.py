@@ -28,10 +28,10 @@ LEADER_HINTS = (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH)
 """The codes of answers that may name the leader (KIP-951)."""
 
 
-COMPLAINTS = (Code.INVALID_RECORD, Code.INVALID_TIMESTAMP)
+RECORD_ERRORS = (Code.INVALID_RECORD, Code.INVALID_TIMESTAMP)
 """The codes with which brokers refuse a batch for single records, which they name (KIP-467)."""
 
-OF_THE_TOPIC = (Code.TOPIC_AUTHORIZATION_FAILED, Code.INVALID_TOPIC_EXCEPTION)
+TOPIC_ERRORS = (Code.TOPIC_AUTHORIZATION_FAILED, Code.INVALID_TOPIC_EXCEPTION)
 """The codes with which brokers refuse each record for a topic, before they look into the batch."""
 
 SURELY_NOT_WRITTEN = (
@@ -45,7 +45,7 @@ SURELY_NOT_WRITTEN = (
 the log."""
 
 
-class Refusal(NamedTuple):
+class BatchError(NamedTuple):
     """Why a batch was not written: the error code, the broker's messages, also by record, and the start of its log."""
 
     code: Code
@@ -88,12 +88,12 @@ class ProduceResponseHandler:
             name = topic.name
             for partition in topic.partition_responses:
                 answers[name, partition[0]] = partition
-        failed: list[tuple[ProducerBatch, Refusal]] = []
+        failed: list[tuple[ProducerBatch, BatchError]] = []
         queues = [batch.queue for batch in batches]
         for batch in batches:
             answer = answers.get(batch.queue.place)
             if answer is None:
-                failed.append((batch, Refusal(Code.NETWORK_EXCEPTION, "the answer does not name this partition")))
+                failed.append((batch, BatchError(Code.NETWORK_EXCEPTION, "the answer does not name this partition")))
             elif not answer.error_code:
                 self._succeed(batch, answer.base_offset, answer.log_append_time_ms, now)
             elif Action.SUCCESS in Code(answer.error_code).action:
@@ -105,7 +105,7 @@ class ProduceResponseHandler:
             self._refused(failed, now)
         self._settle(queues, now)
 
-    def unanswered(self, batches: tuple[ProducerBatch, ...], refusal: Refusal, now: float) -> None:
+    def unanswered(self, batches: tuple[ProducerBatch, ...], refusal: BatchError, now: float) -> None:
         """Refuse the batches of a request to which no answer will come."""
         self._metadata.request_update()
         self._refused([(batch, refusal) for batch in batches], now)
@@ -150,7 +150,7 @@ class ProduceResponseHandler:
 
     def _end_missing(self, batch: ProducerBatch, absence: Absence, now: float) -> None:
         error = missing_error(batch, absence, self._user)
-        refused = absence.code in OF_THE_TOPIC
+        refused = absence.code in TOPIC_ERRORS
         why = f"the brokers refuse the topic ({absence.code.name})" if refused else "the topic no longer exists"
         texts = dict.fromkeys(range(batch.records_count), why)
         if absence.partitions or not self._hand_back(batch, texts, error):
@@ -187,7 +187,7 @@ class ProduceResponseHandler:
             self.counts.wrote(batch, base_offset, now)
             self._outcomes.complete(batch, base_offset, log_append_time)
 
-    def _refused(self, failed: Iterable[tuple[ProducerBatch, Refusal]], now: float) -> None:
+    def _refused(self, failed: Iterable[tuple[ProducerBatch, BatchError]], now: float) -> None:
         """Refuse batches, after all successes of the same answer, since an error may end the producer."""
         failed = list(failed)
         for batch, _ in failed:
@@ -198,7 +198,7 @@ class ProduceResponseHandler:
             else:
                 self.counts.failed(batch, now, again=True)
 
-    def _refuse(self, batch: ProducerBatch, refusal: Refusal, now: float) -> None:
+    def _refuse(self, batch: ProducerBatch, refusal: BatchError, now: float) -> None:
         code = refusal.code
         if Action.REFRESH_METADATA in code.action:
             self._metadata.request_update()
@@ -224,7 +224,7 @@ class ProduceResponseHandler:
             else:
                 self._give_up(batch, error, now)
 
-    def _take_out(self, batch: ProducerBatch, refusal: Refusal) -> bool:
+    def _take_out(self, batch: ProducerBatch, refusal: BatchError) -> bool:
         """Give the records that the broker has refused for their own sake to those who want them, and queue the others again.
 
         Nothing is done, and False returned, if the broker refuses all for another reason, if nobody wants one of the records, or
@@ -244,7 +244,7 @@ class ProduceResponseHandler:
         self._outcomes.put_back_rest(batch)
         return True
 
-    def _can_retry(self, batch: ProducerBatch, refusal: Refusal, now: float) -> bool:
+    def _can_retry(self, batch: ProducerBatch, refusal: BatchError, now: float) -> bool:
         if batch.attempts >= self._retries or self._backlog.is_expired(batch, now):
             return False
         if self._sequencer.enabled and refusal.code in (Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.UNKNOWN_PRODUCER_ID):
@@ -286,24 +286,24 @@ class ProduceResponseHandler:
             self._metadata.take_hints(hints, endpoints)
 
 
-def _refusal(answer: ProducePartitionResponse) -> Refusal:
+def _refusal(answer: ProducePartitionResponse) -> BatchError:
     records = {row.batch_index: for_log(row.batch_index_error_message or "refused") for row in answer.record_errors}
     said = None if answer.error_message is None else for_log(answer.error_message)
-    return Refusal(Code(answer.error_code), said, records, answer.log_start_offset)
+    return BatchError(Code(answer.error_code), said, records, answer.log_start_offset)
 
 
-def _texts_by_record(batch: ProducerBatch, refusal: Refusal) -> dict[int, str]:
+def _texts_by_record(batch: ProducerBatch, refusal: BatchError) -> dict[int, str]:
     """Return what the broker says of single records, by their index in the batch; nothing if it refuses the batch as such."""
     code, said = refusal.code, refusal.message or refusal.code.advice
-    if code in COMPLAINTS and refusal.records:
+    if code in RECORD_ERRORS and refusal.records:
         return refusal.records
-    if code in OF_THE_TOPIC:
+    if code in TOPIC_ERRORS:
         return dict.fromkeys(range(batch.records_count), said)
-    alone = batch.records_count == 1 and (code in COMPLAINTS or Action.SPLIT in code.action)
+    alone = batch.records_count == 1 and (code in RECORD_ERRORS or Action.SPLIT in code.action)
     return {0: said} if alone else {}
 
 
-def _error(batch: ProducerBatch, refusal: Refusal, user: str) -> BrokerError:
+def _error(batch: ProducerBatch, refusal: BatchError, user: str) -> BrokerError:
     place = batch.place
     told = ""
     if refusal.records:

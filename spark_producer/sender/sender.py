@@ -14,7 +14,7 @@ from spark_producer.common.error_codes import Action, Code
 from spark_producer.errors import KafkaTimeout, PyProducerError, UnsupportedVersion, broker_error
 from spark_producer.metrics import ProducerMetrics, WriteReport, unread_metrics
 from spark_producer.partitioner import NodeLatencies
-from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, AnyApi, Api
+from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, AnyApi
 from spark_producer.protocol.messages import (
     InitProducerIdResponse,
     MetadataResponse,
@@ -26,12 +26,13 @@ from spark_producer.protocol.messages import (
 from spark_producer.sender.identity import ProducerIdentity
 from spark_producer.sender.metadata import Metadata
 from spark_producer.sender.network_view import NODE_RECHECK, ClientRequest, NetworkView, RequestBatches
-from spark_producer.sender.produce_responses import ProduceResponseHandler, Refusal
+from spark_producer.sender.produce_responses import BatchError, ProduceResponseHandler
 from spark_producer.sender.sequences import Sequencer
+from spark_producer.sender.settings import SenderSettings
 
 if TYPE_CHECKING:  # only transactional producers import them
     from spark_producer.sender.transactions.manager import TransactionManager
-    from spark_producer.sender.transactions.request_loop import TransactionDialog
+    from spark_producer.sender.transactions.request_loop import TransactionRequestLoop
 
 
 ID_REMEDIES = (
@@ -41,27 +42,7 @@ ID_REMEDIES = (
 """What to do if the brokers give us no producer id."""
 
 
-class SenderSettings(NamedTuple):
-    """The settings of the sender.
-
-    `acks` is -1, 1 or 0. `timeout` is in seconds, for one request. `availability_timeout` is in seconds, 0 for off (KIP-794).
-    `produce` has the versions of the Produce request that suit the batches. `user` is what brokers know us as, for messages.
-    With a `transactional_id` the producer is transactional, and `transaction_timeout_ms` is its `transaction.timeout.ms`.
-    """
-
-    acks: int
-    timeout: float
-    max_request_size: int
-    retries: int
-    idempotent: bool
-    availability_timeout: float = 0.0
-    produce: Api[ProduceRequest, ProduceResponse] = PRODUCE
-    user: str = ""
-    transactional_id: str | None = None
-    transaction_timeout_ms: int = 60000
-
-
-class Step(NamedTuple):
+class SenderStep(NamedTuple):
     """The requests to send now, at most one to a node, and the time to step again if nothing happens before.
 
     After a step with requests the caller steps again at once, because a node may take one more. If `wake_at` is None, the next
@@ -90,7 +71,7 @@ class Sender:
         self._settings = settings
         self._identity = ProducerIdentity(accumulator, backoff, enabled=settings.idempotent)
         self.transactions: TransactionManager | None = None
-        self._dialog: TransactionDialog | None = None
+        self._dialog: TransactionRequestLoop | None = None
         transactional = settings.transactional_id is not None
         if transactional:
             self.transactions, self._dialog = self._transactional(accumulator, backoff)
@@ -110,10 +91,10 @@ class Sender:
         self.stalled: frozenset[int] = frozenset()
         """the nodes that could take none of their ready batches for longer than the availability timeout; any thread may read"""
 
-    def step(self, now: float, network: NetworkView) -> Step:
+    def step(self, now: float, network: NetworkView) -> SenderStep:
         """Return all requests that can be sent now. Batches expire first, so that no expired batch is sent."""
         if self._backlog.error is not None:
-            return Step([], None)
+            return SenderStep([], None)
         if self._dialog is not None:
             self._dialog.step(now)
         if self.transactions is None or self.transactions.expires:
@@ -141,7 +122,7 @@ class Sender:
             times.append(self._backlog.next_expiry())
         times += (self.metadata.due_at(), self._id_due_at())
         # Requests that are due and could not be sent wait for the network, which wakes this thread; only later times count.
-        return Step(requests, min([time for time in times if time is not None and time > now], default=None))
+        return SenderStep(requests, min([time for time in times if time is not None and time > now], default=None))
 
     def take_report(self) -> WriteReport:
         """Return what was acknowledged since the last call. Call it after a flush."""
@@ -186,16 +167,13 @@ class Sender:
 
     def _transactional(
         self, accumulator: RecordAccumulator, backoff: Callable[[int], float]
-    ) -> tuple[TransactionManager, TransactionDialog]:
+    ) -> tuple[TransactionManager, TransactionRequestLoop]:
         """Return what only a transactional producer has."""
         from spark_producer.sender.transactions.manager import TransactionManager
-        from spark_producer.sender.transactions.request_loop import TransactionDialog
-        from spark_producer.sender.transactions.settings import TransactionSettings
+        from spark_producer.sender.transactions.request_loop import TransactionRequestLoop
 
-        settings = self._settings
-        own = TransactionSettings(settings.transactional_id or "", settings.transaction_timeout_ms, settings.user)
-        manager = TransactionManager(accumulator, self._identity, own, settings.produce)
-        return manager, TransactionDialog(manager, self.metadata, backoff)
+        manager = TransactionManager(accumulator, self._identity, self._settings)
+        return manager, TransactionRequestLoop(manager, self.metadata, backoff)
 
     def _produce(self, node: int, batches: list[ProducerBatch], now: float) -> ClientRequest:
         topics: dict[str, list[ProducePartition]] = {}
@@ -239,7 +217,7 @@ class Sender:
             self._answers.unacknowledged(batches, now)
         else:
             code = Code.REQUEST_TIMED_OUT if isinstance(error, KafkaTimeout) else Code.NETWORK_EXCEPTION
-            self._answers.unanswered(batches, Refusal(code, str(error)), now)
+            self._answers.unanswered(batches, BatchError(code, str(error)), now)
 
     def on_disconnect(self, node: int | None = None) -> None:
         """Ask for metadata because a node went away, and its partitions may have other leaders now."""

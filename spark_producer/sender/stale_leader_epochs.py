@@ -16,7 +16,7 @@ MAX_BROKER_LAG_S = 5.0
 behind the controller, or some seconds when it has just started. A wrong guess costs a request that a former leader refuses."""
 
 
-class OlderEpochs:
+class StaleLeaderEpochs:
     """Remembers since when answers have named older epochs of each topic. Only the I/O thread uses it."""
 
     def __init__(self) -> None:

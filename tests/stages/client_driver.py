@@ -8,8 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from spark_producer.network.client import Client
-from spark_producer.network.completion import Completion
+from spark_producer.network.client import Client, Completion
 
 DEADLINE = 20.0
 

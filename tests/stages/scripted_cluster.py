@@ -20,7 +20,7 @@ from spark_producer.config import ProducerConfig, producer_config
 from spark_producer.errors import PyProducerError
 from spark_producer.metrics import ProducerMetrics
 from spark_producer.network import ConnectionSettings
-from spark_producer.network.completion import Completion
+from spark_producer.network.client import Completion
 from spark_producer.producer import Parts, parts_of, producer_of
 from spark_producer.producer.internals import MAX_SLEEP_S
 from spark_producer.protocol import INIT_PRODUCER_ID, METADATA, PRODUCE, AnyApi

@@ -26,7 +26,7 @@ from spark_producer.protocol.messages import (
     ProduceTopicResponse,
 )
 from spark_producer.record.batch_v2 import BatchHeader, read_header
-from spark_producer.sender import ClientRequest, Metadata, Sender, SenderSettings, Step
+from spark_producer.sender import ClientRequest, Metadata, Sender, SenderSettings, SenderStep
 from tests.stages.metric_events import new_metrics
 from tests.stages.workbench import PLACE, Bench, values_in, workbench
 
@@ -158,7 +158,7 @@ class Stage:
     def now(self) -> float:
         return self.bench.clock.now
 
-    def step(self) -> Step:
+    def step(self) -> SenderStep:
         step = self.sender.step(self.now, self.network)
         assert step.wake_at is None or step.wake_at > self.now, "a time that has come would make the I/O thread spin"
         nodes = [request.node for request in step.requests]

@@ -27,7 +27,7 @@ from spark_producer.protocol.messages import (
 from spark_producer.record.batch_v2 import BatchHeader, read_header
 from spark_producer.sender import ClientRequest
 from spark_producer.sender.transactions.manager import TransactionManager
-from spark_producer.sender.transactions.states import Call, Operation, State
+from spark_producer.sender.transactions.states import Operation, TxnCall, TxnState
 from tests.stages.coordinator_answers import coordinated, words_of
 from tests.stages.sender_stage import TOPIC, Stage, answer_to, metadata_of, stage
 
@@ -69,20 +69,20 @@ class TransactionStage:
         return found
 
     @property
-    def state(self) -> State:
+    def state(self) -> TxnState:
         return self.manager.state
 
     def implicit(self, level: int = 2) -> None:
         """The cluster agrees on a level of transaction.version."""
         self.made.network.levels[TRANSACTIONS] = level
 
-    def ask(self, call: Call, argument: object = None) -> Operation:
+    def ask(self, call: TxnCall, argument: object = None) -> Operation:
         """A call of another thread; nothing is done about it before the next step."""
         operation = Operation(call, argument)
         self.manager.asked.append(operation)
         return operation
 
-    def do(self, call: Call, argument: object = None) -> Operation:
+    def do(self, call: TxnCall, argument: object = None) -> Operation:
         """A call, and everything that follows from it."""
         operation = self.ask(call, argument)
         self.run()
@@ -90,8 +90,8 @@ class TransactionStage:
 
     def begin(self) -> None:
         """Init, and begin the first transaction."""
-        assert self.do(Call.INIT).error is None
-        assert self.do(Call.BEGIN).error is None
+        assert self.do(TxnCall.INIT).error is None
+        assert self.do(TxnCall.BEGIN).error is None
         self.sent.clear()
 
     def run(self, seconds: float = 60.0) -> None:

@@ -51,10 +51,10 @@ class Entrance:
 
 def _certificates(settings: BrokerSecurity) -> ReloadingContext:
     """Return the context of TLS, which follows its files; files that cannot be used are told before anybody connects."""
-    from spark_producer.security.rotation import kept_server_context
+    from spark_producer.security.rotation import reloading_server_context
 
     certificate, client_ca = str(settings.certificate), settings.client_ca
-    kept = kept_server_context(
+    kept = reloading_server_context(
         certificate, str(settings.key or certificate), None if client_ca is None else str(client_ca)
     )
     kept.current()

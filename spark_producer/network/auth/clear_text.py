@@ -16,12 +16,12 @@ def require_loopback(login: Login, host: str, port: int) -> Login:
     return (
         login
         if is_loopback(host)
-        else _Refused(login.mechanism, login.user, login.given_by, format_address(host, port))
+        else _RejectedLogin(login.mechanism, login.user, login.given_by, format_address(host, port))
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Refused:
+class _RejectedLogin:
     mechanism: str
     user: str
     given_by: str

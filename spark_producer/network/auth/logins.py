@@ -13,7 +13,7 @@ from spark_producer.errors import AuthenticationFailed, ConfigError, PyProducerE
 
 if TYPE_CHECKING:  # who logs in by a password needs nothing of tokens, and who does not log in nothing at all
     from spark_producer.network.auth.tokens import TokenRefresher
-    from spark_producer.security.sasl_login import Login
+    from spark_producer.security.sasl_login import SaslLogin
     from spark_producer.security.settings import SaslSettings, SecuritySettings
     from spark_producer.security.token import Token
 
@@ -27,18 +27,18 @@ class Logins(Protocol):
     def error(self) -> PyProducerError | None:
         """Return why it is not ready, if an attempt to get a token has failed."""
 
-    def for_host(self, host: str) -> Login:
+    def for_host(self, host: str) -> SaslLogin:
         """Return how to log in to a broker, by its host as configured or advertised."""
 
     def close(self) -> None:
         """End what goes on in the background for this client."""
 
 
-class _Passwords:
+class _PasswordLogins:
     """Logins by name and password: they are always ready."""
 
-    def __init__(self, login: Login) -> None:
-        self._login = login
+    def __init__(self, sasl_login: SaslLogin) -> None:
+        self._login = sasl_login
 
     def ready(self) -> bool:
         """Whether a connection may be begun now: always."""
@@ -48,7 +48,7 @@ class _Passwords:
         """Return None, since nothing is to be had before a connection."""
         return None
 
-    def for_host(self, host: str) -> Login:  # noqa: ARG002  # all brokers take the same
+    def for_host(self, host: str) -> SaslLogin:  # noqa: ARG002  # all brokers take the same
         """Return how to log in to any broker."""
         return self._login
 
@@ -56,20 +56,20 @@ class _Passwords:
         """Do nothing, since nothing goes on in the background."""
 
 
-class _Tokens:
+class _TokenLogins:
     """Logins by tokens, which are ready while there is one. All clients of a process with the same settings share it."""
 
     def __init__(
         self, sasl: SaslSettings, allowed: tuple[str, ...], wakeup: Callable[[], None], hosts: Sequence[str]
     ) -> None:
         from spark_producer.network.auth.token_providers import AWS, aws_region
-        from spark_producer.security.sasl_login import login
+        from spark_producer.security.sasl_login import sasl_login
 
         self._sasl = sasl
         self._allowed = allowed
         self._wakeup = wakeup
         self._region = aws_region(hosts) if sasl.provider == AWS else ""
-        self._login = login(sasl, allowed, tokens=self, clock=time.time)
+        self._login = sasl_login(sasl, allowed, tokens=self, clock=time.time)
         self._keeper: TokenRefresher | None = None
         self._process = 0
         self._closed = False
@@ -84,18 +84,18 @@ class _Tokens:
         keeper = self._kept()
         return keeper.error(time.time()) if keeper is not None else None
 
-    def for_host(self, host: str) -> Login:  # noqa: ARG002  # all brokers of a cluster take the same token
+    def for_host(self, host: str) -> SaslLogin:  # noqa: ARG002  # all brokers of a cluster take the same token
         """Return how to log in to any broker."""
         return self._login
 
     def close(self) -> None:
         """Need no token any more."""
-        from spark_producer.network.auth.tokens import shared_keepers
+        from spark_producer.network.auth.tokens import token_cache
 
         keeper, self._keeper, self._closed = self._keeper, None, True
         if keeper is not None and self._process == os.getpid():
             keeper.forget(self._wakeup)
-            shared_keepers().give_back(keeper, self)
+            token_cache().give_back(keeper, self)
 
     # As the source of the login's tokens
 
@@ -127,7 +127,7 @@ class _Tokens:
 
     def _kept(self) -> TokenRefresher | None:
         """Return the keeper of this process, or None after `close`. A forked one gets its own: threads do not come along."""
-        from spark_producer.network.auth.tokens import TokenRefresher, shared_keepers
+        from spark_producer.network.auth.tokens import TokenRefresher, token_cache
 
         if self._closed:
             return None
@@ -135,7 +135,7 @@ class _Tokens:
             identity = (self._sasl, self._allowed, self._region)
             fetch = partial(_fetch, *identity)
             self._process = os.getpid()
-            self._keeper = shared_keepers().take(identity, self, lambda: TokenRefresher(fetch, self._sasl))
+            self._keeper = token_cache().take(identity, self, lambda: TokenRefresher(fetch, self._sasl))
             self._keeper.listen(self._wakeup)
         return self._keeper
 
@@ -164,7 +164,7 @@ def make_logins(security: SecuritySettings, wakeup: Callable[[], None], hosts: S
     if security.sasl is None:
         return None
     if security.sasl.mechanism == "OAUTHBEARER":
-        return _Tokens(security.sasl, security.allowed_secrets, wakeup, hosts)
-    from spark_producer.security.sasl_login import login
+        return _TokenLogins(security.sasl, security.allowed_secrets, wakeup, hosts)
+    from spark_producer.security.sasl_login import sasl_login
 
-    return _Passwords(login(security.sasl, security.allowed_secrets))
+    return _PasswordLogins(sasl_login(security.sasl, security.allowed_secrets))

@@ -29,7 +29,7 @@ from spark_producer.security.references import is_reference, resolve
 from spark_producer.security.settings import OidcSettings, TlsSettings
 from spark_producer.security.tls_errors import Peer
 from spark_producer.security.tls_stream import TlsStream
-from spark_producer.security.token import Token, end_of_jwt, seconds, token_problem
+from spark_producer.security.token import Token, jwt_expiry, parse_seconds, token_problem
 
 MAX_RESPONSE_BYTES: Final = 1024 * 1024
 """The most bytes of a body; a token has a few kilobytes."""
@@ -293,8 +293,8 @@ def _token(body: bytes, now: float) -> Token | None:
     if not isinstance(text, str) or not text:
         return None
     secret = Secret(text)
-    life = seconds(answer.get("expires_in"))
-    return Token(secret, end_of_jwt(secret) if life is None else now + life)
+    life = parse_seconds(answer.get("expires_in"))
+    return Token(secret, jwt_expiry(secret) if life is None else now + life)
 
 
 def _wrong_type(body: bytes) -> str:
@@ -304,7 +304,7 @@ def _wrong_type(body: bytes) -> str:
 
 def _wrong_life(body: bytes) -> str:
     """Return what is wrong with a token of which the answer says that it has ended already, or when no clock can tell."""
-    life = seconds(_object(body).get("expires_in"))
+    life = parse_seconds(_object(body).get("expires_in"))
     if life is None or (life > 0 and math.isfinite(life)):
         return ""
     return f"it says that the token expires in {life:g} seconds (expires_in), which no token can be used for"

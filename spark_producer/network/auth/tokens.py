@@ -17,11 +17,11 @@ from spark_producer.common.escape import escaping_logger
 from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, PyProducerError
 from spark_producer.security.settings import OidcSettings, SaslSettings
-from spark_producer.security.token import ENDLESS, Token, refresh_at
+from spark_producer.security.token import ENDLESS, Token, next_refresh
 
 logger = escaping_logger("pyproducer")
 
-SLOW = 10.0
+SLOW_FETCH_S = 10.0
 """The seconds after which a fetch that has not ended is told as the reason why there is no token."""
 
 MAX_WAIT_S = 3600.0
@@ -81,9 +81,9 @@ class TokenRefresher:
             if self._token is not None and now < self._token.expires_at:
                 return None
             since = self._fetching_since
-            if self._error is None and since is not None and now - since >= SLOW:
+            if self._error is None and since is not None and now - since >= SLOW_FETCH_S:
                 self._error = AuthenticationFailed(
-                    f"there is no token yet: it was asked for more than {SLOW:.0f} s ago"
+                    f"there is no token yet: it was asked for more than {SLOW_FETCH_S:.0f} s ago"
                 )
             return self._error
 
@@ -180,7 +180,7 @@ class TokenRefresher:
                 self._failed(_over(token, now), now)
             else:
                 self._token, self._error, self._failures = token, None, 0
-                due = refresh_at(self._settings, token.expires_at, now, self._random.random())
+                due = next_refresh(self._settings, token.expires_at, now, self._random.random())
                 self._due = max(due, self._not_before)
             return list(self._listeners)
 
@@ -234,7 +234,7 @@ class TokenCache:
 _of_this_process = TokenCache()
 
 
-def shared_keepers() -> TokenCache:
+def token_cache() -> TokenCache:
     """Return the keepers of this process."""
     return _of_this_process
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from spark_producer.common.error_codes import FENCING, Action, Code
 
 
-class Need(enum.IntEnum):
+class TxnRequest(enum.IntEnum):
     """A request to a coordinator, in the order of their importance: the first that is needed goes out, one at a time."""
 
     FIND_COORDINATOR = 0
@@ -22,7 +22,7 @@ class Need(enum.IntEnum):
     """InitProducerId with the epoch in use, behind a transaction after which it may not be used again (KIP-360)"""
 
 
-class Verdict(enum.Enum):
+class ErrorAction(enum.Enum):
     """What follows from an answer."""
 
     DONE = "done"
@@ -34,10 +34,13 @@ class Verdict(enum.Enum):
     FATAL = "the producer has ended"
 
 
-_LOOK_UP = {Code.COORDINATOR_NOT_AVAILABLE: Verdict.LOOK_UP, Code.NOT_COORDINATOR: Verdict.LOOK_UP}
-_FENCED = dict.fromkeys(FENCING, Verdict.FENCED)
-_FATAL = dict.fromkeys((Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Code.INVALID_TXN_STATE), Verdict.FATAL)
-_ABORTABLE = {Code.TRANSACTION_ABORTABLE: Verdict.ABORTABLE, Code.UNKNOWN_PRODUCER_ID: Verdict.ABORTABLE}
+_LOOK_UP = {Code.COORDINATOR_NOT_AVAILABLE: ErrorAction.LOOK_UP, Code.NOT_COORDINATOR: ErrorAction.LOOK_UP}
+_FENCED = dict.fromkeys(FENCING, ErrorAction.FENCED)
+_FATAL = dict.fromkeys((Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Code.INVALID_TXN_STATE), ErrorAction.FATAL)
+_ABORTABLE = {
+    Code.TRANSACTION_ABORTABLE: ErrorAction.ABORTABLE,
+    Code.UNKNOWN_PRODUCER_ID: ErrorAction.ABORTABLE,
+}
 _GROUP = dict.fromkeys(
     (
         Code.GROUP_AUTHORIZATION_FAILED,
@@ -48,53 +51,55 @@ _GROUP = dict.fromkeys(
         Code.STALE_MEMBER_EPOCH,
         Code.REBALANCE_IN_PROGRESS,
     ),
-    Verdict.ABORTABLE,
+    ErrorAction.ABORTABLE,
 )
 
-VERDICTS: Mapping[Need, Mapping[Code, Verdict]] = {
-    Need.FIND_COORDINATOR: {
-        Code.GROUP_AUTHORIZATION_FAILED: Verdict.ABORTABLE,
-        Code.TRANSACTION_ABORTABLE: Verdict.ABORTABLE,
+ACTIONS: Mapping[TxnRequest, Mapping[Code, ErrorAction]] = {
+    TxnRequest.FIND_COORDINATOR: {
+        Code.GROUP_AUTHORIZATION_FAILED: ErrorAction.ABORTABLE,
+        Code.TRANSACTION_ABORTABLE: ErrorAction.ABORTABLE,
     },
-    Need.INIT: _LOOK_UP
+    TxnRequest.INIT: _LOOK_UP
     | _FENCED
     | {
-        Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Verdict.REFUSED,
-        Code.CLUSTER_AUTHORIZATION_FAILED: Verdict.REFUSED,
-        Code.TRANSACTION_ABORTABLE: Verdict.REFUSED,  # there is no transaction yet that could be aborted
+        Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorAction.REFUSED,
+        Code.CLUSTER_AUTHORIZATION_FAILED: ErrorAction.REFUSED,
+        Code.TRANSACTION_ABORTABLE: ErrorAction.REFUSED,  # there is no transaction yet that could be aborted
     },
-    Need.ADD_PARTITIONS: _LOOK_UP | _FENCED | _FATAL | _ABORTABLE,
-    Need.ADD_OFFSETS: _LOOK_UP | _FENCED | _FATAL | _ABORTABLE | _GROUP,
-    Need.COMMIT_OFFSETS: _LOOK_UP
+    TxnRequest.ADD_PARTITIONS: _LOOK_UP | _FENCED | _FATAL | _ABORTABLE,
+    TxnRequest.ADD_OFFSETS: _LOOK_UP | _FENCED | _FATAL | _ABORTABLE | _GROUP,
+    TxnRequest.COMMIT_OFFSETS: _LOOK_UP
     | _FENCED
     | _ABORTABLE
     | _GROUP
     | {
-        Code.REQUEST_TIMED_OUT: Verdict.LOOK_UP,
-        Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Verdict.FATAL,
-        Code.UNSUPPORTED_FOR_MESSAGE_FORMAT: Verdict.FATAL,
+        Code.REQUEST_TIMED_OUT: ErrorAction.LOOK_UP,
+        Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorAction.FATAL,
+        Code.UNSUPPORTED_FOR_MESSAGE_FORMAT: ErrorAction.FATAL,
     },
     # To who commits too late, Kafka 4 says 48 where Kafka 3 says 90, and Java's exceptions differ. It is one thing to users.
-    Need.COMMIT: _LOOK_UP | _FENCED | _FATAL | _ABORTABLE | {Code.INVALID_TXN_STATE: Verdict.FENCED},
+    TxnRequest.COMMIT: _LOOK_UP | _FENCED | _FATAL | _ABORTABLE | {Code.INVALID_TXN_STATE: ErrorAction.FENCED},
     # 48 to an abort means that somebody else has ended the transaction, so it is fatal, as in Java's EndTxnHandler (4.3.1).
-    Need.ABORT: _LOOK_UP | _FENCED | _FATAL | {Code.TRANSACTION_ABORTABLE: Verdict.FATAL},
-    Need.RAISE_EPOCH: _LOOK_UP | _FENCED,
+    TxnRequest.ABORT: _LOOK_UP | _FENCED | _FATAL | {Code.TRANSACTION_ABORTABLE: ErrorAction.FATAL},
+    TxnRequest.RAISE_EPOCH: _LOOK_UP | _FENCED,
 }
 """The codes that mean something of their own; all others that Kafka calls retriable are sent again.
 
 A coordinator that is looked up for the sake of INIT is judged by that row: what refuses the one refuses the other.
 """
 
-OTHERWISE: Mapping[Need, Verdict] = dict.fromkeys(Need, Verdict.FATAL) | {Need.ADD_PARTITIONS: Verdict.ABORTABLE}
+DEFAULT_ACTIONS: Mapping[TxnRequest, ErrorAction] = dict.fromkeys(TxnRequest, ErrorAction.FATAL) | {
+    TxnRequest.ADD_PARTITIONS: ErrorAction.ABORTABLE
+}
 """What every other code means."""
 
 
-def verdict_on(need: Need, number: int) -> Verdict:
+def action_for(need: TxnRequest, number: int) -> ErrorAction:
     """Return what an error code in the answer to a request means."""
     code = Code(number)
     if not code:
-        return Verdict.DONE
-    found = VERDICTS[need].get(code)
+        return ErrorAction.DONE
+    found = ACTIONS[need].get(code)
     if found is not None:
         return found
-    return Verdict.RETRY if Action.RETRY in code.action else OTHERWISE[need]
+    return ErrorAction.RETRY if Action.RETRY in code.action else DEFAULT_ACTIONS[need]

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from spark_producer.errors import IllegalState, PyProducerError, TransactionAbortable, TransactionAborted
-from spark_producer.sender.transactions.states import SETTLED, STOPPED_BY_FAILURE, Call, State
+from spark_producer.sender.transactions.states import (
+    SETTLED,
+    STOPPED_BY_FAILURE,
+    TxnCall,
+    TxnState,
+)
 
 
-def lacks_rows(transactional_id: str, reason: BaseException) -> TransactionAbortable:
+def rows_missing_error(transactional_id: str, reason: BaseException) -> TransactionAbortable:
     """Return why a transaction can only be aborted."""
     return TransactionAbortable(
         f"the transaction of {transactional_id!r} lacks rows and cannot be committed: "
@@ -14,7 +19,7 @@ def lacks_rows(transactional_id: str, reason: BaseException) -> TransactionAbort
     )
 
 
-def not_sent(state: State, failure: TransactionAbortable | None) -> PyProducerError:
+def not_sent_error(state: TxnState, failure: TransactionAbortable | None) -> PyProducerError:
     """Return why rows that wait are dropped in this state; `failure` is why the transaction can only be aborted, if it is so."""
     if state in SETTLED:
         return IllegalState(f"the record was queued by a producer that is {state.value}: nothing sends it")
@@ -22,9 +27,9 @@ def not_sent(state: State, failure: TransactionAbortable | None) -> PyProducerEr
     return TransactionAborted(f"the record was not written, because its transaction {why}")
 
 
-def objection(call: Call, state: State, failure: TransactionAbortable | None) -> PyProducerError:
+def illegal_call_error(call: TxnCall, state: TxnState, failure: TransactionAbortable | None) -> PyProducerError:
     """Return why a call is refused in this state."""
-    if failure is not None and (call is Call.SPOIL or call in STOPPED_BY_FAILURE):
+    if failure is not None and (call is TxnCall.SPOIL or call in STOPPED_BY_FAILURE):
         return TransactionAbortable(str(failure))
     return IllegalState(
         f"{call.value}() of a producer that is {state.value}: first comes init_transactions(), once, then each "
@@ -32,7 +37,7 @@ def objection(call: Call, state: State, failure: TransactionAbortable | None) ->
     )
 
 
-def spans_transactions() -> IllegalState:
+def spans_transactions_error() -> IllegalState:
     """Return why the rest of a call's rows are refused."""
     return IllegalState(
         "the transaction was ended, and another one begun, while a thread still sent rows, so not all of them are in one "

@@ -21,20 +21,25 @@ from spark_producer.protocol import Api
 from spark_producer.protocol.messages import ProduceRequest, ProduceResponse
 from spark_producer.record.batch_v2 import NO_SEQUENCE, TRANSACTIONAL_BIT
 from spark_producer.sender.identity import ProducerIdentity
+from spark_producer.sender.settings import SenderSettings
 from spark_producer.sender.transactions import exceptions as refusals
-from spark_producer.sender.transactions.errors import Need
-from spark_producer.sender.transactions.partitions import UNKNOWN_OFFSET, GroupOffsets, Prepared, TransactionPartitions
+from spark_producer.sender.transactions.errors import TxnRequest
+from spark_producer.sender.transactions.partitions import (
+    UNKNOWN_OFFSET,
+    GroupOffsets,
+    PreparedResult,
+    TransactionPartitions,
+)
 from spark_producer.sender.transactions.requests import produce_apis
-from spark_producer.sender.transactions.settings import TransactionSettings
 from spark_producer.sender.transactions.states import (
+    ACCEPTS_ROWS,
     ALLOWED,
     KEEPS_ROWS,
     SETTLED,
-    TAKES_ROWS,
-    Call,
     Operation,
-    State,
-    moved,
+    TxnCall,
+    TxnState,
+    transition,
 )
 
 NOTHING: frozenset[TopicPartition] = frozenset()
@@ -48,11 +53,11 @@ class TransactionManager:
         self,
         accumulator: RecordAccumulator,
         identity: ProducerIdentity,
-        settings: TransactionSettings,
-        produce: Api[ProduceRequest, ProduceResponse],
+        settings: SenderSettings,
     ) -> None:
         self.settings = settings
-        self.state = State.UNINITIALIZED
+        self.transactional_id = settings.transactional_id or ""
+        self.state = TxnState.UNINITIALIZED
         self.style = Style.EXPLICIT
         self.contents = TransactionPartitions()
         self.number = 0
@@ -71,7 +76,7 @@ class TransactionManager:
         self._backlog = accumulator.backlog
         self._drainer = accumulator.drainer
         self._outcomes = accumulator.outcomes
-        self._produce = produce_apis(produce)
+        self._produce = produce_apis(settings.produce)
         self._operation: Operation | None = None
         """the call that waits for answers of coordinators: the first init, a commit or an abort"""
         self._raising = False
@@ -88,8 +93,8 @@ class TransactionManager:
         Raises:
             TransactionAbortable: the transaction can only be aborted. IllegalState: there is none.
         """
-        if self.state not in TAKES_ROWS:
-            raise refusals.objection(Call.SPOIL, self.state, self.failure)
+        if self.state not in ACCEPTS_ROWS:
+            raise refusals.illegal_call_error(TxnCall.SPOIL, self.state, self.failure)
         return self.number
 
     def check_still(self, number: int) -> None:
@@ -99,7 +104,7 @@ class TransactionManager:
             IllegalState: another one has begun.
         """
         if self.number != number:
-            raise refusals.spans_transactions()
+            raise refusals.spans_transactions_error()
 
     # --- what the sender asks ---------------------------------------------------------------------------------------
 
@@ -116,31 +121,31 @@ class TransactionManager:
     @property
     def expires(self) -> bool:
         """Whether batches that wait grow old; those that are held back do not."""
-        return self.state is not State.HELD
+        return self.state is not TxnState.HELD
 
     @property
     def produce_api(self) -> Api[ProduceRequest, ProduceResponse]:
         """The versions of Produce that suit the transaction."""
         return self._produce[self.style]
 
-    def need(self) -> Need | None:
+    def need(self) -> TxnRequest | None:
         """Return the request that is needed now, the most important first; None if there is none."""
         state, contents = self.state, self.contents
-        if state is State.INITIALIZING or state is State.OPENING:
-            return Need.RAISE_EPOCH if self._raising else Need.INIT
-        if contents.sealed and state is State.COMMITTING:
-            return Need.COMMIT
-        if state is State.IN_TRANSACTION or state is State.COMMITTING:
+        if state is TxnState.INITIALIZING or state is TxnState.OPENING:
+            return TxnRequest.RAISE_EPOCH if self._raising else TxnRequest.INIT
+        if contents.sealed and state is TxnState.COMMITTING:
+            return TxnRequest.COMMIT
+        if state is TxnState.IN_TRANSACTION or state is TxnState.COMMITTING:
             if contents.waiting:
-                return Need.ADD_PARTITIONS
+                return TxnRequest.ADD_PARTITIONS
             if contents.offsets:
                 added = self.style is Style.IMPLICIT or self.next_offsets().group.group_id in contents.groups
-                return Need.COMMIT_OFFSETS if added else Need.ADD_OFFSETS
+                return TxnRequest.COMMIT_OFFSETS if added else TxnRequest.ADD_OFFSETS
         if self._backlog.idle:
-            if state is State.COMMITTING and contents.anything:
-                return Need.COMMIT
-            if state is State.ABORTING and contents.anything:
-                return Need.INIT if self._fences else Need.ABORT
+            if state is TxnState.COMMITTING and contents.anything:
+                return TxnRequest.COMMIT
+            if state is TxnState.ABORTING and contents.anything:
+                return TxnRequest.INIT if self._fences else TxnRequest.ABORT
         return None
 
     def next_offsets(self) -> GroupOffsets:
@@ -151,19 +156,19 @@ class TransactionManager:
         """Carry out what callers have asked for, and drop the rows that cannot be sent."""
         while self.asked:
             self._carry_out(self.asked.popleft(), now)
-        if self._backlog.closing and self.state in TAKES_ROWS | {State.ABORTABLE}:
-            self._abort(Operation(Call.ABORT), now)
-        if self.state is State.HELD and self._backlog.starving:
+        if self._backlog.closing and self.state in ACCEPTS_ROWS | {TxnState.ABORTABLE}:
+            self._abort(Operation(TxnCall.ABORT), now)
+        if self.state is TxnState.HELD and self._backlog.starving:
             self._release(now)
         if self.state not in KEEPS_ROWS and len(self._backlog.busy):
             self._drop(now)
-        ending = self.state is State.COMMITTING or self.state is State.ABORTING
+        ending = self.state is TxnState.COMMITTING or self.state is TxnState.ABORTING
         if ending and self._backlog.idle and not self.busy and not self.contents.anything and self.need() is None:
             self.ended(None, self.style, now)
 
     def found(self, kept_back: frozenset[TopicPartition]) -> None:
         """Note which partitions have batches that wait to be admitted."""
-        waits = self.state is State.IN_TRANSACTION or self.state is State.COMMITTING
+        waits = self.state is TxnState.IN_TRANSACTION or self.state is TxnState.COMMITTING
         self.contents.waiting = kept_back - self.contents.admitted if waits else NOTHING
 
     def sending(self, now: float) -> None:
@@ -184,59 +189,59 @@ class TransactionManager:
             return
         operation.seen = True
         if self.state not in ALLOWED[call]:
-            self._finish(operation, error=refusals.objection(call, self.state, self.failure))
-        elif call is Call.SPOIL:
+            self._finish(operation, error=refusals.illegal_call_error(call, self.state, self.failure))
+        elif call is TxnCall.SPOIL:
             self.spoil(cast(BaseException, operation.argument), now)
-        elif call is Call.OFFSETS:
+        elif call is TxnCall.OFFSETS:
             self.contents.offsets.append(operation)
-        elif call is Call.COMMIT:
+        elif call is TxnCall.COMMIT:
             self._operation = operation
-            self._move(State.COMMITTING)
+            self._move(TxnState.COMMITTING)
             self._backlog.hurry(True)
-        elif call is Call.ABORT or call is Call.GIVE_UP:
+        elif call is TxnCall.ABORT or call is TxnCall.GIVE_UP:
             self._abort(operation, now)
-        elif call is Call.INIT:
+        elif call is TxnCall.INIT:
             self._operation = operation
-            self._move(State.INITIALIZING)
+            self._move(TxnState.INITIALIZING)
         else:
             self._finish_at_once(operation, now)
 
     def _finish_at_once(self, operation: Operation, now: float) -> None:
         """Carry out a call that needs no broker."""
         call, error = operation.call, None
-        if call in (Call.BEGIN, Call.HOLD) and len(self._backlog.busy):
+        if call in (TxnCall.BEGIN, TxnCall.HOLD) and len(self._backlog.busy):
             self._drop(now)  # rows of a thread that did not wait for the end of the last transaction
-        self.number += call is Call.BEGIN or call is Call.HOLD
-        if call is Call.BEGIN:
+        self.number += call is TxnCall.BEGIN or call is TxnCall.HOLD
+        if call is TxnCall.BEGIN:
             self._from_hold = False
             self._open(now)
-        elif call is Call.HOLD:
+        elif call is TxnCall.HOLD:
             self.contents = TransactionPartitions()
             self._from_hold = True
-            self._move(State.HELD)
-        elif call is Call.RELEASE:
+            self._move(TxnState.HELD)
+        elif call is TxnCall.RELEASE:
             self._release(now)
-        elif call is Call.TAKE and self.state is State.HELD:
+        elif call is TxnCall.TAKE and self.state is TxnState.HELD:
             told = TransactionAborted("the record was taken out of the producer, to be written elsewhere")
             operation.result = self._outcomes.take_waiting(TRANSACTIONAL_BIT, told, now)
-            self._move(State.UNINITIALIZED)
-        elif call is Call.PREPARE:
+            self._move(TxnState.UNINITIALIZED)
+        elif call is TxnCall.PREPARE:
             error = self._prepare(operation, now)
-        elif call is Call.RENEW and self.state is not State.UNINITIALIZED:
+        elif call is TxnCall.RENEW and self.state is not TxnState.UNINITIALIZED:
             self.contents = TransactionPartitions()
-            self._move(State.UNINITIALIZED)
+            self._move(TxnState.UNINITIALIZED)
         self._finish(operation, error=error)
 
     def _open(self, now: float) -> None:
         """Begin to send: what waits goes out when the coordinator has its partitions, or by itself in the implicit style."""
         self.contents = TransactionPartitions()
-        self._move(State.IN_TRANSACTION)
+        self._move(TxnState.IN_TRANSACTION)
         self._drainer.admit(self.contents.admitted if self.style is Style.EXPLICIT else None, now)
 
     def _release(self, now: float) -> None:
-        if self.state is State.HELD:
+        if self.state is TxnState.HELD:
             self._backlog.grow_young(now)
-            self._move(State.OPENING)
+            self._move(TxnState.OPENING)
 
     def _prepare(self, operation: Operation, now: float) -> Exception | None:
         spans = self.contents.spans()
@@ -245,23 +250,23 @@ class TransactionManager:
         if any(span.first_offset == UNKNOWN_OFFSET for span in spans):
             self.spoil(PyProducerError("a broker did not say at which offset it wrote a batch"), now)
             return self.failure
-        operation.result = Prepared(
-            self.settings.transactional_id, *self.identity, self.style, spans, self.contents.began_at
+        operation.result = PreparedResult(
+            self.transactional_id, *self.identity, self.style, spans, self.contents.began_at
         )
-        self._move(State.PREPARED)
+        self._move(TxnState.PREPARED)
         self._drainer.admit(NOTHING, now)
         return None
 
     def _abort(self, operation: Operation, now: float) -> None:
-        if self.state is State.ABORTING:
+        if self.state is TxnState.ABORTING:
             self._finish_operation(IllegalState("give_up() took the place of this call"))
             self._operation = operation
             return
-        if self.state is State.UNINITIALIZED or self.state is State.READY:  # give_up() has nothing to do
+        if self.state is TxnState.UNINITIALIZED or self.state is TxnState.READY:  # give_up() has nothing to do
             self._finish(operation)
             return
         self._operation = operation
-        self._move(State.ABORTING)
+        self._move(TxnState.ABORTING)
         self._drainer.admit(NOTHING, now)
         self._drop(now)
         self._end_offsets(TransactionAborted("the offsets were not committed, because their transaction was aborted"))
@@ -272,13 +277,13 @@ class TransactionManager:
         """Take over the producer id and epoch that the coordinator gave, and the style that the cluster speaks now."""
         self._identity.received(*identity)
         self.style = style
-        if self.state is State.OPENING:
+        if self.state is TxnState.OPENING:
             self._open(now)
-        elif self.state is State.INITIALIZING:
+        elif self.state is TxnState.INITIALIZING:
             self._raising = False
-            self._move(State.READY)
+            self._move(TxnState.READY)
             self._finish_operation()
-        elif self.state is State.ABORTING and self._fences:
+        elif self.state is TxnState.ABORTING and self._fences:
             self.ended(None, style, now)
 
     def partitions_added(self, places: frozenset[TopicPartition], now: float) -> None:
@@ -300,7 +305,7 @@ class TransactionManager:
 
     def ended(self, identity: ProducerIdAndEpoch | None, style: Style, now: float) -> None:
         """Note that the transaction is committed or aborted; `identity` is what EndTxn gives for the next one, if it does."""
-        committed = self.state is State.COMMITTING
+        committed = self.state is TxnState.COMMITTING
         if self._operation is not None:
             self._operation.committed = committed
         in_doubt = self.contents.unresolved or self.end_in_doubt or style is not self.style
@@ -316,14 +321,14 @@ class TransactionManager:
         else:
             self._backlog.accounts.pardon()
         anew, self._from_hold = self._from_hold and not committed, False
-        if anew or (self._operation is not None and self._operation.call is Call.GIVE_UP):
-            self._move(State.UNINITIALIZED)
+        if anew or (self._operation is not None and self._operation.call is TxnCall.GIVE_UP):
+            self._move(TxnState.UNINITIALIZED)
         elif raises:
             self._raising = True
-            self._move(State.INITIALIZING)
+            self._move(TxnState.INITIALIZING)
             return
         else:
-            self._move(State.READY)
+            self._move(TxnState.READY)
         self._finish_operation()
 
     def batch_lost(self, batch: ProducerBatch, error: Exception, now: float) -> None:
@@ -336,9 +341,9 @@ class TransactionManager:
         """Let the transaction only be aborted from now on. The first reason is kept. None counts once a commit is asked for."""
         if self.state not in KEEPS_ROWS or self.contents.sealed:
             return
-        committing = self.state is State.COMMITTING
-        self.failure = refusals.lacks_rows(self.settings.transactional_id, error)
-        self._move(State.ABORTABLE)
+        committing = self.state is TxnState.COMMITTING
+        self.failure = refusals.rows_missing_error(self.transactional_id, error)
+        self._move(TxnState.ABORTABLE)
         self._drainer.admit(NOTHING, now)
         if committing:
             self._backlog.hurry(False)
@@ -347,15 +352,15 @@ class TransactionManager:
 
     def refused(self, error: Exception, now: float) -> None:
         """Note that no producer id was given, for a reason that may pass."""
-        if self.state is State.INITIALIZING or self.state is State.ABORTING:
-            self._move(State.UNINITIALIZED)
+        if self.state is TxnState.INITIALIZING or self.state is TxnState.ABORTING:
+            self._move(TxnState.UNINITIALIZED)
             self._finish_operation(error)
         else:
             self.spoil(error, now)
 
     def fail(self, error: Exception) -> None:
         """End the producer: every wait and every later call raises the reason."""
-        self.state = State.FATAL
+        self.state = TxnState.FATAL
         self._end_offsets(error)
         self._outcomes.abort(error)
         self._finish_operation(error)  # a commit that has been done has succeeded for all that
@@ -366,26 +371,26 @@ class TransactionManager:
 
         That is only for ids that no other producer has: it would take them away from a newer one.
         """
-        gives_up = self._operation is not None and self._operation.call is Call.GIVE_UP
+        gives_up = self._operation is not None and self._operation.call is TxnCall.GIVE_UP
         return gives_up and self.style is Style.EXPLICIT and self.contents.unresolved
 
     # --- details ----------------------------------------------------------------------------------------------------
 
-    def _move(self, to: State) -> None:
+    def _move(self, to: TxnState) -> None:
         """Change the state. What the table does not allow is a defect, which ends the producer.
 
         Raises:
             IllegalState: the table does not allow it.
         """
         try:
-            self.state = moved(self.state, to)
+            self.state = transition(self.state, to)
         except IllegalState:
-            self.state = State.FATAL
+            self.state = TxnState.FATAL
             raise
 
     def _drop(self, now: float) -> None:
         """Fail the rows that wait."""
-        dropped = self._outcomes.drop_waiting(refusals.not_sent(self.state, self.failure), now)
+        dropped = self._outcomes.drop_waiting(refusals.not_sent_error(self.state, self.failure), now)
         if any(batch.base_sequence != NO_SEQUENCE for batch in dropped):
             self.contents.unresolved = True
 

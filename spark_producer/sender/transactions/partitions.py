@@ -42,7 +42,7 @@ class GroupOffsets(NamedTuple):
     offsets: Offsets
 
 
-class Prepared(NamedTuple):
+class PreparedResult(NamedTuple):
     """A transaction that is filled and left open, to be ended by whoever has these values.
 
     `began_at` is when it was begun at its coordinator, by the producer's clock; None if nothing was written.

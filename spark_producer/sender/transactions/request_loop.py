@@ -22,11 +22,11 @@ from spark_producer.protocol.messages.transactions import (
     EndTxnResponse,
     TxnOffsetCommitResponse,
 )
-from spark_producer.sender.coordinators import Coordinators, Key, Kind, question_about
+from spark_producer.sender.coordinators import CoordinatorKey, Coordinators, KeyType, find_coordinator_request
 from spark_producer.sender.metadata import Metadata
 from spark_producer.sender.network_view import NODE_RECHECK, ClientRequest, NetworkView
 from spark_producer.sender.transactions import requests
-from spark_producer.sender.transactions.errors import Need, Verdict, verdict_on
+from spark_producer.sender.transactions.errors import ErrorAction, TxnRequest, action_for
 from spark_producer.sender.transactions.manager import TransactionManager
 from spark_producer.sender.transactions.partitions import GroupOffsets
 
@@ -34,7 +34,7 @@ SHORT_PAUSE = 0.02
 """Seconds before a new transaction is asked for again while the coordinator still writes the markers of the last one, which takes
 some milliseconds (Kafka: ADD_PARTITIONS_RETRY_BACKOFF_MS)."""
 
-SHORT_PAUSES = 50
+MAX_SHORT_PAUSES = 50
 """After so many of them, a second, the markers are held up by a leader that is gone, and the usual pauses follow."""
 
 FENCED_ADVICE = (
@@ -54,22 +54,23 @@ DOUBTFUL_ADVICE = (
 )
 
 _WORSE_FIRST = (
-    Verdict.FENCED, Verdict.FATAL, Verdict.REFUSED, Verdict.LOOK_UP, Verdict.RETRY, Verdict.ABORTABLE, Verdict.DONE,
+    ErrorAction.FENCED, ErrorAction.FATAL, ErrorAction.REFUSED, ErrorAction.LOOK_UP, ErrorAction.RETRY, ErrorAction.ABORTABLE,
+    ErrorAction.DONE,
 )  # fmt: skip
 """If partitions of one answer differ, the first of these counts. What may be sent again is, and then the others are told anew."""
 
 
-class Asked(NamedTuple):
+class InFlightRequest(NamedTuple):
     """The request in flight. `key` is whose coordinator it is for, or about; `about` its places, or its offsets."""
 
-    need: Need
+    need: TxnRequest
     api: AnyApi
-    key: Key
+    key: CoordinatorKey
     style: Style
     about: frozenset[TopicPartition] | GroupOffsets | None = None
 
 
-class TransactionDialog:
+class TransactionRequestLoop:
     """Sends what a transaction needs to its coordinators, and takes in what they answer."""
 
     def __init__(self, manager: TransactionManager, metadata: Metadata, backoff: Callable[[int], float]) -> None:
@@ -77,7 +78,7 @@ class TransactionDialog:
         self._metadata = metadata
         self._backoff = backoff
         self._coordinators = Coordinators()
-        self._asked: Asked | None = None
+        self._asked: InFlightRequest | None = None
         self._not_before = 0.0
         self._attempts = 0
 
@@ -121,52 +122,52 @@ class TransactionDialog:
             return []
         style = style_at(network.finalized_level(TRANSACTIONS))
         if known is None:
-            self._asked = Asked(Need.FIND_COORDINATOR, FIND_COORDINATOR, key, style)
-            sent = requests.Outgoing(FIND_COORDINATOR, question_about(key))
+            self._asked = InFlightRequest(TxnRequest.FIND_COORDINATOR, FIND_COORDINATOR, key, style)
+            sent = requests.ApiRequest(FIND_COORDINATOR, find_coordinator_request(key))
         else:
             sent = self._ask(need, key, style, now)
         self._manager.busy = True
         return [ClientRequest(node, sent.api, sent.body, ())]
 
-    def _wait_for(self, node: int | None, known: int | None, key: Key, network: NetworkView) -> float:
+    def _wait_for(self, node: int | None, known: int | None, key: CoordinatorKey, network: NetworkView) -> float:
         """Return the seconds until a node that takes no request now is looked at again."""
         pause = network.next_attempt_in(node) if node is not None else 0.0
         if pause and known is not None:  # its connection has failed: another one may coordinate by now
             self._coordinators.forget(key)
         return pause or NODE_RECHECK
 
-    def _key(self, need: Need) -> Key:
-        if need is Need.COMMIT_OFFSETS:
-            return Key(Kind.GROUP, self._manager.next_offsets().group.group_id)
-        return Key(Kind.TRANSACTION, self._manager.settings.transactional_id)
+    def _key(self, need: TxnRequest) -> CoordinatorKey:
+        if need is TxnRequest.COMMIT_OFFSETS:
+            return CoordinatorKey(KeyType.GROUP, self._manager.next_offsets().group.group_id)
+        return CoordinatorKey(KeyType.TRANSACTION, self._manager.transactional_id)
 
-    def _ask(self, need: Need, key: Key, style: Style, now: float) -> requests.Outgoing:
+    def _ask(self, need: TxnRequest, key: CoordinatorKey, style: Style, now: float) -> requests.ApiRequest:
         """Return the request that is needed, and remember it as the one in flight."""
         manager = self._manager
-        name, timeout_ms, _ = manager.settings
+        name, timeout_ms = manager.transactional_id, manager.settings.transaction_timeout_ms
         identity, contents = manager.identity, manager.contents
         about: frozenset[TopicPartition] | GroupOffsets | None = None
-        if need is Need.INIT:
+        if need is TxnRequest.INIT:
             sent = requests.init(name, timeout_ms)
-        elif need is Need.RAISE_EPOCH:
+        elif need is TxnRequest.RAISE_EPOCH:
             sent = requests.init(name, timeout_ms, identity)
-        elif need is Need.ADD_PARTITIONS:
+        elif need is TxnRequest.ADD_PARTITIONS:
             contents.begins(now)
             about = frozenset(contents.waiting)
             sent = requests.add_partitions(name, identity, contents.waiting)
-        elif need is Need.ADD_OFFSETS:
+        elif need is TxnRequest.ADD_OFFSETS:
             contents.begins(now)
             about = manager.next_offsets()
             sent = requests.add_offsets(name, identity, about.group.group_id)
-        elif need is Need.COMMIT_OFFSETS:
+        elif need is TxnRequest.COMMIT_OFFSETS:
             contents.begins(now)
             about = manager.next_offsets()
             sent = requests.commit_offsets(name, identity, about, manager.style)
         else:
-            if need is Need.COMMIT:
+            if need is TxnRequest.COMMIT:
                 manager.seal(now)
-            sent = requests.end(name, identity, manager.style, commit=need is Need.COMMIT)
-        self._asked = Asked(need, sent.api, key, style, about)
+            sent = requests.end(name, identity, manager.style, commit=need is TxnRequest.COMMIT)
+        self._asked = InFlightRequest(need, sent.api, key, style, about)
         return sent
 
     # --- answers ----------------------------------------------------------------------------------------------------
@@ -180,60 +181,66 @@ class TransactionDialog:
         if body is None:
             self._unanswered(asked, error, now)
             return
-        looks_up = asked.need is Need.FIND_COORDINATOR
+        looks_up = asked.need is TxnRequest.FIND_COORDINATOR
         codes = self._coordinator_told(asked.key, body) if looks_up else _codes_in(body, asked.about)
         code, place = min(codes, key=lambda found: self._weight(asked, found[0]))
         verdict = self._judge(asked, code)
-        if verdict is Verdict.DONE:
+        if verdict is ErrorAction.DONE:
             self._attempts, self._not_before = 0, 0.0
             self._done(asked, body, now)
-        elif verdict is Verdict.RETRY or verdict is Verdict.LOOK_UP:
+        elif verdict is ErrorAction.RETRY or verdict is ErrorAction.LOOK_UP:
             self._again(asked, code, verdict, now)
         else:
             self._refused(asked, code, place, verdict, now)
 
-    def _weight(self, asked: Asked, code: int) -> tuple[int, bool]:
+    def _weight(self, asked: InFlightRequest, code: int) -> tuple[int, bool]:
         """Return the place of a code among those of one answer; the least one counts. 55 only says that another is to blame."""
         return _WORSE_FIRST.index(self._judge(asked, code)), code == Code.OPERATION_NOT_ATTEMPTED
 
-    def _judge(self, asked: Asked, code: int) -> Verdict:
+    def _judge(self, asked: InFlightRequest, code: int) -> ErrorAction:
         contents = self._manager.contents
-        if asked.need is Need.ABORT and code == Code.INVALID_TXN_STATE and not contents.started:
-            return Verdict.DONE  # the request that might have begun it never arrived
-        looks_up_to_init = asked.need is Need.FIND_COORDINATOR and self._manager.need() is Need.INIT
-        return verdict_on(Need.INIT if looks_up_to_init else asked.need, code)
+        if asked.need is TxnRequest.ABORT and code == Code.INVALID_TXN_STATE and not contents.started:
+            return ErrorAction.DONE  # the request that might have begun it never arrived
+        looks_up_to_init = asked.need is TxnRequest.FIND_COORDINATOR and self._manager.need() is TxnRequest.INIT
+        return action_for(TxnRequest.INIT if looks_up_to_init else asked.need, code)
 
-    def _coordinator_told(self, key: Key, body: object) -> list[tuple[int, str]]:
+    def _coordinator_told(self, key: CoordinatorKey, body: object) -> list[tuple[int, str]]:
         assert isinstance(body, FindCoordinatorResponse)
         told = self._coordinators.found(key, body, self._metadata.answers)
         return [(told.error_code, told.error_message or "")]
 
-    def _unanswered(self, asked: Asked, error: PyProducerError | None, now: float) -> None:
+    def _unanswered(self, asked: InFlightRequest, error: PyProducerError | None, now: float) -> None:
         """Ask again, and remember what may have been done for all that."""
         if isinstance(error, UnsupportedVersion):
             self._manager.fail(error)
             return
         self._coordinators.forget(asked.key)
-        if asked.need in (Need.COMMIT, Need.ABORT):
+        if asked.need in (TxnRequest.COMMIT, TxnRequest.ABORT):
             self._manager.end_in_doubt = True
-        elif asked.need in (Need.ADD_PARTITIONS, Need.ADD_OFFSETS, Need.COMMIT_OFFSETS):
+        elif asked.need in (
+            TxnRequest.ADD_PARTITIONS,
+            TxnRequest.ADD_OFFSETS,
+            TxnRequest.COMMIT_OFFSETS,
+        ):
             self._manager.contents.doubtful = True
         self._pause(self._backoff(self._attempts), now)
 
-    def _again(self, asked: Asked, code: int, verdict: Verdict, now: float) -> None:
-        if verdict is Verdict.LOOK_UP:
+    def _again(self, asked: InFlightRequest, code: int, verdict: ErrorAction, now: float) -> None:
+        if verdict is ErrorAction.LOOK_UP:
             self._coordinators.forget(asked.key)
         if code == Code.UNKNOWN_TOPIC_OR_PARTITION:  # of a partition that is to be added, which may not exist any more
             self._metadata.request_update()
-        begins = asked.need is Need.INIT or (asked.need is Need.ADD_PARTITIONS and not self._manager.contents.admitted)
-        short = code == Code.CONCURRENT_TRANSACTIONS and begins and self._attempts < SHORT_PAUSES
+        begins = asked.need is TxnRequest.INIT or (
+            asked.need is TxnRequest.ADD_PARTITIONS and not self._manager.contents.admitted
+        )
+        short = code == Code.CONCURRENT_TRANSACTIONS and begins and self._attempts < MAX_SHORT_PAUSES
         self._pause(SHORT_PAUSE if short else self._backoff(self._attempts), now)
 
     def _pause(self, seconds: float, now: float) -> None:
         self._not_before = now + seconds
         self._attempts += 1
 
-    def _done(self, asked: Asked, body: object, now: float) -> None:
+    def _done(self, asked: InFlightRequest, body: object, now: float) -> None:
         manager, about = self._manager, asked.about
         if isinstance(body, InitProducerIdResponse):
             manager.initialized(ProducerIdAndEpoch(body.producer_id, body.producer_epoch), asked.style, now)
@@ -251,30 +258,30 @@ class TransactionDialog:
             given = ProducerIdAndEpoch(body.producer_id, body.producer_epoch) if body.producer_id >= 0 else None
             manager.ended(given, asked.style, now)
 
-    def _refused(self, asked: Asked, code: int, place: str, verdict: Verdict, now: float) -> None:
+    def _refused(self, asked: InFlightRequest, code: int, place: str, verdict: ErrorAction, now: float) -> None:
         manager = self._manager
-        subject = f"{asked.api.name} of transactional id {manager.settings.transactional_id!r}"
-        if asked.key.kind is Kind.GROUP:
+        subject = f"{asked.api.name} of transactional id {manager.transactional_id!r}"
+        if asked.key.kind is KeyType.GROUP:
             subject += f", group {asked.key.name!r}"
         if place:
             subject += f", {place}"
-        advice = FENCED_ADVICE if verdict is Verdict.FENCED else ""
+        advice = FENCED_ADVICE if verdict is ErrorAction.FENCED else ""
         if advice and code == Code.INVALID_PRODUCER_ID_MAPPING:
             advice = EXPIRED_ADVICE
-        if advice and asked.need is Need.COMMIT and manager.end_in_doubt:
+        if advice and asked.need is TxnRequest.COMMIT and manager.end_in_doubt:
             advice += DOUBTFUL_ADVICE
         error = broker_error(code, subject, user=manager.settings.user, advice=advice)
-        if verdict is Verdict.FENCED:
+        if verdict is ErrorAction.FENCED:
             manager.fail(ProducerFenced(str(error), code=error.code))
-        elif verdict is Verdict.FATAL:
+        elif verdict is ErrorAction.FATAL:
             manager.fail(error)
-        elif verdict is Verdict.REFUSED:
+        elif verdict is ErrorAction.REFUSED:
             manager.refused(error, now)
         else:
-            if asked.need is Need.COMMIT:
+            if asked.need is TxnRequest.COMMIT:
                 manager.contents.sealed = False  # it is not committed
             manager.spoil(error, now)
-            if asked.need is Need.FIND_COORDINATOR:  # to end a transaction it is needed all the same
+            if asked.need is TxnRequest.FIND_COORDINATOR:  # to end a transaction it is needed all the same
                 self._pause(self._backoff(self._attempts), now)
 
 

@@ -53,7 +53,7 @@ COMMIT_OFFSETS = {
 """A style is never mixed within a transaction: brokers choose their rules by the version of each request (KIP-890)."""
 
 
-class Outgoing(NamedTuple):
+class ApiRequest(NamedTuple):
     """A request: its API, in the versions that suit the style, and its message."""
 
     api: AnyApi
@@ -70,27 +70,31 @@ def produce_apis(produce: Api[ProduceRequest, ProduceResponse]) -> dict[Style, A
     }
 
 
-def init(transactional_id: str, timeout_ms: int, known: ProducerIdAndEpoch = NO_IDENTITY) -> Outgoing:
+def init(transactional_id: str, timeout_ms: int, known: ProducerIdAndEpoch = NO_IDENTITY) -> ApiRequest:
     """Ask for the next epoch; with the `known` one only if that is still the newest."""
     api = INIT_PRODUCER_ID if known is NO_IDENTITY else RAISE_EPOCH
-    return Outgoing(api, InitProducerIdRequest(transactional_id, timeout_ms, *known))
+    return ApiRequest(api, InitProducerIdRequest(transactional_id, timeout_ms, *known))
 
 
-def add_partitions(transactional_id: str, identity: ProducerIdAndEpoch, places: Collection[TopicPartition]) -> Outgoing:
+def add_partitions(
+    transactional_id: str, identity: ProducerIdAndEpoch, places: Collection[TopicPartition]
+) -> ApiRequest:
     """Add partitions to the transaction."""
     by_topic: dict[str, list[int]] = defaultdict(list)
     for place in sorted(places):
         by_topic[place.topic].append(place.partition)
     topics = tuple(AddPartitionsToTxnTopic(topic, tuple(partitions)) for topic, partitions in by_topic.items())
-    return Outgoing(ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest(transactional_id, *identity, topics))
+    return ApiRequest(ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest(transactional_id, *identity, topics))
 
 
-def add_offsets(transactional_id: str, identity: ProducerIdAndEpoch, group_id: str) -> Outgoing:
+def add_offsets(transactional_id: str, identity: ProducerIdAndEpoch, group_id: str) -> ApiRequest:
     """Add a group to the transaction."""
-    return Outgoing(ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest(transactional_id, *identity, group_id))
+    return ApiRequest(ADD_OFFSETS_TO_TXN, AddOffsetsToTxnRequest(transactional_id, *identity, group_id))
 
 
-def commit_offsets(transactional_id: str, identity: ProducerIdAndEpoch, asked: GroupOffsets, style: Style) -> Outgoing:
+def commit_offsets(
+    transactional_id: str, identity: ProducerIdAndEpoch, asked: GroupOffsets, style: Style
+) -> ApiRequest:
     """Commit offsets of a group with the transaction."""
     by_topic: dict[str, list[TxnOffsetCommitRequestPartition]] = defaultdict(list)
     for place, (offset, leader_epoch, note) in sorted(asked.offsets.items()):
@@ -100,9 +104,9 @@ def commit_offsets(transactional_id: str, identity: ProducerIdAndEpoch, asked: G
     body = TxnOffsetCommitRequest(
         transactional_id, group.group_id, *identity, group.generation_id, group.member_id, group.group_instance_id, topics
     )  # fmt: skip
-    return Outgoing(COMMIT_OFFSETS[style], body)
+    return ApiRequest(COMMIT_OFFSETS[style], body)
 
 
-def end(transactional_id: str, identity: ProducerIdAndEpoch, style: Style, *, commit: bool) -> Outgoing:
+def end(transactional_id: str, identity: ProducerIdAndEpoch, style: Style, *, commit: bool) -> ApiRequest:
     """End the transaction."""
-    return Outgoing(END[style], EndTxnRequest(transactional_id, *identity, commit))
+    return ApiRequest(END[style], EndTxnRequest(transactional_id, *identity, commit))

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from spark_producer.errors import IllegalState
 
 
-class State(enum.Enum):
+class TxnState(enum.Enum):
     """The state of a transactional producer; the text ends the sentence "the producer is …"."""
 
     UNINITIALIZED = "not initialized"
@@ -28,35 +28,66 @@ class State(enum.Enum):
     FATAL = "ended"
 
 
-_ALL = frozenset(State)
+_ALL = frozenset(TxnState)
 
-SOURCES: Mapping[State, frozenset[State]] = {
-    State.UNINITIALIZED: frozenset({State.INITIALIZING, State.READY, State.HELD, State.PREPARED, State.ABORTING}),
-    State.INITIALIZING: frozenset({State.UNINITIALIZED, State.COMMITTING, State.ABORTING}),
-    State.READY: frozenset({State.INITIALIZING, State.COMMITTING, State.ABORTING}),
-    State.HELD: frozenset({State.UNINITIALIZED, State.READY, State.PREPARED}),
-    State.OPENING: frozenset({State.HELD}),
-    State.IN_TRANSACTION: frozenset({State.READY, State.OPENING}),
-    State.PREPARED: frozenset({State.IN_TRANSACTION, State.OPENING}),
-    State.COMMITTING: frozenset({State.IN_TRANSACTION}),
-    State.ABORTING: frozenset({State.IN_TRANSACTION, State.PREPARED, State.ABORTABLE, State.HELD, State.OPENING}),
-    State.ABORTABLE: frozenset({State.IN_TRANSACTION, State.COMMITTING, State.HELD, State.OPENING}),
-    State.FATAL: _ALL,
+SOURCES: Mapping[TxnState, frozenset[TxnState]] = {
+    TxnState.UNINITIALIZED: frozenset(
+        {
+            TxnState.INITIALIZING,
+            TxnState.READY,
+            TxnState.HELD,
+            TxnState.PREPARED,
+            TxnState.ABORTING,
+        }
+    ),
+    TxnState.INITIALIZING: frozenset({TxnState.UNINITIALIZED, TxnState.COMMITTING, TxnState.ABORTING}),
+    TxnState.READY: frozenset({TxnState.INITIALIZING, TxnState.COMMITTING, TxnState.ABORTING}),
+    TxnState.HELD: frozenset({TxnState.UNINITIALIZED, TxnState.READY, TxnState.PREPARED}),
+    TxnState.OPENING: frozenset({TxnState.HELD}),
+    TxnState.IN_TRANSACTION: frozenset({TxnState.READY, TxnState.OPENING}),
+    TxnState.PREPARED: frozenset({TxnState.IN_TRANSACTION, TxnState.OPENING}),
+    TxnState.COMMITTING: frozenset({TxnState.IN_TRANSACTION}),
+    TxnState.ABORTING: frozenset(
+        {
+            TxnState.IN_TRANSACTION,
+            TxnState.PREPARED,
+            TxnState.ABORTABLE,
+            TxnState.HELD,
+            TxnState.OPENING,
+        }
+    ),
+    TxnState.ABORTABLE: frozenset(
+        {
+            TxnState.IN_TRANSACTION,
+            TxnState.COMMITTING,
+            TxnState.HELD,
+            TxnState.OPENING,
+        }
+    ),
+    TxnState.FATAL: _ALL,
 }
 """From where each state may be entered."""
 
 
-TAKES_ROWS = frozenset({State.HELD, State.OPENING, State.IN_TRANSACTION})
+ACCEPTS_ROWS = frozenset({TxnState.HELD, TxnState.OPENING, TxnState.IN_TRANSACTION})
 """The states in which rows may be queued."""
 
-KEEPS_ROWS = TAKES_ROWS | {State.COMMITTING}
+KEEPS_ROWS = ACCEPTS_ROWS | {TxnState.COMMITTING}
 """The states in which queued rows wait, or are sent; in all others they are dropped."""
 
-SETTLED = frozenset({State.UNINITIALIZED, State.INITIALIZING, State.READY, State.PREPARED, State.FATAL})
+SETTLED = frozenset(
+    {
+        TxnState.UNINITIALIZED,
+        TxnState.INITIALIZING,
+        TxnState.READY,
+        TxnState.PREPARED,
+        TxnState.FATAL,
+    }
+)
 """The states in which no transaction is left that this producer must end before it is closed."""
 
 
-class Call(enum.Enum):
+class TxnCall(enum.Enum):
     """What callers ask for; the text is the name of the call."""
 
     INIT = "init_transactions"
@@ -74,32 +105,56 @@ class Call(enum.Enum):
     GIVE_UP = "give_up"
 
 
-REPEATED = frozenset({Call.INIT, Call.BEGIN, Call.COMMIT, Call.ABORT, Call.GIVE_UP})
+REPEATED = frozenset(
+    {
+        TxnCall.INIT,
+        TxnCall.BEGIN,
+        TxnCall.COMMIT,
+        TxnCall.ABORT,
+        TxnCall.GIVE_UP,
+    }
+)
 """The calls that go on when their caller has waited long enough. Then only the same call is allowed, and gets the result."""
 
-_OUTSIDE = frozenset({State.UNINITIALIZED, State.READY, State.PREPARED})
+_OUTSIDE = frozenset({TxnState.UNINITIALIZED, TxnState.READY, TxnState.PREPARED})
 
-ALLOWED: Mapping[Call, frozenset[State]] = {
-    Call.INIT: frozenset({State.UNINITIALIZED}),
-    Call.BEGIN: frozenset({State.READY}),
-    Call.OFFSETS: frozenset({State.IN_TRANSACTION}),
-    Call.COMMIT: frozenset({State.IN_TRANSACTION}),
-    Call.SPOIL: _ALL,
-    Call.ABORT: frozenset({State.HELD, State.OPENING, State.IN_TRANSACTION, State.ABORTABLE}),
-    Call.HOLD: _OUTSIDE,
-    Call.TAKE: TAKES_ROWS,  # the hold may have ended by itself
-    Call.RELEASE: TAKES_ROWS,
-    Call.PREPARE: frozenset({State.IN_TRANSACTION, State.OPENING}),  # without rows it need not be open
-    Call.RENEW: _OUTSIDE,
-    Call.GIVE_UP: _ALL - {State.INITIALIZING, State.COMMITTING, State.FATAL},
+ALLOWED: Mapping[TxnCall, frozenset[TxnState]] = {
+    TxnCall.INIT: frozenset({TxnState.UNINITIALIZED}),
+    TxnCall.BEGIN: frozenset({TxnState.READY}),
+    TxnCall.OFFSETS: frozenset({TxnState.IN_TRANSACTION}),
+    TxnCall.COMMIT: frozenset({TxnState.IN_TRANSACTION}),
+    TxnCall.SPOIL: _ALL,
+    TxnCall.ABORT: frozenset(
+        {
+            TxnState.HELD,
+            TxnState.OPENING,
+            TxnState.IN_TRANSACTION,
+            TxnState.ABORTABLE,
+        }
+    ),
+    TxnCall.HOLD: _OUTSIDE,
+    TxnCall.TAKE: ACCEPTS_ROWS,  # the hold may have ended by itself
+    TxnCall.RELEASE: ACCEPTS_ROWS,
+    TxnCall.PREPARE: frozenset({TxnState.IN_TRANSACTION, TxnState.OPENING}),  # without rows it need not be open
+    TxnCall.RENEW: _OUTSIDE,
+    TxnCall.GIVE_UP: _ALL - {TxnState.INITIALIZING, TxnState.COMMITTING, TxnState.FATAL},
 }
 """In which states each call is allowed."""
 
-STOPPED_BY_FAILURE = frozenset({Call.BEGIN, Call.OFFSETS, Call.COMMIT, Call.PREPARE, Call.TAKE, Call.RELEASE})
+STOPPED_BY_FAILURE = frozenset(
+    {
+        TxnCall.BEGIN,
+        TxnCall.OFFSETS,
+        TxnCall.COMMIT,
+        TxnCall.PREPARE,
+        TxnCall.TAKE,
+        TxnCall.RELEASE,
+    }
+)
 """The calls that raise the reason why a transaction can only be aborted, where others raise that they make no sense."""
 
 
-def moved(state: State, to: State) -> State:
+def transition(state: TxnState, to: TxnState) -> TxnState:
     """Return the new state.
 
     Raises:
@@ -120,7 +175,7 @@ class Operation:
 
     __slots__ = ("argument", "call", "caller", "committed", "done", "error", "result", "seen")
 
-    def __init__(self, call: Call, argument: object = None) -> None:
+    def __init__(self, call: TxnCall, argument: object = None) -> None:
         self.call = call
         self.argument = argument
         self.caller: int | None = None

@@ -17,10 +17,10 @@ from spark_producer.errors import (
     PyProducerError,
     TlsFailed,
 )
-from spark_producer.network.node import NodeConnection, told_by
+from spark_producer.network.node import NodeConnection, with_broker_name
 from spark_producer.protocol import METADATA, messages
 from spark_producer.security import SaslSettings, SecuritySettings
-from spark_producer.security.sasl_login import Login, login
+from spark_producer.security.sasl_login import SaslLogin, sasl_login
 from tests.stages.client_driver import Clock, Driver
 from tests.stages.login_scripts import (
     PASSWORD,
@@ -112,7 +112,7 @@ def test_sec40_neither_the_causes_nor_the_contexts_of_an_error_keep_frames() -> 
     with pytest.raises(ConnectionFailed) as raised:
         broken_beside(context)
     context.__context__ = raised.value  # a chain may come back to where it was
-    assert told_by(NodeConnection(-1, "localhost", 1), raised.value) is raised.value
+    assert with_broker_name(NodeConnection(-1, "localhost", 1), raised.value) is raised.value
     assert (raised.value.__traceback__, context.__traceback__) == (None, None)
 
 
@@ -327,10 +327,10 @@ class Tokens:
     def error(self) -> PyProducerError | None:
         return self.refusal
 
-    def for_host(self, host: str) -> Login:
+    def for_host(self, host: str) -> SaslLogin:
         self.hosts.append(host)
         assert PLAIN_LOGIN.sasl is not None
-        return login(PLAIN_LOGIN.sasl, ())
+        return sasl_login(PLAIN_LOGIN.sasl, ())
 
     def close(self) -> None:
         self.closed = True

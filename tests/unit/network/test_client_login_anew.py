@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from spark_producer.errors import AuthenticationFailed, ConnectionFailed, KafkaTimeout
-from spark_producer.network.node import EARLIEST_LOGIN_ANEW
+from spark_producer.network.node import MIN_REAUTHENTICATION_INTERVAL_S
 from spark_producer.protocol import METADATA, SASL_HANDSHAKE, State, messages
 from tests.stages.client_driver import Clock, Driver
 from tests.stages.login_scripts import PLAIN_LOGIN, refuse_login, serve, shake_hands, take_login
@@ -109,7 +109,7 @@ def test_sec28_no_login_comes_within_a_second_of_the_last(drive: Drive, clock: C
     with ScriptedServer(serve(10)) as server:
         driver = drive([server.address], security=PLAIN_LOGIN)
         driver.until_ready()
-        clock.advance(EARLIEST_LOGIN_ANEW - 0.01)
+        clock.advance(MIN_REAUTHENTICATION_INTERVAL_S - 0.01)
         assert driver.client.ready(-1)
         clock.advance(0.02)
         assert not driver.client.ready(-1)

@@ -17,7 +17,7 @@ from spark_producer.errors import AuthenticationFailed, broker_error
 from spark_producer.network.auth.token_endpoint import fetch_token
 from spark_producer.protocol import Connection
 from spark_producer.protocol.messages import SaslAuthenticateResponse, SaslHandshakeResponse
-from spark_producer.security.sasl_login import login
+from spark_producer.security.sasl_login import sasl_login
 from spark_producer.security.settings import OidcSettings, SaslSettings
 from spark_producer.security.token import Token
 from tests.stages.token_endpoint import Reply, TokenEndpoint
@@ -44,7 +44,7 @@ class OneToken:
 def refused_login(mechanism: str, secret: str, answers: list[SaslAuthenticateResponse]) -> str:
     """The error of a login whose steps are answered so; the last answer is the refusal."""
     sasl = SaslSettings(mechanism, USER, Secret(secret))
-    connection: Connection[str] = Connection("lab", login=login(sasl, [], tokens=OneToken()))
+    connection: Connection[str] = Connection("lab", login=sasl_login(sasl, [], tokens=OneToken()))
     connection.start()
     for body in (versions_body(VERSIONS), SaslHandshakeResponse(0, (mechanism,)), *answers):
         feed(connection, answer(asked(connection)[0], body))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.errors import AuthenticationFailed, ConnectionFailed, PyProducerError, TlsFailed
-from spark_producer.network.fatal_errors import Refusals
+from spark_producer.network.fatal_errors import FatalErrors
 
 EXPIRED = TlsFailed("expired", fatal=True)
 REFUSED = ConnectionFailed("refused")
@@ -30,7 +30,7 @@ def test_sec43_a_node_may_refuse_once_after_a_success(
     events: list[tuple[int, PyProducerError | None]], ends: bool
 ) -> None:
     """What it refused before the first success does not count: it may have been long ago."""
-    refusals = Refusals([-1, -2])
+    refusals = FatalErrors([-1, -2])
     for node, error in events:
         assert refusals.hopeless is None
         if error is None:
@@ -41,7 +41,7 @@ def test_sec43_a_node_may_refuse_once_after_a_success(
 
 
 def test_sec43_a_brokers_certificate_ends_nothing_while_others_let_us_in() -> None:
-    refusals = Refusals([-1])
+    refusals = FatalErrors([-1])
     refusals.opened(-1)
     for _ in range(3):
         assert refusals.failed(1, EXPIRED, others=True), "and the pauses are long"
@@ -51,7 +51,7 @@ def test_sec43_a_brokers_certificate_ends_nothing_while_others_let_us_in() -> No
 
 
 def test_sec43_a_password_is_the_same_for_all_brokers() -> None:
-    refusals = Refusals([-1])
+    refusals = FatalErrors([-1])
     refusals.opened(-1)
     refusals.failed(1, PASSWORD, others=True)
     assert refusals.hopeless is None

@@ -7,11 +7,11 @@ from typing import NamedTuple, TypedDict, Unpack
 import pytest
 
 from spark_producer.errors import BrokerError, MetadataTimeout, TopicNotFound
-from spark_producer.network.metadata_wait import PARTITION_GRACE, TopicWait, Verdict
+from spark_producer.network.metadata_wait import PARTITION_GRACE, TopicStatus, TopicWait
 
 DEADLINE = 60.0
 ALMOST, OVER = DEADLINE - 0.001, DEADLINE
-READY, AGAIN, NO_PARTITION = Verdict.READY, Verdict.ASK_AGAIN, Verdict.NO_PARTITION
+READY, AGAIN, NO_PARTITION = TopicStatus.READY, TopicStatus.ASK_AGAIN, TopicStatus.NO_PARTITION
 
 
 class Answer(NamedTuple):

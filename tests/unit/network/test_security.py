@@ -15,7 +15,7 @@ from spark_producer.errors import AuthenticationFailed, ConfigError
 from spark_producer.metrics import unread_metrics
 from spark_producer.network import Client, ConnectionSettings
 from spark_producer.network.auth import make_logins
-from spark_producer.network.authentication import Admission
+from spark_producer.network.authentication import Authenticator
 from spark_producer.network.node import NodeConnection
 from spark_producer.network.nodes import Nodes
 from spark_producer.network.security_options import security_settings
@@ -240,7 +240,9 @@ def test_sec11_a_broker_that_names_another_machine_as_its_own_gets_no_password(
     found = settings(options, "localhost:1")
     assert found.security.sasl is not None
     assert found.security.sasl.loopback_only is only
-    admission = Admission(found, make_logins(found.security, lambda: None), Nodes(found, Random()), unread_metrics())
+    admission = Authenticator(
+        found, make_logins(found.security, lambda: None), Nodes(found, Random()), unread_metrics()
+    )
     far, near = (NodeConnection(1, host, 9092) for host in ("10.0.0.1", "127.0.0.1"))
     login, allowed = admission.login_for(far), admission.login_for(near)
     assert login is not None

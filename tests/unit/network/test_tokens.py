@@ -13,7 +13,7 @@ import pytest
 
 from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, PyProducerError
-from spark_producer.network.auth.tokens import SLOW, TokenCache, TokenRefresher
+from spark_producer.network.auth.tokens import SLOW_FETCH_S, TokenCache, TokenRefresher
 from spark_producer.security.settings import OidcSettings, SaslSettings
 from spark_producer.security.token import ENDLESS, Token
 
@@ -171,7 +171,7 @@ def test_sec18_a_fetch_that_takes_long_is_told(bench: Bench) -> None:
     bench.at(1000.0)
     bench.begun.get(timeout=SECONDS)
     assert bench.error() is None
-    bench.at(1000.0 + SLOW)
+    bench.at(1000.0 + SLOW_FETCH_S)
     error = bench.error()
     assert isinstance(error, AuthenticationFailed)
     assert not error.fatal

@@ -15,7 +15,7 @@ from spark_producer import Producer
 from spark_producer.common.cluster import TRANSACTIONS
 from spark_producer.errors import IllegalState, PyProducerError, TransactionAbortable, TransactionTimeout
 from spark_producer.producer import parts_of
-from spark_producer.sender.transactions.states import Operation, State
+from spark_producer.sender.transactions.states import Operation, TxnState
 from tests.stages.hurry import RunningClock
 from tests.stages.scripted_cluster import ScriptedCluster
 from tests.stages.workbench import DEADLINE, Runner, until
@@ -102,13 +102,13 @@ def test_tm16_a_context_aborts_after_a_timeout_that_is_not_of_its_own_commit(
         transactional(other).init_transactions()
 
     def release() -> None:
-        until(lambda: state_of(producer) is State.ABORTING, "the abort waits for the answer")
+        until(lambda: state_of(producer) is TxnState.ABORTING, "the abort waits for the answer")
         cluster.release_apis()
 
     releasing = None if nested else Runner(release)
     with pytest.raises(TransactionTimeout, match="commit" if nested else "offsets"):
         write_beside(producer, cluster, other)
-    assert state_of(producer) is State.READY
+    assert state_of(producer) is TxnState.READY
     if releasing is not None:
         releasing.result()
     if other is not None:
@@ -213,7 +213,7 @@ def test_tm16_a_call_that_ctrl_c_has_struck_before_it_was_queued_is_done_when_it
     with pytest.raises(CtrlC):
         call()
     call(10.0) if name != "begin" else call()
-    assert state_of(producer) is (State.IN_TRANSACTION if name == "begin" else State.READY)
+    assert state_of(producer) is (TxnState.IN_TRANSACTION if name == "begin" else TxnState.READY)
     assert [word for word in cluster.names if word in ("commit", "abort")] == ([] if name == "begin" else [name])
 
 
@@ -246,7 +246,7 @@ def test_tm16_a_begin_that_was_not_carried_out_in_time_is_that_of_the_next_conte
     with pytest.raises(TransactionTimeout, match=r"begin_transaction\(\) .* call it again"):
         first.result()
     gate.set()
-    until(lambda: state_of(producer) is State.IN_TRANSACTION, "it is begun all the same")
+    until(lambda: state_of(producer) is TxnState.IN_TRANSACTION, "it is begun all the same")
     write()
     assert cluster.names.count("commit") == 1
 

@@ -32,7 +32,7 @@ from spark_producer.errors import (
 from spark_producer.producer import parts_of
 from spark_producer.producer.transactions import Transactions
 from spark_producer.sender.transactions.partitions import ConsumerGroup, GroupOffset
-from spark_producer.sender.transactions.states import State
+from spark_producer.sender.transactions.states import TxnState
 from tests.stages.hurry import impatient
 from tests.stages.scripted_cluster import ScriptedCluster, knowing_the_topic
 from tests.stages.workbench import Runner, until
@@ -68,7 +68,7 @@ def transactions_of(producer: Producer) -> Transactions:
     return found
 
 
-def state_of(producer: Producer) -> State:
+def state_of(producer: Producer) -> TxnState:
     return transactions_of(producer)._manager.state
 
 
@@ -123,7 +123,7 @@ def test_kp11_tm11_an_init_that_times_out_is_repeated_and_nothing_else_before(cl
     with pytest.raises(IllegalState):
         producer.send("t", "a")
     cluster.release_apis()
-    until(lambda: state_of(producer) is State.READY, "the late answer is used")
+    until(lambda: state_of(producer) is TxnState.READY, "the late answer is used")
     with pytest.raises(IllegalState, match=r"call init_transactions\(\) again"):
         producer.begin_transaction()
     producer.init_transactions()

@@ -21,7 +21,7 @@ from spark_producer.security import stores as module
 from spark_producer.security.der import SEQUENCE, element
 from spark_producer.security.iterations import MAX_ITERATIONS, iterations_problem
 from spark_producer.security.jks import MAGIC
-from spark_producer.security.pem import blocks
+from spark_producer.security.pem import pem_blocks
 from spark_producer.security.pkcs12 import read_pkcs12
 from spark_producer.security.stores import load_identity, load_trust
 from spark_producer.security.x509 import read_certificate
@@ -47,7 +47,7 @@ MEBIBYTE = 1024 * 1024
 )
 def test_pem_is_read_in_one_pass_whatever_begins_in_it(text: str, found: int) -> None:
     """With a time that grows by the square of the length each of them would take an hour."""
-    assert len(blocks(text)) == found
+    assert len(pem_blocks(text)) == found
 
 
 PARTS = st.sampled_from(
@@ -67,7 +67,7 @@ PARTS = st.sampled_from(
 @given(st.lists(PARTS, max_size=12).map("".join))
 def test_the_blocks_are_those_that_begin_and_end_by_one_label(text: str) -> None:
     found = re.findall(r"-----BEGIN ([A-Z0-9 ]{1,40})-----(.*?)-----END \1-----", text, re.DOTALL)
-    assert [(each.label, "".join(each.text.splitlines()[1:-1])) for each in blocks(text)] == [
+    assert [(each.label, "".join(each.text.splitlines()[1:-1])) for each in pem_blocks(text)] == [
         (label, "".join(body.split())) for label, body in found
     ]
 

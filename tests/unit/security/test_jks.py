@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from spark_producer.common.secret import Secret
 from spark_producer.errors import TlsFailed
-from spark_producer.security.jks import MAGIC, ProtectedKey, read_jks, unprotected
-from spark_producer.security.pem import blocks, der_of
+from spark_producer.security.jks import MAGIC, ProtectedKey, decrypt_key, read_jks
+from spark_producer.security.pem import der_of, pem_blocks
 from tests.support.campaigns import sample_and_campaign
 
 STORES = Path(__file__).parent / "stores"
@@ -82,9 +82,9 @@ def test_sec7_what_was_written_is_read(
     assert found.certificates == tuple(trusted)
     assert [key.chain for key in found.keys] == [tuple(chain) for _, chain in keys]
     for (key, _), one in zip(keys, found.keys, strict=True):
-        assert der_of(blocks(unprotected(one, "store.jks", Secret(key_password)).reveal())[0]) == key
+        assert der_of(pem_blocks(decrypt_key(one, "store.jks", Secret(key_password)).reveal())[0]) == key
         with pytest.raises(TlsFailed, match="does not open its key 'own'"):
-            unprotected(one, "store.jks", Secret(key_password + "x"))
+            decrypt_key(one, "store.jks", Secret(key_password + "x"))
 
 
 @given(passwords.filter(lambda text: text != "store-pw"))
@@ -129,7 +129,7 @@ def test_sec9_damage_without_a_password_is_told_and_claimed_sizes_take_no_memory
 )
 def test_sec9_keys_that_cannot_be_opened(protected: bytes, words: str) -> None:
     with pytest.raises(TlsFailed, match=words):
-        unprotected(ProtectedKey("own", protected, ()), "store.jks", Secret("pw"))
+        decrypt_key(ProtectedKey("own", protected, ()), "store.jks", Secret("pw"))
 
 
 def test_an_alias_cannot_control_a_terminal() -> None:
@@ -174,7 +174,7 @@ def open_all(data: bytes) -> TlsFailed | None:
     """Read a store and open its keys; return our error, if there is one. Any other goes through."""
     try:
         for key in read_jks(data, "store.jks", None).keys:
-            unprotected(key, "store.jks", Secret("key-pw"))
+            decrypt_key(key, "store.jks", Secret("key-pw"))
     except TlsFailed as error:
         return error
     return None

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed
 from spark_producer.security import oauthbearer as module
-from spark_producer.security.oauthbearer import oauthbearer, reason_of
+from spark_producer.security.oauthbearer import failure_reason, oauthbearer
 from tests.support.campaigns import sample_and_campaign
 from tests.unit.security.test_scram import mutated
 
@@ -68,7 +68,7 @@ def test_sec19_a_refusal_is_answered_by_one_byte_and_told(answer: bytes, reason:
         client.send(b"")
     assert refused.value.fatal
     assert str(refused.value) == f"the broker refuses the token: {reason}"
-    assert reason_of(answer) == reason
+    assert failure_reason(answer) == reason
 
 
 def test_sec19_the_error_that_follows_passes_through() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from spark_producer.common.secret import Secret
 from spark_producer.errors import ConfigError
 from spark_producer.security import references
-from spark_producer.security.references import ALLOWED_BY_THE_PLATFORM, MAX_FILE_BYTES, is_reference, resolve
+from spark_producer.security.references import ALLOW_VARIABLE, MAX_FILE_BYTES, is_reference, resolve
 
 NOTHING: Mapping[str, str] = {}
 CANARY = "canary-of-this-test"
@@ -71,10 +71,10 @@ def test_sec41_a_variable_is_read_if_a_rule_allows_it(rules: list[str], taken: b
 
 def test_sec41_nothing_is_allowed_by_default_and_the_environment_of_the_platform_wins() -> None:
     both = {"A": CANARY, "B": CANARY}
-    platform = both | {ALLOWED_BY_THE_PLATFORM: "env:A , file:/x/"}
+    platform = both | {ALLOW_VARIABLE: "env:A , file:/x/"}
     assert resolve(Secret("${env:A}"), ["env:B"], platform) == CANARY
     assert "not allowed" in refusal("${env:B}", "env:B", environ=platform)
-    assert "not allowed" in refusal("${env:B}", "env:B", environ=both | {ALLOWED_BY_THE_PLATFORM: ""})
+    assert "not allowed" in refusal("${env:B}", "env:B", environ=both | {ALLOW_VARIABLE: ""})
     assert "not allowed" in refusal("${env:B}", environ=both)
 
 
@@ -235,7 +235,7 @@ def test_sec41_what_a_reference_gives_is_not_resolved_again(tmp_path: Path) -> N
 @pytest.mark.parametrize("rule", ["env", "env:A*B", "env:A.*", "file:relative", "file:", "*", "${env:A}", "dir:/x"])
 def test_sec41_a_rule_that_nobody_could_mean_is_refused(rule: str) -> None:
     assert "kafka.secrets.allow: " in refusal("${env:A}", rule)
-    assert f"{ALLOWED_BY_THE_PLATFORM}: " in refusal("${env:A}", environ={ALLOWED_BY_THE_PLATFORM: f"env:A,{rule}"})
+    assert f"{ALLOW_VARIABLE}: " in refusal("${env:A}", environ={ALLOW_VARIABLE: f"env:A,{rule}"})
 
 
 @given(st.text(max_size=30), st.sampled_from(["${env:%s}", "${file:%s}", "${file:/%s}", "%s${env:X}", "${%s:x}"]))

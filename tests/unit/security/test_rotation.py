@@ -12,7 +12,7 @@ import pytest
 from spark_producer.common.secret import Secret
 from spark_producer.errors import TlsFailed
 from spark_producer.security import Store, TlsSettings
-from spark_producer.security.rotation import kept_client_context, kept_server_context
+from spark_producer.security.rotation import reloading_client_context, reloading_server_context
 from tests.support.certificates import KEY_PASSWORD, Certificates
 
 
@@ -29,12 +29,12 @@ def identity(made: Certificates) -> TlsSettings:
 
 
 def test_sec43_without_a_change_there_is_one_context(renewed: Certificates) -> None:
-    kept = kept_client_context(identity(renewed), ())
+    kept = reloading_client_context(identity(renewed), ())
     assert kept.current() is kept.current()
 
 
 def test_sec43_a_renewed_certificate_makes_a_new_context(renewed: Certificates) -> None:
-    kept = kept_client_context(identity(renewed), ())
+    kept = reloading_client_context(identity(renewed), ())
     before = kept.current()
     renewed.issue("own", common_name="second")
     after = kept.current()
@@ -47,7 +47,7 @@ def test_sec43_a_renewed_certificate_makes_a_new_context(renewed: Certificates) 
 def test_sec43_a_change_that_cannot_be_used_leaves_the_former_one_and_is_told_once(
     renewed: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept = kept_client_context(identity(renewed), ())
+    kept = reloading_client_context(identity(renewed), ())
     before = kept.current()
     renewed.file("own.pem").write_text("half of it")
     with caplog.at_level(logging.WARNING, "pyproducer"):
@@ -62,7 +62,7 @@ def test_sec43_a_change_that_cannot_be_used_leaves_the_former_one_and_is_told_on
 
 
 def test_the_first_context_must_be_usable(renewed: Certificates) -> None:
-    kept = kept_client_context(identity(renewed), ())
+    kept = reloading_client_context(identity(renewed), ())
     renewed.file("own.pem").unlink()
     with pytest.raises(TlsFailed, match="cannot read"):
         kept.current()
@@ -77,7 +77,7 @@ def test_sec43_a_link_that_leads_elsewhere_is_a_change(renewed: Certificates, tm
         (tmp_path / number).mkdir()
         shutil.copy(renewed.file("own.pem"), tmp_path / number)
     (tmp_path / "mount").symlink_to("1")
-    kept = kept_client_context(TlsSettings(identity=Store(location=str(tmp_path / "mount" / "own.pem"))), ())
+    kept = reloading_client_context(TlsSettings(identity=Store(location=str(tmp_path / "mount" / "own.pem"))), ())
     before = kept.current()
     (tmp_path / "new").symlink_to("2")
     (tmp_path / "new").replace(tmp_path / "mount")
@@ -88,7 +88,7 @@ def test_sec43_a_folder_of_cas_may_get_another(renewed: Certificates, tmp_path: 
     folder = tmp_path / "cas"
     folder.mkdir()
     shutil.copy(renewed.ca, folder)
-    kept = kept_client_context(TlsSettings(trust=Store(location=str(folder))), ())
+    kept = reloading_client_context(TlsSettings(trust=Store(location=str(folder))), ())
     assert kept.current().facts.trusted == 1
     shutil.copy(renewed.other_ca, folder)
     assert kept.current().facts.trusted == 2
@@ -101,7 +101,7 @@ def test_sec43_a_key_that_a_reference_names_may_change(renewed: Certificates) ->
         key_pem=Secret(f"${{file:{renewed.file('own.locked.key')}}}"),
         key_password=Secret(KEY_PASSWORD),
     )
-    kept = kept_client_context(TlsSettings(identity=store), [f"file:{renewed.home}/"])
+    kept = reloading_client_context(TlsSettings(identity=store), [f"file:{renewed.home}/"])
     before = kept.current()
     os.utime(renewed.file("own.locked.key"), (1, 1))
     assert kept.current() is not before
@@ -109,7 +109,7 @@ def test_sec43_a_key_that_a_reference_names_may_change(renewed: Certificates) ->
 
 def test_sec43_a_listener_follows_its_files_too(renewed: Certificates) -> None:
     own = str(renewed.file("own.pem"))
-    kept = kept_server_context(own, own, str(renewed.ca))
+    kept = reloading_server_context(own, own, str(renewed.ca))
     before = kept.current()
     assert kept.current() is before
     renewed.issue("own")

@@ -8,14 +8,14 @@ import pytest
 
 from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, ConfigError
-from spark_producer.security.sasl_login import login
+from spark_producer.security.sasl_login import sasl_login
 from spark_producer.security.settings import SaslSettings
 from spark_producer.security.token import ENDLESS, Token
 
 
 def test_sec41_a_password_in_a_file_is_read_at_each_start(tmp_path: Path) -> None:
     file = tmp_path / "password"
-    plain = login(SaslSettings("PLAIN", "app", Secret(f"${{file:{file}}}")), [f"file:{tmp_path}/"])
+    plain = sasl_login(SaslSettings("PLAIN", "app", Secret(f"${{file:{file}}}")), [f"file:{tmp_path}/"])
     for password in ("first", "second"):
         file.write_text(password + "\n", encoding="utf-8")
         assert next(plain.start()) == b"\0app\0" + password.encode()
@@ -26,19 +26,22 @@ def test_sec41_a_password_in_a_file_is_read_at_each_start(tmp_path: Path) -> Non
 
 def test_a_name_of_a_jaas_entry_may_be_a_reference_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYPRODUCER_TEST_USER", "app")
-    plain = login(SaslSettings("PLAIN", "${env:PYPRODUCER_TEST_USER}", Secret("pw")), ["env:PYPRODUCER_TEST_USER"])
+    plain = sasl_login(SaslSettings("PLAIN", "${env:PYPRODUCER_TEST_USER}", Secret("pw")), ["env:PYPRODUCER_TEST_USER"])
     assert next(plain.start()) == b"\0app\0pw"
     assert plain.user == "${env:PYPRODUCER_TEST_USER}"
 
 
 def test_the_user_of_event_hubs_is_no_reference() -> None:
-    assert next(login(SaslSettings("PLAIN", "$ConnectionString", Secret("x")), []).start()) == b"\0$ConnectionString\0x"
+    assert (
+        next(sasl_login(SaslSettings("PLAIN", "$ConnectionString", Secret("x")), []).start())
+        == b"\0$ConnectionString\0x"
+    )
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("token_auth", [False, True])
 def test_scram_gets_what_the_settings_say(mechanism: str, token_auth: bool) -> None:
-    made = login(SaslSettings(mechanism, "app", Secret("pw"), token_auth), [], nonce=lambda: "nonce")
+    made = sasl_login(SaslSettings(mechanism, "app", Secret("pw"), token_auth), [], nonce=lambda: "nonce")
     assert made.mechanism == mechanism
     assert next(made.start()) == b"n,,n=app,r=nonce" + (b",tokenauth=true" if token_auth else b"")
 
@@ -46,7 +49,7 @@ def test_scram_gets_what_the_settings_say(mechanism: str, token_auth: bool) -> N
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 def test_an_empty_password_is_told_before_a_broker_counts_it(mechanism: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYPRODUCER_TEST_EMPTY", "")
-    made = login(SaslSettings(mechanism, "app", Secret("${env:PYPRODUCER_TEST_EMPTY}")), ["env:*"])
+    made = sasl_login(SaslSettings(mechanism, "app", Secret("${env:PYPRODUCER_TEST_EMPTY}")), ["env:*"])
     with pytest.raises(AuthenticationFailed, match="empty"):
         next(made.start())
 
@@ -81,7 +84,7 @@ class OneToken:
 @pytest.mark.parametrize("again", [False, True])
 def test_sec19_a_refusal_says_when_the_token_ends_by_our_clock(expires_at: float, words: str, again: bool) -> None:
     source = OneToken(expires_at, again)
-    run = login(SaslSettings("OAUTHBEARER"), [], tokens=source, clock=lambda: 1012.0).start()
+    run = sasl_login(SaslSettings("OAUTHBEARER"), [], tokens=source, clock=lambda: 1012.0).start()
     assert next(run) == b"n,,\x01auth=Bearer abc\x01fromProvider=y\x01\x01"
     assert run.send(b'{"status":"invalid_token"}') == b"\x01"
     with pytest.raises(AuthenticationFailed) as refused:
@@ -93,7 +96,7 @@ def test_sec19_a_refusal_says_when_the_token_ends_by_our_clock(expires_at: float
 
 def test_sec19_a_refusal_that_is_not_the_tokens_fault_asks_for_no_other() -> None:
     source = OneToken(ENDLESS, again=True)
-    run = login(SaslSettings("OAUTHBEARER"), [], tokens=source).start()
+    run = sasl_login(SaslSettings("OAUTHBEARER"), [], tokens=source).start()
     next(run)
     with pytest.raises(AuthenticationFailed, match="for a while") as refused:
         run.throw(AuthenticationFailed("for a while", fatal=False))
@@ -103,7 +106,7 @@ def test_sec19_a_refusal_that_is_not_the_tokens_fault_asks_for_no_other() -> Non
 
 def test_sec19_a_token_that_was_taken_is_told_to_its_source() -> None:
     source = OneToken(ENDLESS)
-    run = login(SaslSettings("OAUTHBEARER"), [], tokens=source).start()
+    run = sasl_login(SaslSettings("OAUTHBEARER"), [], tokens=source).start()
     next(run)
     with pytest.raises(StopIteration):
         run.send(b"")
@@ -112,4 +115,4 @@ def test_sec19_a_token_that_was_taken_is_told_to_its_source() -> None:
 
 def test_another_mechanism_is_refused() -> None:
     with pytest.raises(ConfigError, match="GSSAPI"):
-        login(SaslSettings("GSSAPI"), []).start()
+        sasl_login(SaslSettings("GSSAPI"), []).start()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spark_producer.common.secret import Secret
 from spark_producer.security.settings import SaslSettings
-from spark_producer.security.token import ENDLESS, Token, end_of_jwt, refresh_at, seconds, token_problem
+from spark_producer.security.token import ENDLESS, Token, jwt_expiry, next_refresh, parse_seconds, token_problem
 
 DEFAULTS = SaslSettings("OAUTHBEARER")
 NOW = 1_700_000_000.0
@@ -36,20 +36,20 @@ NOW = 1_700_000_000.0
     ],
 )
 def test_sec18_the_next_token_is_due_as_in_kafka(life: float, chance: float, expected: float) -> None:
-    assert refresh_at(DEFAULTS, NOW + life, NOW, chance) == pytest.approx(NOW + expected, abs=1e-3)
+    assert next_refresh(DEFAULTS, NOW + life, NOW, chance) == pytest.approx(NOW + expected, abs=1e-3)
 
 
 def test_sec18_the_settings_say_when() -> None:
     settings = replace(
         DEFAULTS, refresh_window_factor=0.5, refresh_window_jitter=0.2, refresh_min_period=10.0, refresh_buffer=20.0
     )
-    assert refresh_at(settings, NOW + 100, NOW, 0.0) == NOW + 50
-    assert refresh_at(settings, NOW + 100, NOW, 1.0) == pytest.approx(NOW + 70)
+    assert next_refresh(settings, NOW + 100, NOW, 0.0) == NOW + 50
+    assert next_refresh(settings, NOW + 100, NOW, 1.0) == pytest.approx(NOW + 70)
 
 
 @given(st.floats(0.001, 1e8), st.floats(0, 1))
 def test_sec18_the_next_token_comes_before_the_old_one_ends(life: float, chance: float) -> None:
-    due = refresh_at(DEFAULTS, NOW + life, NOW, chance)
+    due = next_refresh(DEFAULTS, NOW + life, NOW, chance)
     assert NOW <= due <= NOW + life
 
 
@@ -78,17 +78,17 @@ def jwt(claims: object, padding: str = "") -> Secret:
     ],
 )
 def test_sec18_a_jwt_says_when_it_ends(text: Secret, end: float) -> None:
-    assert end_of_jwt(text) == end
+    assert jwt_expiry(text) == end
 
 
 def test_sec18_a_jwt_that_is_nested_deeply_says_nothing() -> None:
     nested = base64.urlsafe_b64encode(b"[" * 100_000).decode()
-    assert end_of_jwt(Secret(f"e30.{nested}.x")) == ENDLESS
+    assert jwt_expiry(Secret(f"e30.{nested}.x")) == ENDLESS
 
 
 @given(st.text(max_size=50), st.text(max_size=50))
 def test_anything_may_stand_in_a_jwt(head: str, middle: str) -> None:
-    assert not math.isnan(end_of_jwt(Secret(f"{head}.{middle}.x")))
+    assert not math.isnan(jwt_expiry(Secret(f"{head}.{middle}.x")))
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_anything_may_stand_in_a_jwt(head: str, middle: str) -> None:
     ],
 )
 def test_seconds_are_numbers_or_digits(value: object, number: float | None) -> None:
-    assert seconds(value) == number
-    assert math.isnan(seconds(math.nan) or 0)
+    assert parse_seconds(value) == number
+    assert math.isnan(parse_seconds(math.nan) or 0)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_seconds_are_numbers_or_digits(value: object, number: float | None) -> N
 )
 def test_a_jwt_that_ended_before_all_clocks_has_ended(exp: object, end: float) -> None:
     claims = base64.urlsafe_b64encode(json.dumps({"exp": exp}).encode()).decode()
-    assert end_of_jwt(Secret(f"e30.{claims}.x")) == end
+    assert jwt_expiry(Secret(f"e30.{claims}.x")) == end
 
 
 @pytest.mark.parametrize("text", ["abc", "a.b-c_d~e+f/g", "abc==", "A" * 10_000])

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_producer.security.der import SEQUENCE, element, elements
-from spark_producer.security.pem import blocks, encoded
+from spark_producer.security.pem import pem_blocks, pem_text
 from spark_producer.security.x509 import read_certificate
 from tests.support.certificates import Certificates
 
@@ -98,11 +98,11 @@ def test_der_gives_elements_one_level_at_a_time() -> None:
 
 @given(st.binary(max_size=200), st.sampled_from([" ", "\\n", "\r\n", "\n\n"]))
 def test_pem_survives_every_layout(der: bytes, end: str) -> None:
-    text = encoded("CERTIFICATE", der)
-    assert [block.text for block in blocks("before " + text.replace("\n", end) + " after")] == [text]
-    assert repr(blocks(text)) == "[Block('CERTIFICATE')]"
+    text = pem_text("CERTIFICATE", der)
+    assert [block.text for block in pem_blocks("before " + text.replace("\n", end) + " after")] == [text]
+    assert repr(pem_blocks(text)) == "[Block('CERTIFICATE')]"
 
 
 @given(st.text(max_size=200))
 def test_text_without_blocks_has_none(text: str) -> None:
-    assert blocks(text + "-----BEGIN CERTIFICATE-----" + text) == []
+    assert pem_blocks(text + "-----BEGIN CERTIFICATE-----" + text) == []

@@ -11,7 +11,7 @@ from spark_producer.errors import (
     TransactionAbortable,
     UnsupportedVersion,
 )
-from spark_producer.sender.transactions.states import Call, Operation, State
+from spark_producer.sender.transactions.states import Operation, TxnCall, TxnState
 from tests.stages.transaction_stage import LOST, TransactionStage
 from tests.unit.sender.transactions.test_manager import in_transaction
 
@@ -24,7 +24,7 @@ def being_committed(*, implicit: bool) -> tuple[TransactionStage, Operation]:
     made.made.batches(b"a")
     made.run()
     made.holding.add("commit")
-    commit = made.do(Call.COMMIT)
+    commit = made.do(TxnCall.COMMIT)
     assert [outgoing.api.name.split()[0] for outgoing in made.held] == ["EndTxn"]
     made.sent.clear()
     return made, commit
@@ -40,14 +40,14 @@ def go_on(made: TransactionStage) -> None:
 @BOTH_STYLES
 def test_tm20_a_row_that_is_refused_while_the_commit_is_on_its_way_is_not_of_the_transaction(implicit: bool) -> None:
     made, commit = being_committed(implicit=implicit)
-    made.do(Call.SPOIL, ValueError("of a thread that still sent"))
-    refused = made.do(Call.ABORT)
+    made.do(TxnCall.SPOIL, ValueError("of a thread that still sent"))
+    refused = made.do(TxnCall.ABORT)
     assert isinstance(refused.error, IllegalState), "it would take the commit's answer for its own"
     go_on(made)
-    assert (commit.done, commit.error, made.state) == (True, None, State.READY)
-    made.do(Call.BEGIN)
+    assert (commit.done, commit.error, made.state) == (True, None, TxnState.READY)
+    made.do(TxnCall.BEGIN)
     made.made.batches(b"b")
-    assert made.do(Call.COMMIT).error is None
+    assert made.do(TxnCall.COMMIT).error is None
 
 
 @BOTH_STYLES
@@ -55,10 +55,10 @@ def test_tm27_nor_is_one_that_is_refused_before_a_lost_commit_is_asked_for_again
     made, commit = being_committed(implicit=implicit)
     made.script["commit"] = [LOST]
     made.answer_held()
-    made.do(Call.SPOIL, ValueError("of a thread that still sent"))
-    assert made.state is State.COMMITTING
+    made.do(TxnCall.SPOIL, ValueError("of a thread that still sent"))
+    assert made.state is TxnState.COMMITTING
     go_on(made)
-    assert (commit.done, commit.error, made.state) == (True, None, State.READY)
+    assert (commit.done, commit.error, made.state) == (True, None, TxnState.READY)
 
 
 @BOTH_STYLES
@@ -82,7 +82,7 @@ def test_tm32_what_the_coordinator_itself_refuses_to_commit_is_to_be_aborted(imp
     made.script["commit"] = [120]
     go_on(made)
     assert isinstance(commit.error, TransactionAbortable)
-    assert made.do(Call.ABORT).error is None
+    assert made.do(TxnCall.ABORT).error is None
 
 
 @pytest.mark.parametrize("answer", [UnsupportedVersion("InitProducerId 3 comes with Kafka 2.5"), 53, 90])
@@ -92,7 +92,7 @@ def test_tm27_a_commit_is_done_even_if_no_epoch_can_be_had_behind_it(answer: int
     made.script["raise"] = [answer]
     go_on(made)
     assert made.sent == ["find transaction", "commit", "raise 0"]
-    assert (commit.done, commit.error, made.state) == (True, None, State.FATAL)
+    assert (commit.done, commit.error, made.state) == (True, None, TxnState.FATAL)
     assert made.made.error is not None, "but the producer has ended"
 
 

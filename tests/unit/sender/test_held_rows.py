@@ -9,8 +9,8 @@ import pytest
 from spark_producer.common.cluster import Span, Style, TopicPartition
 from spark_producer.errors import IllegalState, TransactionAbortable
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, read_header
-from spark_producer.sender.transactions.partitions import Prepared
-from spark_producer.sender.transactions.states import Call, State
+from spark_producer.sender.transactions.partitions import PreparedResult
+from spark_producer.sender.transactions.states import TxnCall, TxnState
 from tests.stages.sender_stage import TOPIC
 from tests.stages.transaction_stage import LOST, TID, TransactionStage, transaction_stage
 from tests.stages.workbench import values_in
@@ -21,17 +21,17 @@ PLACES = [TopicPartition(TOPIC, partition) for partition in range(3)]
 def held(*, implicit: bool = False, **options: object) -> TransactionStage:
     """Three batches in two partitions, held back."""
     made = transaction_stage(implicit=implicit, **options)
-    made.do(Call.HOLD)
+    made.do(TxnCall.HOLD)
     made.made.batches(b"a", b"b")
     made.made.batches(b"c", partition=2)
     made.run()
     return made
 
 
-def prepared(made: TransactionStage) -> Prepared:
-    operation = made.do(Call.PREPARE)
+def prepared(made: TransactionStage) -> PreparedResult:
+    operation = made.do(TxnCall.PREPARE)
     assert operation.error is None
-    return cast(Prepared, operation.result)
+    return cast(PreparedResult, operation.result)
 
 
 def test_what_is_held_back_makes_no_request_and_does_not_expire() -> None:
@@ -47,7 +47,7 @@ def test_what_is_taken_out_is_as_it_would_be_sent_and_leaves_nothing_behind() ->
     made = held()
     future = made.made.bench.append_one(b"d")
     made.made.bench.accumulator.close_open()
-    taken = cast(list[tuple[TopicPartition, int, bytes]], made.do(Call.TAKE).result)
+    taken = cast(list[tuple[TopicPartition, int, bytes]], made.do(TxnCall.TAKE).result)
     assert sorted((place.partition, records) for place, records, _ in taken) == [(0, 1), (0, 2), (2, 1)]
     assert [value[:1] for place, _, data in taken if not place.partition for value in values_in(data) if value] == [
         b"a", b"b", b"d",
@@ -57,35 +57,37 @@ def test_what_is_taken_out_is_as_it_would_be_sent_and_leaves_nothing_behind() ->
         assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, -1)
         assert (header.attributes & TRANSACTIONAL_BIT, header.records_count) == (TRANSACTIONAL_BIT, records)
     assert future.done()
-    assert (made.state, made.sent) == (State.UNINITIALIZED, [])
+    assert (made.state, made.sent) == (TxnState.UNINITIALIZED, [])
     backlog = made.made.bench.backlog
     assert (backlog.idle, backlog.failure) == (True, None)
     assert made.made.bench.pool.available == made.made.bench.pool.total
-    assert made.do(Call.HOLD).error is None
+    assert made.do(TxnCall.HOLD).error is None
 
 
 @pytest.mark.parametrize("implicit", [False, True])
 def test_tm33_every_released_transaction_has_an_epoch_of_its_own_and_says_what_is_in_it(implicit: bool) -> None:
     made = held(implicit=implicit)
     style = Style.IMPLICIT if implicit else Style.EXPLICIT
-    made.do(Call.RELEASE)
+    made.do(TxnCall.RELEASE)
     began = made.made.now
     first = prepared(made)
-    assert first == Prepared(TID, 77, 0, style, (Span(TOPIC, 0, 0, 1, 2), Span(TOPIC, 2, 0, 0, 1)), first.began_at)
+    assert first == PreparedResult(
+        TID, 77, 0, style, (Span(TOPIC, 0, 0, 1, 2), Span(TOPIC, 2, 0, 0, 1)), first.began_at
+    )
     assert first.began_at == began
-    assert made.state is State.PREPARED
+    assert made.state is TxnState.PREPARED
     with pytest.raises(IllegalState):
         made.manager.check()
-    refused = [call for call in Call if isinstance(made.do(call, ValueError("x")).error, IllegalState)]
-    assert Call.COMMIT in refused
-    assert Call.ABORT in refused
+    refused = [call for call in TxnCall if isinstance(made.do(call, ValueError("x")).error, IllegalState)]
+    assert TxnCall.COMMIT in refused
+    assert TxnCall.ABORT in refused
     made = held(implicit=implicit)
-    made.do(Call.RELEASE)
+    made.do(TxnCall.RELEASE)
     prepared(made)
     made.sent.clear()
-    made.do(Call.HOLD)
+    made.do(TxnCall.HOLD)
     made.made.batches(b"e")
-    made.do(Call.RELEASE)
+    made.do(TxnCall.RELEASE)
     second = prepared(made)
     assert (second.epoch, second.spans) == (1, (Span(TOPIC, 0, 2, 2, 1),))
     assert [(header.producer_epoch, header.base_sequence) for header in made.headers[-1:]] == [(1, 0)]
@@ -96,30 +98,30 @@ def test_tm33_every_released_transaction_has_an_epoch_of_its_own_and_says_what_i
 
 def test_tm33_without_rows_there_is_nothing_to_end() -> None:
     made = transaction_stage()
-    made.do(Call.HOLD)
-    made.do(Call.RELEASE)
+    made.do(TxnCall.HOLD)
+    made.do(TxnCall.RELEASE)
     empty = prepared(made)
     assert (empty.spans, empty.began_at) == ((), None)
     assert made.sent == ["find transaction", "init"]
-    assert made.do(Call.RENEW).error is None
-    assert made.state is State.UNINITIALIZED
+    assert made.do(TxnCall.RENEW).error is None
+    assert made.state is TxnState.UNINITIALIZED
 
 
 @pytest.mark.parametrize("code", [0, 51])
 def test_tm33_without_rows_nobody_waits_for_the_epoch(code: int) -> None:
     made = transaction_stage()
     made.holding.add("init")
-    made.do(Call.HOLD)
-    made.do(Call.RELEASE)
+    made.do(TxnCall.HOLD)
+    made.do(TxnCall.RELEASE)
     assert prepared(made).spans == ()
-    assert made.do(Call.RENEW).error is None
+    assert made.do(TxnCall.RENEW).error is None
     made.script["init"] = [code]
     made.holding.clear()
     made.answer_held()
     made.run()
-    made.do(Call.HOLD)
+    made.do(TxnCall.HOLD)
     made.made.batches(b"a")
-    made.do(Call.RELEASE)
+    made.do(TxnCall.RELEASE)
     later = prepared(made)
     assert [span.records for span in later.spans] == [1]
     assert made.headers[-1].producer_epoch == later.epoch == made.identity.epoch, "of the newest epoch"
@@ -129,43 +131,43 @@ def test_a_thread_that_waits_for_memory_ends_the_hold() -> None:
     made = held()
     with made.made.bench.backlog.starve():
         made.run()
-    assert made.state is State.IN_TRANSACTION
+    assert made.state is TxnState.IN_TRANSACTION
     assert [words.split()[0] for words in made.sent] == ["find", "init", "add", "produce", "produce", "produce"]
-    assert (made.do(Call.TAKE).error, made.do(Call.TAKE).result) == (None, None), "too late to take anything out"
+    assert (made.do(TxnCall.TAKE).error, made.do(TxnCall.TAKE).result) == (None, None), "too late to take anything out"
 
 
 def test_a_hold_that_ends_while_its_rows_are_asked_for_leaves_them_in_the_transaction() -> None:
     made = held()
-    made.ask(Call.RELEASE)
-    taken = made.do(Call.TAKE)
+    made.ask(TxnCall.RELEASE)
+    taken = made.do(TxnCall.TAKE)
     assert (taken.error, taken.result) == (None, None)
     assert [span.records for span in prepared(made).spans] == [2, 1]
 
 
 def test_a_transaction_that_did_not_begin_as_a_hold_may_be_followed_by_the_next_at_once() -> None:
     made = transaction_stage()
-    made.do(Call.HOLD)
-    made.do(Call.TAKE)
+    made.do(TxnCall.HOLD)
+    made.do(TxnCall.TAKE)
     made.begin()
     made.made.batches(b"a")
     made.run()
-    assert made.do(Call.ABORT).error is None
-    assert made.do(Call.BEGIN).error is None
+    assert made.do(TxnCall.ABORT).error is None
+    assert made.do(TxnCall.BEGIN).error is None
 
 
 def test_rows_that_were_held_back_for_long_have_their_whole_delivery_timeout_before_them() -> None:
     made = held()
     made.made.bench.clock.advance(1000.0)
     made.script["produce"] = [7]
-    made.do(Call.RELEASE)
+    made.do(TxnCall.RELEASE)
     assert len(prepared(made).spans) == 2
 
 
 def test_a_prepared_transaction_needs_to_know_where_its_rows_are() -> None:
     made = held()
     made.script["produce"] = [0, 46]  # a duplicate: the broker does not say where
-    made.do(Call.RELEASE)
-    refused = made.do(Call.PREPARE).error
+    made.do(TxnCall.RELEASE)
+    refused = made.do(TxnCall.PREPARE).error
     assert isinstance(refused, TransactionAbortable)
     assert "did not say at which offset" in str(refused)
 
@@ -173,40 +175,40 @@ def test_a_prepared_transaction_needs_to_know_where_its_rows_are() -> None:
 def test_prepare_refuses_while_rows_are_on_their_way_and_after_a_row_was_lost() -> None:
     made = held()
     made.holding.add("produce")
-    made.do(Call.RELEASE)
-    assert isinstance(made.do(Call.PREPARE).error, IllegalState)
+    made.do(TxnCall.RELEASE)
+    assert isinstance(made.do(TxnCall.PREPARE).error, IllegalState)
     made.script["produce"] = [87]
     made.answer_held()
-    assert isinstance(made.do(Call.PREPARE).error, TransactionAbortable)
+    assert isinstance(made.do(TxnCall.PREPARE).error, TransactionAbortable)
 
 
 @pytest.mark.parametrize("implicit", [False, True])
 def test_giving_up_ends_a_prepared_transaction_by_its_own_epoch(implicit: bool) -> None:
     made = held(implicit=implicit)
-    made.do(Call.RELEASE)
+    made.do(TxnCall.RELEASE)
     prepared(made)
-    assert made.do(Call.GIVE_UP).error is None
+    assert made.do(TxnCall.GIVE_UP).error is None
     assert made.sent[-1] == "abort"
-    assert made.state is State.UNINITIALIZED
+    assert made.state is TxnState.UNINITIALIZED
 
 
 def test_giving_up_takes_the_next_epoch_if_a_batch_is_in_doubt_which_shuts_it_out_at_once() -> None:
     made = held()
     made.script["produce"] = [LOST]
-    made.do(Call.RELEASE)
+    made.do(TxnCall.RELEASE)
     made.script["produce"] = [LOST]
     made.made.batches(b"e", partition=1)
     made.run(seconds=0.0)
-    assert made.do(Call.GIVE_UP).error is None
+    assert made.do(TxnCall.GIVE_UP).error is None
     assert "abort" not in made.sent
     assert made.sent[-1] == "init"
-    assert made.state is State.UNINITIALIZED
+    assert made.state is TxnState.UNINITIALIZED
     implicit = held(implicit=True)
-    implicit.do(Call.RELEASE)
+    implicit.do(TxnCall.RELEASE)
     implicit.script["produce"] = [LOST]
     implicit.made.batches(b"e", partition=1)
     implicit.run(seconds=0.0)
-    assert implicit.do(Call.GIVE_UP).error is None
+    assert implicit.do(TxnCall.GIVE_UP).error is None
     assert implicit.sent[-1] == "abort", "in this style the end itself takes the next epoch"
 
 
@@ -215,28 +217,28 @@ def test_giving_up_leaves_a_producer_that_can_hold_again_wherever_it_was(at: str
     made = held() if at != "never held" else transaction_stage()
     if at == "opening":
         made.holding.add("init")
-        made.do(Call.RELEASE)
-        made.ask(Call.GIVE_UP)
+        made.do(TxnCall.RELEASE)
+        made.ask(TxnCall.GIVE_UP)
         made.run()
         made.holding.clear()
         made.answer_held()
         made.run()
     elif at == "spoilt":
-        made.do(Call.SPOIL, ValueError("bad row"))
-        assert made.do(Call.GIVE_UP).error is None
+        made.do(TxnCall.SPOIL, ValueError("bad row"))
+        assert made.do(TxnCall.GIVE_UP).error is None
     else:
-        assert made.do(Call.GIVE_UP).error is None
+        assert made.do(TxnCall.GIVE_UP).error is None
     assert "abort" not in made.sent
     assert made.made.bench.backlog.idle
-    assert made.do(Call.HOLD).error is None
+    assert made.do(TxnCall.HOLD).error is None
     made.made.batches(b"z")
-    made.do(Call.RELEASE)
+    made.do(TxnCall.RELEASE)
     assert [span.records for span in prepared(made).spans] == [1]
 
 
 def test_a_producer_that_closes_while_it_is_prepared_leaves_the_transaction_to_its_owner() -> None:
     made = held()
-    made.do(Call.RELEASE)
+    made.do(TxnCall.RELEASE)
     prepared(made)
     made.made.bench.backlog.begin_close()
     made.run()
@@ -246,17 +248,17 @@ def test_a_producer_that_closes_while_it_is_prepared_leaves_the_transaction_to_i
 
 def test_a_partition_that_was_ready_before_the_hold_sends_nothing_while_it_lasts() -> None:
     made = transaction_stage()
-    made.do(Call.HOLD)
-    made.do(Call.RELEASE)
+    made.do(TxnCall.HOLD)
+    made.do(TxnCall.RELEASE)
     made.made.network.unready.add(2)
     made.made.batches(b"a", partition=2)
     made.run(seconds=0.0)
     assert made.sent[-1] == "add 2"
-    assert made.do(Call.GIVE_UP).error is None
-    made.do(Call.HOLD)
+    assert made.do(TxnCall.GIVE_UP).error is None
+    made.do(TxnCall.HOLD)
     made.made.batches(b"b", partition=2)
     made.made.network.unready.clear()
     made.run()
     assert made.headers == []
-    made.do(Call.RELEASE)
+    made.do(TxnCall.RELEASE)
     assert [span.partition for span in prepared(made).spans] == [2]

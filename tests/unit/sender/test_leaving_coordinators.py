@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.sender.transactions.states import Call, State
+from spark_producer.sender.transactions.states import TxnCall, TxnState
 from tests.stages.transaction_stage import TransactionStage
 from tests.unit.sender.transactions.test_manager import OFFSETS, in_transaction
 
@@ -18,8 +18,8 @@ def in_cluster(made: TransactionStage, *nodes: int) -> None:
     assert set(made.made.metadata.cluster.nodes) == set(nodes)
 
 
-@pytest.mark.parametrize("end", [Call.COMMIT, Call.ABORT])
-def test_tm10_a_coordinator_that_has_left_the_cluster_is_looked_up_again(end: Call) -> None:
+@pytest.mark.parametrize("end", [TxnCall.COMMIT, TxnCall.ABORT])
+def test_tm10_a_coordinator_that_has_left_the_cluster_is_looked_up_again(end: TxnCall) -> None:
     made = in_transaction()
     made.made.batches(b"a")
     made.run()
@@ -31,11 +31,11 @@ def test_tm10_a_coordinator_that_has_left_the_cluster_is_looked_up_again(end: Ca
 
 def test_tm10_tm13_so_is_the_coordinator_of_a_group() -> None:
     made = in_transaction()
-    made.do(Call.OFFSETS, OFFSETS)
+    made.do(TxnCall.OFFSETS, OFFSETS)
     in_cluster(made, 1)
     made.group_node = 1
     made.sent.clear()
-    assert made.do(Call.OFFSETS, OFFSETS).error is None
+    assert made.do(TxnCall.OFFSETS, OFFSETS).error is None
     assert made.sent == ["find group", "offsets readers"]
 
 
@@ -46,8 +46,8 @@ def test_tm10_so_it_is_when_the_bootstrap_servers_know_other_nodes() -> None:
     made.made.metadata.rebootstrap(made.made.now)
     made.nodes = (2, 3)
     made.transaction_node = 3
-    assert made.do(Call.COMMIT).error is None
-    assert made.state is State.READY
+    assert made.do(TxnCall.COMMIT).error is None
+    assert made.state is TxnState.READY
     assert made.sent[-2:] == ["find transaction", "commit"]
 
 
@@ -60,7 +60,7 @@ def test_tm10_a_coordinator_that_metadata_does_not_name_yet_is_looked_up_with_pa
     made.nodes, made.transaction_node = (2,), 5
     made.made.sender.on_disconnect(1)
     began = made.made.now
-    commit = made.ask(Call.COMMIT)
+    commit = made.ask(TxnCall.COMMIT)
     made.run(seconds=10.0)
     assert not commit.done
     assert 2 <= len(made.sent) <= (made.made.now - began) / 0.1 + 1

@@ -16,10 +16,10 @@ from spark_producer.sender.missing_partitions import (
     CONFIRMED_AFTER,
     FEW_BROKERS_AFTER,
     FORGOTTEN_AFTER,
-    MIN_ANSWERS,
+    MIN_RESPONSES,
     MissingPartitions,
 )
-from spark_producer.sender.transactions.states import Call, State
+from spark_producer.sender.transactions.states import TxnCall, TxnState
 from tests.stages.sender_stage import TOPIC, Stage, answer_to, metadata_of, sent_in, stage
 from tests.stages.transaction_stage import Answer
 from tests.stages.workbench import rows_of
@@ -142,7 +142,7 @@ def test_every_broker_is_asked_before_rows_are_ended() -> None:
     gone = metadata_of({TOPIC: ()}, nodes=(1, 2, 3), codes={TOPIC: UNKNOWN})
     asked = play(made, lambda _node, _seconds: gone, (0, 1, 2))
     assert {node for node, _ in asked} >= {1, 2, 3}
-    assert len(asked) >= MIN_ANSWERS
+    assert len(asked) >= MIN_RESPONSES
 
 
 def test_a_broker_that_cannot_be_asked_delays_the_end_and_does_not_prevent_it() -> None:
@@ -236,16 +236,16 @@ def test_a_transaction_that_lacks_such_rows_can_only_be_aborted_and_says_why(
     made.metadata = left
     began = made.made.now
     made.made.batches(b"a", partition=2)
-    commit = made.do(Call.COMMIT)
+    commit = made.do(TxnCall.COMMIT)
     assert made.made.now - began < 8
     assert isinstance(commit.error, TransactionAbortable)
     assert said in str(commit.error)
-    assert made.state is State.ABORTABLE
+    assert made.state is TxnState.ABORTABLE
     made.metadata, made.script = None, {"add": [], "produce": [], "abort": [], "find": [], "commit": []}
-    assert made.do(Call.ABORT).error is None
-    assert made.do(Call.BEGIN).error is None
+    assert made.do(TxnCall.ABORT).error is None
+    assert made.do(TxnCall.BEGIN).error is None
     made.made.batches(b"a", partition=2)
-    assert made.do(Call.COMMIT).error is None
+    assert made.do(TxnCall.COMMIT).error is None
 
 
 @pytest.mark.parametrize("left", [GONE, TWO_LEFT], ids=["the topic is gone", "the partition is gone"])

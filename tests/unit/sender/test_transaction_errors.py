@@ -18,8 +18,8 @@ from spark_producer.errors import (
     TransactionAborted,
     UnsupportedVersion,
 )
-from spark_producer.sender.transactions.errors import VERDICTS, Need, Verdict, verdict_on
-from spark_producer.sender.transactions.states import Call, State
+from spark_producer.sender.transactions.errors import ACTIONS, ErrorAction, TxnRequest, action_for
+from spark_producer.sender.transactions.states import TxnCall, TxnState
 from tests.stages import transaction_stage as transaction_stage_module
 from tests.stages.coordinator_answers import coordinated, words_of
 from tests.stages.transaction_stage import LOST, TransactionStage, transaction_stage
@@ -31,14 +31,14 @@ TOO_LATE = ("commit", 48)
 """What Kafka 4 answers to the commit of a transaction that has timed out; 3.9 answers 90."""
 
 REQUESTS = {
-    "find": Need.FIND_COORDINATOR,
-    "init": Need.INIT,
-    "add": Need.ADD_PARTITIONS,
-    "group": Need.ADD_OFFSETS,
-    "offsets": Need.COMMIT_OFFSETS,
-    "commit": Need.COMMIT,
-    "abort": Need.ABORT,
-    "raise": Need.RAISE_EPOCH,
+    "find": TxnRequest.FIND_COORDINATOR,
+    "init": TxnRequest.INIT,
+    "add": TxnRequest.ADD_PARTITIONS,
+    "group": TxnRequest.ADD_OFFSETS,
+    "offsets": TxnRequest.COMMIT_OFFSETS,
+    "commit": TxnRequest.COMMIT,
+    "abort": TxnRequest.ABORT,
+    "raise": TxnRequest.RAISE_EPOCH,
 }
 """Every request by the name of the stage."""
 
@@ -47,9 +47,9 @@ def until_asked(name: str, answers: list[int | PyProducerError]) -> TransactionS
     """A transaction in which the next requests of this name get these answers."""
     made = transaction_stage()
     made.script[name] += answers if name != "find" else []
-    if made.do(Call.INIT).error is not None:
+    if made.do(TxnCall.INIT).error is not None:
         return made
-    made.do(Call.BEGIN)
+    made.do(TxnCall.BEGIN)
     if name == "find":
         made.made.sender.on_disconnect(1)
         made.script[name] += answers
@@ -57,33 +57,36 @@ def until_asked(name: str, answers: list[int | PyProducerError]) -> TransactionS
         made.script["produce"] = [87]
     made.made.batches(b"a")
     if name in ("group", "offsets"):
-        made.ask(Call.OFFSETS, OFFSETS)
+        made.ask(TxnCall.OFFSETS, OFFSETS)
     made.run()
     if name in ("abort", "raise"):
-        made.do(Call.ABORT)
+        made.do(TxnCall.ABORT)
     elif made.manager.failure is None and made.made.error is None:
-        made.do(Call.COMMIT)
+        made.do(TxnCall.COMMIT)
     return made
 
 
 @pytest.mark.parametrize("name", REQUESTS)
 def test_every_retriable_code_and_a_lost_answer_is_asked_again(name: str) -> None:
     need = REQUESTS[name]
-    codes = [code for code in RETRIABLE if verdict_on(need, code) in (Verdict.RETRY, Verdict.LOOK_UP)]
+    codes = [code for code in RETRIABLE if action_for(need, code) in (ErrorAction.RETRY, ErrorAction.LOOK_UP)]
     assert {14, 15, 16, 51} <= set(codes)
     answers: list[int | PyProducerError] = [*codes, LOST]
     for answer in answers:
         made = until_asked(name, [answer])
-        assert made.state is State.READY, (name, answer)
+        assert made.state is TxnState.READY, (name, answer)
         assert len([words for words in made.sent if words.split()[0] == name]) >= 2
 
 
 @pytest.mark.parametrize(
     ("name", "rows", "end"),
-    [("add", "results_by_topic_v3_and_below", State.ABORTABLE), ("offsets", "topics", State.FATAL)],
+    [
+        ("add", "results_by_topic_v3_and_below", TxnState.ABORTABLE),
+        ("offsets", "topics", TxnState.FATAL),
+    ],
 )
 def test_what_an_answer_is_silent_about_is_not_in_the_transaction(
-    monkeypatch: pytest.MonkeyPatch, name: str, rows: str, end: State
+    monkeypatch: pytest.MonkeyPatch, name: str, rows: str, end: TxnState
 ) -> None:
     def silent(body: tuple[object, ...], *given: Any, **more: Any) -> Any:
         answer = coordinated(body, *given, **more)
@@ -102,7 +105,7 @@ def test_tm10_the_coordinator_is_looked_up_again_after_a_code_that_says_so_or_a_
 ) -> None:
     made = until_asked(name, [answer])
     assert made.sent.count("find transaction") == 2
-    assert made.state is State.READY
+    assert made.state is TxnState.READY
 
 
 def test_tm10_tm13_the_coordinator_of_the_group_is_looked_up_again() -> None:
@@ -121,7 +124,7 @@ def test_tm10_a_coordinator_that_cannot_be_reached_is_looked_up_again_before_any
     assert made.sent[:2] == ["find transaction", "add 0"]
     made.made.network.unready.add(1)
     made.made.network.pauses[1] = 0.5
-    made.ask(Call.ABORT)
+    made.ask(TxnCall.ABORT)
     made.made.step()
     made.made.bench.clock.advance(0.1)
     made.made.network.unready.clear()
@@ -141,7 +144,7 @@ FATAL = [
 @pytest.mark.parametrize(("name", "code"), FATAL)
 def test_tm14_tm15_tm19_a_fatal_code_ends_the_producer_with_a_reason_that_says_what_to_do(name: str, code: int) -> None:
     made = until_asked(name, [code])
-    assert made.state is State.FATAL
+    assert made.state is TxnState.FATAL
     error = made.made.bench.backlog.error
     fences = code in FENCED or (name, code) == TOO_LATE
     assert isinstance(error, BrokerError)
@@ -164,15 +167,15 @@ ABORTABLE = [
 @pytest.mark.parametrize(("name", "code"), ABORTABLE)
 def test_tm13_tm14_tm32_an_abortable_code_refuses_the_commit_until_an_abort(name: str, code: int) -> None:
     made = until_asked(name, [code])
-    assert made.state is State.ABORTABLE
-    for call in (Call.COMMIT, Call.BEGIN, Call.OFFSETS, Call.PREPARE):
+    assert made.state is TxnState.ABORTABLE
+    for call in (TxnCall.COMMIT, TxnCall.BEGIN, TxnCall.OFFSETS, TxnCall.PREPARE):
         error = made.do(call, OFFSETS).error
         assert isinstance(error, TransactionAbortable)
         assert Code(code).name in str(error)
-    assert made.do(Call.ABORT).error is None
-    made.do(Call.BEGIN)
+    assert made.do(TxnCall.ABORT).error is None
+    made.do(TxnCall.BEGIN)
     made.made.batches(b"again")
-    assert made.do(Call.COMMIT).error is None
+    assert made.do(TxnCall.COMMIT).error is None
 
 
 def test_tm14_tm32_a_refused_group_coordinator_is_abortable() -> None:
@@ -182,9 +185,9 @@ def test_tm14_tm32_a_refused_group_coordinator_is_abortable() -> None:
         made.made.batches(b"a")
         made.run()
         made.script["find"] = [code]
-        refused = made.do(Call.OFFSETS, OFFSETS)
+        refused = made.do(TxnCall.OFFSETS, OFFSETS)
         assert isinstance(refused.error, TransactionAbortable)
-        assert made.state is State.ABORTABLE
+        assert made.state is TxnState.ABORTABLE
 
 
 @pytest.mark.parametrize("name", ["find", "init"])
@@ -192,12 +195,12 @@ def test_tm14_tm32_a_refused_group_coordinator_is_abortable() -> None:
 def test_tm14_a_refused_init_may_be_repeated(name: str, code: int) -> None:
     made = transaction_stage()
     made.script[name] = [code]
-    refused = made.do(Call.INIT)
+    refused = made.do(TxnCall.INIT)
     assert isinstance(refused.error, BrokerError)
     assert (Code(code).name in str(refused.error), "user 'app'" in str(refused.error)) == (True, code != 120)
     assert made.sent.count(name) + made.sent.count(f"{name} transaction") == 1
-    assert [made.do(call).error for call in (Call.INIT, Call.BEGIN)] == [None, None]
-    assert made.state is State.IN_TRANSACTION
+    assert [made.do(call).error for call in (TxnCall.INIT, TxnCall.BEGIN)] == [None, None]
+    assert made.state is TxnState.IN_TRANSACTION
 
 
 def test_tm14_a_lookup_that_is_refused_while_a_transaction_is_ended_is_repeated_with_pauses() -> None:
@@ -207,7 +210,7 @@ def test_tm14_a_lookup_that_is_refused_while_a_transaction_is_ended_is_repeated_
     made.made.sender.on_disconnect(1)
     made.script["find"] = [120] * 3
     began = made.made.now
-    assert made.do(Call.ABORT).error is None
+    assert made.do(TxnCall.ABORT).error is None
     assert made.sent[-5:] == [*["find transaction"] * 4, "abort"]
     assert made.made.now - began > 0.3
 
@@ -215,7 +218,7 @@ def test_tm14_a_lookup_that_is_refused_while_a_transaction_is_ended_is_repeated_
 def test_tm5_after_a_second_of_markers_that_are_not_written_the_pauses_grow() -> None:
     made = transaction_stage()
     made.script["init"] = [51] * 100_000
-    init = made.ask(Call.INIT)
+    init = made.ask(TxnCall.INIT)
     made.run(seconds=60.0)
     assert not init.done
     assert 51 <= made.sent.count("init") < 51 + 60 / 0.8 + 1
@@ -225,7 +228,7 @@ def test_tm5_after_a_second_of_markers_that_are_not_written_the_pauses_grow() ->
 def test_tm12_a_broker_without_the_version_is_fatal(name: str) -> None:
     made = until_asked(name, [UnsupportedVersion("too old")])
     assert isinstance(made.made.bench.backlog.error, UnsupportedVersion)
-    assert made.state is State.FATAL
+    assert made.state is TxnState.FATAL
 
 
 def test_tm23_if_some_topics_are_unknown_all_are_asked_for_again_and_a_refused_one_is_named() -> None:
@@ -240,10 +243,10 @@ def test_tm23_if_some_topics_are_unknown_all_are_asked_for_again_and_a_refused_o
 
 
 def test_every_request_has_its_row_and_no_code_is_treated_as_done() -> None:
-    assert set(VERDICTS) == set(Need) == set(REQUESTS.values())
-    for need in Need:
+    assert set(ACTIONS) == set(TxnRequest) == set(REQUESTS.values())
+    for need in TxnRequest:
         for code in Code:
-            assert (verdict_on(need, code) is Verdict.DONE) == (code == 0)
+            assert (action_for(need, code) is ErrorAction.DONE) == (code == 0)
 
 
 # --- what leaders answer ----------------------------------------------------------------------------------------------
@@ -259,23 +262,23 @@ def test_sn47_tm20_a_refused_batch_makes_the_transaction_abortable_and_no_flush_
     with pytest.raises(BrokerError):
         accounts.tell()
     accounts.tell()  # the flush after that knows of no failure any more
-    assert isinstance(made.do(Call.COMMIT).error, TransactionAbortable)
-    assert made.do(Call.ABORT).error is None
+    assert isinstance(made.do(TxnCall.COMMIT).error, TransactionAbortable)
+    assert made.do(TxnCall.ABORT).error is None
     assert "commit" not in made.sent
 
 
 def test_tm19_a_producer_with_an_old_epoch_may_abort_and_is_told_what_that_will_show() -> None:
     """As in Java: a leader cannot tell a newer producer from a time-out, after which Kafka 4 lets the same producer go on."""
-    for code, state in ((90, State.FATAL), (0, State.READY)):
+    for code, state in ((90, TxnState.FATAL), (0, TxnState.READY)):
         made = in_transaction()
         made.script["produce"] = [47]
         made.made.batches(b"a")
         made.run()
-        told = made.do(Call.COMMIT).error
+        told = made.do(TxnCall.COMMIT).error
         assert isinstance(told, TransactionAbortable)
         assert "or the transaction took longer than transaction.timeout.ms; abort_transaction() tells" in str(told)
         made.script["abort"] = [code]
-        assert isinstance(made.do(Call.ABORT).error, ProducerFenced) == bool(code)
+        assert isinstance(made.do(TxnCall.ABORT).error, ProducerFenced) == bool(code)
         assert made.state is state
 
 
@@ -284,8 +287,8 @@ def test_tm15_tm19_sn49_a_fatal_code_of_a_leader_ends_the_producer(code: int) ->
     made = in_transaction()
     made.script["produce"] = [code]
     made.made.batches(b"a")
-    commit = made.do(Call.COMMIT)
-    assert made.state is State.FATAL
+    commit = made.do(TxnCall.COMMIT)
+    assert made.state is TxnState.FATAL
     assert commit.error is made.made.bench.backlog.error
     assert isinstance(commit.error, ProducerFenced) == (code in FENCED)
 
@@ -299,7 +302,7 @@ def test_tm29_in_a_fatal_state_late_failures_change_nothing() -> None:
     assert len(made.held) == 2
     made.script["produce"] = [90, 87]
     made.answer_held()
-    assert made.state is State.FATAL
+    assert made.state is TxnState.FATAL
     assert isinstance(made.made.bench.backlog.error, ProducerFenced)
     assert made.manager.failure is None
 
@@ -309,14 +312,14 @@ def test_tm20_an_error_while_aborting_does_not_stick() -> None:
     made.holding.add("produce")
     made.made.batches(b"a")
     made.run()
-    abort = made.do(Call.ABORT)
+    abort = made.do(TxnCall.ABORT)
     assert not abort.done, "a batch in flight is waited for"
     made.script["produce"] = [87]
     made.answer_held()
     made.holding.clear()
     made.run()
     assert abort.error is None
-    assert made.state is State.READY
+    assert made.state is TxnState.READY
     assert made.manager.failure is None
 
 
@@ -324,7 +327,7 @@ def test_sn21_tm26_a_batch_that_expires_makes_the_transaction_abortable_and_drop
     made = in_transaction()
     made.holding.add("produce")
     made.made.batches(b"a", b"b")
-    commit = made.do(Call.COMMIT)
+    commit = made.do(TxnCall.COMMIT)
     made.made.bench.clock.advance(200.0)
     made.run()
     assert isinstance(commit.error, TransactionAbortable)
@@ -333,7 +336,7 @@ def test_sn21_tm26_a_batch_that_expires_makes_the_transaction_abortable_and_drop
     assert made.manager.contents.unresolved
     made.answer_held()  # late, and harmless
     made.holding.clear()
-    assert made.do(Call.ABORT).error is None
+    assert made.do(TxnCall.ABORT).error is None
     assert made.sent[-2:] == ["abort", "raise 0"]
 
 
@@ -343,9 +346,9 @@ def test_tm26_where_no_epoch_can_be_raised_a_batch_in_doubt_is_fatal() -> None:
     made.script["raise"] = [UnsupportedVersion("InitProducerId 3 comes with Kafka 2.5")]
     made.made.batches(b"a")
     made.run()
-    abort = made.do(Call.ABORT)
+    abort = made.do(TxnCall.ABORT)
     assert isinstance(abort.error, UnsupportedVersion)
-    assert made.state is State.FATAL
+    assert made.state is TxnState.FATAL
 
 
 def test_sn27_a_gap_that_no_earlier_batch_explains_fails_the_batch_and_the_transaction() -> None:
@@ -355,7 +358,7 @@ def test_sn27_a_gap_that_no_earlier_batch_explains_fails_the_batch_and_the_trans
     made.script["produce"] = [45]
     made.made.batches(b"b")
     made.run()
-    assert made.state is State.ABORTABLE
+    assert made.state is TxnState.ABORTABLE
     assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in str(made.manager.failure)
     assert made.made.bench.backlog.queue_of(("orders", 0)).gate == 0
 
@@ -366,7 +369,7 @@ def test_tm25_in_a_transaction_that_can_only_be_aborted_nothing_is_drained_and_w
     made.made.batches(b"a")
     future = made.made.bench.append_one(b"behind" * 150)
     made.run()
-    assert made.state is State.ABORTABLE
+    assert made.state is TxnState.ABORTABLE
     assert isinstance(future.exception(), TransactionAborted)
     assert "INVALID_RECORD" in str(future.exception())
     late = made.made.bench.append_one(b"a thread that has not heard of it")
@@ -377,12 +380,12 @@ def test_tm25_in_a_transaction_that_can_only_be_aborted_nothing_is_drained_and_w
 
 def test_rows_that_come_after_the_end_of_a_transaction_are_not_in_the_next_one() -> None:
     made = in_transaction()
-    made.do(Call.COMMIT)
+    made.do(TxnCall.COMMIT)
     stray = made.made.bench.append_one(b"of a thread that did not wait")
-    made.do(Call.BEGIN)
+    made.do(TxnCall.BEGIN)
     made.made.batches(b"a")
     assert isinstance(stray.exception(), IllegalState)
-    assert made.do(Call.COMMIT).error is None
+    assert made.do(TxnCall.COMMIT).error is None
     assert sum(header.records_count for header in made.headers) == 1
 
 
@@ -390,16 +393,16 @@ def test_tm20_kp13_a_row_that_was_refused_before_it_was_queued_spoils_the_transa
     made = in_transaction()
     made.made.batches(b"a")
     made.run()
-    made.do(Call.SPOIL, ValueError("bad row"))
-    made.do(Call.SPOIL, ValueError("another"))
-    refused = made.do(Call.COMMIT).error
+    made.do(TxnCall.SPOIL, ValueError("bad row"))
+    made.do(TxnCall.SPOIL, ValueError("another"))
+    refused = made.do(TxnCall.COMMIT).error
     assert isinstance(refused, TransactionAbortable)
     assert "bad row" in str(refused)
-    assert made.do(Call.ABORT).error is None
-    made.do(Call.SPOIL, ValueError("outside of a transaction nothing is spoilt"))
-    made.do(Call.BEGIN)
+    assert made.do(TxnCall.ABORT).error is None
+    made.do(TxnCall.SPOIL, ValueError("outside of a transaction nothing is spoilt"))
+    made.do(TxnCall.BEGIN)
     made.made.batches(b"b")
-    assert made.do(Call.COMMIT).error is None
+    assert made.do(TxnCall.COMMIT).error is None
 
 
 def test_tm17_after_an_abort_the_next_transaction_is_as_new_whatever_ended_the_last_one() -> None:
@@ -410,12 +413,12 @@ def test_tm17_after_an_abort_the_next_transaction_is_as_new_whatever_ended_the_l
         if answers:
             made.made.batches(b"a")
             made.run(seconds=0.0)
-        made.do(Call.SPOIL, ValueError("bad"))
-        assert made.state is State.ABORTABLE
-        assert made.do(Call.ABORT).error is None
-        made.do(Call.BEGIN)
+        made.do(TxnCall.SPOIL, ValueError("bad"))
+        assert made.state is TxnState.ABORTABLE
+        assert made.do(TxnCall.ABORT).error is None
+        made.do(TxnCall.BEGIN)
         made.made.batches(b"b")
-        assert made.do(Call.COMMIT).error is None
+        assert made.do(TxnCall.COMMIT).error is None
         assert (made.headers[-1].base_sequence, made.headers[-1].producer_epoch) == (sequence, int(answers == [7]))
 
 
@@ -425,10 +428,10 @@ def test_tm22_a_batch_that_was_to_be_sent_again_is_dropped_and_the_epoch_shuts_o
     made.made.batches(b"a")
     future = made.made.bench.append_one(b"b" * 900)
     made.run(seconds=0.0)
-    assert made.do(Call.ABORT).error is None
+    assert made.do(TxnCall.ABORT).error is None
     assert isinstance(future.exception(), TransactionAborted)
     assert made.sent == ["add 0", "produce 0", "abort", "raise 0"]
-    made.do(Call.BEGIN)
+    made.do(TxnCall.BEGIN)
     made.made.batches(b"c")
     made.run()
     assert (made.headers[-1].producer_epoch, made.headers[-1].base_sequence) == (1, 0)
@@ -439,12 +442,12 @@ def test_tm27_an_end_that_got_no_answer_is_asked_for_again_and_then_the_epoch_is
     made = in_transaction()
     made.script["commit"] = [LOST]
     made.made.batches(b"a")
-    assert made.do(Call.COMMIT).error is None
+    assert made.do(TxnCall.COMMIT).error is None
     assert made.sent == ["add 0", "produce 0", "commit", "find transaction", "commit", "raise 0"]
     implicit = in_transaction(implicit=True)
     implicit.script["commit"] = [LOST]
     implicit.made.batches(b"a")
-    assert implicit.do(Call.COMMIT).error is None
+    assert implicit.do(TxnCall.COMMIT).error is None
     assert implicit.sent == ["produce 0", "commit", "find transaction", "commit"]
 
 
@@ -453,7 +456,7 @@ def test_sn32_a_batch_that_is_split_in_a_transaction_keeps_its_sequences() -> No
     made.script["produce"] = [10]
     for value in (b"a", b"b", b"c", b"d"):
         made.made.bench.append(value * 100)
-    commit = made.do(Call.COMMIT)
+    commit = made.do(TxnCall.COMMIT)
     assert commit.error is None
     assert [(header.base_sequence, header.records_count) for header in made.headers] == [(0, 4), (0, 2), (2, 2)]
 

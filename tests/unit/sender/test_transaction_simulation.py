@@ -15,7 +15,7 @@ import pytest
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BufferExhausted, ProducerFenced, TransactionAbortable
 from spark_producer.sender.transactions.manager import TransactionManager
-from spark_producer.sender.transactions.states import Call, Operation, State
+from spark_producer.sender.transactions.states import Operation, TxnCall, TxnState
 from tests.stages.sender_stage import TOPIC, Stage, stage
 from tests.stages.simulated_coordinator import LAST_EPOCH, TransactionalCluster
 from tests.stages.workbench import FakeClock
@@ -78,7 +78,7 @@ class Caller:
             self.cluster.happen(self.made)
             self.clock.advance(self.choose.random() * QUANTUM)
 
-    def call(self, call: Call) -> Operation:
+    def call(self, call: TxnCall) -> Operation:
         """A call, until it is done."""
         operation = Operation(call)
         self.manager.asked.append(operation)
@@ -93,12 +93,12 @@ class Caller:
 
     def run(self) -> None:
         """Twelve transactions."""
-        self.recover(self.call(Call.INIT))
+        self.recover(self.call(TxnCall.INIT))
         for _ in range(12):
             self.transaction()
 
     def transaction(self) -> None:
-        begun = self.call(Call.BEGIN)
+        begun = self.call(TxnCall.BEGIN)
         if self.recover(begun):
             return
         assert begun.error is None
@@ -109,28 +109,28 @@ class Caller:
             for _ in range(self.choose.randint(0, 8)):
                 if self.made.bench.backlog.error is None:
                     self.turn()
-        if self.manager.state is State.FATAL:
-            self.recover(Operation(Call.ABORT))
+        if self.manager.state is TxnState.FATAL:
+            self.recover(Operation(TxnCall.ABORT))
             return
-        wanted = Call.COMMIT if self.choose.random() < 0.75 else Call.ABORT
+        wanted = TxnCall.COMMIT if self.choose.random() < 0.75 else TxnCall.ABORT
         ended = self.call(wanted)
         if isinstance(ended.error, TransactionAbortable):
-            wanted = Call.ABORT
+            wanted = TxnCall.ABORT
             ended = self.call(wanted)
         if not self.recover(ended):
             assert ended.error is None, ended.error
-            written.committed = wanted is Call.COMMIT
+            written.committed = wanted is TxnCall.COMMIT
 
     def write(self, written: Written) -> None:
         partition = self.choose.randrange(3)
         for _ in range(self.choose.randint(1, 6)):
-            if self.manager.state is not State.IN_TRANSACTION:
+            if self.manager.state is not TxnState.IN_TRANSACTION:
                 return
             value = (b"%08d" % self.rows).ljust(self.choose.randint(8, 300), b".")
             try:
                 self.made.bench.append_one(value, 1000 + self.rows, None, TopicPartition(TOPIC, partition))
             except BufferExhausted as error:
-                spoilt = Operation(Call.SPOIL, error)
+                spoilt = Operation(TxnCall.SPOIL, error)
                 self.manager.asked.append(spoilt)
                 return
             written.rows.append((partition, self.rows))
@@ -145,7 +145,7 @@ class Caller:
         assert self.cluster.coordinator.took_over
         self.fenced += 1
         self.made = self._new()
-        self.call(Call.INIT)
+        self.call(TxnCall.INIT)
         return True
 
 

@@ -32,8 +32,8 @@ from spark_producer.errors import IllegalState
 from spark_producer.kernel.arrays import Int64Array
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import Producer, parts_of
-from spark_producer.producer.bad_rows import CLASS_BY_ERROR_CODE, BadRowClass, new_sieve
-from spark_producer.producer.producer import send_sifted
+from spark_producer.producer.bad_rows import CLASS_BY_ERROR_CODE, BadRowClass, new_collector
+from spark_producer.producer.producer import send_batch_collecting_bad_rows
 from spark_producer.record.columns import take_rows
 
 logger = escaping_logger("pyproducer")
@@ -67,10 +67,10 @@ class DeadLetters:
         self._unix_ms = unix_ms or (lambda: time.time_ns() // 1_000_000)
         self._bounds = Bounds(sink.max_bad_records, sink.max_bad_ratio)
         wanted = [BadRowClass(name) for name in dead_letter_classes(sink.dead_letter_for)]
-        self._sieve = new_sieve(producer.config, wanted, (self.topic,))
+        self._sieve = new_collector(producer.config, wanted, (self.topic,))
         self.asks_brokers = brokers_find_bad_rows(sink)
         """Whether rows may turn out to be bad only when a broker has seen them."""
-        self._again = new_sieve(producer.config, (BadRowClass.SIZE,))
+        self._again = new_collector(producer.config, (BadRowClass.SIZE,))
         """For dead records: those that are too large for their topic go there without what is large in them."""
 
     def send(self, piece: pa.RecordBatch, unfit: MismatchedPiece | None = None) -> None:
@@ -86,7 +86,7 @@ class DeadLetters:
             self._sieve.keep_unfit(unfit.rejected(first_row, sink.topic))
             fit = unfit.fit()
             rows, numbers = take_rows(piece, fit), first_row + fit
-        send_sifted(
+        send_batch_collecting_bad_rows(
             self._producer, rows, self._sieve, topic=sink.topic, first_row=numbers, with_headers=sink.include_headers
         )
         if self._sieve:
@@ -154,7 +154,7 @@ class DeadLetters:
         """Queue records, and return those that no request can hold."""
         if not records:
             return []
-        send_sifted(self._producer, as_batch(records), self._again, topic=self.topic)
+        send_batch_collecting_bad_rows(self._producer, as_batch(records), self._again, topic=self.topic)
         rows = [found.row for sifted in self._again.take() for found in sifted.rows]
         return [records[row] for row in sorted(rows)]
 

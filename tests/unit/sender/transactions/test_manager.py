@@ -9,7 +9,15 @@ from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import IllegalState, TransactionAborted
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT
 from spark_producer.sender.transactions.partitions import ConsumerGroup, GroupOffset, GroupOffsets
-from spark_producer.sender.transactions.states import ALLOWED, SETTLED, SOURCES, TAKES_ROWS, Call, State, moved
+from spark_producer.sender.transactions.states import (
+    ACCEPTS_ROWS,
+    ALLOWED,
+    SETTLED,
+    SOURCES,
+    TxnCall,
+    TxnState,
+    transition,
+)
 from tests.stages.sender_stage import TOPIC
 from tests.stages.transaction_stage import LOST, TransactionStage, transaction_stage
 
@@ -25,17 +33,17 @@ def in_transaction(*, implicit: bool = False, **options: object) -> TransactionS
 
 def test_tm8_a_whole_transaction_in_the_explicit_style() -> None:
     made = transaction_stage()
-    made.do(Call.INIT)
-    made.do(Call.BEGIN)
+    made.do(TxnCall.INIT)
+    made.do(TxnCall.BEGIN)
     made.made.batches(b"a", b"b")
     made.made.batches(b"c", partition=2)
-    offsets = made.ask(Call.OFFSETS, OFFSETS)
-    commit = made.do(Call.COMMIT)
+    offsets = made.ask(TxnCall.OFFSETS, OFFSETS)
+    commit = made.do(TxnCall.COMMIT)
     assert made.sent == [
         "find transaction", "init", "add 0,2", "group readers", "produce 2", "find group", "produce 0", "offsets readers",
         "produce 0", "commit",
     ]  # fmt: skip
-    assert made.state is State.READY
+    assert made.state is TxnState.READY
     assert commit.done
     assert offsets.done
     assert (commit.error, offsets.error) == (None, None)
@@ -49,12 +57,12 @@ def test_tm8_a_whole_transaction_in_the_explicit_style() -> None:
 
 def test_tm8_tm4_a_whole_transaction_in_the_implicit_style_adds_nothing_by_itself() -> None:
     made = transaction_stage(implicit=True)
-    made.do(Call.INIT)
+    made.do(TxnCall.INIT)
     for _ in range(2):
-        made.do(Call.BEGIN)
+        made.do(TxnCall.BEGIN)
         made.made.batches(b"a")
-        made.ask(Call.OFFSETS, OFFSETS)
-        made.do(Call.COMMIT)
+        made.ask(TxnCall.OFFSETS, OFFSETS)
+        made.do(TxnCall.COMMIT)
     each = ["offsets readers", "produce 0", "commit"]
     assert sorted(made.sent) == sorted(["find transaction", "init", "find group", *each, *each])
     versions = {request.api.name.split()[0]: request.api.min_version for request in made.requests}
@@ -90,15 +98,15 @@ def test_tm5_only_before_the_first_partition_the_pause_is_short() -> None:
 
 def test_tm11_a_second_init_is_refused_and_changes_nothing() -> None:
     made = in_transaction()
-    assert isinstance(made.do(Call.INIT).error, IllegalState)
-    assert made.state is State.IN_TRANSACTION
+    assert isinstance(made.do(TxnCall.INIT).error, IllegalState)
+    assert made.state is TxnState.IN_TRANSACTION
 
 
 def test_tm2_tm21_commit_is_withheld_while_a_batch_is_in_flight_or_waits() -> None:
     made = in_transaction()
     made.holding.add("produce")
     made.made.batches(b"a", b"b")
-    commit = made.do(Call.COMMIT)
+    commit = made.do(TxnCall.COMMIT)
     assert made.sent == ["add 0", "produce 0"]
     assert not commit.done
     made.holding.clear()
@@ -112,7 +120,7 @@ def test_ra18_sn41_a_commit_sends_open_batches_at_once() -> None:
     made = in_transaction(linger=500.0)
     made.made.bench.append(b"open")
     began = made.made.now
-    made.do(Call.COMMIT)
+    made.do(TxnCall.COMMIT)
     assert made.sent == ["add 0", "produce 0", "commit"]
     assert made.made.now == began
     assert made.made.bench.backlog.flushing == 0
@@ -125,7 +133,7 @@ def test_tm18_a_commit_adds_the_partitions_that_are_not_added_yet_all_at_once() 
     made.run()
     for partition in (1, 2):
         made.made.bench.append(b"b", place=TopicPartition(TOPIC, partition))
-    commit = made.ask(Call.COMMIT)
+    commit = made.ask(TxnCall.COMMIT)
     made.run()
     made.holding.clear()
     made.answer_held()
@@ -135,13 +143,13 @@ def test_tm18_a_commit_adds_the_partitions_that_are_not_added_yet_all_at_once() 
     assert made.sent[-1] == "commit"
 
 
-@pytest.mark.parametrize("call", [Call.COMMIT, Call.ABORT])
+@pytest.mark.parametrize("call", [TxnCall.COMMIT, TxnCall.ABORT])
 @pytest.mark.parametrize("implicit", [False, True])
-def test_tm24_a_transaction_without_anything_ends_without_a_request(call: Call, implicit: bool) -> None:
+def test_tm24_a_transaction_without_anything_ends_without_a_request(call: TxnCall, implicit: bool) -> None:
     made = in_transaction(implicit=implicit)
     assert made.do(call).error is None
     assert made.sent == []
-    assert made.state is State.READY
+    assert made.state is TxnState.READY
 
 
 def test_tm24_an_abort_sends_no_end_if_adding_was_refused() -> None:
@@ -149,8 +157,8 @@ def test_tm24_an_abort_sends_no_end_if_adding_was_refused() -> None:
     made.script["add"] = [29]
     made.made.batches(b"a")
     made.run()
-    assert made.state is State.ABORTABLE
-    assert made.do(Call.ABORT).error is None
+    assert made.state is TxnState.ABORTABLE
+    assert made.do(TxnCall.ABORT).error is None
     assert made.sent == ["add 0"]
 
 
@@ -160,7 +168,7 @@ def test_an_abort_ends_what_may_have_begun_though_no_answer_came_and_believes_th
     made.made.batches(b"a")
     made.run()
     made.script["abort"] = [48]  # INVALID_TXN_STATE: there is none
-    assert made.do(Call.ABORT).error is None
+    assert made.do(TxnCall.ABORT).error is None
     assert made.sent == ["add 0", "find transaction", "add 0", "abort"]
 
 
@@ -170,13 +178,13 @@ def test_sn42_an_abort_drops_what_waits_and_keeps_the_producer(implicit: bool) -
     made.made.batches(b"a")
     made.run()
     future = made.made.bench.append_one(b"b")
-    assert made.do(Call.ABORT).error is None
+    assert made.do(TxnCall.ABORT).error is None
     assert isinstance(future.exception(), TransactionAborted)
     assert made.sent[-1] == "abort"
     assert made.made.bench.backlog.failure is None, "who aborts is told by nobody that it aborted"
-    made.do(Call.BEGIN)
+    made.do(TxnCall.BEGIN)
     made.made.batches(b"c")
-    assert made.do(Call.COMMIT).error is None
+    assert made.do(TxnCall.COMMIT).error is None
     assert made.made.bench.pool.available == made.made.bench.pool.total
 
 
@@ -185,32 +193,36 @@ def test_tm30_sequences_go_on_after_an_abort_in_the_explicit_style_and_begin_ane
         made = in_transaction(implicit=implicit)
         made.made.batches(b"a")
         made.run()
-        made.do(Call.ABORT)
-        made.do(Call.BEGIN)
+        made.do(TxnCall.ABORT)
+        made.do(TxnCall.BEGIN)
         made.made.batches(b"b")
         made.run()
         assert [(header.producer_epoch, header.base_sequence) for header in made.headers] == expected
 
 
-@pytest.mark.parametrize("state", [state for state in State if state is not State.FATAL])
-def test_tm3_each_state_allows_its_calls_and_no_other(state: State) -> None:
-    for call in Call:
+@pytest.mark.parametrize("state", [state for state in TxnState if state is not TxnState.FATAL])
+def test_tm3_each_state_allows_its_calls_and_no_other(state: TxnState) -> None:
+    for call in TxnCall:
         made = transaction_stage()
         made.manager.state = state
         made.manager.contents.started = True
         made.holding |= {"init", "find", "commit", "abort"}
-        operation = made.do(call, OFFSETS if call is Call.OFFSETS else ValueError("bad row"))
+        operation = made.do(call, OFFSETS if call is TxnCall.OFFSETS else ValueError("bad row"))
         refused = isinstance(operation.error, IllegalState)
         assert refused == (state not in ALLOWED[call]), (state, call, operation.error)
         if refused:
             assert made.state is state, "a call that makes no sense changes nothing"
 
 
-@pytest.mark.parametrize("state", State)
-def test_tm3_rows_are_taken_in_a_transaction_and_held_back_before_one(state: State) -> None:
+@pytest.mark.parametrize("state", TxnState)
+def test_tm3_rows_are_taken_in_a_transaction_and_held_back_before_one(state: TxnState) -> None:
     made = transaction_stage()
     made.manager.state = state
-    if state in {State.HELD, State.OPENING, State.IN_TRANSACTION}:
+    if state in {
+        TxnState.HELD,
+        TxnState.OPENING,
+        TxnState.IN_TRANSACTION,
+    }:
         made.manager.check()
     else:
         with pytest.raises(IllegalState, match=r"begin_transaction\(\)"):
@@ -218,27 +230,27 @@ def test_tm3_rows_are_taken_in_a_transaction_and_held_back_before_one(state: Sta
 
 
 def test_tm31_what_the_table_does_not_allow_is_fatal_on_the_io_thread() -> None:
-    for to in State:
-        for state in State:
+    for to in TxnState:
+        for state in TxnState:
             if state in SOURCES[to]:
-                assert moved(state, to) is to
+                assert transition(state, to) is to
                 continue
             with pytest.raises(IllegalState, match="cannot become"):
-                moved(state, to)
+                transition(state, to)
             made = transaction_stage()
             made.manager.state = state
             with pytest.raises(IllegalState):
                 made.manager._move(to)
-            assert made.state is State.FATAL
+            assert made.state is TxnState.FATAL
 
 
 def test_every_state_can_be_reached_and_left() -> None:
-    reached = {State.UNINITIALIZED}
-    for _ in State:
-        reached |= {to for to in State if SOURCES[to] & reached}
-    assert reached == set(State)
-    assert all(any(state in SOURCES[to] for to in State) for state in State)
-    assert not TAKES_ROWS & SETTLED
+    reached = {TxnState.UNINITIALIZED}
+    for _ in TxnState:
+        reached |= {to for to in TxnState if SOURCES[to] & reached}
+    assert reached == set(TxnState)
+    assert all(any(state in SOURCES[to] for to in TxnState) for state in TxnState)
+    assert not ACCEPTS_ROWS & SETTLED
 
 
 def test_tm6_what_leaves_a_partition_by_what_the_coordinator_has_done() -> None:
@@ -251,7 +263,7 @@ def test_tm6_what_leaves_a_partition_by_what_the_coordinator_has_done() -> None:
                 made.made.batches(b"a")
                 made.run()
             if abortable:
-                made.do(Call.SPOIL, ValueError("bad"))
+                made.do(TxnCall.SPOIL, ValueError("bad"))
             before = len(made.headers)
             assert before == sent_then
             made.made.batches(b"b")
@@ -277,7 +289,7 @@ def test_tm1_sn40_a_producer_that_closes_goes_on_with_a_commit_and_does_not_wait
     made = in_transaction()
     made.holding.add("commit")
     made.made.batches(b"a")
-    commit = made.do(Call.COMMIT)
+    commit = made.do(TxnCall.COMMIT)
     made.made.bench.backlog.begin_close()
     made.run()
     assert not made.manager.settled
@@ -286,7 +298,7 @@ def test_tm1_sn40_a_producer_that_closes_goes_on_with_a_commit_and_does_not_wait
     assert commit.done
     waiting = transaction_stage()
     waiting.holding.add("init")
-    waiting.do(Call.INIT)
+    waiting.do(TxnCall.INIT)
     waiting.made.bench.backlog.begin_close()
     assert waiting.manager.settled
 
@@ -295,9 +307,9 @@ def test_tm28_the_end_of_an_implicit_transaction_gives_the_next_epoch_or_another
     made = in_transaction(implicit=True)
     made.made.batches(b"a")
     made.identity = ProducerIdAndEpoch(78, -1)  # as if the epochs of 77 were used up
-    made.do(Call.COMMIT)
+    made.do(TxnCall.COMMIT)
     assert made.manager.identity == (78, 0)
-    made.do(Call.BEGIN)
+    made.do(TxnCall.BEGIN)
     made.made.batches(b"b")
     made.run()
     assert [(header.producer_id, header.producer_epoch, header.base_sequence) for header in made.headers] == [
@@ -316,9 +328,9 @@ def test_tm9_the_style_is_that_of_the_finalized_feature_at_init_and_at_the_end_o
     ):
         made.implicit(level)
         made.sent.clear()
-        if made.state is State.READY:
-            made.do(Call.BEGIN)
+        if made.state is TxnState.READY:
+            made.do(TxnCall.BEGIN)
         made.made.batches(b"a")
-        assert made.do(Call.COMMIT).error is None
+        assert made.do(TxnCall.COMMIT).error is None
         assert made.sent == words, level
-        assert made.state is State.READY
+        assert made.state is TxnState.READY
