@@ -94,7 +94,7 @@ class TopicStore:
         is_new = not self._file.exists()
         state = replace(self._file.load(), engine=self._storage.name)
         if is_new:
-            kept = (("records", self._storage.unowned({})), ("partitions", self._storage.partitions()))
+            kept = (("records", self._storage.orphaned({})), ("partitions", self._storage.partitions()))
             traces = [f"{what} ({first_few(names)})" for what, names in kept if names]
             traces += [COORDINATOR_LOG] if (self._data_dir / COORDINATOR_LOG).exists() else []
             if traces:
@@ -133,7 +133,7 @@ class TopicStore:
 
     def has_room(self, size: int) -> bool:
         """Return whether the storage has room for a request of `size` bytes now."""
-        return self._storage.has_room(size)
+        return self._storage.has_space(size)
 
     def cursor_changed(self, topic: str, partition: int, exists: bool) -> None:
         """Tell the storage whether any consumer group has a cursor in a partition. It is told again of a topic made anew."""

@@ -47,14 +47,14 @@ class MemoryStorage:
         self.logs: dict[tuple[str, int], MemoryLog] = {}
         self.writes_at_once = writes_at_once
         self._confirmed: Callable[[str, int], None] = lambda topic, partition: None
-        self._room_made: Callable[[], None] = lambda: None
+        self._space_freed: Callable[[], None] = lambda: None
         self.room: float = math.inf
         self.cursors: dict[tuple[str, int], bool] = {}
 
-    def watch(self, confirmed: Callable[[str, int], None], room: Callable[[], None]) -> None:
-        self._confirmed, self._room_made = confirmed, room
+    def watch(self, confirmed: Callable[[str, int], None], space_freed: Callable[[], None]) -> None:
+        self._confirmed, self._space_freed = confirmed, space_freed
 
-    def has_room(self, size: int) -> bool:
+    def has_space(self, size: int) -> bool:
         return size <= self.room
 
     def check_largest_batch(self, size: int) -> None:
@@ -69,12 +69,12 @@ class MemoryStorage:
     def make_room(self, room: float = math.inf) -> None:
         """What a write cache does after a flush."""
         self.room = room
-        self._room_made()
+        self._space_freed()
 
     def partitions(self) -> list[str]:
         return []
 
-    def unowned(self, topics: Mapping[str, int]) -> list[str]:
+    def orphaned(self, topics: Mapping[str, int]) -> list[str]:
         return [f"{topic}-{index}" for topic, index in self.logs if index >= topics.get(topic, 0)]
 
     def recover(self, topics: Mapping[str, int]) -> None:
@@ -205,7 +205,7 @@ class MemoryLog:
             found += batch
         return found
 
-    def offset_behind(self, offset: int, size: int) -> int:
+    def offset_upper_bound(self, offset: int, size: int) -> int:
         for header, batch in self._from(offset, None):
             if size <= 0:
                 return header.base_offset
@@ -250,7 +250,7 @@ class MemoryLog:
         self.written = max(self.written - 1, 0)
 
     @property
-    def settled_end(self) -> int:
+    def rewritable_end(self) -> int:
         """Its last batch stays."""
         return self._readable[-1][0].base_offset if self._readable else self.start_offset
 

@@ -4,7 +4,7 @@ It is the publish buffer of Pulsar's brokers (`maxMessagePublishBufferSizeInMB`,
 reasons of `ServerCnxThrottleTracker`). There each thread has a share of the limit; here is one thread with all of it.
 
 A Produce is counted from its handling to its answer. Before that it is in its connection's buffers, of which `budget` keeps
-account, and nothing is read behind it; after that its batches are the storage's, which has limits of its own (`has_room`).
+account, and nothing is read behind it; after that its batches are the storage's, which has limits of its own (`has_space`).
 """
 
 from __future__ import annotations

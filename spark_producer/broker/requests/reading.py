@@ -164,7 +164,7 @@ def _aborted(partition: Partition, first: int, size: int) -> tuple[messages.Abor
     """Return the aborted transactions in the `size` bytes read from offset `first` on, and perhaps some that follow at once."""
     if not size or not partition.has_aborted(first):
         return ()
-    last = partition.log.offset_behind(first, size) - 1
+    last = partition.log.offset_upper_bound(first, size) - 1
     found = partition.aborted_transactions(first, last)
     return tuple(messages.AbortedTransaction(each.producer_id, each.first_offset) for each in found)
 

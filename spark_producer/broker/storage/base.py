@@ -129,7 +129,7 @@ class Log(Protocol):
             BrokerError: as `check_offset`, or KAFKA_STORAGE_ERROR.
         """
 
-    def offset_behind(self, offset: int, size: int) -> int:
+    def offset_upper_bound(self, offset: int, size: int) -> int:
         """Return an offset at or behind the end of the `size` bytes that `read` returned from `offset` on, as near as the engine
         can tell without reading them.
 
@@ -184,12 +184,12 @@ class Log(Protocol):
         """
 
     @property
-    def settled_end(self) -> int:
+    def rewritable_end(self) -> int:
         """The offset before which batches may be rewritten, which is the base offset of a batch or the end of the log: Kafka
         leaves the active segment alone, and so does each engine the unit that takes the next batch."""
 
     def rewrite(self, end: int) -> Rewriting:
-        """Begin to rewrite all batches from the one that holds `start_offset` to `end`, which is the `settled_end`.
+        """Begin to rewrite all batches from the one that holds `start_offset` to `end`, which is the `rewritable_end`.
 
         The new batches have the same offsets: the first begins where the first old one begins, the last ends at `end`. Nobody may
         change `start_offset` meanwhile: abort it then. There is one rewriting of a log at a time.
@@ -218,16 +218,16 @@ class Storage(Protocol):
 
     name: str
 
-    def watch(self, confirmed: Callable[[str, int], None], room: Callable[[], None]) -> None:
+    def watch(self, confirmed: Callable[[str, int], None], space_freed: Callable[[], None]) -> None:
         """Have functions called, from any thread.
 
         Args:
             confirmed: called with topic and partition when batches of that log are written or confirmed after their `admit` has
                 returned, or can no longer be.
-            room: called when there is room again after `has_room` has said that there is none.
+            space_freed: called when there is space again after `has_space` has returned False.
         """
 
-    def has_room(self, size: int) -> bool:
+    def has_space(self, size: int) -> bool:
         """Return whether a request of `size` bytes, all batches and their frame together, may be handled now.
 
         The broker asks before it handles a Produce, and lets the request wait if there is no room. A request that has waited for
@@ -251,7 +251,7 @@ class Storage(Protocol):
     def readings(self) -> Iterable[Reading]:
         """Return what the engine counts, for the page of metrics and the report. Any thread may call this, at any time."""
 
-    def unowned(self, topics: Mapping[str, int]) -> list[str]:
+    def orphaned(self, topics: Mapping[str, int]) -> list[str]:
         """Return the names of places that hold records of no partition of `topics` (name → number of partitions).
 
         A person must be able to find them by these names.
@@ -268,7 +268,7 @@ class Storage(Protocol):
         """
 
     def recover(self, topics: Mapping[str, int]) -> None:
-        """Finish what the broker's last life left undone, such as deletions that were cut short, and warn of what is `unowned`.
+        """Finish what the broker's last life left undone, such as deletions that were cut short, and warn of what is `orphaned`.
 
         It is called once, before the first partition is opened.
 

@@ -138,7 +138,7 @@ def test_segments_are_the_old_or_the_new_ones_wherever_the_disk_stops(
     for number in range(30):
         batch = filler_batch(3, timestamp=number)
         log.admit(batch, read_header(batch))
-    old, end = whole(log), log.settled_end
+    old, end = whole(log), log.rewritable_end
     log.close()
     new = [empty_batch(0, end - 1), *old[end // 3 :]]
     seen = set()

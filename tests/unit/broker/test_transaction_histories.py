@@ -72,7 +72,7 @@ def read_committed(partition: Partition, rng: random.Random) -> Iterator[tuple[i
     offset, end = partition.log.start_offset, partition.last_stable_offset
     while offset < end:
         data = partition.log.read(offset, rng.choice([1, 300, 2000]), up_to=end)
-        last = partition.log.offset_behind(offset, len(data)) - 1
+        last = partition.log.offset_upper_bound(offset, len(data)) - 1
         aborted = [(each.producer_id, each.first_offset) for each in partition.aborted_transactions(offset, last)]
         for rows in read_records(data, aborted=aborted):
             yield from ((row.offset, row.value) for row in single_records(rows) if row.offset >= offset)

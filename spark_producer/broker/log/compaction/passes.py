@@ -91,7 +91,7 @@ def compact(
         CorruptRecord: a batch cannot be read; nothing has changed.
     """
     log, settings = partition.log, partition.settings
-    start, end = log.start_offset, log.settled_end
+    start, end = log.start_offset, log.rewritable_end
     limit = min(end, partition.last_stable_offset)
     if limit <= start:
         return
@@ -191,7 +191,7 @@ def dirty_ratio(partition: Partition, state: CompactionState) -> float:
         BrokerError: KAFKA_STORAGE_ERROR.
     """
     log = partition.log
-    end = min(log.settled_end, partition.last_stable_offset)
+    end = min(log.rewritable_end, partition.last_stable_offset)
     start = log.start_offset
     clean_until = min(max(state.clean_until, start), end)
     dirty = log.available(clean_until, 2**62, up_to=end)
@@ -210,7 +210,7 @@ def is_overdue(partition: Partition, state: CompactionState, now_ms: int) -> boo
         return True
     log = partition.log
     first = max(state.clean_until, log.start_offset)
-    if first >= min(log.settled_end, partition.last_stable_offset):
+    if first >= min(log.rewritable_end, partition.last_stable_offset):
         return False
     oldest = read_header(log.read(first, 0)).max_timestamp
     return 0 <= oldest < now_ms - partition.settings.max_compaction_lag_ms

@@ -63,11 +63,11 @@ class SegmentLog:
         sync_on_close: bool = True,
         visit: Recovered = ignore,
         skip_damage: bool = False,
-        check_place: Callable[[], None] = lambda: None,
+        check_directory: Callable[[], None] = lambda: None,
         space: SpaceNotice | None = None,
     ) -> None:
         """Open the log, which is created or recovered, and call `visit` for each batch found, in order. With `skip_damage` what
-        follows damage is set aside. `check_place` raises OSError once the data directory was moved, perhaps by another one.
+        follows damage is set aside. `check_directory` raises OSError once the data directory was moved, perhaps by another one.
         `space` is told when the disk is full.
 
         Raises:
@@ -75,7 +75,7 @@ class SegmentLog:
             OSError: the disk refused.
         """
         self.settings = settings
-        self._check_place = check_place
+        self._check_directory = check_directory
         self._space = space or SpaceNotice(directory)
         self._directory = directory
         self._sync_each_append = sync_each_append
@@ -179,7 +179,7 @@ class SegmentLog:
 
     def _check_writable(self) -> None:
         with storage_errors(self._directory):
-            self._check_place()
+            self._check_directory()
         if self._failure is not None:
             raise BrokerError(self._failure, code=Code.KAFKA_STORAGE_ERROR)
 
@@ -266,7 +266,7 @@ class SegmentLog:
             segment.remove()
 
     @property
-    def settled_end(self) -> int:
+    def rewritable_end(self) -> int:
         """Where the last segment begins, which takes the next batch."""
         return self._bases[-1] if self._failure is None else self._bases[0]
 
@@ -277,7 +277,7 @@ class SegmentLog:
             *(self._directory, end, self.settings.segment_bytes),
             sync=self._is_kept,
             finished=self._rewritten,
-            check_place=self._check_place,
+            check_directory=self._check_directory,
         )
 
     def _rewritten(self, end: int, fresh: list[Segment], failure: OSError | None) -> None:
@@ -300,7 +300,7 @@ class SegmentLog:
         if self._failure is not None:
             return
         with storage_errors(self._directory):
-            self._check_place()
+            self._check_directory()
             count = count_expired(self._segments, self.settings, now_ms)
             if count == 0:
                 return
@@ -327,19 +327,19 @@ class SegmentLog:
         self.check_offset(offset)
         segment = self._segment_of(offset)
         with _read_errors(self._directory):
-            self._check_place()
+            self._check_directory()
             position = segment.locate(offset)
             left = segment.locate(self._end(up_to)) - position
             if left <= 0:
                 return b""
             return segment.read(position, min(max_bytes, left), at_least_one=at_least_one)
 
-    def offset_behind(self, offset: int, size: int) -> int:
+    def offset_upper_bound(self, offset: int, size: int) -> int:
         """Return an offset at or behind the end of `size` bytes from the batch that holds `offset` on (Kafka's
         LogSegment.fetchUpperBoundOffset)."""
         segment = self._segment_of(offset)
         with _read_errors(self._directory):
-            return segment.offset_behind(segment.locate(offset) + size)
+            return segment.offset_upper_bound(segment.locate(offset) + size)
 
     def _end(self, up_to: int | None) -> int:
         return self.high_watermark if up_to is None else min(up_to, self.high_watermark)
@@ -404,7 +404,7 @@ class SegmentLog:
             OSError: the disk refused.
         """
         if self._is_kept and not discard and self._failure is None:
-            self._check_place()
+            self._check_directory()
             if self._forced_to < self.high_watermark:
                 self._force()
             if self._forced_to > 0:

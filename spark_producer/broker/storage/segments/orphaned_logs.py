@@ -18,7 +18,7 @@ NAME: Final = ".lost"
 _PARTITION: Final = re.compile(r".+-[0-9]{1,5}")
 
 
-def find_unowned(data_dir: Path, owned: Collection[str]) -> list[str]:
+def find_orphaned(data_dir: Path, owned: Collection[str]) -> list[str]:
     """Return the sorted names of partition directories that hold records and are none of `owned`.
 
     Raises:

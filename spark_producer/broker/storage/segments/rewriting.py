@@ -35,17 +35,17 @@ class SegmentRewriting:
         *,
         sync: bool,
         finished: Callable[[int, list[Segment], OSError | None], None],
-        check_place: Callable[[], None] = lambda: None,
+        check_directory: Callable[[], None] = lambda: None,
     ) -> None:
         self._directory, self._end, self._segment_bytes = directory, end, segment_bytes
-        self._sync, self._finished, self._check_place = sync, finished, check_place
+        self._sync, self._finished, self._check_directory = sync, finished, check_directory
         self._segments: list[Segment] = []
 
     def add(self, batch: bytes) -> bool:
         """See `Rewriting.add`; it is always taken."""
         header = read_header(batch)
         with storage_errors(self._directory):
-            self._check_place()
+            self._check_directory()
             if not self._segments or self._segments[-1].size + header.size > self._segment_bytes:
                 self._begin(header.base_offset)
             self._segments[-1].append([memoryview(batch)], header)
@@ -60,7 +60,7 @@ class SegmentRewriting:
     def commit(self) -> bool:
         """See `Rewriting.commit`; the engine is never busy."""
         with storage_errors(self._directory):
-            self._check_place()
+            self._check_directory()
             if self._sync:
                 for segment in self._segments:
                     segment.sync()
@@ -86,7 +86,7 @@ class SegmentRewriting:
         """See `Rewriting.abort`. Files that cannot be removed now are removed by the next start."""
         for segment in self._segments:
             try:
-                self._check_place()
+                self._check_directory()
                 segment.remove()
             except OSError as error:
                 logger.warning("%s is not needed, and could not be removed: %s", segment.path, error)

@@ -222,7 +222,7 @@ class Segment:
                 return position
         raise CorruptRecord(f"{self.path} no longer has the batch that holds offset {offset}. {_RESTORE}")
 
-    def offset_behind(self, position: int) -> int:
+    def offset_upper_bound(self, position: int) -> int:
         """Return the offset of the first indexed batch at `position` or behind it, the end of the segment if there is none."""
         entry = bisect_left(self._positions, position)
         return self._offsets[entry] if entry < len(self._offsets) else self.next_offset

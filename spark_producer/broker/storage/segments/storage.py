@@ -13,7 +13,7 @@ from spark_producer.broker.storage.base import Recovered, UnreadableLog
 from spark_producer.broker.storage.disk import HeldDirectory
 from spark_producer.broker.storage.segments.log import SegmentLog, ignore
 from spark_producer.broker.storage.segments.orphaned_logs import NAME as LOST
-from spark_producer.broker.storage.segments.orphaned_logs import find_unowned, set_aside
+from spark_producer.broker.storage.segments.orphaned_logs import find_orphaned, set_aside
 from spark_producer.broker.storage.segments.pending_deletes import Graves
 from spark_producer.broker.storage.segments.segment import Segment
 from spark_producer.broker.storage.space_notice import SpaceNotice
@@ -29,7 +29,7 @@ def holds_segments(data_dir: Path) -> bool:
     Raises:
         OSError: the disk refused.
     """
-    return data_dir.is_dir() and bool(find_unowned(data_dir, ()))
+    return data_dir.is_dir() and bool(find_orphaned(data_dir, ()))
 
 
 class SegmentStorage:
@@ -47,10 +47,10 @@ class SegmentStorage:
         self._held = HeldDirectory(data_dir)
         self._space = SpaceNotice(data_dir)
 
-    def watch(self, confirmed: Callable[[str, int], None], room: Callable[[], None]) -> None:
+    def watch(self, confirmed: Callable[[str, int], None], space_freed: Callable[[], None]) -> None:
         """Do nothing: neither is ever called, because no batch waits to be confirmed here, nor for room."""
 
-    def has_room(self, _size: int) -> bool:
+    def has_space(self, _size: int) -> bool:
         """Return True: a batch is written when it is admitted, and nothing is kept in memory."""
         return True
 
@@ -64,20 +64,20 @@ class SegmentStorage:
         """Return nothing: there are no tiers here to count in."""
         return ()
 
-    def unowned(self, topics: Mapping[str, int]) -> list[str]:
+    def orphaned(self, topics: Mapping[str, int]) -> list[str]:
         """Return the names of directories whose records belong to none of `topics`."""
         owned = {f"{topic}-{partition}" for topic, count in topics.items() for partition in range(count)}
-        return find_unowned(self._data_dir, owned)
+        return find_orphaned(self._data_dir, owned)
 
     def recover(self, topics: Mapping[str, int]) -> None:
         """Remove what a crash has left of deleted topics. From then on `open` expects the directories of `topics` to be there."""
         self._made = {f"{topic}-{partition}" for topic, count in topics.items() for partition in range(count)}
-        unowned = self.unowned(topics)
-        if unowned:
+        orphaned = self.orphaned(topics)
+        if orphaned:
             logger.warning(
                 "%s: %d directories hold records of no topic (%s), after a deletion that was cut short, or a change of "
                 "broker.json. They stay where they are until a topic of that name is created; then they are moved to %s",
-                *(self._data_dir, len(unowned), first_few(unowned), self._data_dir / LOST),
+                *(self._data_dir, len(orphaned), first_few(orphaned), self._data_dir / LOST),
             )
         self._graves.clear()
 
@@ -142,7 +142,7 @@ class SegmentStorage:
             sync_on_close=self._sync_on_close,
             skip_damage=self._skip_damage,
             visit=recovered,
-            check_place=self._held.check,
+            check_directory=self._held.check,
             space=self._space,
         )
 

@@ -59,9 +59,9 @@ class Halves(Generic[MarkT]):
         """Whether neither half has a batch."""
         return not self._active.used and not self._other.used
 
-    def has_room(self, size: int) -> bool:
+    def has_space(self, size: int) -> bool:
         """Return whether batches of `size` bytes together can be put now, as far as one can tell."""
-        return self._active.has_room(size) or (self._flushing is None and size <= self.half_size)
+        return self._active.has_space(size) or (self._flushing is None and size <= self.half_size)
 
     def put(self, log_id: int, placed: Placed, parts: Iterable[Buffer], hand_over: Callable[[memoryview], int]) -> bool:
         """Put a batch into the active half, and call `hand_over` with the view of it, which returns the journal's ticket.

@@ -115,8 +115,8 @@ class TieredLog:
     def _end(self, up_to: int | None) -> int:
         return self.high_watermark if up_to is None else min(up_to, self.high_watermark)
 
-    def offset_behind(self, offset: int, size: int) -> int:
-        """See `Log.offset_behind`."""
+    def offset_upper_bound(self, offset: int, size: int) -> int:
+        """See `Log.offset_upper_bound`."""
         position = self._position(offset) + size
         log_id = self._state.log_id
         found = self._halves.first_behind(log_id, position)
@@ -201,9 +201,9 @@ class TieredLog:
         self._operations.delete_before(self._state, offset)
 
     @property
-    def settled_end(self) -> int:
-        """See `Log.settled_end`."""
-        return self._operations.settled_end(self._state)
+    def rewritable_end(self) -> int:
+        """See `Log.rewritable_end`."""
+        return self._operations.rewritable_end(self._state)
 
     def rewrite(self, end: int) -> LogRewriting:
         """See `Log.rewrite`."""

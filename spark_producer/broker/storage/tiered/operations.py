@@ -48,8 +48,8 @@ class LogOperations:
         engine.ledgers.of(state.log_id).collector.ask()
         logger.info("%s: offsets begin at %d", state.name, offset)
 
-    def settled_end(self, state: LogState) -> int:
-        """See `Log.settled_end`: of what was flushed, all before the last ledger."""
+    def rewritable_end(self, state: LogState) -> int:
+        """See `Log.rewritable_end`: of what was flushed, all before the last ledger."""
         last = self._engine.ledgers.of(state.log_id).index.last(state.log_id)
         if last is None or not state.ledgers or self._engine.write_path.failure is not None:
             return state.start_offset

@@ -83,13 +83,13 @@ class TieredStorage:
                     files.hold(path)
             self._life = life.pop_all()
 
-    def watch(self, confirmed: Callable[[str, int], None], room: Callable[[], None]) -> None:
+    def watch(self, confirmed: Callable[[str, int], None], space_freed: Callable[[], None]) -> None:
         """See `Storage.watch`. A batch is told when it is written, and with `sync_each_append` again when it is confirmed."""
-        self.engine.write_path.tell, self.engine.write_path.tell_room = confirmed, room
+        self.engine.write_path.tell, self.engine.write_path.tell_room = confirmed, space_freed
 
-    def has_room(self, size: int) -> bool:
-        """See `Storage.has_room`. A request larger than a half of the write cache waits until a half is free."""
-        return self.engine.write_path.has_room(size)
+    def has_space(self, size: int) -> bool:
+        """See `Storage.has_space`. A request larger than a half of the write cache waits until a half is free."""
+        return self.engine.write_path.has_space(size)
 
     def check_largest_batch(self, size: int) -> None:
         """See `Storage.check_largest_batch`: half of the write cache holds each batch whole."""
@@ -105,7 +105,7 @@ class TieredStorage:
         """See `Storage.readings`: every counter of every tier."""
         return self.engine.readings()
 
-    def unowned(self, topics: Mapping[str, int]) -> list[str]:
+    def orphaned(self, topics: Mapping[str, int]) -> list[str]:
         """Return the names of partitions in the catalog whose records belong to none of `topics`."""
         return sorted(
             entry_state.name
@@ -120,12 +120,12 @@ class TieredStorage:
 
     def recover(self, topics: Mapping[str, int]) -> None:
         """Warn of records that belong to no topic. What a crash has left undone was done when the engine was started."""
-        unowned = self.unowned(topics)
-        if unowned:
+        orphaned = self.orphaned(topics)
+        if orphaned:
             logger.warning(
                 "%s: %d logs hold records of no topic (%s), after a deletion that was cut short, or a change of broker.json. "
                 "They stay until a topic of that name is created; then they are set aside in %s, and kept",
-                *(self.engine.directory, len(unowned), first_few(unowned), self.engine.catalog.path),
+                *(self.engine.directory, len(orphaned), first_few(orphaned), self.engine.catalog.path),
             )
 
     def open(self, topic: str, partition: int, settings: TopicSettings, recovered: Recovered) -> TieredLog:

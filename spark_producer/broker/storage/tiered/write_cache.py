@@ -62,7 +62,7 @@ class Half:
         """The bytes of the half that are taken."""
         return self._used
 
-    def has_room(self, size: int) -> bool:
+    def has_space(self, size: int) -> bool:
         """Return whether a batch of `size` bytes fits."""
         return self._used + size <= self.size
 
@@ -72,7 +72,7 @@ class Half:
         A batch takes the place of one with the same base offset, whose slot stays used. Batches may come in any order. After a
         MemoryError everything is as it was.
         """
-        if not self.has_room(placed.size):
+        if not self.has_space(placed.size):
             return None
         start = at = self._used
         for part in parts:

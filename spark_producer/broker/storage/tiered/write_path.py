@@ -72,13 +72,13 @@ class WritePath:
         self._clock_ms, self._admitted = clock_ms, admitted
         self._room_is_wanted = False
 
-    def has_room(self, size: int) -> bool:
+    def has_space(self, size: int) -> bool:
         """Return whether a request of `size` bytes may be handled now. Where nothing is admitted any more, `admit` says why."""
         if self.failure is not None or self.refusal is not None or self.journal is None:
             return True
         had_room = not self._room_is_wanted
         self._room_is_wanted = True  # before looking, so that room that comes at once is told
-        if self._halves.has_room(min(size, self._halves.half_size)) and self.journal.has_room(size):
+        if self._halves.has_space(min(size, self._halves.half_size)) and self.journal.has_memory(size):
             self._room_is_wanted = False
             return True
         self._halves.counters.throttled += had_room
@@ -121,7 +121,7 @@ class WritePath:
         assert self.journal is not None, "nothing is admitted before the recovery has ended"
         if self.journal.full:
             raise self._no_room(self.journal.full)
-        if not self.journal.has_room(size):
+        if not self.journal.has_memory(size):
             raise self._no_room("the journal waits for the disk")
         return self.journal
 

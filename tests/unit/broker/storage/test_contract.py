@@ -243,7 +243,7 @@ def test_an_offset_behind_what_was_read_is_told(stage: Stage, seed: int) -> None
         offset = rng.randrange(ends[-1])
         data = stage.log.read(offset, rng.choice([1, 1000, 20_000]))
         *_, (last, _) = batches(data)
-        assert last.last_offset < stage.log.offset_behind(offset, len(data)) <= ends[-1]
+        assert last.last_offset < stage.log.offset_upper_bound(offset, len(data)) <= ends[-1]
 
 
 @pytest.mark.parametrize("name", ENGINES)
@@ -299,9 +299,9 @@ def test_what_is_not_confirmed_is_neither_read_nor_told(stage: Stage) -> None:
 
 
 def test_an_engine_at_rest_has_room_for_a_request(stage: Stage) -> None:
-    assert stage.storage.has_room(1000)
+    assert stage.storage.has_space(1000)
     stage.append(make_batch())
-    assert stage.storage.has_room(1000)
+    assert stage.storage.has_space(1000)
 
 
 @pytest.mark.parametrize("name", CONFIRMING_LATER)
@@ -373,14 +373,14 @@ def test_a_deleted_log_comes_back_empty_and_others_stay(stage: Stage) -> None:
     stage.log = stage.storage.create("t", 0, TopicSettings())
     assert (stage.log.high_watermark, stage.read_all()) == (0, [])
     assert other.high_watermark == 4
-    assert stage.storage.unowned({"t": 2}) == []
+    assert stage.storage.orphaned({"t": 2}) == []
     other.close()
 
 
 def test_records_of_no_topic_are_named(stage: Stage) -> None:
     stage.append(make_batch())
-    assert stage.storage.unowned({"t": 1}) == []
-    (name,) = stage.storage.unowned({"other": 3})
+    assert stage.storage.orphaned({"t": 1}) == []
+    (name,) = stage.storage.orphaned({"other": 3})
     assert "t" in name
 
 

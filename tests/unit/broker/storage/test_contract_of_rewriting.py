@@ -55,7 +55,7 @@ def settle_all(stage: Stage) -> None:
 
 def rewrite(stage: Stage, *, commit: bool = True) -> list[bytes]:
     """Rewrite all that may be: one batch without records, and the last one as it is; return the new ones."""
-    log, end = stage.log, stage.log.settled_end
+    log, end = stage.log, stage.log.rewritable_end
     old, offset = [], log.start_offset
     while offset < end:
         data = log.read(offset, MIB, up_to=end)
@@ -97,7 +97,7 @@ def test_batches_are_rewritten_with_the_same_offsets(name: str, cleanly: bool, t
     assert stage.log.available(0, MIB) == sum(each.size for each in expected)
     assert stage.log.read(1, 0) == new[0]
     for offset, size in ((0, len(new[0])), (0, len(new[0]) + 100), (0, len(new[0]) + 300), (end, 100)):
-        assert stage.log.offset_behind(offset, size) >= read_header(stage.log.read(offset, size)).last_offset
+        assert stage.log.offset_upper_bound(offset, size) >= read_header(stage.log.read(offset, size)).last_offset
     earlier = stage.storage
     if ENGINES[name].survives:
         if cleanly:

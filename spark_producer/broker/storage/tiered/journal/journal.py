@@ -49,7 +49,7 @@ class _Written(NamedTuple):
 class Journal:
     """Writes records in the order of `append`, in a new file from `open` on. `replay` must have read the files of earlier lives.
 
-    `append`, `has_room` and all that returns at once may be called by any thread, `append` by one only. The functions are called
+    `append`, `has_memory` and all that returns at once may be called by any thread, `append` by one. The functions are called
     from the journal's threads, or without `sync` by `append`, one at a time: `written` with records that were written, and with
     whether `append` has written them, which has not returned then; and `forced` with the same records once they are on the disk;
     each in the order of `append`. Or `failed`, once, and after it neither of them. They must not wait for the journal.
@@ -139,7 +139,7 @@ class Journal:
         """The bytes of the batches that are not confirmed yet."""
         return self._unconfirmed.total
 
-    def has_room(self, size: int) -> bool:
+    def has_memory(self, size: int) -> bool:
         """Return whether a record with a batch of so many bytes may be appended within `max_memory_bytes`.
 
         Those that are not confirmed count: a disk that is stuck must not take more and more memory. A record that is larger by

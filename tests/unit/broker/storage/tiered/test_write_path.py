@@ -95,13 +95,13 @@ def test_w3_a_batch_without_room_is_refused_and_takes_no_offset(stage: EngineSta
     with stage.disk.script.blocked("force", ENTRY_LOGS):
         admitted = fill(stage)
         assert admitted == 2 * HALF // KIB
-        assert not stage.storage.has_room(KIB)
-        assert not stage.storage.has_room(KIB)
+        assert not stage.storage.has_space(KIB)
+        assert not stage.storage.has_space(KIB)
         counters = stage.engine.counters.write_cache
         assert (counters.throttled, counters.rejected) == (1, 1), "it waits once, and one batch was refused"
     stage.flush()
     assert stage.rooms > 0, "who was told that there is no room is told when there is"
-    assert stage.storage.has_room(KIB)
+    assert stage.storage.has_space(KIB)
     assert stage.append() == admitted, "no offset was lost"
     assert len(stage.read_all()) == admitted + 1
 
@@ -109,9 +109,9 @@ def test_w3_a_batch_without_room_is_refused_and_takes_no_offset(stage: EngineSta
 def test_w3_a_request_larger_than_a_half_waits_for_a_free_one(stage: EngineStage) -> None:
     with stage.disk.script.blocked("force", ENTRY_LOGS):
         stage.admit(size=KIB)
-        assert stage.storage.has_room(3 * HALF), "the other half is free"
+        assert stage.storage.has_space(3 * HALF), "the other half is free"
         fill(stage)
-        assert not stage.storage.has_room(3 * HALF)
+        assert not stage.storage.has_space(3 * HALF)
 
 
 def test_a_topic_that_promises_larger_batches_than_there_is_room_for_is_told_once(
@@ -296,7 +296,7 @@ def test_a_deletion_that_was_answered_is_on_the_disk(caplog: pytest.LogCaptureFi
         disk = killed(stage.disk)
     again = TieredStorage(PLACE, BrokerSettings(), options=stage.options, files=disk)
     again.recover({})
-    assert again.unowned({}) == ["t-1"]
+    assert again.orphaned({}) == ["t-1"]
     assert "(t-1)" in caplog.text
     again.close()
     stage.close()

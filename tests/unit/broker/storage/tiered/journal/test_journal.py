@@ -337,7 +337,7 @@ def test_without_sync_records_are_forced_only_after_a_while_or_when_it_is_asked_
     with opened(disk, replace(SMALL, unsynced_force_ms=3_600_000), sync=False) as (journal, told):
         write_group(journal, [0])
         assert disk.script.count("force") == FORCES_OF_OPENING
-        assert journal.has_room(10**9)
+        assert journal.has_memory(10**9)
         assert journal.force_now(DEADLINE)
         assert journal.mark() == Mark(1, 1024)
         write_group(journal, [1])
@@ -359,7 +359,7 @@ def test_without_sync_a_record_is_written_when_append_returns() -> None:
         for number in range(3):
             append(journal, [number], 600)
             assert told.of("written") == list(range(number + 1))
-            assert (journal.written_ticket, journal.has_room(1000)) == (number + 1, True)
+            assert (journal.written_ticket, journal.has_memory(1000)) == (number + 1, True)
         assert journal.counters.groups[Trigger.EMPTY_QUEUE] == 3
         disk.script.fail("write", "*.txn")
         with pytest.raises(BrokerError):
@@ -371,15 +371,15 @@ def test_without_sync_a_record_is_written_when_append_returns() -> None:
 def test_records_that_are_not_confirmed_take_room() -> None:
     disk = new_disk()
     with opened(disk, replace(ON_DEMAND, max_memory_bytes=1000)) as (journal, _):
-        assert journal.has_room(5000)
+        assert journal.has_memory(5000)
         with disk.script.blocked("force", "*.txn"):
             append(journal, [0], 600)
-            assert journal.has_room(400)
-            assert not journal.has_room(401)
+            assert journal.has_memory(400)
+            assert not journal.has_memory(401)
             assert journal.wait_written(1, DEADLINE)
-            assert not journal.has_room(401)
+            assert not journal.has_memory(401)
         assert journal.force_now(DEADLINE)
-        assert journal.has_room(1000)
+        assert journal.has_memory(1000)
 
 
 def test_a_journal_that_is_stuck_is_not_waited_for_for_ever() -> None:

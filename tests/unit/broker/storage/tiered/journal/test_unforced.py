@@ -35,11 +35,11 @@ def test_j8_who_appends_does_not_wait_for_the_end_of_a_file(call: str) -> None:
         came = disk.script.count(call)
         with disk.script.blocked(call):
             append(journal, [1, 2], 500)
-            assert not journal.has_room(1), "what waits is bounded"
+            assert not journal.has_memory(1), "what waits is bounded"
             assert told.of("written") == [0]
             disk.script.wait_for(call, count=came + 1)
         assert journal.wait_written(3, DEADLINE)
-        assert (journal.waiting_bytes, journal.has_room(1000)) == (0, True)
+        assert (journal.waiting_bytes, journal.has_memory(1000)) == (0, True)
         append(journal, [3])
         assert journal.wait_written(4, DEADLINE)
     assert told.of("written") == [0, 1, 2, 3]
@@ -67,10 +67,10 @@ def test_a_write_that_is_stuck_behind_a_force_keeps_nobody_who_appends() -> None
             assert not journal.force_now(0.0)
             disk.script.wait_for("force", "*.txn", count=2)
             write_group(journal, [1])
-            assert (told.of("written"), journal.has_room(100)) == ([0, 1], True), "nobody waits for the force"
+            assert (told.of("written"), journal.has_memory(100)) == ([0, 1], True), "nobody waits for the force"
             with disk.script.blocked("write", "*.txn"):
                 append(journal, [2, 3, 4])
-                assert not journal.has_room(1)
+                assert not journal.has_memory(1)
                 assert told.of("written") == [0, 1]
         assert journal.wait_written(5, DEADLINE)
         assert journal.force_now(DEADLINE)
