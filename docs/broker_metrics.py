@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_producer.broker.counters import Reading
+from spark_producer.broker.counters import MetricReading
 from spark_producer.broker.memory.object_memory import HeapCounts
 from spark_producer.broker.memory.plan import DEFAULT_PLAN
 from spark_producer.broker.metrics.snapshot import heap_readings, plan_readings
@@ -39,6 +39,6 @@ def broker_metrics_page() -> str:
     return PAGE + "".join(f"{row}\n" for row in dict.fromkeys(map(_row, shown)))
 
 
-def _row(reading: Reading) -> str:
-    text, kind, theirs = reading.meaning
-    return f"| `{reading.name}` | {kind.value} | {text} | {f'`{theirs}`' if theirs else ''} |"
+def _row(reading: MetricReading) -> str:
+    text, kind, counterpart = reading.meaning
+    return f"| `{reading.name}` | {kind.value} | {text} | {f'`{counterpart}`' if counterpart else ''} |"

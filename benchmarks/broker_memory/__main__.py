@@ -16,7 +16,7 @@ from benchmarks.broker_memory.experiments import REFERENCE, Scene, Sizes, faults
 from benchmarks.broker_memory.page import Ran, draw, page, table
 from benchmarks.broker_memory.section import Section
 from spark_producer.broker.memory.plan import plan_memory
-from spark_producer.broker.memory.sizes import size
+from spark_producer.broker.memory.sizes import parse_size
 from spark_producer.broker.storage.tiered.options import options_of
 
 Part = tuple[str, Callable[[Sizes], Section]]
@@ -39,7 +39,7 @@ def main(given: list[str]) -> int:
     chosen = parser.parse_args(given)
     if chosen.page is not None and chosen.only:
         parser.error("--page writes all experiments, --only runs some")
-    options = options_of(plan_memory(size("--memory", chosen.memory)))
+    options = options_of(plan_memory(parse_size("--memory", chosen.memory)))
     sizes = replace(REFERENCE, options=options, seconds=chosen.seconds, pause_s=chosen.pause)
     only = tuple(chosen.only or ("",))
     tiers = [scene for scene in scenes(sizes) if scene.title.startswith(only)]

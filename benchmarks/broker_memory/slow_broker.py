@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from benchmarks.broker_memory.devices import Device, DeviceFiles, Speed, User
 from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.broker.memory.plan import MemoryPlan, plan_memory
-from spark_producer.broker.memory.system_memory import machine_memory
+from spark_producer.broker.memory.system_memory import system_memory
 from spark_producer.broker.settings import with_memory
 from spark_producer.broker.storage.tiered import TieredStorage
 from spark_producer.broker.storage.tiered.options import options_of
@@ -79,7 +79,7 @@ def state(broker: LocalBroker, storage: TieredStorage) -> State:
         flush.count,
         flush.bytes,
         flush.us,
-        machine_memory().resident or 0,
+        system_memory().resident or 0,
     )
 
 

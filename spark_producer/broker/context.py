@@ -1,13 +1,13 @@
-"""The types that every request handler gets and returns: the broker as it sees it (`Context`), and its `Answer`."""
+"""The types that every request handler gets and returns: the broker as it sees it (`Context`), and its `HandlerResult`."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from typing import Generic, NamedTuple
 
-from spark_producer.broker.coordinator.coordinator import Coordinator
-from spark_producer.broker.coordinator.groups.member import Client
-from spark_producer.broker.deferred_response import Pending
+from spark_producer.broker.coordinator.coordinator import BrokerCoordinator
+from spark_producer.broker.coordinator.groups.member import ClientInfo
+from spark_producer.broker.deferred_response import DeferredResponse
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.protocol import ResponseBody
@@ -30,11 +30,11 @@ class Context(NamedTuple):
     topics: TopicStore
     settings: BrokerSettings
     advertised: Endpoint
-    coordinator: Coordinator
-    client: Client = Client()
+    coordinator: BrokerCoordinator
+    client: ClientInfo = ClientInfo()
 
 
-class Answer(NamedTuple, Generic[ResponseBody]):
+class HandlerResult(NamedTuple, Generic[ResponseBody]):
     """The result of handling a request.
 
     body: the response; None if the client wants none (acks=0), or if it comes later.
@@ -47,9 +47,9 @@ class Answer(NamedTuple, Generic[ResponseBody]):
     body: ResponseBody | None
     changed: tuple[Hashable, ...] = ()
     close: bool = False
-    pending: Pending | None = None
+    pending: DeferredResponse | None = None
 
 
 def partition_key(topic: str, partition: int) -> Hashable:
-    """Return the key by which `Answer.changed` and waiting requests name a partition."""
+    """Return the key by which `HandlerResult.changed` and waiting requests name a partition."""
     return (topic, partition)

@@ -15,14 +15,14 @@ PREFIX: Final = "pyproducer_broker"
 _MEANING: Final = "meaning"
 
 
-class Kind(Enum):
+class MetricType(Enum):
     """What a value may do: a COUNTER only rises while the broker lives, a GAUGE also falls (Prometheus' types)."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
 
 
-class Meaning(NamedTuple):
+class MetricDescription(NamedTuple):
     """What a field of counters means.
 
     text: what it counts, with its unit.
@@ -31,44 +31,44 @@ class Meaning(NamedTuple):
     """
 
     text: str
-    kind: Kind
-    theirs: str = ""
+    kind: MetricType
+    counterpart: str = ""
 
 
-class Reading(NamedTuple):
+class MetricReading(NamedTuple):
     """The value of one counter at the time of the call, under its name in Prometheus' text format, with labels if it has any."""
 
     name: str
     value: float
-    meaning: Meaning
+    meaning: MetricDescription
     labels: tuple[tuple[str, str], ...] = ()
 
 
-class Counters(Protocol):
+class CountersDataclass(Protocol):
     """Any dataclass whose fields were made by `counter` and `gauge`."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
-def counter(text: str, theirs: str = "") -> Any:
+def counter(text: str, counterpart: str = "") -> Any:
     """Return a dataclass field of the type int, which counts up from 0."""
-    return field(default=0, metadata={_MEANING: Meaning(text, Kind.COUNTER, theirs)})
+    return field(default=0, metadata={_MEANING: MetricDescription(text, MetricType.COUNTER, counterpart)})
 
 
-def gauge(text: str, theirs: str = "") -> Any:
+def gauge(text: str, counterpart: str = "") -> Any:
     """Return a dataclass field of the type int, which is 0 at first, rises and falls."""
-    return field(default=0, metadata={_MEANING: Meaning(text, Kind.GAUGE, theirs)})
+    return field(default=0, metadata={_MEANING: MetricDescription(text, MetricType.GAUGE, counterpart)})
 
 
-def readings(tier: str, counters: Counters) -> Iterator[Reading]:
+def readings(tier: str, counters: CountersDataclass) -> Iterator[MetricReading]:
     """Yield the value of each field of `counters` under the name `pyproducer_broker_<tier>_<field>`, with `_total` for what only
     rises, as Prometheus recommends."""
     for each in fields(counters):
-        meaning: Meaning = each.metadata[_MEANING]
+        meaning: MetricDescription = each.metadata[_MEANING]
         yield reading(f"{tier}_{each.name}", getattr(counters, each.name), meaning)
 
 
-def reading(name: str, value: float, meaning: Meaning, **labels: str) -> Reading:
+def reading(name: str, value: float, meaning: MetricDescription, **labels: str) -> MetricReading:
     """Return a reading under the broker's prefix."""
-    suffix = "_total" if meaning.kind is Kind.COUNTER else ""
-    return Reading(f"{PREFIX}_{name}{suffix}", value, meaning, tuple(labels.items()))
+    suffix = "_total" if meaning.kind is MetricType.COUNTER else ""
+    return MetricReading(f"{PREFIX}_{name}{suffix}", value, meaning, tuple(labels.items()))

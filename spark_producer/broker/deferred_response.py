@@ -14,7 +14,7 @@ _FOR_EACH_KEY: Final = 1024
 """The bytes of memory that are counted for a waiting request: a base, and so many for each key (measured: some 650)."""
 
 
-class Pending(ABC):
+class DeferredResponse(ABC):
     """A request that is answered later. Only the broker's thread uses it.
 
     keys: what it waits for, as `Answer.changed` names it; whenever one of them changes, it is asked whether it `is_ready`.

@@ -19,10 +19,10 @@ from types import TracebackType
 from typing import Final, TypeVar
 
 from spark_producer.broker.context import Context, Endpoint
-from spark_producer.broker.coordinator.coordinator import Coordinator
+from spark_producer.broker.coordinator.coordinator import BrokerCoordinator
 from spark_producer.broker.metrics.page import metrics_page
-from spark_producer.broker.metrics.snapshot import Observer
-from spark_producer.broker.security.secure_listener import Entrance
+from spark_producer.broker.metrics.snapshot import MetricsCollector
+from spark_producer.broker.security.secure_listener import SecureListener
 from spark_producer.broker.security.settings import BrokerSecurity
 from spark_producer.broker.server import Server
 from spark_producer.broker.settings import BrokerSettings
@@ -255,14 +255,14 @@ def _opened(
     settings: BrokerSettings,
     open_storage: OpenStorage = open_storage,
     security: BrokerSecurity | None = None,
-) -> Iterator[tuple[TopicStore, Server, Endpoint, Observer]]:
+) -> Iterator[tuple[TopicStore, Server, Endpoint, MetricsCollector]]:
     """Open everything that a broker needs to run; flush and close the logs at the end of the `with` block."""
     if advertised is None and host in _ALL_ADDRESSES:
         raise ConfigError(
             f"a broker that listens on all addresses ({host}) must be told the one that clients shall use: "
             "advertised=(host, port), or --advertised HOST:PORT"
         )
-    entrance = Entrance(security, host) if security is not None and (security.tls or security.sasl) else None
+    entrance = SecureListener(security, host) if security is not None and (security.tls or security.sasl) else None
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(_listen(host, port))
         try:
@@ -271,7 +271,7 @@ def _opened(
             raise ConfigError(f"data directory {data_dir} cannot be used: {error}") from error
         stack.callback(topics.close)
         try:
-            coordinator = Coordinator(topics, settings)
+            coordinator = BrokerCoordinator(topics, settings)
         except OSError as error:
             raise ConfigError(f"the coordinator's log in {data_dir} cannot be used: {error}") from error
         stack.callback(coordinator.close)
@@ -281,11 +281,11 @@ def _opened(
         address = Endpoint(host, listener.getsockname()[1])
         context = Context(topics, settings, Endpoint(*advertised) if advertised else address, coordinator)
         server = Server(context, listener, entrance=entrance)
-        yield topics, server, address, Observer(context, server)
+        yield topics, server, address, MetricsCollector(context, server)
 
 
 @contextlib.contextmanager
-def _metrics(observer: Observer, port: int | None) -> Iterator[int | None]:
+def _metrics(observer: MetricsCollector, port: int | None) -> Iterator[int | None]:
     """Serve the page of metrics during the `with` block, whose value is its port, if there shall be one."""
     if port is None:
         yield None

@@ -23,7 +23,7 @@ from spark_producer.broker.context import Context, partition_key
 from spark_producer.broker.coordinator.timer import CoordinatorTimer
 from spark_producer.broker.log.compaction import CompactionTimer
 from spark_producer.broker.log.retention_timer import RetentionTimer
-from spark_producer.broker.security.secure_listener import Entrance
+from spark_producer.broker.security.secure_listener import SecureListener
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ConnectionFailed
 
@@ -50,7 +50,7 @@ class Server:
         context: Context,
         listener: socket.socket,
         *,
-        entrance: Entrance | None = None,
+        entrance: SecureListener | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker.counters import Reading
+from spark_producer.broker.counters import MetricReading
 from spark_producer.broker.log.partition import Partition
 from spark_producer.broker.log_quoting import first_few, quoted
 from spark_producer.broker.settings import MAX_PARTITIONS, BrokerSettings, TopicSettings, topic_settings
@@ -153,7 +153,7 @@ class TopicStore:
         """The name of the engine that keeps the records."""
         return self._storage.name
 
-    def readings(self) -> Iterable[Reading]:
+    def readings(self) -> Iterable[MetricReading]:
         """Return what the storage counts. Any thread may call this."""
         return self._storage.readings()
 

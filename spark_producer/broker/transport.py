@@ -1,6 +1,6 @@
 """How a connection's bytes pass its socket: as they are, or through TLS.
 
-A plain connection uses its socket itself. `TlsWire` has the same two methods, so the connection need not know which it has.
+A plain connection uses its socket itself. `TlsTransport` has the same two methods, so the connection need not know which it has.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SMALL: Final = 4096
 """Smaller buffers are joined before they are encrypted, since each piece becomes a record with a head of its own."""
 
 
-class Wire(Protocol):
+class Transport(Protocol):
     """What a connection needs of its socket: both methods raise BlockingIOError for "not now"."""
 
     def recv_into(self, buffer: memoryview, /) -> int:
@@ -33,7 +33,7 @@ class Wire(Protocol):
         """Send of `buffers`; return the number of bytes that need not be sent again."""
 
 
-class TlsWire:
+class TlsTransport:
     """TLS over a non-blocking socket, which the caller owns and closes.
 
     Raises of all methods:

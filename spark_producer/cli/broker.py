@@ -8,8 +8,8 @@ from pathlib import Path
 from spark_producer.broker import BrokerSecurity, BrokerSettings, Users, serve
 from spark_producer.broker.memory.object_memory import HeapCounts
 from spark_producer.broker.memory.plan import SHARES, plan_memory, warnings
-from spark_producer.broker.memory.sizes import size
-from spark_producer.broker.memory.system_memory import machine_memory
+from spark_producer.broker.memory.sizes import parse_size
+from spark_producer.broker.memory.system_memory import system_memory
 from spark_producer.broker.metrics.memory_report import memory_report
 from spark_producer.broker.metrics.page import read_metrics_page
 from spark_producer.broker.metrics.server import HOST, PATH, fetch_metrics_page
@@ -244,16 +244,16 @@ def _settings(chosen: argparse.Namespace) -> BrokerSettings:
     )
     if chosen.memory is None and not chosen.set:
         return settings
-    both = None if chosen.memory is None else size("--memory", chosen.memory)
+    both = None if chosen.memory is None else parse_size("--memory", chosen.memory)
     plan = plan_memory(both, dict(chosen.set))
-    warnings(plan, HeapCounts().bytes, machine_memory().available)  # refuses what this machine does not have
+    warnings(plan, HeapCounts().bytes, system_memory().available)  # refuses what this machine does not have
     return with_memory(settings, plan)
 
 
 def _report(settings: BrokerSettings, data_dir: str | None, metrics_port: int) -> None:
     metrics = read_metrics_page(fetch_metrics_page(metrics_port)) if metrics_port else None
     engine = chosen_engine(None if data_dir is None else Path(data_dir), settings)
-    print(memory_report(settings, machine_memory(), engine, has_tiers=engine in WITH_TIERS, metrics=metrics))
+    print(memory_report(settings, system_memory(), engine, has_tiers=engine in WITH_TIERS, metrics=metrics))
 
 
 def _run(chosen: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_producer.broker.counters import Reading, gauge, readings
+from spark_producer.broker.counters import MetricReading, gauge, readings
 from spark_producer.broker.settings import UNLIMITED, BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import LEADER_EPOCH, Recovered, TimestampOffset
 from spark_producer.broker.storage.engines import OpenStorage
@@ -63,7 +63,7 @@ class MemoryStorage:
     def cursor_changed(self, topic: str, partition: int, exists: bool) -> None:
         self.cursors[topic, partition] = exists
 
-    def readings(self) -> Iterable[Reading]:
+    def readings(self) -> Iterable[MetricReading]:
         return readings("memory_storage", MemoryCounters(len(self.logs)))
 
     def make_room(self, room: float = math.inf) -> None:

@@ -12,7 +12,7 @@ import pytest
 import spark_producer
 from spark_producer.admin.checks import Finding, State
 from spark_producer.admin.topics import PartitionRow, TopicPage, TopicRow
-from spark_producer.broker.counters import Kind, Meaning, Reading
+from spark_producer.broker.counters import MetricDescription, MetricReading, MetricType
 from spark_producer.broker.metrics.page import metrics_page
 from spark_producer.cli import progress, topics, txn
 from spark_producer.cli.check import line
@@ -45,8 +45,8 @@ def of_topic(word: str) -> str:
 
 
 def of_label(word: str) -> str:
-    meaning = Meaning("text", Kind.GAUGE)
-    page = metrics_page([Reading("name", 1, meaning, (("topic", word),))])
+    meaning = MetricDescription("text", MetricType.GAUGE)
+    page = metrics_page([MetricReading("name", 1, meaning, (("topic", word),))])
     assert len(page.splitlines()) == 3
     return page.replace("\n", "")
 

@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from spark_producer.broker.connections.connection_timeouts import ConnectionTimeouts, Stage
+from spark_producer.broker.connections.connection_timeouts import ConnectionStage, ConnectionTimeouts
 from spark_producer.broker.connections.publish_buffer import UNLIMITED, PublishBuffer, Publisher
-from spark_producer.broker.connections.response_queue import Unanswered
-from spark_producer.broker.memory.budget import Budget, Holding
-from spark_producer.broker.security.login import Login
+from spark_producer.broker.connections.response_queue import QueuedResponse
+from spark_producer.broker.memory.budget import ConnectionMemory, MemoryHolding
+from spark_producer.broker.security.login import SaslServerAuthenticator
 from spark_producer.broker.security.unauthenticated import MAX_FRAME_BYTES
-from spark_producer.broker.transport import TlsWire, Wire
+from spark_producer.broker.transport import TlsTransport, Transport
 from spark_producer.protocol import FETCH, PRODUCE, Buffer, FrameReader
 
 _MAX_BUFFERS: Final = 1024
@@ -39,12 +39,12 @@ class ClientConnection:
         sock: socket.socket,
         peer: str,
         largest_frame: int,
-        budget: Budget[ClientConnection],
+        budget: ConnectionMemory[ClientConnection],
         patience: ConnectionTimeouts,
         published: PublishBuffer[ClientConnection] | None = None,
         *,
-        tls: TlsWire | None = None,
-        login: Login | None = None,
+        tls: TlsTransport | None = None,
+        login: SaslServerAuthenticator | None = None,
     ) -> None:
         self.socket = sock
         self.peer = peer
@@ -52,10 +52,10 @@ class ClientConnection:
         self.events = 0
         self.login = login
         self._tls = tls
-        self._wire: Wire = sock if tls is None else tls
+        self._wire: Transport = sock if tls is None else tls
         self._over = False
-        self.unanswered: deque[Unanswered] = deque()
-        self._holding = Holding(budget, self)
+        self.unanswered: deque[QueuedResponse] = deque()
+        self._holding = MemoryHolding(budget, self)
         self.publisher = Publisher(published or PublishBuffer(UNLIMITED, budget.unconfirmed), self)
         self._largest_frame = min(largest_frame, budget.largest_request)
         first_frames = MAX_FRAME_BYTES if self.is_stranger else self._largest_frame
@@ -87,11 +87,11 @@ class ClientConnection:
         self._reader.max_frame_size = self._largest_frame
 
     @property
-    def first(self) -> Unanswered | None:
+    def first(self) -> QueuedResponse | None:
         """The request that is answered next, of those that have been handled; None if all are answered."""
         return self.unanswered[0] if self.unanswered else None
 
-    def queue(self, request: Unanswered) -> None:
+    def queue(self, request: QueuedResponse) -> None:
         """Let `request` wait, behind all that are not answered yet."""
         self.unanswered.append(request)
         if request.published is None:
@@ -279,12 +279,12 @@ class ClientConnection:
         """Tell `patience` what the connection waits for."""
         self.patience.observe(self._stage(), self._transfers, self._moved, now)
 
-    def _stage(self) -> Stage:
+    def _stage(self) -> ConnectionStage:
         if self.wants_to_send:
-            return Stage.SENDING
+            return ConnectionStage.SENDING
         if self.unanswered or self._frames or self._reader.wanted or self.publisher.is_paused:
-            return Stage.WORKING
-        return Stage.RECEIVING if self._reader.in_frame else Stage.IDLE
+            return ConnectionStage.WORKING
+        return ConnectionStage.RECEIVING if self._reader.in_frame else ConnectionStage.IDLE
 
     def close(self) -> None:
         """Close the socket, and free the memory that the connection holds.

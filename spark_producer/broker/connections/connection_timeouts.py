@@ -15,7 +15,7 @@ MIN_PROGRESS_BYTES: Final = 1024 * 1024
 """Bytes. In 30 seconds that is 35 KB/s, and any line over which the producer's requests of 4 MiB pass in time is faster."""
 
 
-class Stage(enum.Enum):
+class ConnectionStage(enum.Enum):
     """The stages of a connection, each with what the connection waits for."""
 
     IDLE = "the client's next request"
@@ -29,18 +29,18 @@ class ConnectionTimeouts:
 
     def __init__(self, idle_timeout: float, stall_timeout: float) -> None:
         self._timeouts = {
-            Stage.IDLE: idle_timeout,
-            Stage.RECEIVING: stall_timeout,
-            Stage.SENDING: stall_timeout,
-            Stage.WORKING: math.inf,
+            ConnectionStage.IDLE: idle_timeout,
+            ConnectionStage.RECEIVING: stall_timeout,
+            ConnectionStage.SENDING: stall_timeout,
+            ConnectionStage.WORKING: math.inf,
         }
-        self._seen: tuple[Stage, int] | None = None
+        self._seen: tuple[ConnectionStage, int] | None = None
         self._moved = 0
         self.deadline = math.inf
         self.whole_deadline = math.inf
         """The time at which the whole transfer must be over, however much moves, if others wait for its memory."""
 
-    def observe(self, stage: Stage, transfer: int, moved: int, now: float) -> None:
+    def observe(self, stage: ConnectionStage, transfer: int, moved: int, now: float) -> None:
         """Note the state of the connection after a step.
 
         Args:
@@ -58,5 +58,5 @@ class ConnectionTimeouts:
 
     def reason(self) -> str:
         """Return, for a message, how long the broker has waited in vain and for what."""
-        stage = self._seen[0] if self._seen else Stage.IDLE
+        stage = self._seen[0] if self._seen else ConnectionStage.IDLE
         return f"waited {self._timeouts[stage]:g} s for {stage.value}"

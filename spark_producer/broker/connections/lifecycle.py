@@ -16,13 +16,13 @@ from typing import Final
 from spark_producer.broker.connections.connection import ClientConnection
 from spark_producer.broker.connections.connection_timeouts import ConnectionTimeouts
 from spark_producer.broker.connections.publish_buffer import PublishBuffer
-from spark_producer.broker.connections.purgatory import Delayed
-from spark_producer.broker.connections.request_loop import Answering
+from spark_producer.broker.connections.purgatory import Purgatory
+from spark_producer.broker.connections.request_loop import RequestLoop
 from spark_producer.broker.context import Context
 from spark_producer.broker.log_quoting import quoted
-from spark_producer.broker.memory.budget import Budget
-from spark_producer.broker.security.secure_listener import ANONYMOUS, Entrance
-from spark_producer.broker.security.unauthenticated import LOGIN_SECONDS, Strangers
+from spark_producer.broker.memory.budget import ConnectionMemory
+from spark_producer.broker.security.secure_listener import ANONYMOUS, SecureListener
+from spark_producer.broker.security.unauthenticated import LOGIN_SECONDS, UnauthenticatedConnections
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import LocalProtocolError, ProtocolError, SecurityError
 
@@ -43,21 +43,21 @@ class Clients:
         context: Context,
         selector: selectors.BaseSelector,
         clock: Callable[[], float],
-        entrance: Entrance | None = None,
+        entrance: SecureListener | None = None,
     ) -> None:
         self._entrance = entrance
-        self._strangers: Strangers[ClientConnection] = Strangers()
+        self._strangers: UnauthenticatedConnections[ClientConnection] = UnauthenticatedConnections()
         self._context = context
         self._settings = context.settings
         self._selector = selector
         self._clock = clock
-        self.budget: Budget[ClientConnection] = Budget(context.settings.max_buffered_bytes)
+        self.budget: ConnectionMemory[ClientConnection] = ConnectionMemory(context.settings.max_buffered_bytes)
         self.published: PublishBuffer[ClientConnection] = PublishBuffer(
             context.settings.publish_buffer_bytes, self.budget.unconfirmed
         )
         self._connections: set[ClientConnection] = set()
-        self._delayed: Delayed[ClientConnection] = Delayed()
-        self._answering = Answering(context, self.budget, self._delayed, clock, self._refuse)
+        self._delayed: Purgatory[ClientConnection] = Purgatory()
+        self._answering = RequestLoop(context, self.budget, self._delayed, clock, self._refuse)
         self._ready: dict[ClientConnection, None] = {}
         self._held_back: dict[ClientConnection, None] = {}
         self._next_look = float("inf")

@@ -26,7 +26,7 @@ ENOUGH_REQUESTS: Final = 500
 Owner = TypeVar("Owner")
 
 
-class Reason(enum.Enum):
+class PauseReason(enum.Enum):
     """Why nothing is read from a connection that produces."""
 
     PUBLISH_BYTES = "too many bytes of all producers are not answered"
@@ -137,15 +137,15 @@ class Publisher(Generic[Owner]):
         self.is_paused = self.produces and (self._buffer.is_full or self._requests.is_full or self.lacks_room)
 
     @property
-    def reasons(self) -> frozenset[Reason]:
+    def reasons(self) -> frozenset[PauseReason]:
         """All reasons to read nothing from it."""
         if not self.produces:
             return frozenset()
         found = {
-            Reason.PUBLISH_BYTES: self._buffer.bytes.is_full,
-            Reason.WAITING_MEMORY: self._buffer.memory.is_full,
-            Reason.PENDING_REQUESTS: self._requests.is_full,
-            Reason.STORAGE_ROOM: self.lacks_room,
+            PauseReason.PUBLISH_BYTES: self._buffer.bytes.is_full,
+            PauseReason.WAITING_MEMORY: self._buffer.memory.is_full,
+            PauseReason.PENDING_REQUESTS: self._requests.is_full,
+            PauseReason.STORAGE_ROOM: self.lacks_room,
         }
         return frozenset(reason for reason, holds in found.items() if holds)
 

@@ -16,17 +16,17 @@ _KEPT_DEADLINES: Final = 100
 Waiter = TypeVar("Waiter", bound=Hashable)
 
 
-class _Wait(NamedTuple):
+class _WaitEntry(NamedTuple):
     ticket: int
     keys: tuple[Hashable, ...]
 
 
-class Delayed(Generic[Waiter]):
+class Purgatory(Generic[Waiter]):
     """Waiters, each with the keys that it waits for and a deadline in seconds. A waiter waits once at a time."""
 
     def __init__(self) -> None:
         self._by_key: dict[Hashable, set[Waiter]] = {}
-        self._waits: dict[Waiter, _Wait] = {}
+        self._waits: dict[Waiter, _WaitEntry] = {}
         self._by_ticket: dict[int, Waiter] = {}
         self._deadlines: list[tuple[float, int]] = []
         self._counter = itertools.count()
@@ -36,7 +36,7 @@ class Delayed(Generic[Waiter]):
 
     def add(self, waiter: Waiter, keys: Iterable[Hashable], deadline: float) -> None:
         """Let `waiter` wait for any of `keys` until `deadline`. A key may be named twice."""
-        wait = self._waits[waiter] = _Wait(next(self._counter), tuple(dict.fromkeys(keys)))
+        wait = self._waits[waiter] = _WaitEntry(next(self._counter), tuple(dict.fromkeys(keys)))
         for key in wait.keys:
             self._by_key.setdefault(key, set()).add(waiter)
         self._by_ticket[wait.ticket] = waiter

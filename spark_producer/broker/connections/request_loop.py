@@ -13,14 +13,19 @@ from typing import Final
 
 from spark_producer.broker.connections.connection import ClientConnection
 from spark_producer.broker.connections.publish_buffer import Publisher
-from spark_producer.broker.connections.purgatory import Delayed
-from spark_producer.broker.connections.response_queue import Unanswered, answered, failed, refused
+from spark_producer.broker.connections.purgatory import Purgatory
+from spark_producer.broker.connections.response_queue import (
+    QueuedResponse,
+    failing_response,
+    ready_response,
+    refusal_response,
+)
 from spark_producer.broker.context import Context
-from spark_producer.broker.deferred_response import Pending
-from spark_producer.broker.memory.budget import Budget
+from spark_producer.broker.deferred_response import DeferredResponse
+from spark_producer.broker.memory.budget import ConnectionMemory
 from spark_producer.broker.requests import admin
 from spark_producer.broker.requests.handlers import handle
-from spark_producer.broker.security.login import Login, Ordinary, Refusal
+from spark_producer.broker.security.login import LoginRefusal, OrdinaryRequest, SaslServerAuthenticator
 from spark_producer.broker.security.unauthenticated import REFUSAL_SECONDS
 from spark_producer.errors import ProtocolError, SecurityError, UnsupportedVersion
 from spark_producer.protocol import (
@@ -34,22 +39,22 @@ from spark_producer.protocol import (
     encode_response,
 )
 
-_MAX_ANSWERS_TOGETHER: Final = 100
+_MAX_RESPONSES_TOGETHER: Final = 100
 """The most answers that are sent together; other connections have their turn before the next ones."""
 
 
-class Answering:
-    """Handles requests and sends answers, of one connection after the other. Only the server's thread uses it.
+class RequestLoop:
+    """Handles requests and sends responses, one connection after the other. Only the server's thread uses it.
 
-    `changed` gathers what has changed (`Answer.changed`). `delayed` has each connection whose first unanswered request waits.
-    `refuse` is called with a connection and the reason for which its login was refused.
+    `changed` collects the keys of `HandlerResult.changed`. `purgatory` holds connections whose first queued response is delayed.
+    `refuse` is called with a connection and the reason why its login was refused.
     """
 
     def __init__(
         self,
         context: Context,
-        budget: Budget[ClientConnection],
-        delayed: Delayed[ClientConnection],
+        budget: ConnectionMemory[ClientConnection],
+        delayed: Purgatory[ClientConnection],
         clock: Callable[[], float],
         refuse: Callable[[ClientConnection, str], None],
     ) -> None:
@@ -76,7 +81,7 @@ class Answering:
         except (ProtocolError, SecurityError) as error:
             if connection.first is None:
                 raise
-            connection.queue(failed(error))
+            connection.queue(failing_response(error))
         connection.request_done()
 
     def _admits(self, publisher: Publisher[ClientConnection], size: int) -> bool:
@@ -89,15 +94,15 @@ class Answering:
         publisher.deadline = math.inf
         return True
 
-    def _is_ordinary(self, connection: ClientConnection, login: Login, frame: memoryview) -> bool:
+    def _is_ordinary(self, connection: ClientConnection, login: SaslServerAuthenticator, frame: memoryview) -> bool:
         """Let the login see a frame first; return whether it is a request for the handlers."""
         now = self._clock()
         step = login.step(frame, now)
-        if isinstance(step, Ordinary):
+        if isinstance(step, OrdinaryRequest):
             return True
-        if isinstance(step, Refusal):
+        if isinstance(step, LoginRefusal):
             self._refuse(connection, step.reason)
-            self._queue(connection, refused(step.buffers, now + REFUSAL_SECONDS))
+            self._queue(connection, refusal_response(step.buffers, now + REFUSAL_SECONDS))
         else:
             self._send(connection, step.buffers, len(frame))
         return False
@@ -125,7 +130,7 @@ class Answering:
     def _send(self, connection: ClientConnection, buffers: list[Buffer], size: int) -> None:
         """Send an answer to a request of `size` bytes, behind the answers before it."""
         if connection.unanswered:
-            connection.queue(answered(buffers, size))
+            connection.queue(ready_response(buffers, size))
         else:
             connection.send(buffers)
 
@@ -133,7 +138,7 @@ class Answering:
         self,
         connection: ClientConnection,
         request: RequestFrame[RequestBody, ResponseBody],
-        pending: Pending,
+        pending: DeferredResponse,
         size: int,
     ) -> None:
         """Set the request aside until it is ready or its time is up; or answer it now, if that is so already.
@@ -145,7 +150,7 @@ class Answering:
         )  # else a client that has gone waits for weeks
         if pending.carries_records and not self._budget.may_wait(pending.size):
             seconds = 0.0
-        waiting = Unanswered(
+        waiting = QueuedResponse(
             partial(_encoded, request.api, request.version, request.correlation_id, pending),
             self._clock() + seconds,
             pending.size,
@@ -157,7 +162,7 @@ class Answering:
         else:
             self._queue(connection, waiting)
 
-    def _queue(self, connection: ClientConnection, waiting: Unanswered) -> None:
+    def _queue(self, connection: ClientConnection, waiting: QueuedResponse) -> None:
         connection.queue(waiting)
         if connection.first is waiting:
             self._delayed.add(connection, waiting.keys, waiting.deadline)
@@ -178,7 +183,7 @@ class Answering:
             OSError: the connection broke.
         """
         buffers: list[Buffer] = []
-        for _ in range(_MAX_ANSWERS_TOGETHER):
+        for _ in range(_MAX_RESPONSES_TOGETHER):
             first = connection.first
             if first is None or not first.is_due or (buffers and first.fails):
                 break
@@ -194,6 +199,6 @@ class Answering:
 
 
 def _encoded(
-    api: Api[RequestBody, ResponseBody], version: int, correlation_id: int, pending: Pending, room: int
+    api: Api[RequestBody, ResponseBody], version: int, correlation_id: int, pending: DeferredResponse, room: int
 ) -> list[Buffer]:
     return encode_response(api, version, correlation_id, pending.response(room))

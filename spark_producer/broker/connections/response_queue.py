@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final
 
-from spark_producer.broker.deferred_response import Pending, waiting_size
+from spark_producer.broker.deferred_response import DeferredResponse, waiting_size
 from spark_producer.errors import ProtocolError, SecurityError
 from spark_producer.protocol import Buffer
 
@@ -16,10 +16,10 @@ NOW: Final = -math.inf
 
 
 @dataclass(eq=False)
-class Unanswered:
+class QueuedResponse:
     """One such request.
 
-    answer: returns the frame of its answer, given the most bytes of records that it may hold (`Pending.response`).
+    answer: returns the frame of its answer, given the most bytes of records that it may hold (`DeferredResponse.response`).
     deadline: the time, in seconds of the server's clock, at which it is answered, ready or not.
     pending: what it waits for, if it is not only the time.
     size: the bytes of memory that it takes.
@@ -32,7 +32,7 @@ class Unanswered:
     answer: Callable[[int], list[Buffer]]
     deadline: float
     size: int
-    pending: Pending | None = None
+    pending: DeferredResponse | None = None
     published: int | None = None
     ends: bool = False
     fails: bool = False
@@ -40,7 +40,7 @@ class Unanswered:
 
     @property
     def carries_records(self) -> bool:
-        """Whether the answer does (`Pending.carries_records`)."""
+        """Whether the answer does (`DeferredResponse.carries_records`)."""
         return self.pending is not None and self.pending.carries_records
 
     @property
@@ -54,20 +54,20 @@ class Unanswered:
         return self.is_due
 
 
-def answered(buffers: list[Buffer], published: int) -> Unanswered:
+def ready_response(buffers: list[Buffer], published: int) -> QueuedResponse:
     """Return a Produce that has its answer already, and waits for those before it."""
-    return Unanswered(lambda _: buffers, NOW, waiting_size(0) + sum(map(len, buffers)), published=published)
+    return QueuedResponse(lambda _: buffers, NOW, waiting_size(0) + sum(map(len, buffers)), published=published)
 
 
-def refused(buffers: list[Buffer], deadline: float) -> Unanswered:
+def refusal_response(buffers: list[Buffer], deadline: float) -> QueuedResponse:
     """Return a refused login, which is told so after its pause, and whose connection is closed then."""
-    return Unanswered(lambda _: buffers, deadline, waiting_size(0), ends=True)
+    return QueuedResponse(lambda _: buffers, deadline, waiting_size(0), ends=True)
 
 
-def failed(error: ProtocolError | SecurityError) -> Unanswered:
+def failing_response(error: ProtocolError | SecurityError) -> QueuedResponse:
     """Return a request for which its connection is dropped, but not before the earlier ones are answered."""
 
     def fail(_: int) -> list[Buffer]:
         raise error
 
-    return Unanswered(fail, NOW, waiting_size(0), fails=True)
+    return QueuedResponse(fail, NOW, waiting_size(0), fails=True)

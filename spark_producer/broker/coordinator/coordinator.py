@@ -14,27 +14,27 @@ from typing import Final
 from spark_producer.broker.coordinator import ending, transactions
 from spark_producer.broker.coordinator.entries import (
     GROUP_WEIGHT,
-    Added,
-    Committed,
-    EndedOffsets,
+    CoordinatorState,
     Entry,
-    Forgotten,
-    Ledger,
-    Pending,
-    Put,
-    Removed,
-    together,
+    OffsetsCommitted,
+    OffsetsDeleted,
+    PartitionsAdded,
+    PendingOffsets,
+    PendingOffsetsEnded,
+    TransactionExpired,
+    TransactionSet,
+    merge_added,
 )
 from spark_producer.broker.coordinator.groups.registry import Groups
 from spark_producer.broker.coordinator.log import CoordinatorLog
-from spark_producer.broker.coordinator.offsets import CommittedOffset, Offsets, weight
+from spark_producer.broker.coordinator.offsets import CommittedOffset, GroupOffsets, weight
 from spark_producer.broker.coordinator.transactions import (
     DECIDED,
-    NONE_YET,
-    Holder,
-    State,
+    UNSET,
+    ProducerIdAndEpoch,
     TopicPartition,
     Transaction,
+    TransactionState,
 )
 from spark_producer.broker.log.partition import Partition
 from spark_producer.broker.log_quoting import quoted
@@ -58,11 +58,11 @@ MAX_NAME_LENGTH: Final = 255
 _NOT_NEEDED: Final = frozenset({Code.INVALID_PRODUCER_EPOCH, Code.TRANSACTION_COORDINATOR_FENCED})
 """The answers of a partition that has a newer marker, which an administrator wrote."""
 
-NOBODY: Final = Holder(NONE_YET, NONE_YET)
+NO_PRODUCER: Final = ProducerIdAndEpoch(UNSET, UNSET)
 """The producer id and epoch in an answer that gives none."""
 
 
-class Coordinator:
+class BrokerCoordinator:
     """The transactions, groups and committed offsets of a broker. Only the broker's thread uses it.
 
     groups: the groups with members. They live in memory only: after a restart members join again.
@@ -84,7 +84,7 @@ class Coordinator:
         self._topics = topics
         self._settings = settings
         self._time_of_day = time_of_day
-        self._ledger = Ledger()
+        self._ledger = CoordinatorState()
         self.groups = Groups(settings.groups, clock)
         self._changed: dict[TopicPartition, None] = {}
         self._unmarked: dict[str, list[TopicPartition]] = {}
@@ -118,7 +118,7 @@ class Coordinator:
         Raises:
             CorruptRecord: it contradicts itself.
         """
-        for entry in together(entries):
+        for entry in merge_added(entries):
             try:
                 self._ledger.apply(entry)
             except ValueError as error:
@@ -142,7 +142,7 @@ class Coordinator:
         return self._ledger.transactions
 
     @property
-    def offsets(self) -> Offsets:
+    def offsets(self) -> GroupOffsets:
         """The offsets of all groups, to be read."""
         return self._ledger.offsets
 
@@ -157,25 +157,31 @@ class Coordinator:
 
     # --- requests --------------------------------------------------------------------------------------------------------
 
-    def init_producer_id(self, transactional_id: str, timeout_ms: int, expected: Holder | None) -> tuple[Code, Holder]:
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
+    ) -> tuple[Code, ProducerIdAndEpoch]:
         """Give the id to a new producer, or a new epoch to the one that has it. An open transaction is aborted first.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR, or POLICY_VIOLATION if there are too many ids.
         """
         if not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
-            return Code.INVALID_TRANSACTION_TIMEOUT, NOBODY
+            return Code.INVALID_TRANSACTION_TIMEOUT, NO_PRODUCER
         current = self.transactions.get(transactional_id)
         if current is None:
             self._check_room_for_id(transactional_id)
         now = self.now_ms()
-        step = transactions.initialized(current, expected, timeout_ms, self._topics.new_producer_id, now)
+        step = transactions.init_producer_id(current, expected, timeout_ms, self._topics.new_producer_id, now)
         if step.transaction is not None:
-            self._keep([Put(transactional_id, step.transaction)])
-            return Code.NONE, Holder(step.transaction.producer_id, step.transaction.epoch)
-        if step.code == Code.CONCURRENT_TRANSACTIONS and current is not None and current.state is State.ONGOING:
+            self._keep([TransactionSet(transactional_id, step.transaction)])
+            return Code.NONE, ProducerIdAndEpoch(step.transaction.producer_id, step.transaction.epoch)
+        if (
+            step.code == Code.CONCURRENT_TRANSACTIONS
+            and current is not None
+            and current.state is TransactionState.ONGOING
+        ):
             self._decide(transactional_id, self._fenced(current, now))
-        return step.code, NOBODY
+        return step.code, NO_PRODUCER
 
     def _check_room_for_id(self, transactional_id: str) -> None:
         if len(transactional_id) > MAX_NAME_LENGTH:
@@ -189,7 +195,7 @@ class Coordinator:
     def add(
         self,
         transactional_id: str,
-        holder: Holder,
+        holder: ProducerIdAndEpoch,
         partitions: Collection[TopicPartition] = (),
         groups: Collection[str] = (),
     ) -> Code:
@@ -200,16 +206,16 @@ class Coordinator:
         """
         current = self.transactions.get(transactional_id)
         now = self.now_ms()
-        step = transactions.added(current, holder, partitions, groups, now)
+        step = transactions.add_partitions(current, holder, partitions, groups, now)
         if step.transaction is None or current is None:
             return step.code
         after = step.transaction
         more_partitions, more_groups = after.partitions - current.partitions, after.groups - current.groups
         self._check_room(len(more_partitions) + GROUP_WEIGHT * len(more_groups))
-        if current.state is State.ONGOING:
-            self._keep([Added(transactional_id, tuple(more_partitions), tuple(more_groups), now)])
+        if current.state is TransactionState.ONGOING:
+            self._keep([PartitionsAdded(transactional_id, tuple(more_partitions), tuple(more_groups), now)])
         else:
-            self._keep([Put(transactional_id, after)])
+            self._keep([TransactionSet(transactional_id, after)])
         return step.code
 
     def _check_room(self, more: int) -> None:
@@ -220,16 +226,16 @@ class Coordinator:
                 code=Code.POLICY_VIOLATION,
             )
 
-    def check_partition(self, transactional_id: str, holder: Holder, partition: TopicPartition) -> Code:
+    def check_partition(self, transactional_id: str, holder: ProducerIdAndEpoch, partition: TopicPartition) -> Code:
         """Check that the transaction of this producer may write to a partition that was added before."""
         current = self.transactions.get(transactional_id)
         is_added = current is not None and partition in current.partitions
-        return transactions.verified(current, holder, is_added=is_added)
+        return transactions.verify(current, holder, is_added=is_added)
 
-    def check_group(self, transactional_id: str, holder: Holder, group: str) -> Code:
+    def check_group(self, transactional_id: str, holder: ProducerIdAndEpoch, group: str) -> Code:
         """Check that the transaction of this producer may commit offsets of a group that was added before."""
         current = self.transactions.get(transactional_id)
-        return transactions.verified(current, holder, is_added=current is not None and group in current.groups)
+        return transactions.verify(current, holder, is_added=current is not None and group in current.groups)
 
     def put_offsets(self, producer_id: int, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Keep offsets until the end of the producer's transaction, which was checked.
@@ -238,7 +244,7 @@ class Coordinator:
             BrokerError: KAFKA_STORAGE_ERROR, or POLICY_VIOLATION if there are too many.
         """
         self._check_room_for_offsets(weight(group, offsets.values()))
-        self._keep([Pending(producer_id, group, offsets)])
+        self._keep([PendingOffsets(producer_id, group, offsets)])
 
     def _check_room_for_offsets(self, more: int) -> None:
         kept = self.offsets.weight
@@ -255,7 +261,7 @@ class Coordinator:
             BrokerError: KAFKA_STORAGE_ERROR, or POLICY_VIOLATION if there are too many.
         """
         self._check_room_for_offsets(self.offsets.more_weight(group, offsets))
-        self._keep([Committed(group, offsets)])
+        self._keep([OffsetsCommitted(group, offsets)])
 
     def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
         """Delete offsets of a group, as far as it has them: those in force, and those that open transactions would commit, as
@@ -267,7 +273,7 @@ class Coordinator:
         known = self.offsets.of(group)
         gone = tuple(each for each in partitions if each in known)
         if gone:
-            self._keep([Removed(group, gone)])
+            self._keep([OffsetsDeleted(group, gone)])
 
     def forget_topics(self, topics: Collection[str]) -> None:
         """Delete the offsets of all groups for topics that are gone: they mean nothing in later topics of these names.
@@ -279,26 +285,28 @@ class Coordinator:
         for group, partition in self.offsets.partitions():
             if partition[0] in topics:
                 gone.setdefault(group, {})[partition] = None
-        entries: list[Entry] = [Removed(group, tuple(partitions)) for group, partitions in gone.items()]
+        entries: list[Entry] = [OffsetsDeleted(group, tuple(partitions)) for group, partitions in gone.items()]
         if entries:
             self._keep(entries)
 
-    def end(self, transactional_id: str, holder: Holder, *, commit: bool, implicit: bool) -> tuple[Code, Holder]:
+    def end(
+        self, transactional_id: str, holder: ProducerIdAndEpoch, *, commit: bool, implicit: bool
+    ) -> tuple[Code, ProducerIdAndEpoch]:
         """End a transaction; return the producer id and epoch for the next one too.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
         """
         current = self.transactions.get(transactional_id)
-        step = ending.ended(
+        step = ending.end_transaction(
             current, holder, commit=commit, implicit=implicit, new_id=self._topics.new_producer_id, now_ms=self.now_ms()
         )
         if step.transaction is not None:
             self._decide(transactional_id, step.transaction)
             return step.code, _next_holder(step.transaction)
         if step.code == Code.NONE and current is not None:
-            return step.code, Holder(current.producer_id, current.epoch)
-        return step.code, NOBODY
+            return step.code, ProducerIdAndEpoch(current.producer_id, current.epoch)
+        return step.code, NO_PRODUCER
 
     # --- what happens by itself --------------------------------------------------------------------------------------------
 
@@ -336,7 +344,7 @@ class Coordinator:
             self._keep_decision(transactional_id, self._fenced(transaction, now))  # `work` writes the markers
         expired = [name for name, each in self.transactions.items() if transactions.has_expired(each, now, expiration)]
         if expired:
-            self._keep([Forgotten(name) for name in expired])
+            self._keep([TransactionExpired(name) for name in expired])
 
     def close(self) -> None:
         """Close the log. Everything is in it already."""
@@ -346,7 +354,7 @@ class Coordinator:
 
     def _fenced(self, current: Transaction, now_ms: int) -> Transaction:
         implicit = self._settings.transaction_version > 0
-        return ending.fenced(current, implicit=implicit, new_id=self._topics.new_producer_id, now_ms=now_ms)
+        return ending.fence(current, implicit=implicit, new_id=self._topics.new_producer_id, now_ms=now_ms)
 
     def _decide(self, transactional_id: str, decided: Transaction) -> None:
         """Keep the decision, and write the first of its markers."""
@@ -355,7 +363,7 @@ class Coordinator:
 
     def _keep_decision(self, transactional_id: str, decided: Transaction) -> None:
         """Keep the decision, from which there is no way back. Its markers are owed from now on."""
-        self._keep([Put(transactional_id, decided)])
+        self._keep([TransactionSet(transactional_id, decided)])
         self._unmarked[transactional_id] = sorted(decided.partitions)
 
     def _finish(self, transactional_id: str, most: int | None = None) -> None:
@@ -384,7 +392,7 @@ class Coordinator:
             found = self._topics.partition(*partition)
         except BrokerError:
             return True
-        commit = transaction.state is State.PREPARE_COMMIT
+        commit = transaction.state is TransactionState.PREPARE_COMMIT
         try:
             offset = found.write_marker(
                 transaction.producer_id, transaction.epoch, commit, COORDINATOR_EPOCH, now_ms=now_ms
@@ -414,10 +422,10 @@ class Coordinator:
         return lost
 
     def _complete(self, transactional_id: str, decided: Transaction) -> None:
-        entries: list[Entry] = [Put(transactional_id, ending.completed(decided, self.now_ms()))]
+        entries: list[Entry] = [TransactionSet(transactional_id, ending.complete(decided, self.now_ms()))]
         if decided.groups:
-            commit = decided.state is State.PREPARE_COMMIT
-            entries.insert(0, EndedOffsets(decided.producer_id, tuple(sorted(decided.groups)), commit))
+            commit = decided.state is TransactionState.PREPARE_COMMIT
+            entries.insert(0, PendingOffsetsEnded(decided.producer_id, tuple(sorted(decided.groups)), commit))
         self._keep(entries)
         del self._unmarked[transactional_id]
 
@@ -435,8 +443,8 @@ class Coordinator:
             logger.error("the coordinator's log could not be made smaller: %s", error)
 
 
-def _next_holder(decided: Transaction) -> Holder:
+def _next_holder(decided: Transaction) -> ProducerIdAndEpoch:
     """Return the producer id and epoch of the transaction after a decided one."""
-    if decided.next_producer_id != NONE_YET:
-        return Holder(decided.next_producer_id, 0)
-    return Holder(decided.producer_id, decided.epoch)
+    if decided.next_producer_id != UNSET:
+        return ProducerIdAndEpoch(decided.next_producer_id, 0)
+    return ProducerIdAndEpoch(decided.producer_id, decided.epoch)

@@ -11,17 +11,17 @@ from typing import Final, TypeAlias
 from spark_producer.broker.coordinator.transactions import (
     DECIDED,
     EXHAUSTED_EPOCH,
-    NONE_YET,
-    Holder,
-    NewId,
-    State,
-    Step,
+    UNSET,
+    NewProducerId,
+    ProducerIdAndEpoch,
     Transaction,
-    moved,
+    TransactionState,
+    Transition,
+    transition_to,
 )
 from spark_producer.common.error_codes import Code
 
-_Rules: TypeAlias = dict[State, tuple[Code | None, Code | None]]
+_Rules: TypeAlias = dict[TransactionState, tuple[Code | None, Code | None]]
 """State → the answers to a commit and to an abort; None where the transaction is ended."""
 
 _NONE, _BUSY, _STATE, _FENCED = (
@@ -29,72 +29,84 @@ _NONE, _BUSY, _STATE, _FENCED = (
 )  # fmt: skip
 
 EXPLICIT: Final[_Rules] = {
-    State.EMPTY: (_STATE, _STATE),
-    State.ONGOING: (None, None),
-    State.PREPARE_COMMIT: (_BUSY, _STATE),
-    State.PREPARE_ABORT: (_STATE, _BUSY),
-    State.COMPLETE_COMMIT: (_NONE, _STATE),
-    State.COMPLETE_ABORT: (_STATE, _NONE),
+    TransactionState.EMPTY: (_STATE, _STATE),
+    TransactionState.ONGOING: (None, None),
+    TransactionState.PREPARE_COMMIT: (_BUSY, _STATE),
+    TransactionState.PREPARE_ABORT: (_STATE, _BUSY),
+    TransactionState.COMPLETE_COMMIT: (_NONE, _STATE),
+    TransactionState.COMPLETE_ABORT: (_STATE, _NONE),
 }
 """The answers to EndTxn up to 4 with the current epoch."""
 
 IMPLICIT: Final[_Rules] = {
-    State.EMPTY: (_STATE, None),
-    State.ONGOING: (None, None),
-    State.PREPARE_COMMIT: (_FENCED, _FENCED),
-    State.PREPARE_ABORT: (_FENCED, _FENCED),
-    State.COMPLETE_COMMIT: (_STATE, None),
-    State.COMPLETE_ABORT: (_STATE, None),
+    TransactionState.EMPTY: (_STATE, None),
+    TransactionState.ONGOING: (None, None),
+    TransactionState.PREPARE_COMMIT: (_FENCED, _FENCED),
+    TransactionState.PREPARE_ABORT: (_FENCED, _FENCED),
+    TransactionState.COMPLETE_COMMIT: (_STATE, None),
+    TransactionState.COMPLETE_ABORT: (_STATE, None),
 }
 """The answers to EndTxn from 5 on with the current epoch."""
 
 REPEATED: Final[_Rules] = {
-    State.EMPTY: (_FENCED, _FENCED),
-    State.ONGOING: (_FENCED, _FENCED),
-    State.PREPARE_COMMIT: (_BUSY, _STATE),
-    State.PREPARE_ABORT: (_STATE, _BUSY),
-    State.COMPLETE_COMMIT: (_NONE, _STATE),
-    State.COMPLETE_ABORT: (_STATE, _NONE),
+    TransactionState.EMPTY: (_FENCED, _FENCED),
+    TransactionState.ONGOING: (_FENCED, _FENCED),
+    TransactionState.PREPARE_COMMIT: (_BUSY, _STATE),
+    TransactionState.PREPARE_ABORT: (_STATE, _BUSY),
+    TransactionState.COMPLETE_COMMIT: (_NONE, _STATE),
+    TransactionState.COMPLETE_ABORT: (_STATE, _NONE),
 }
 """The answers to EndTxn from 5 on with the epoch before, that is to one which was answered already."""
 
 
-def ended(
-    current: Transaction | None, holder: Holder, *, commit: bool, implicit: bool, new_id: NewId, now_ms: int
-) -> Step:
-    """EndTxn: decide the outcome. The markers must be written, and `completed` called, before anything else happens to the id."""
+def end_transaction(
+    current: Transaction | None,
+    holder: ProducerIdAndEpoch,
+    *,
+    commit: bool,
+    implicit: bool,
+    new_id: NewProducerId,
+    now_ms: int,
+) -> Transition:
+    """EndTxn: decide the outcome. The markers must be written, and `complete` called, before anything else happens to the id."""
     if current is None:
-        return Step(Code.INVALID_PRODUCER_ID_MAPPING)
+        return Transition(Code.INVALID_PRODUCER_ID_MAPPING)
     rotated = implicit and _is_repeated_after_rotation(current, holder)
     if current.producer_id != holder.producer_id and not rotated:
-        return Step(Code.INVALID_PRODUCER_ID_MAPPING)
+        return Transition(Code.INVALID_PRODUCER_ID_MAPPING)
     if implicit and (rotated or current.epoch == holder.epoch + 1):
         rules = REPEATED
     elif current.epoch == holder.epoch:
         rules = IMPLICIT if implicit else EXPLICIT
     else:
-        return Step(Code.PRODUCER_FENCED)
+        return Transition(Code.PRODUCER_FENCED)
     answer = rules[current.state][0 if commit else 1]
     if answer is not None:
-        return Step(answer)
-    return Step(Code.NONE, _decided(current, commit=commit, raise_epoch=implicit, new_id=new_id, now_ms=now_ms))
+        return Transition(answer)
+    return Transition(Code.NONE, _decided(current, commit=commit, raise_epoch=implicit, new_id=new_id, now_ms=now_ms))
 
 
-def _is_repeated_after_rotation(current: Transaction, holder: Holder) -> bool:
+def _is_repeated_after_rotation(current: Transaction, holder: ProducerIdAndEpoch) -> bool:
     """Return whether this producer has ended a transaction with its last epoch, and goes on under a new producer id."""
     rotated = current.previous_producer_id == holder.producer_id and current.epoch == 0
-    return rotated and holder.epoch == EXHAUSTED_EPOCH and current.state not in (State.EMPTY, State.ONGOING, *DECIDED)
+    return (
+        rotated
+        and holder.epoch == EXHAUSTED_EPOCH
+        and current.state not in (TransactionState.EMPTY, TransactionState.ONGOING, *DECIDED)
+    )
 
 
-def _decided(current: Transaction, *, commit: bool, raise_epoch: bool, new_id: NewId, now_ms: int) -> Transaction:
-    state = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
-    started = current.started_ms if current.state is State.ONGOING else now_ms
+def _decided(
+    current: Transaction, *, commit: bool, raise_epoch: bool, new_id: NewProducerId, now_ms: int
+) -> Transaction:
+    state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
+    started = current.started_ms if current.state is TransactionState.ONGOING else now_ms
     if not raise_epoch:
-        same = Holder(current.producer_id, current.epoch)
-        return moved(current, state, now_ms, holder=same, last_epoch=current.last_epoch)
-    following = Holder(current.producer_id, current.epoch + 1)
-    next_id = new_id() if current.exhausted else NONE_YET
-    return moved(
+        same = ProducerIdAndEpoch(current.producer_id, current.epoch)
+        return transition_to(current, state, now_ms, holder=same, last_epoch=current.last_epoch)
+    following = ProducerIdAndEpoch(current.producer_id, current.epoch + 1)
+    next_id = new_id() if current.exhausted else UNSET
+    return transition_to(
         current,
         state,
         now_ms,
@@ -105,7 +117,7 @@ def _decided(current: Transaction, *, commit: bool, raise_epoch: bool, new_id: N
     )
 
 
-def fenced(current: Transaction, *, implicit: bool, new_id: NewId, now_ms: int) -> Transaction:
+def fence(current: Transaction, *, implicit: bool, new_id: NewProducerId, now_ms: int) -> Transaction:
     """Abort an open transaction against the will of its producer, whose epoch is too old from now on.
 
     `implicit` is the style of the cluster, not that of the transaction. Without it the producer cannot come back by
@@ -113,14 +125,22 @@ def fenced(current: Transaction, *, implicit: bool, new_id: NewId, now_ms: int) 
     """
     if implicit:
         return _decided(current, commit=False, raise_epoch=True, new_id=new_id, now_ms=now_ms)
-    following = Holder(current.producer_id, current.epoch + 1)
-    return moved(current, State.PREPARE_ABORT, now_ms, holder=following, last_epoch=NONE_YET)
+    following = ProducerIdAndEpoch(current.producer_id, current.epoch + 1)
+    return transition_to(current, TransactionState.PREPARE_ABORT, now_ms, holder=following, last_epoch=UNSET)
 
 
-def completed(current: Transaction, now_ms: int) -> Transaction:
+def complete(current: Transaction, now_ms: int) -> Transaction:
     """Return the state when all markers of a decided transaction are written."""
-    state = State.COMPLETE_COMMIT if current.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
-    rotates = current.next_producer_id != NONE_YET
-    holder = Holder(current.next_producer_id, 0) if rotates else Holder(current.producer_id, current.epoch)
-    after = moved(current, state, now_ms, holder=holder, last_epoch=current.last_epoch)
+    state = (
+        TransactionState.COMPLETE_COMMIT
+        if current.state is TransactionState.PREPARE_COMMIT
+        else TransactionState.COMPLETE_ABORT
+    )
+    rotates = current.next_producer_id != UNSET
+    holder = (
+        ProducerIdAndEpoch(current.next_producer_id, 0)
+        if rotates
+        else ProducerIdAndEpoch(current.producer_id, current.epoch)
+    )
+    after = transition_to(current, state, now_ms, holder=holder, last_epoch=current.last_epoch)
     return after._replace(partitions=frozenset(), groups=frozenset())

@@ -1,4 +1,4 @@
-"""The entries of the coordinator's log: values, their JSON text, and what each does to the state in memory (`Ledger`)."""
+"""The entries of the coordinator's log: their values, their JSON text, and the state that they build (`CoordinatorState`)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from spark_producer.broker.coordinator.offsets import CommittedOffset, Offsets
-from spark_producer.broker.coordinator.transactions import State, TopicPartition, Transaction
+from spark_producer.broker.coordinator.offsets import CommittedOffset, GroupOffsets
+from spark_producer.broker.coordinator.transactions import TopicPartition, Transaction, TransactionState
 
 FORMAT: Final = 1
 
@@ -15,20 +15,20 @@ GROUP_WEIGHT: Final = 10
 """A group counts for so many of the partitions that open transactions may touch: its name is its client's own choice."""
 
 
-class Begin(NamedTuple):
+class LogStart(NamedTuple):
     """The first entry of every log."""
 
     format: int = FORMAT
 
 
-class Put(NamedTuple):
+class TransactionSet(NamedTuple):
     """The whole state of a transactional id."""
 
     transactional_id: str
     transaction: Transaction
 
 
-class Added(NamedTuple):
+class PartitionsAdded(NamedTuple):
     """An open transaction has touched more. A long transaction is not written anew for each partition."""
 
     transactional_id: str
@@ -37,13 +37,13 @@ class Added(NamedTuple):
     updated_ms: int
 
 
-class Forgotten(NamedTuple):
+class TransactionExpired(NamedTuple):
     """A transactional id has expired."""
 
     transactional_id: str
 
 
-class Pending(NamedTuple):
+class PendingOffsets(NamedTuple):
     """Offsets that the open transaction of a producer will commit."""
 
     producer_id: int
@@ -51,21 +51,21 @@ class Pending(NamedTuple):
     offsets: Mapping[TopicPartition, CommittedOffset]
 
 
-class Committed(NamedTuple):
+class OffsetsCommitted(NamedTuple):
     """Offsets in force."""
 
     group: str
     offsets: Mapping[TopicPartition, CommittedOffset]
 
 
-class Removed(NamedTuple):
+class OffsetsDeleted(NamedTuple):
     """Offsets of a group are deleted."""
 
     group: str
     partitions: tuple[TopicPartition, ...]
 
 
-class EndedOffsets(NamedTuple):
+class PendingOffsetsEnded(NamedTuple):
     """The transaction of a producer has ended, for the offsets of these groups."""
 
     producer_id: int
@@ -73,12 +73,28 @@ class EndedOffsets(NamedTuple):
     commit: bool
 
 
-Entry: TypeAlias = Begin | Put | Added | Forgotten | Pending | Committed | Removed | EndedOffsets
+Entry: TypeAlias = (
+    LogStart
+    | TransactionSet
+    | PartitionsAdded
+    | TransactionExpired
+    | PendingOffsets
+    | OffsetsCommitted
+    | OffsetsDeleted
+    | PendingOffsetsEnded
+)
 
 _KINDS: Final[dict[str, type[Entry]]] = {
-    "begin": Begin, "put": Put, "added": Added, "forgotten": Forgotten, "pending": Pending, "committed": Committed,
-    "removed": Removed, "ended": EndedOffsets,
-}  # fmt: skip
+    "begin": LogStart,
+    "put": TransactionSet,
+    "added": PartitionsAdded,
+    "forgotten": TransactionExpired,
+    "pending": PendingOffsets,
+    "committed": OffsetsCommitted,
+    "removed": OffsetsDeleted,
+    "ended": PendingOffsetsEnded,
+}
+"""The name of each entry in the file → its class."""
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 
@@ -89,7 +105,7 @@ def to_text(entry: Entry) -> str:
 
 def _fields(entry: Entry) -> list[object]:
     match entry:
-        case Put(transactional_id, transaction):
+        case TransactionSet(transactional_id, transaction):
             values = transaction._asdict()
             values |= {
                 "state": transaction.state.value,
@@ -97,13 +113,13 @@ def _fields(entry: Entry) -> list[object]:
                 "groups": sorted(transaction.groups),
             }
             return [transactional_id, values]
-        case Added(transactional_id, partitions, groups, updated_ms):
+        case PartitionsAdded(transactional_id, partitions, groups, updated_ms):
             return [transactional_id, _by_topic(partitions), groups, updated_ms]
-        case Pending(producer_id, group, offsets):
+        case PendingOffsets(producer_id, group, offsets):
             return [producer_id, group, _offset_rows(offsets)]
-        case Committed(group, offsets):
+        case OffsetsCommitted(group, offsets):
             return [group, _offset_rows(offsets)]
-        case Removed(group, removed):
+        case OffsetsDeleted(group, removed):
             return [group, _by_topic(removed)]
         case _:
             return list(entry)
@@ -136,22 +152,22 @@ def from_text(text: str) -> Entry:
 def _entry(name: str, fields: list[object]) -> Entry:
     match name, fields:
         case "begin", [int(version)] if version == FORMAT:
-            return Begin()
+            return LogStart()
         case "put", [str(transactional_id), dict(values)]:
-            return Put(transactional_id, _transaction(values))
+            return TransactionSet(transactional_id, _transaction(values))
         case "added", [str(transactional_id), dict(partitions), list(groups), int(updated_ms)]:
             names = tuple(_text(group) for group in groups)
-            return Added(transactional_id, tuple(_partitions(partitions)), names, updated_ms)
+            return PartitionsAdded(transactional_id, tuple(_partitions(partitions)), names, updated_ms)
         case "forgotten", [str(transactional_id)]:
-            return Forgotten(transactional_id)
+            return TransactionExpired(transactional_id)
         case "pending", [int(producer_id), str(group), list(rows)]:
-            return Pending(producer_id, group, _offsets(rows))
+            return PendingOffsets(producer_id, group, _offsets(rows))
         case "committed", [str(group), list(rows)]:
-            return Committed(group, _offsets(rows))
+            return OffsetsCommitted(group, _offsets(rows))
         case "removed", [str(group), dict(removed)]:
-            return Removed(group, tuple(_partitions(removed)))
+            return OffsetsDeleted(group, tuple(_partitions(removed)))
         case "ended", [int(producer_id), list(groups), bool(commit)]:
-            return EndedOffsets(producer_id, tuple(_text(group) for group in groups), commit)
+            return PendingOffsetsEnded(producer_id, tuple(_text(group) for group in groups), commit)
         case _:
             raise ValueError(f"unknown entry {name!r} with {len(fields)} fields")
 
@@ -166,7 +182,7 @@ def _transaction(values: Mapping[str, object]) -> Transaction:
             }
             return Transaction(
                 **numbers,
-                state=State(state),
+                state=TransactionState(state),
                 partitions=frozenset(_partitions(partitions)),
                 groups=frozenset(_text(group) for group in groups),
             )
@@ -205,36 +221,36 @@ def _text(value: object) -> str:
     return value
 
 
-def together(entries: Iterable[Entry]) -> Iterator[Entry]:
+def merge_added(entries: Iterable[Entry]) -> Iterator[Entry]:
     """Yield entries that do the same as these, with all that was added to a transaction at once.
 
     A transaction that grew partition by partition would be copied for each of them: tens of thousands take a minute.
     """
-    added: dict[str, list[Added]] = {}
+    added: dict[str, list[PartitionsAdded]] = {}
     for entry in entries:
-        if isinstance(entry, Added):
+        if isinstance(entry, PartitionsAdded):
             added.setdefault(entry.transactional_id, []).append(entry)
             continue
-        if isinstance(entry, Put | Forgotten):
+        if isinstance(entry, TransactionSet | TransactionExpired):
             yield from _as_one(added.pop(entry.transactional_id, []))
         yield entry
     for some in added.values():
         yield from _as_one(some)
 
 
-def _as_one(added: list[Added]) -> Iterator[Added]:
+def _as_one(added: list[PartitionsAdded]) -> Iterator[PartitionsAdded]:
     if added:
         partitions = tuple(each for one in added for each in one.partitions)
         groups = tuple(each for one in added for each in one.groups)
         yield added[-1]._replace(partitions=partitions, groups=groups)
 
 
-class Ledger:
+class CoordinatorState:
     """All that the coordinator knows: each entry changes it in the same way when it is written and when it is read again."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, Transaction] = {}
-        self.offsets = Offsets()
+        self.offsets = GroupOffsets()
         self.touched = 0
         """The partitions of all open transactions together, and their groups by `GROUP_WEIGHT`."""
 
@@ -245,9 +261,9 @@ class Ledger:
             ValueError: the entry does not fit to those before it.
         """
         match entry:
-            case Put(transactional_id, transaction):
+            case TransactionSet(transactional_id, transaction):
                 self._put(transactional_id, transaction)
-            case Added(transactional_id, partitions, groups, updated_ms):
+            case PartitionsAdded(transactional_id, partitions, groups, updated_ms):
                 known = self.transactions.get(transactional_id)
                 if known is None:
                     raise ValueError(f"{transactional_id!r} has no transaction to add to")
@@ -257,17 +273,17 @@ class Ledger:
                     updated_ms=updated_ms,
                 )
                 self._put(transactional_id, grown)
-            case Forgotten(transactional_id):
+            case TransactionExpired(transactional_id):
                 self._count(self.transactions.pop(transactional_id, None), -1)
-            case Pending():
+            case PendingOffsets():
                 self.offsets.put_pending(entry.producer_id, entry.group, entry.offsets)
-            case Committed():
+            case OffsetsCommitted():
                 self.offsets.put(entry.group, entry.offsets)
-            case Removed(group, partitions):
+            case OffsetsDeleted(group, partitions):
                 self.offsets.remove(group, partitions)
-            case EndedOffsets(producer_id, groups, commit):
+            case PendingOffsetsEnded(producer_id, groups, commit):
                 self.offsets.end(producer_id, groups, commit=commit)
-            case Begin():
+            case LogStart():
                 return
 
     def _put(self, transactional_id: str, transaction: Transaction) -> None:
@@ -282,8 +298,8 @@ class Ledger:
     def entries(self) -> Iterator[Entry]:
         """Iterate over entries that make an empty ledger equal to this one."""
         for transactional_id, transaction in self.transactions.items():
-            yield Put(transactional_id, transaction)
+            yield TransactionSet(transactional_id, transaction)
         for group, offsets in self.offsets.committed.items():
-            yield Committed(group, offsets)
+            yield OffsetsCommitted(group, offsets)
         for pending in self.offsets.pending():
-            yield Pending(*pending)
+            yield PendingOffsets(*pending)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker.coordinator.entries import Begin, Entry, from_text, to_text
+from spark_producer.broker.coordinator.entries import Entry, LogStart, from_text, to_text
 from spark_producer.broker.storage.disk import (
     PRIVATE_FILE,
     is_at,
@@ -101,8 +101,8 @@ class CoordinatorLog:
         except ValueError as error:
             raise CorruptRecord(self._advice(str(error))) from error
         if damage:
-            return [entry for entry in entries if not isinstance(entry, Begin)]
-        if entries and not isinstance(entries[0], Begin):
+            return [entry for entry in entries if not isinstance(entry, LogStart)]
+        if entries and not isinstance(entries[0], LogStart):
             raise CorruptRecord(self._advice("it has no beginning"))
         self._cut(data, len(data) - len(torn))
         return entries[1:]
@@ -137,7 +137,7 @@ class CoordinatorLog:
         os.ftruncate(self._opened, size)
         self._size_when_rewritten = size
         if size and not self._known_bytes:  # a file of an earlier version
-            self._try_to_note(len(_line(Begin())))
+            self._try_to_note(len(_line(LogStart())))
 
     def _advice(self, why: str) -> str:
         return (
@@ -177,7 +177,7 @@ class CoordinatorLog:
 
     def _begin(self) -> None:
         """Make the file with its first line, and note its length."""
-        first = _line(Begin())
+        first = _line(LogStart())
         self._check_place()
         if self._file is None:
             self._open(0)
@@ -221,11 +221,11 @@ class CoordinatorLog:
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR; the old file is still there.
         """
-        text = b"".join(_line(entry) for entry in [Begin(), *entries]).decode()
+        text = b"".join(_line(entry) for entry in [LogStart(), *entries]).decode()
         self._size_when_rewritten = self._size  # if it fails, it is not tried again with every entry
         with storage_errors(self._path):
             self._check_place()
-            self._note(len(_line(Begin())))  # the file becomes shorter than it was
+            self._note(len(_line(LogStart())))  # the file becomes shorter than it was
             write_private(self._path, text, sync=True)
             size = len(text.encode())
             self._close()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from spark_producer.broker.coordinator.coordinator import Coordinator
+from spark_producer.broker.coordinator.coordinator import BrokerCoordinator
 from spark_producer.broker.coordinator.transactions import TopicPartition
 
 
 class CoordinatorTimer:
     """Has late transactions aborted every `interval` seconds, and markers written as long as there are some to write."""
 
-    def __init__(self, coordinator: Coordinator, interval: float, now: float) -> None:
+    def __init__(self, coordinator: BrokerCoordinator, interval: float, now: float) -> None:
         self._coordinator = coordinator
         self._interval = interval
         self._next_scan = now + interval

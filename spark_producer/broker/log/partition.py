@@ -9,8 +9,8 @@ from collections.abc import Collection
 from typing import Final
 
 from spark_producer.broker.log.producer_state import ProducerState, ProducerStates
-from spark_producer.broker.log.transaction_index import AbortedTransaction
-from spark_producer.broker.log.validation import Unpacking, check_records
+from spark_producer.broker.log.transaction_index import AbortedTxn
+from spark_producer.broker.log.validation import DecompressionBudget, check_records
 from spark_producer.broker.settings import TopicSettings
 from spark_producer.broker.storage.base import Log, Storage, UnreadableLog
 from spark_producer.common.error_codes import Code
@@ -89,7 +89,7 @@ class Partition:
             self._log.settings = settings
 
     def append(
-        self, records: memoryview | None, unpacking: Unpacking | None = None, *, new_epochs: bool = False
+        self, records: memoryview | None, unpacking: DecompressionBudget | None = None, *, new_epochs: bool = False
     ) -> int:
         """Check and admit the one batch in `records`; return its base offset. `unpacking` belongs to the request.
 
@@ -171,7 +171,7 @@ class Partition:
         """Return whether any aborted transaction ends at offset `first` or later."""
         return self._producers.transactions.has_aborted(first)
 
-    def aborted_transactions(self, first: int, last: int) -> list[AbortedTransaction]:
+    def aborted_transactions(self, first: int, last: int) -> list[AbortedTxn]:
         """Return the aborted transactions whose offsets, from first batch to marker, meet those from `first` to `last`."""
         return self._producers.transactions.aborted(first, last)
 

@@ -15,7 +15,7 @@ MAX_OPEN_TRANSACTIONS: Final = 5_000
 clients that begin transactions and never end them take a few megabytes of a partition, until the coordinator aborts them."""
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedTxn(NamedTuple):
     """A producer's batches from `first_offset` on, up to its marker at `last_offset`, are not for readers of committed records.
 
     last_stable_offset: all transactions that end after this one begin there or later.
@@ -39,7 +39,7 @@ class TransactionIndex:
         """Producer id → first offset, in the order in which the transactions began: the first has the least offset."""
         self._ending: deque[tuple[int, int]] = deque()
         """(first offset, offset of the marker) of transactions whose marker may not be confirmed yet, in the order of markers."""
-        # The fields of `AbortedTransaction`, in the order of markers. `last_offset` and `last_stable_offset` never fall.
+        # The fields of `AbortedTxn`, in the order of markers. `last_offset` and `last_stable_offset` never fall.
         self._producers = array("q")
         self._firsts = array("q")
         self._lasts = array("q")
@@ -91,13 +91,13 @@ class TransactionIndex:
         """Return whether any aborted transaction has its marker at offset `first` or later."""
         return bool(self._lasts) and self._lasts[-1] >= first
 
-    def aborted(self, first: int, last: int) -> list[AbortedTransaction]:
+    def aborted(self, first: int, last: int) -> list[AbortedTxn]:
         """Return the aborted transactions, in the order of their markers, whose offsets meet those from `first` to `last`."""
         found = []
         for number in range(bisect_left(self._lasts, first), len(self._lasts)):
             if self._firsts[number] <= last:
                 found.append(
-                    AbortedTransaction(
+                    AbortedTxn(
                         self._producers[number], self._firsts[number], self._lasts[number], self._stables[number]
                     )
                 )

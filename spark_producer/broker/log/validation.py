@@ -38,7 +38,7 @@ MAX_NAMED: Final = 1000
 """The maximum number of refused records of a batch that a response names."""
 
 
-class Unpacking:
+class DecompressionBudget:
     """Limits the bytes that each batch of one request unpacks to, and all of them together: 4 KB can become 128 MB, and a request
     can have thousands of such batches."""
 
@@ -67,7 +67,7 @@ class Unpacking:
         return records
 
 
-class RecordsRefused(BrokerError):
+class RecordsWithoutKey(BrokerError):
     """Records that have no key, which a compacted topic needs (INVALID_RECORD). `rows` are their numbers in the batch."""
 
     def __init__(self, rows: NDArray[np.int64]) -> None:
@@ -79,16 +79,16 @@ class RecordsRefused(BrokerError):
 
 
 def check_records(
-    header: BatchHeader, batch: memoryview, unpacking: Unpacking | None = None, *, needs_keys: bool = False
+    header: BatchHeader, batch: memoryview, unpacking: DecompressionBudget | None = None, *, needs_keys: bool = False
 ) -> None:
     """Check that `batch` holds `header.records_count` well-formed records with offset deltas 0, 1, 2 … and nothing else. With
     `needs_keys`, which is for compacted topics, each must have a key.
 
     Raises:
-        BrokerError: INVALID_RECORD, or REQUEST_TIMED_OUT as `Unpacking.unpack`.
+        BrokerError: INVALID_RECORD, or REQUEST_TIMED_OUT as `DecompressionBudget.unpack`.
     """
     try:
-        records = (unpacking or Unpacking()).unpack(header, batch)
+        records = (unpacking or DecompressionBudget()).unpack(header, batch)
         if header.records_count > len(records) // MIN_RECORD_BYTES:
             raise CorruptRecord(
                 f"{len(records)} bytes cannot hold {header.records_count} records, as the header claims"
@@ -111,7 +111,7 @@ def _walk(data: ByteArray, count: int, *, needs_keys: bool) -> None:
             wrong = int((found != expected).argmax())
             raise CorruptRecord(f"record {done + wrong} has offset delta {found[wrong]}")
         if needs_keys and (decoded.key_lengths < 0).any():
-            raise RecordsRefused(np.flatnonzero(decoded.key_lengths < 0) + done)
+            raise RecordsWithoutKey(np.flatnonzero(decoded.key_lengths < 0) + done)
         done += len(found)
         position = decoded.stop if decoded.stop >= 0 else len(data)
         if len(found) < asked and not decoded.full:

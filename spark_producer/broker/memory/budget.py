@@ -16,7 +16,7 @@ from spark_producer.broker.memory.watermark import Watermark
 REQUEST_SHARE: Final = 2
 """A request may take half of the budget; a larger one is refused."""
 
-ANSWER_SHARE: Final = 4
+RESPONSE_SHARE: Final = 4
 """No further request is answered while answers that take a quarter of the budget wait to be sent."""
 
 FETCH_SHARE: Final = 8
@@ -38,7 +38,7 @@ LARGE_REQUESTS_SHARE: Final = 2
 Owner = TypeVar("Owner")
 
 
-class Budget(Generic[Owner]):
+class ConnectionMemory(Generic[Owner]):
     """A budget of `limit` bytes for all holdings together. Only the server's thread uses it."""
 
     def __init__(self, limit: int) -> None:
@@ -48,8 +48,8 @@ class Budget(Generic[Owner]):
         self.waits = 0
         self.unconfirmed = Watermark(limit // UNCONFIRMED_SHARE)
         self._large = 0
-        self._answers: dict[Holding[Owner], int] = {}
-        self._queue: dict[Holding[Owner], int] = {}
+        self._answers: dict[MemoryHolding[Owner], int] = {}
+        self._queue: dict[MemoryHolding[Owner], int] = {}
 
     @property
     def held(self) -> int:
@@ -69,7 +69,7 @@ class Budget(Generic[Owner]):
         """
         if fetch:
             return self.answers < self._limit // FETCH_SHARE
-        most = self._limit // ANSWER_SHARE
+        most = self._limit // RESPONSE_SHARE
         return self.answers < most or self.answers - max(self._answers.values()) < most
 
     @property
@@ -87,7 +87,7 @@ class Budget(Generic[Owner]):
         first = self._next()
         return None if first is None else first.owner
 
-    def _next(self) -> Holding[Owner] | None:
+    def _next(self) -> MemoryHolding[Owner] | None:
         """Return the first holding in the queue, if there is room for it.
 
         A large request that would exceed the share of all large requests is passed by smaller ones.
@@ -104,7 +104,7 @@ class Budget(Generic[Owner]):
     def _is_large(self, size: int) -> bool:
         return size > self._limit // LARGE_SHARE
 
-    def admit(self, holding: Holding[Owner], size: int) -> bool:
+    def admit(self, holding: MemoryHolding[Owner], size: int) -> bool:
         """Give `holding` `size` bytes for a request and return True, or queue it and return False: first come, first served."""
         self._queue[holding] = size
         if self._next() is not holding:
@@ -120,7 +120,7 @@ class Budget(Generic[Owner]):
             self.requests -= size
             self._large -= size if self._is_large(size) else 0
 
-    def hold_answer(self, holding: Holding[Owner], size: int) -> None:
+    def hold_answer(self, holding: MemoryHolding[Owner], size: int) -> None:
         """Note that `size` bytes of answers wait to be sent to the owner of `holding`."""
         self.answers += size - self._answers.pop(holding, 0)
         if size:
@@ -130,26 +130,26 @@ class Budget(Generic[Owner]):
         """Return whether a Fetch that takes `size` bytes may wait."""
         return self.waits + size <= self._limit // WAITING_SHARE
 
-    def is_queued(self, holding: Holding[Owner]) -> bool:
+    def is_queued(self, holding: MemoryHolding[Owner]) -> bool:
         """Return whether `holding` waits to be admitted."""
         return holding in self._queue
 
-    def forget(self, holding: Holding[Owner]) -> None:
+    def forget(self, holding: MemoryHolding[Owner]) -> None:
         """Take `holding` out of the queue."""
         self._queue.pop(holding, None)
 
 
-class Holding(Generic[Owner]):
+class MemoryHolding(Generic[Owner]):
     """The part of the budget that one connection, the `owner`, holds."""
 
-    def __init__(self, budget: Budget[Owner], owner: Owner) -> None:
+    def __init__(self, budget: ConnectionMemory[Owner], owner: Owner) -> None:
         self._budget = budget
         self.owner = owner
         self._requests: list[int] = []
         self._answer = self._wait = 0
 
     def admit(self, size: int) -> bool:
-        """Take `size` bytes for a request; return False if there is no room, and `Budget.next_admitted` names the owner later."""
+        """Reserve `size` bytes for a request and return True, or wait in the queue of `ConnectionMemory` and return False."""
         admitted = self._budget.admit(self, size)
         if admitted:
             self._requests.append(size)

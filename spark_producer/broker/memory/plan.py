@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from spark_producer.broker.memory.sizes import MIB, in_mib, size
+from spark_producer.broker.memory.sizes import MIB, in_mib, parse_size
 from spark_producer.errors import ConfigError
 
 OFF: Final = -1
@@ -51,7 +51,7 @@ class Share(NamedTuple):
 
     name: str
     field: str
-    theirs: str
+    counterpart: str
     unit: int
     of: str
     formula: str
@@ -173,15 +173,15 @@ def plan_memory(
 def _sizes(given: Mapping[str, str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for name, text in given.items():
-        part = next((each for each in SHARES if name in (each.name, each.theirs)), None)
+        part = next((each for each in SHARES if name in (each.name, each.counterpart)), None)
         if part is None:
-            known = ", ".join(f"{each.name} ({each.theirs})" for each in SHARES)
+            known = ", ".join(f"{each.name} ({each.counterpart})" for each in SHARES)
             raise ConfigError(f"there is no setting {name} of the memory plan; it knows {known}")
         if part.field in found:
-            raise ConfigError(f"{part.name} and {part.theirs} are the same setting, and both are given")
+            raise ConfigError(f"{part.name} and {part.counterpart} are the same setting, and both are given")
         is_off = part.field == "publish_buffer" and text.strip() == str(OFF)
         unit = 1 if name == part.name else part.unit
-        found[part.field] = OFF if is_off else size(name, text, unit)
+        found[part.field] = OFF if is_off else parse_size(name, text, unit)
     return found
 
 

@@ -13,10 +13,10 @@ GIB: Final = 1024 * MIB
 
 _SIZE: Final = re.compile(r"([0-9]{1,15})\s*([kmg]?)(?:i?b)?", re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": KIB, "m": MIB, "g": GIB}
-LARGEST: Final = 2**50
+MAX_SIZE_BYTES: Final = 2**50
 
 
-def size(name: str, text: str, unit: int = 1) -> int:
+def parse_size(name: str, text: str, unit: int = 1) -> int:
     """Return the bytes that `text` says: a number of `unit` bytes, or one with K, M or G, which are powers of 1,024.
 
     Raises:
@@ -26,7 +26,7 @@ def size(name: str, text: str, unit: int = 1) -> int:
     if match is not None:
         number, letter = int(match[1]), match[2].lower()
         found = number * (_UNITS[letter] if letter else unit)
-        if 0 < found <= LARGEST:
+        if 0 < found <= MAX_SIZE_BYTES:
             return found
     raise ConfigError(f"{name} is {text[:40]!r}; it takes a positive size such as 256M, 1G or a number of bytes")
 

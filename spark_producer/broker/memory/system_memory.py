@@ -19,7 +19,7 @@ _CACHED: Final = re.compile(r"^Cached:\s+([0-9]+) kB$", re.MULTILINE)
 _RESIDENT: Final = re.compile(r"^VmRSS:\s+([0-9]+) kB$", re.MULTILINE)
 
 
-class MachineMemory(NamedTuple):
+class SystemMemory(NamedTuple):
     """Bytes of memory; None where the system does not tell.
 
     available: that this process may have, which is the machine's or its container's.
@@ -32,10 +32,10 @@ class MachineMemory(NamedTuple):
     page_cache: int | None
 
 
-def machine_memory(root: Path = ROOT) -> MachineMemory:
+def system_memory(root: Path = ROOT) -> SystemMemory:
     """Return what the system says now; `root` is where its files are."""
     limits = [limit for limit in (_physical(), *(_number(root / name) for name in _LIMITS)) if limit is not None]
-    return MachineMemory(
+    return SystemMemory(
         min(limits, default=None),
         _kilobytes(root / "proc/self/status", _RESIDENT),
         _kilobytes(root / "proc/meminfo", _CACHED),

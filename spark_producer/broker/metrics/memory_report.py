@@ -9,7 +9,7 @@ from typing import Final
 from spark_producer.broker.memory.object_memory import HeapCounts
 from spark_producer.broker.memory.plan import OFF, SHARES, MemoryPlan, Share, warnings
 from spark_producer.broker.memory.sizes import in_mib
-from spark_producer.broker.memory.system_memory import MachineMemory
+from spark_producer.broker.memory.system_memory import SystemMemory
 from spark_producer.broker.settings import BrokerSettings
 
 USED: Final = {
@@ -27,7 +27,7 @@ _HEAP: Final = "pyproducer_broker_heap_estimated_bytes"
 
 def memory_report(
     settings: BrokerSettings,
-    machine: MachineMemory,
+    machine: SystemMemory,
     engine: str,
     *,
     has_tiers: bool,
@@ -55,13 +55,15 @@ def memory_report(
         for which, budget in (("broker", plan.broker_budget), ("storage", plan.storage_budget)):
             lines.append(f"{which + ' budget':<18}{in_mib(budget)}")
             lines += [
-                _part(plan, share, now, f"{share.theirs}; {share.formula}") for share in SHARES if share.of == which
+                _part(plan, share, now, f"{share.counterpart}; {share.formula}")
+                for share in SHARES
+                if share.of == which
             ]
     else:
         lines.append(
             f"requests          {in_mib(settings.max_buffered_bytes)} for requests and answers of all connections"
         )
-        lines += [_part(plan, share, now, share.theirs) for share in SHARES if not share.is_tier]
+        lines += [_part(plan, share, now, share.counterpart) for share in SHARES if not share.is_tier]
     lines.append(f"page cache        {_known(machine.page_cache)} now, of all processes")
     lines.append(f"machine           {_known(machine.available)} for this process")
     lines += [f"advice: {each}" for each in (*_of_index(plan, now), *warnings(plan, heap, machine.available))]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from spark_producer.broker.counters import Reading
+from spark_producer.broker.counters import MetricReading
 from spark_producer.common.escape import for_log
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -14,7 +14,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _LINE: Final = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{.*\})? (\S+)")
 
 
-def metrics_page(readings: Iterable[Reading]) -> str:
+def metrics_page(readings: Iterable[MetricReading]) -> str:
     """Return the page. The metric of Pulsar or BookKeeper that counts the same stands behind the text of each of ours.
 
     Readings of the same name must stand together.
@@ -24,8 +24,8 @@ def metrics_page(readings: Iterable[Reading]) -> str:
     for each in readings:
         if each.name != name:
             name = each.name
-            theirs = f" ({each.meaning.theirs})" if each.meaning.theirs else ""
-            lines.append(f"# HELP {name} {_escaped(each.meaning.text)}{theirs}")
+            counterpart = f" ({each.meaning.counterpart})" if each.meaning.counterpart else ""
+            lines.append(f"# HELP {name} {_escaped(each.meaning.text)}{counterpart}")
             lines.append(f"# TYPE {name} {each.meaning.kind.value}")
         labels = ",".join(f'{key}="{_escaped(value, quotes=True)}"' for key, value in each.labels)
         lines.append(f"{name}{{{labels}}} {each.value}" if labels else f"{name} {each.value}")

@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Final
 
 from spark_producer.broker.context import Context
-from spark_producer.broker.counters import Kind, Meaning, Reading, reading
+from spark_producer.broker.counters import MetricDescription, MetricReading, MetricType, reading
 from spark_producer.broker.memory.object_memory import HeapCounts
 from spark_producer.broker.memory.plan import SHARES, MemoryPlan
-from spark_producer.broker.memory.system_memory import machine_memory
+from spark_producer.broker.memory.system_memory import system_memory
 from spark_producer.broker.metrics.memory_report import USED
 from spark_producer.broker.server import Server
 from spark_producer.common.escape import escaping_logger
@@ -26,7 +26,10 @@ logger = escaping_logger(__name__)
 SUMS_S: Final = 0.5
 """Seconds to wait for the broker's thread."""
 
-_THEIRS: Final = {"topics": "pulsar_broker_topics_count", "committed_offsets": "pulsar_broker_subscriptions_count"}
+_PULSAR_METRICS: Final = {
+    "topics": "pulsar_broker_topics_count",
+    "committed_offsets": "pulsar_broker_subscriptions_count",
+}
 
 
 def heap_counts(context: Context) -> HeapCounts:
@@ -43,7 +46,7 @@ def heap_counts(context: Context) -> HeapCounts:
     )
 
 
-class Observer:
+class MetricsCollector:
     """Collects the readings of one broker, for one thread at a time that is not the broker's."""
 
     def __init__(self, context: Context, server: Server) -> None:
@@ -52,7 +55,7 @@ class Observer:
         self._counts = HeapCounts()
         self._asked: Future[HeapCounts] | None = None
 
-    def readings(self) -> Iterator[Reading]:
+    def readings(self) -> Iterator[MetricReading]:
         """Yield everything that the broker counts, and what the system says of memory."""
         yield reading("info", 1, _gauge("the engine that keeps the records"), engine=self._context.topics.engine)
         yield from heap_readings(self._latest_counts())
@@ -61,7 +64,7 @@ class Observer:
         yield from plan_readings(plan, {each.name for each in of_engine})
         yield from self._publish_readings()
         yield from of_engine
-        yield from machine_readings()
+        yield from system_readings()
 
     def _latest_counts(self) -> HeapCounts:
         """Return the sums of now, or the last ones if the broker's thread does not answer. It is asked once at a time."""
@@ -76,7 +79,7 @@ class Observer:
                 self._asked = None
         return self._counts
 
-    def _publish_readings(self) -> Iterator[Reading]:
+    def _publish_readings(self) -> Iterator[MetricReading]:
         clients = self._server.clients
         published = clients.published
         yield reading(
@@ -89,9 +92,11 @@ class Observer:
             published.paused,
             _gauge("connections that are not read from now", "pulsar_broker_throttled_connections"),
         )
-        pauses = Meaning("times that a connection was not read from for a while", Kind.COUNTER)
+        pauses = MetricDescription("times that a connection was not read from for a while", MetricType.COUNTER)
         yield reading("publish_pauses", published.pauses, pauses)
-        paused = Meaning("milliseconds for which connections were not read from, all together", Kind.COUNTER)
+        paused = MetricDescription(
+            "milliseconds for which connections were not read from, all together", MetricType.COUNTER
+        )
         yield reading("publish_paused_ms", int(published.paused_ms), paused)
         limit = _gauge("bytes from which on producers are not read from, -1 for no limit")
         yield reading("publish_limit", self._context.settings.publish_buffer_bytes, limit)
@@ -99,20 +104,20 @@ class Observer:
         yield reading("buffered_bytes", clients.budget.held, buffered)
 
 
-def _gauge(text: str, theirs: str = "") -> Meaning:
-    return Meaning(text, Kind.GAUGE, theirs)
+def _gauge(text: str, counterpart: str = "") -> MetricDescription:
+    return MetricDescription(text, MetricType.GAUGE, counterpart)
 
 
-def heap_readings(counts: HeapCounts) -> Iterator[Reading]:
+def heap_readings(counts: HeapCounts) -> Iterator[MetricReading]:
     """Yield the numbers of objects, and the bytes that they are estimated to take."""
     for name, count, _ in counts.parts():
         text = f"{name.replace('_', ' ')} that the broker keeps in memory"
-        yield reading(f"heap_{name}", count, _gauge(text, _THEIRS.get(name, "")))
+        yield reading(f"heap_{name}", count, _gauge(text, _PULSAR_METRICS.get(name, "")))
     objects = _gauge("bytes that Python's objects take, estimated", "jvm_memory_bytes_used")
     yield reading("heap_estimated_bytes", counts.bytes, objects)
 
 
-def plan_readings(plan: MemoryPlan, of_engine: Collection[str]) -> Iterator[Reading]:
+def plan_readings(plan: MemoryPlan, of_engine: Collection[str]) -> Iterator[MetricReading]:
     """Yield the size of each part of the memory plan that there is: a tier is, if the engine has a reading of its use.
 
     Args:
@@ -125,11 +130,13 @@ def plan_readings(plan: MemoryPlan, of_engine: Collection[str]) -> Iterator[Read
             yield reading("memory_limit_bytes", getattr(plan, share.field), meaning, part=share.name)
 
 
-def machine_readings() -> Iterator[Reading]:
+def system_readings() -> Iterator[MetricReading]:
     """Yield what the system says of memory."""
-    memory = machine_memory()
+    memory = system_memory()
     if memory.resident is not None:
-        yield Reading("process_resident_memory_bytes", memory.resident, _gauge("bytes of memory that the process has"))
+        yield MetricReading(
+            "process_resident_memory_bytes", memory.resident, _gauge("bytes of memory that the process has")
+        )
     if memory.page_cache is not None:
         yield reading(
             "page_cache_bytes", memory.page_cache, _gauge("bytes of files in the page cache, of all processes")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import Final
 
-from spark_producer.broker.context import Answer, Context, partition_key
+from spark_producer.broker.context import Context, HandlerResult, partition_key
 from spark_producer.broker.settings import TopicSettings, all_settings
 from spark_producer.broker.storage.base import LEADER_EPOCH
 from spark_producer.broker.topic_names import is_legal_name
@@ -41,7 +41,7 @@ KAFKA-12701)."""
 
 def api_versions(
     context: Context, version: int, _request: messages.ApiVersionsRequest
-) -> Answer[messages.ApiVersionsResponse]:
+) -> HandlerResult[messages.ApiVersionsResponse]:
     """Answer with the versions of each API that this broker speaks, and how it speaks transactions.
 
     The answer says that Produce begins at 0, as Kafka's brokers say since 4.0: librdkafka infers the message format from it
@@ -53,9 +53,9 @@ def api_versions(
         for api in sorted(APIS.values())
     ]
     if not level:
-        return Answer(messages.ApiVersionsResponse(api_keys=tuple(keys)))
+        return HandlerResult(messages.ApiVersionsResponse(api_keys=tuple(keys)))
     supported = messages.SupportedFeatureKey(_TRANSACTION_VERSION, 0, level)
-    return Answer(
+    return HandlerResult(
         messages.ApiVersionsResponse(
             api_keys=tuple(keys),
             # Older clients break the connection at a feature that begins at 0 (KAFKA-17011).
@@ -79,20 +79,22 @@ def unsupported_api_versions() -> messages.ApiVersionsResponse:
 
 def sasl_handshake(
     _context: Context, _version: int, _request: messages.SaslHandshakeRequest
-) -> Answer[messages.SaslHandshakeResponse]:
+) -> HandlerResult[messages.SaslHandshakeResponse]:
     """Refuse a login where there is none to be made: the listener has none, or it is too early for the next one."""
-    return Answer(messages.SaslHandshakeResponse(Code.ILLEGAL_SASL_STATE))
+    return HandlerResult(messages.SaslHandshakeResponse(Code.ILLEGAL_SASL_STATE))
 
 
 def sasl_authenticate(
     _context: Context, _version: int, _request: messages.SaslAuthenticateRequest
-) -> Answer[messages.SaslAuthenticateResponse]:
+) -> HandlerResult[messages.SaslAuthenticateResponse]:
     """Refuse the message of a login that was not begun."""
     told = "SaslAuthenticate request received after successful authentication"
-    return Answer(messages.SaslAuthenticateResponse(Code.ILLEGAL_SASL_STATE, told))
+    return HandlerResult(messages.SaslAuthenticateResponse(Code.ILLEGAL_SASL_STATE, told))
 
 
-def metadata(context: Context, version: int, request: messages.MetadataRequest) -> Answer[messages.MetadataResponse]:
+def metadata(
+    context: Context, version: int, request: messages.MetadataRequest
+) -> HandlerResult[messages.MetadataResponse]:
     """Answer with the one broker and the topics asked for; unknown topics are made if the request and the settings allow it.
 
     A topic that is named twice is described once, even with different ids, which count for nothing beside a name.
@@ -109,7 +111,7 @@ def metadata(context: Context, version: int, request: messages.MetadataRequest) 
             refused = {}
         topics = [_metadata_of(context, version, topic, refused) for topic in wanted]
     broker = messages.MetadataResponseBroker(settings.node_id, context.advertised.host, context.advertised.port)
-    return Answer(
+    return HandlerResult(
         messages.MetadataResponse(
             brokers=(broker,),
             cluster_id=context.topics.cluster_id,
@@ -165,7 +167,7 @@ def _describe(context: Context, topic: Topic) -> messages.MetadataResponseTopic:
 
 def create_topics(
     context: Context, _version: int, request: messages.CreateTopicsRequest
-) -> Answer[messages.CreateTopicsResponse]:
+) -> HandlerResult[messages.CreateTopicsResponse]:
     """Make topics, or only check whether they could be made.
 
     Each topic has its own result; a name that is repeated is refused with one result (ControllerApis).
@@ -198,7 +200,7 @@ def create_topics(
                 results[wanted.name] = _refused(wanted.name, made)
             else:
                 results[wanted.name] = results[wanted.name]._replace(topic_id=made.topic_id)
-    return Answer(messages.CreateTopicsResponse(topics=tuple(results.values())))
+    return HandlerResult(messages.CreateTopicsResponse(topics=tuple(results.values())))
 
 
 def _refused(name: str, error: BrokerError) -> messages.CreatableTopicResult:
@@ -246,7 +248,7 @@ def _partition_count(context: Context, wanted: messages.CreatableTopic) -> int:
 
 def delete_topics(
     context: Context, _version: int, request: messages.DeleteTopicsRequest
-) -> Answer[messages.DeleteTopicsResponse]:
+) -> HandlerResult[messages.DeleteTopicsResponse]:
     """Delete topics and their records at once. A name that is repeated is refused with one result (ControllerApis)."""
     times = Counter(request.topic_names)
     results = [
@@ -268,4 +270,4 @@ def delete_topics(
         context.coordinator.forget_topics(gone)
     except BrokerError as error:  # the topics are gone all the same; the next start finds these offsets
         logger.error("the offsets of groups for deleted topics are still there: %s", error)
-    return Answer(messages.DeleteTopicsResponse(responses=tuple(results)), tuple(changed))
+    return HandlerResult(messages.DeleteTopicsResponse(responses=tuple(results)), tuple(changed))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from spark_producer.broker.context import Answer, Context
+from spark_producer.broker.context import Context, HandlerResult
 from spark_producer.broker.log_quoting import quoted
 from spark_producer.broker.requests.admin import DEFAULT_CONFIG, TOPIC_CONFIG
 from spark_producer.broker.settings import all_settings
@@ -45,7 +45,7 @@ _TYPES: Final = {
 
 def describe_configs(
     context: Context, _version: int, request: messages.DescribeConfigsRequest
-) -> Answer[messages.DescribeConfigsResponse]:
+) -> HandlerResult[messages.DescribeConfigsResponse]:
     """Answer with the settings of topics; the broker itself has none that tools could read.
 
     A resource that is named twice is described once.
@@ -54,7 +54,7 @@ def describe_configs(
         _describe(context, resource, request)
         for resource in {(wanted.resource_type, wanted.resource_name): wanted for wanted in request.resources}.values()
     ]
-    return Answer(messages.DescribeConfigsResponse(results=tuple(results)))
+    return HandlerResult(messages.DescribeConfigsResponse(results=tuple(results)))
 
 
 def _describe(
@@ -94,18 +94,18 @@ def _setting(
 
 def incremental_alter_configs(
     context: Context, _version: int, request: messages.IncrementalAlterConfigsRequest
-) -> Answer[messages.IncrementalAlterConfigsResponse]:
+) -> HandlerResult[messages.IncrementalAlterConfigsResponse]:
     """Change the settings of topics: for each topic either all changes are made or none."""
     results = _altered(context, request.resources, _changed, validate_only=request.validate_only)
-    return Answer(messages.IncrementalAlterConfigsResponse(responses=results))
+    return HandlerResult(messages.IncrementalAlterConfigsResponse(responses=results))
 
 
 def alter_configs(
     context: Context, _version: int, request: messages.AlterConfigsRequest
-) -> Answer[messages.AlterConfigsResponse]:
+) -> HandlerResult[messages.AlterConfigsResponse]:
     """Replace the settings of topics: what is not named gets its default again, as in the first versions of this API."""
     results = _altered(context, request.resources, _replaced, validate_only=request.validate_only)
-    return Answer(messages.AlterConfigsResponse(responses=results))
+    return HandlerResult(messages.AlterConfigsResponse(responses=results))
 
 
 _Resource = TypeVar("_Resource", messages.AlterConfigsResource, messages.ReplacedConfigsResource)

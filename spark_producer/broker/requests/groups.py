@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from spark_producer.broker.context import Answer, Context
-from spark_producer.broker.coordinator.groups.group import Group, State
+from spark_producer.broker.context import Context, HandlerResult
+from spark_producer.broker.coordinator.groups.group import ConsumerGroup, GroupState
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import for_log
 from spark_producer.errors import BrokerError
@@ -27,7 +27,7 @@ _CLASSIC: Final = "classic"
 
 def find_coordinator(
     context: Context, version: int, request: messages.FindCoordinatorRequest
-) -> Answer[messages.FindCoordinatorResponse]:
+) -> HandlerResult[messages.FindCoordinatorResponse]:
     """Answer that this broker coordinates every group and every transactional id."""
     if request.key_type in (GROUP, TRANSACTION):
         node, place = context.settings.node_id, context.advertised
@@ -36,8 +36,8 @@ def find_coordinator(
         found = messages.Coordinator("", -1, "", -1, Code.INVALID_REQUEST, f"unknown key type {request.key_type}")
     if version >= _SEVERAL_KEYS:
         rows = tuple(found._replace(key=key) for key in request.coordinator_keys)
-        return Answer(messages.FindCoordinatorResponse(coordinators=rows))
-    return Answer(
+        return HandlerResult(messages.FindCoordinatorResponse(coordinators=rows))
+    return HandlerResult(
         messages.FindCoordinatorResponse(
             error_code=found.error_code,
             error_message=found.error_message,
@@ -50,32 +50,32 @@ def find_coordinator(
 
 def list_groups(
     context: Context, _version: int, request: messages.ListGroupsRequest
-) -> Answer[messages.ListGroupsResponse]:
+) -> HandlerResult[messages.ListGroupsResponse]:
     """Answer with all groups: those with members, and those with offsets."""
     states = {state.lower() for state in request.states_filter}
     if request.types_filter and _CLASSIC not in {kind.lower() for kind in request.types_filter}:
-        return Answer(messages.ListGroupsResponse())
+        return HandlerResult(messages.ListGroupsResponse())
     rows = [
         messages.ListedGroup(name, *_kind_and_state(context.coordinator.groups.get(name)), _CLASSIC)
         for name in dict.fromkeys([*context.coordinator.groups.names(), *context.coordinator.offsets.groups()])
     ]
-    return Answer(
+    return HandlerResult(
         messages.ListGroupsResponse(
             groups=tuple(row for row in rows if not states or row.group_state.lower() in states)
         )
     )
 
 
-def _kind_and_state(group: Group | None) -> tuple[str, str]:
-    return ("", State.EMPTY.value) if group is None else (group.protocol_type or "", group.state.value)
+def _kind_and_state(group: ConsumerGroup | None) -> tuple[str, str]:
+    return ("", GroupState.EMPTY.value) if group is None else (group.protocol_type or "", group.state.value)
 
 
 def describe_groups(
     context: Context, version: int, request: messages.DescribeGroupsRequest
-) -> Answer[messages.DescribeGroupsResponse]:
+) -> HandlerResult[messages.DescribeGroupsResponse]:
     """Answer with the state of each group and its members; a group that is named twice is described once."""
     rows = [_described(context, version, name) for name in dict.fromkeys(request.groups)]
-    return Answer(messages.DescribeGroupsResponse(groups=tuple(rows)))
+    return HandlerResult(messages.DescribeGroupsResponse(groups=tuple(rows)))
 
 
 def _described(context: Context, version: int, name: str) -> messages.DescribedGroup:
@@ -88,7 +88,7 @@ def _described(context: Context, version: int, name: str) -> messages.DescribedG
     kind, state = _kind_and_state(group)
     if group is None:
         return messages.DescribedGroup(group_id=name, group_state=state, protocol_type=kind)
-    stable = group.state is State.STABLE
+    stable = group.state is GroupState.STABLE
     members = tuple(
         messages.DescribedGroupMember(
             member.id,
@@ -108,10 +108,10 @@ def _described(context: Context, version: int, name: str) -> messages.DescribedG
 
 def delete_groups(
     context: Context, _version: int, request: messages.DeleteGroupsRequest
-) -> Answer[messages.DeleteGroupsResponse]:
+) -> HandlerResult[messages.DeleteGroupsResponse]:
     """Delete groups that have no members, with their offsets."""
     rows = [messages.DeletableGroupResult(name, _delete(context, name)) for name in dict.fromkeys(request.groups_names)]
-    return Answer(messages.DeleteGroupsResponse(results=tuple(rows)))
+    return HandlerResult(messages.DeleteGroupsResponse(results=tuple(rows)))
 
 
 def _delete(context: Context, name: str) -> Code:

@@ -1,6 +1,6 @@
-"""The table that says which function answers which request.
+"""The table of request handlers, by API key.
 
-Each of these handlers is a step from a request tuple to an `Answer`, without sockets. The time of day is the coordinator's.
+A handler turns a request tuple into a `HandlerResult` and knows no sockets. Its time of day is the coordinator's.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from spark_producer.broker.context import Answer, Context
-from spark_producer.broker.coordinator.groups.member import Client
+from spark_producer.broker.context import Context, HandlerResult
+from spark_producer.broker.coordinator.groups.member import ClientInfo
 from spark_producer.broker.requests import (
     admin,
     configs,
@@ -65,7 +65,7 @@ from spark_producer.protocol import (
     ResponseBody,
 )
 
-Handler: TypeAlias = Callable[[Context, int, RequestBody], Answer[ResponseBody]]
+Handler: TypeAlias = Callable[[Context, int, RequestBody], HandlerResult[ResponseBody]]
 """Map (context, version, request) to the answer."""
 
 
@@ -117,7 +117,9 @@ HANDLERS: Final[dict[int, Handler[Any, Any]]] = dict(
 )
 
 
-def handle(context: Context, request: RequestFrame[RequestBody, ResponseBody], host: str = "") -> Answer[ResponseBody]:
+def handle(
+    context: Context, request: RequestFrame[RequestBody, ResponseBody], host: str = ""
+) -> HandlerResult[ResponseBody]:
     """Return the answer to one request of a client on `host`.
 
     Raises:
@@ -126,5 +128,5 @@ def handle(context: Context, request: RequestFrame[RequestBody, ResponseBody], h
     if request.version > admin.newest_version(request.api, context.settings.transaction_version):
         raise UnsupportedVersion(f"{request.api.name} {request.version} is not spoken with transaction_version=0")
     handler: Handler[RequestBody, ResponseBody] = HANDLERS[request.api.key]
-    asked = context._replace(client=Client(request.client_id or "", host))
+    asked = context._replace(client=ClientInfo(request.client_id or "", host))
     return handler(asked, request.version, request.body)

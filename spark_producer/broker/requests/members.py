@@ -8,10 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Generic
 
-from spark_producer.broker.context import Answer, Context
+from spark_producer.broker.context import Context, HandlerResult
 from spark_producer.broker.coordinator.coordinator import MAX_NAME_LENGTH
-from spark_producer.broker.coordinator.groups.member import Given, Joined, Joiner, Protocol, Synced, Waiting
-from spark_producer.broker.deferred_response import Pending
+from spark_producer.broker.coordinator.groups.member import (
+    GroupResponseFuture,
+    GroupResult,
+    JoinGroupResult,
+    JoinRequest,
+    MemberProtocol,
+    SyncGroupResult,
+)
+from spark_producer.broker.deferred_response import DeferredResponse
 from spark_producer.common.error_codes import Code
 from spark_producer.protocol import messages
 
@@ -29,11 +36,15 @@ _SEVERAL_SINCE: Final = 3
 """The first version of LeaveGroup that names several members (KIP-345)."""
 
 
-class WaitingMember(Pending, Generic[Given]):
+class DelayedGroupResponse(DeferredResponse, Generic[GroupResult]):
     """A JoinGroup or SyncGroup until the group gives the answer, which it does by a deadline of its own."""
 
     def __init__(
-        self, waiting: Waiting[Given], wait_s: float, otherwise: Given, respond: Callable[[Given], Any]
+        self,
+        waiting: GroupResponseFuture[GroupResult],
+        wait_s: float,
+        otherwise: GroupResult,
+        respond: Callable[[GroupResult], Any],
     ) -> None:
         """Wait for `wait_s` seconds at most, after which the answer is `otherwise`; `respond` turns either into a response."""
         super().__init__((waiting,), wait_s)
@@ -52,12 +63,12 @@ class WaitingMember(Pending, Generic[Given]):
 
 def join_group(
     context: Context, version: int, request: messages.JoinGroupRequest
-) -> Answer[messages.JoinGroupResponse]:
+) -> HandlerResult[messages.JoinGroupResponse]:
     """Answer when the next generation begins, or at once if it need not be waited for."""
     if not 0 < len(request.group_id) <= MAX_NAME_LENGTH:
-        return Answer(_joined(version, Joined(Code.INVALID_GROUP_ID, request.member_id)))
+        return HandlerResult(_joined(version, JoinGroupResult(Code.INVALID_GROUP_ID, request.member_id)))
     timeout_ms = request.rebalance_timeout_ms if version >= _REBALANCE_TIMEOUT_SINCE else request.session_timeout_ms
-    joiner = Joiner(
+    joiner = JoinRequest(
         request.group_id,
         request.member_id,
         request.group_instance_id,
@@ -65,23 +76,28 @@ def join_group(
         request.session_timeout_ms / 1000,
         timeout_ms / 1000,
         request.protocol_type,
-        tuple(Protocol(each.name, bytes(each.metadata)) for each in request.protocols),
+        tuple(MemberProtocol(each.name, bytes(each.metadata)) for each in request.protocols),
         needs_id=version >= _NEEDS_ID_SINCE,
         may_skip=version >= _MAY_SKIP_SINCE,
     )
     waiting = context.coordinator.groups.join(joiner)
-    late = Joined(Code.REBALANCE_IN_PROGRESS, request.member_id)
+    late = JoinGroupResult(Code.REBALANCE_IN_PROGRESS, request.member_id)
     return _later(context, waiting, late, lambda joined: _joined(version, joined))
 
 
-def _later(context: Context, waiting: Waiting[Given], otherwise: Given, respond: Callable[[Given], Any]) -> Answer[Any]:
+def _later(
+    context: Context,
+    waiting: GroupResponseFuture[GroupResult],
+    otherwise: GroupResult,
+    respond: Callable[[GroupResult], Any],
+) -> HandlerResult[Any]:
     settings = context.settings.groups
     wait_s = (settings.max_session_timeout_ms + settings.initial_rebalance_delay_ms) / 1000
     given = context.coordinator.groups.take_given()
-    return Answer(None, given, pending=WaitingMember(waiting, wait_s, otherwise, respond))
+    return HandlerResult(None, given, pending=DelayedGroupResponse(waiting, wait_s, otherwise, respond))
 
 
-def _joined(version: int, joined: Joined) -> messages.JoinGroupResponse:
+def _joined(version: int, joined: JoinGroupResult) -> messages.JoinGroupResponse:
     protocol = joined.protocol
     return messages.JoinGroupResponse(
         error_code=joined.code,
@@ -97,13 +113,13 @@ def _joined(version: int, joined: Joined) -> messages.JoinGroupResponse:
 
 def sync_group(
     context: Context, version: int, request: messages.SyncGroupRequest
-) -> Answer[messages.SyncGroupResponse]:
+) -> HandlerResult[messages.SyncGroupResponse]:
     """Answer with the member's assignment when the leader has brought it."""
     protocol = (request.protocol_type, request.protocol_name)
     if not request.group_id:
-        return Answer(messages.SyncGroupResponse(error_code=Code.INVALID_GROUP_ID))
+        return HandlerResult(messages.SyncGroupResponse(error_code=Code.INVALID_GROUP_ID))
     if version >= _PROTOCOL_SINCE and None in protocol:
-        return Answer(messages.SyncGroupResponse(error_code=Code.INCONSISTENT_GROUP_PROTOCOL))
+        return HandlerResult(messages.SyncGroupResponse(error_code=Code.INCONSISTENT_GROUP_PROTOCOL))
     waiting = context.coordinator.groups.sync(
         request.group_id,
         request.member_id,
@@ -112,10 +128,10 @@ def sync_group(
         protocol,
         {each.member_id: bytes(each.assignment) for each in request.assignments},
     )
-    return _later(context, waiting, Synced(Code.REBALANCE_IN_PROGRESS), _synced)
+    return _later(context, waiting, SyncGroupResult(Code.REBALANCE_IN_PROGRESS), _synced)
 
 
-def _synced(synced: Synced) -> messages.SyncGroupResponse:
+def _synced(synced: SyncGroupResult) -> messages.SyncGroupResponse:
     return messages.SyncGroupResponse(
         error_code=synced.code,
         protocol_type=synced.protocol_type,
@@ -126,26 +142,26 @@ def _synced(synced: Synced) -> messages.SyncGroupResponse:
 
 def heartbeat(
     context: Context, _version: int, request: messages.HeartbeatRequest
-) -> Answer[messages.HeartbeatResponse]:
+) -> HandlerResult[messages.HeartbeatResponse]:
     """Answer whether the member still belongs to its generation."""
     if not request.group_id:
-        return Answer(messages.HeartbeatResponse(error_code=Code.INVALID_GROUP_ID))
+        return HandlerResult(messages.HeartbeatResponse(error_code=Code.INVALID_GROUP_ID))
     code = context.coordinator.groups.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )
-    return Answer(messages.HeartbeatResponse(error_code=code), context.coordinator.groups.take_given())
+    return HandlerResult(messages.HeartbeatResponse(error_code=code), context.coordinator.groups.take_given())
 
 
 def leave_group(
     context: Context, version: int, request: messages.LeaveGroupRequest
-) -> Answer[messages.LeaveGroupResponse]:
+) -> HandlerResult[messages.LeaveGroupResponse]:
     """Let members go."""
     if not request.group_id:
-        return Answer(messages.LeaveGroupResponse(error_code=Code.INVALID_GROUP_ID))
+        return HandlerResult(messages.LeaveGroupResponse(error_code=Code.INVALID_GROUP_ID))
     groups = context.coordinator.groups
     if version < _SEVERAL_SINCE:
         code = groups.leave(request.group_id, request.member_id, None)
-        return Answer(messages.LeaveGroupResponse(error_code=code), groups.take_given())
+        return HandlerResult(messages.LeaveGroupResponse(error_code=code), groups.take_given())
     rows = tuple(
         messages.LeaveGroupResponseMember(
             each.member_id,
@@ -154,4 +170,4 @@ def leave_group(
         )
         for each in request.members
     )
-    return Answer(messages.LeaveGroupResponse(members=rows), groups.take_given())
+    return HandlerResult(messages.LeaveGroupResponse(members=rows), groups.take_given())

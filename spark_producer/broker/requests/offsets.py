@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
-from spark_producer.broker.context import Answer, Context
+from spark_producer.broker.context import Context, HandlerResult
 from spark_producer.broker.coordinator.coordinator import MAX_NAME_LENGTH
 from spark_producer.broker.coordinator.groups.consumer_protocol import (
     MAX_PARSED_BYTES,
     PROTOCOL_TYPE,
     subscribed_topics,
 )
-from spark_producer.broker.coordinator.groups.group import Group, State
+from spark_producer.broker.coordinator.groups.group import ConsumerGroup, GroupState
 from spark_producer.broker.coordinator.offsets import CommittedOffset
-from spark_producer.broker.coordinator.transactions import Holder, TopicPartition
-from spark_producer.broker.requests.transactional_batches import in_words_of_a_write
-from spark_producer.broker.requests.transactions import exists
+from spark_producer.broker.coordinator.transactions import ProducerIdAndEpoch, TopicPartition
+from spark_producer.broker.requests.transactional_batches import write_error_code
+from spark_producer.broker.requests.transactions import partition_exists
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import messages
@@ -39,7 +39,7 @@ Offset: TypeAlias = messages.OffsetCommitRequestPartition | messages.TxnOffsetCo
 
 def offset_commit(
     context: Context, version: int, request: messages.OffsetCommitRequest
-) -> Answer[messages.OffsetCommitResponse]:
+) -> HandlerResult[messages.OffsetCommitResponse]:
     """Put offsets into force, for a member of the group; or for anybody, while it has no members."""
     offsets, codes = _checked(
         context,
@@ -54,7 +54,7 @@ def offset_commit(
         )
         for name, results in _by_topic(codes)
     ]
-    return Answer(messages.OffsetCommitResponse(topics=tuple(rows)))
+    return HandlerResult(messages.OffsetCommitResponse(topics=tuple(rows)))
 
 
 def _commit(
@@ -111,7 +111,7 @@ def _by_topic(codes: Mapping[TopicPartition, Code]) -> Iterable[tuple[str, list[
 
 def txn_offset_commit(
     context: Context, version: int, request: messages.TxnOffsetCommitRequest
-) -> Answer[messages.TxnOffsetCommitResponse]:
+) -> HandlerResult[messages.TxnOffsetCommitResponse]:
     """Keep offsets that come into force if the transaction is committed."""
     offsets, codes = _checked(
         context,
@@ -129,11 +129,11 @@ def txn_offset_commit(
         )
         for name, results in _by_topic(codes)
     ]
-    return Answer(messages.TxnOffsetCommitResponse(topics=tuple(rows)))
+    return HandlerResult(messages.TxnOffsetCommitResponse(topics=tuple(rows)))
 
 
 def _refusal(context: Context, wanted: TopicPartition, offset: Offset) -> Code:
-    if not exists(context, wanted):
+    if not partition_exists(context, wanted):
         return Code.UNKNOWN_TOPIC_OR_PARTITION
     too_large = len(offset.committed_metadata or "") > MAX_METADATA_LENGTH
     return Code.OFFSET_METADATA_TOO_LARGE if too_large else Code.NONE
@@ -153,19 +153,19 @@ def _kept(
         return Code.ILLEGAL_GENERATION
     if code != Code.NONE:
         return code
-    holder = Holder(request.producer_id, request.producer_epoch)
+    holder = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     if version >= _ADDS_SINCE:
         code = context.coordinator.add(request.transactional_id, holder, groups=(request.group_id,))
     else:
         code = context.coordinator.check_group(request.transactional_id, holder, request.group_id)
     if code == Code.NONE:
         context.coordinator.put_offsets(request.producer_id, request.group_id, offsets)
-    return in_words_of_a_write(code, knows_abortable=version >= _ABORTABLE_SINCE, adds=version >= _ADDS_SINCE)
+    return write_error_code(code, knows_abortable=version >= _ABORTABLE_SINCE, adds=version >= _ADDS_SINCE)
 
 
 def offset_fetch(
     context: Context, version: int, request: messages.OffsetFetchRequest
-) -> Answer[messages.OffsetFetchResponse]:
+) -> HandlerResult[messages.OffsetFetchResponse]:
     """Answer with the offsets in force, or with UNSTABLE_OFFSET_COMMIT where a transaction may change them and that matters."""
     stable = request.require_stable
     if version >= _BY_GROUP:
@@ -173,8 +173,10 @@ def offset_fetch(
             messages.OffsetFetchResponseGroup(group.group_id, _offsets(context, group.group_id, group.topics, stable))
             for group in {group.group_id: group for group in request.groups}.values()
         ]
-        return Answer(messages.OffsetFetchResponse(groups=tuple(groups)))
-    return Answer(messages.OffsetFetchResponse(topics=_offsets(context, request.group_id, request.topics, stable)))
+        return HandlerResult(messages.OffsetFetchResponse(groups=tuple(groups)))
+    return HandlerResult(
+        messages.OffsetFetchResponse(topics=_offsets(context, request.group_id, request.topics, stable))
+    )
 
 
 def _offsets(
@@ -209,31 +211,31 @@ def _offset(
 
 def offset_delete(
     context: Context, _version: int, request: messages.OffsetDeleteRequest
-) -> Answer[messages.OffsetDeleteResponse]:
+) -> HandlerResult[messages.OffsetDeleteResponse]:
     """Delete offsets of a group, of topics that none of its members reads (KIP-496)."""
     group = context.coordinator.groups.get(request.group_id)
     if group is None and not context.coordinator.offsets.knows(request.group_id):
-        return Answer(messages.OffsetDeleteResponse(Code.GROUP_ID_NOT_FOUND))
+        return HandlerResult(messages.OffsetDeleteResponse(Code.GROUP_ID_NOT_FOUND))
     topics = _topics_read(group)
-    if group is not None and group.state is not State.EMPTY and group.protocol_type != PROTOCOL_TYPE:
-        return Answer(messages.OffsetDeleteResponse(Code.NON_EMPTY_GROUP))
+    if group is not None and group.state is not GroupState.EMPTY and group.protocol_type != PROTOCOL_TYPE:
+        return HandlerResult(messages.OffsetDeleteResponse(Code.NON_EMPTY_GROUP))
     wanted = dict.fromkeys((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
     codes = {each: _deletion_refusal(context, each, topics) for each in wanted}
     try:
         gone = [each for each, code in codes.items() if code == Code.NONE]
         context.coordinator.delete_offsets(request.group_id, gone)
     except BrokerError as error:
-        return Answer(messages.OffsetDeleteResponse(error.code))
+        return HandlerResult(messages.OffsetDeleteResponse(error.code))
     rows = [
         messages.OffsetDeleteResponseTopic(
             name, tuple(messages.OffsetDeleteResponsePartition(index, code) for index, code in results)
         )
         for name, results in _by_topic(codes)
     ]
-    return Answer(messages.OffsetDeleteResponse(topics=tuple(rows)))
+    return HandlerResult(messages.OffsetDeleteResponse(topics=tuple(rows)))
 
 
-def _topics_read(group: Group | None) -> set[str] | None:
+def _topics_read(group: ConsumerGroup | None) -> set[str] | None:
     """Return the topics that members of the group read; None if that cannot be known, since a member says something else, or
     they say more than is looked at."""
     topics: set[str] = set()
@@ -251,6 +253,6 @@ def _topics_read(group: Group | None) -> set[str] | None:
 
 
 def _deletion_refusal(context: Context, wanted: TopicPartition, topics: set[str] | None) -> Code:
-    if not exists(context, wanted):
+    if not partition_exists(context, wanted):
         return Code.UNKNOWN_TOPIC_OR_PARTITION
     return Code.GROUP_SUBSCRIBED_TO_TOPIC if topics is None or wanted[0] in topics else Code.NONE

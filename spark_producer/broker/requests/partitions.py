@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Hashable
 from typing import Final
 
-from spark_producer.broker.context import Answer, Context, partition_key
+from spark_producer.broker.context import Context, HandlerResult, partition_key
 from spark_producer.broker.log.partition import Partition
 from spark_producer.broker.requests.admin import MAX_NEW_PARTITIONS
 from spark_producer.common.error_codes import Code
@@ -25,7 +25,7 @@ logger = escaping_logger(__name__)
 
 def create_partitions(
     context: Context, _version: int, request: messages.CreatePartitionsRequest
-) -> Answer[messages.CreatePartitionsResponse]:
+) -> HandlerResult[messages.CreatePartitionsResponse]:
     """Give topics more partitions, or only check whether they could have them. Each topic has its own result; a name that is
     repeated is refused with one result (ControllerApis)."""
     times = Counter(topic.name for topic in request.topics)
@@ -49,7 +49,7 @@ def create_partitions(
                 context.topics.add_partitions(topic.name, topic.count)
         except BrokerError as error:
             results[topic.name] = messages.CreatePartitionsTopicResult(topic.name, error.code, str(error))
-    return Answer(messages.CreatePartitionsResponse(results=tuple(results.values())))
+    return HandlerResult(messages.CreatePartitionsResponse(results=tuple(results.values())))
 
 
 def _check_assignments(
@@ -72,7 +72,7 @@ def _check_assignments(
 
 def delete_records(
     context: Context, _version: int, request: messages.DeleteRecordsRequest
-) -> Answer[messages.DeleteRecordsResponse]:
+) -> HandlerResult[messages.DeleteRecordsResponse]:
     """Delete the records of partitions before given offsets. If a partition is named twice, the last naming counts."""
     wanted = {topic.name: {each.partition_index: each.offset for each in topic.partitions} for topic in request.topics}
     changed: list[Hashable] = []
@@ -88,7 +88,7 @@ def delete_records(
                 logger.warning("records of topic %s, partition %d, are not deleted: %s", topic, index, error)
                 results.append(messages.DeleteRecordsPartitionResult(index, error_code=error.code))
         topics.append(messages.DeleteRecordsTopicResult(topic, tuple(results)))
-    return Answer(messages.DeleteRecordsResponse(topics=tuple(topics)), tuple(changed))
+    return HandlerResult(messages.DeleteRecordsResponse(topics=tuple(topics)), tuple(changed))
 
 
 def _delete_before(partition: Partition, offset: int) -> int:
@@ -107,7 +107,7 @@ def _delete_before(partition: Partition, offset: int) -> int:
 
 def describe_log_dirs(
     context: Context, _version: int, request: messages.DescribeLogDirsRequest
-) -> Answer[messages.DescribeLogDirsResponse]:
+) -> HandlerResult[messages.DescribeLogDirsResponse]:
     """Answer with the one directory, its disk, and the bytes of the partitions asked for; those that do not exist are left out,
     as in Kafka."""
     if request.topics is None:
@@ -126,7 +126,7 @@ def describe_log_dirs(
     except OSError as error:
         logger.error("%s: the disk cannot be asked for its size: %s", directory, error)
         result = messages.DescribeLogDirsResult(Code.KAFKA_STORAGE_ERROR, str(directory))
-    return Answer(messages.DescribeLogDirsResponse(results=(result,)))
+    return HandlerResult(messages.DescribeLogDirsResponse(results=(result,)))
 
 
 def _sized(context: Context, name: str, index: int) -> messages.DescribeLogDirsPartition:

@@ -20,16 +20,16 @@ MAX_WEIGHT: Final = 20_000
 CLASS_WEIGHT: Final = 1000
 """The weight of a class of Unicode (`\\pL`), which has hundreds of ranges."""
 
-WORK: Final = 2_000_000
+MAX_CHUNK_WORK: Final = 2_000_000
 """Names are matched together whose characters times the pattern's weight are at most that: some 50 ms."""
 
-SECONDS: Final = 0.3
+MAX_MATCH_S: Final = 0.3
 """So long a list may take."""
 
 _REPEATED: Final = re.compile(r"\{([0-9]{1,4})(?:,([0-9]{0,4}))?\}")
 
 
-def matching(names: list[str], pattern: str, clock: Callable[[], float] = time.monotonic) -> list[str]:
+def matching_names(names: list[str], pattern: str, clock: Callable[[], float] = time.monotonic) -> list[str]:
     """Return the names that match the pattern as a whole.
 
     Raises:
@@ -41,13 +41,13 @@ def matching(names: list[str], pattern: str, clock: Callable[[], float] = time.m
     size = weight(pattern)
     if len(pattern) > MAX_PATTERN_LENGTH or size > MAX_WEIGHT:
         raise ValueError(f"the pattern has {len(pattern)} characters and the weight {size}")
-    whole, step = rf"\A(?:{pattern})\z", max(1, WORK // (size * MAX_NAME_LENGTH))
+    whole, step = rf"\A(?:{pattern})\z", max(1, MAX_CHUNK_WORK // (size * MAX_NAME_LENGTH))
     pc.match_substring_regex(pa.array([""]), whole)  # it may be malformed; and Arrow takes its time at first
     found: list[str] = []
-    until = clock() + SECONDS
+    until = clock() + MAX_MATCH_S
     for at in range(0, len(names), step):
         if clock() > until:
-            raise ValueError(f"{at} of {len(names)} names took more than {SECONDS} s")
+            raise ValueError(f"{at} of {len(names)} names took more than {MAX_MATCH_S} s")
         some = names[at : at + step]
         matches = pc.match_substring_regex(pa.array(some, pa.string()), whole)
         found += [name for name, matches_it in zip(some, matches.to_pylist(), strict=True) if matches_it]

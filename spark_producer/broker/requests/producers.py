@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from spark_producer.broker.context import Answer, Context, partition_key
-from spark_producer.broker.deferred_response import Pending
+from spark_producer.broker.context import Context, HandlerResult, partition_key
+from spark_producer.broker.deferred_response import DeferredResponse
 from spark_producer.broker.log.producer_state import ProducerState
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
@@ -26,13 +26,13 @@ MAX_MARKERS: Final = 1_000
 """So many markers are written for one request, within a tenth of a second or two; the rest must be sent again. Four bytes ask for
 each of them."""
 
-MARKERS_WAIT_S: Final = 30.0
+MARKERS_TIMEOUT_S: Final = 30.0
 """For so many seconds a request waits until its markers are confirmed (`request.timeout.ms` of Kafka's brokers)."""
 
 
 def describe_producers(
     context: Context, _version: int, request: messages.DescribeProducersRequest
-) -> Answer[messages.DescribeProducersResponse]:
+) -> HandlerResult[messages.DescribeProducersResponse]:
     """Answer with the producers that each partition remembers, and where their open transactions begin."""
     left = MAX_DESCRIBED_PRODUCERS
     topics = []
@@ -43,7 +43,7 @@ def describe_producers(
             left -= len(described.active_producers)
             partitions.append(described)
         topics.append(messages.DescribeProducersTopicResult(topic.name, tuple(partitions)))
-    return Answer(messages.DescribeProducersResponse(topics=tuple(topics)))
+    return HandlerResult(messages.DescribeProducersResponse(topics=tuple(topics)))
 
 
 def _described(context: Context, topic: str, index: int, most: int) -> messages.DescribeProducersPartition:
@@ -75,7 +75,7 @@ def _active(producer: ProducerState) -> messages.ActiveProducer:
 
 def write_txn_markers(
     context: Context, _version: int, request: messages.WriteTxnMarkersRequest
-) -> Answer[messages.WriteTxnMarkersResponse]:
+) -> HandlerResult[messages.WriteTxnMarkersResponse]:
     """Write a marker into each partition, by the rules for the coordinator's own. The answer comes when they are confirmed."""
     left = MAX_MARKERS
     written: dict[tuple[str, int], int] = {}
@@ -90,19 +90,19 @@ def write_txn_markers(
                 partitions.append(messages.WritableTxnMarkerPartitionResult(index, code))
             topics.append(messages.WritableTxnMarkerTopicResult(topic.name, tuple(partitions)))
         results.append(messages.WritableTxnMarkerResult(marker.producer_id, tuple(topics)))
-    later = UnconfirmedMarkers(context, messages.WriteTxnMarkersResponse(tuple(results)), written)
+    later = DelayedMarkers(context, messages.WriteTxnMarkersResponse(tuple(results)), written)
     if later.is_ready():
-        return Answer(later.response(0), later.keys)
-    return Answer(None, later.keys, pending=later)
+        return HandlerResult(later.response(0), later.keys)
+    return HandlerResult(None, later.keys, pending=later)
 
 
-class UnconfirmedMarkers(Pending):
+class DelayedMarkers(DeferredResponse):
     """A WriteTxnMarkers until each partition has confirmed its last marker, at the offset that `written` has for it."""
 
     def __init__(
         self, context: Context, response: messages.WriteTxnMarkersResponse, written: Mapping[tuple[str, int], int]
     ) -> None:
-        super().__init__([partition_key(*each) for each in written], MARKERS_WAIT_S)
+        super().__init__([partition_key(*each) for each in written], MARKERS_TIMEOUT_S)
         self._context = context
         self._response = response
         self._written = written

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from spark_producer.broker.context import Answer, Context, partition_key
-from spark_producer.broker.deferred_response import Pending, waiting_size
+from spark_producer.broker.context import Context, HandlerResult, partition_key
+from spark_producer.broker.deferred_response import DeferredResponse, waiting_size
 from spark_producer.broker.log.partition import Partition
 from spark_producer.broker.log.record_times import first_record
 from spark_producer.broker.storage.base import LEADER_EPOCH, TimestampOffset
@@ -63,11 +63,11 @@ def _last_namings(request: messages.FetchRequest) -> dict[tuple[str, int], messa
 
 
 def _waits_for(request: messages.FetchRequest) -> list[object]:
-    """Return the partitions that the request reads, as `Answer.changed` names them."""
+    """Return the partitions that the request reads, as `HandlerResult.changed` names them."""
     return [partition_key(topic.topic, wanted.partition) for topic in request.topics for wanted in topic.partitions]
 
 
-class WaitingFetch(Pending):
+class DelayedFetch(DeferredResponse):
     """A Fetch until enough can be read."""
 
     carries_records = True
@@ -87,10 +87,10 @@ class WaitingFetch(Pending):
         return _read_all(self._context, self._request, room)
 
 
-def fetch(context: Context, _version: int, request: messages.FetchRequest) -> Answer[messages.FetchResponse]:
+def fetch(context: Context, _version: int, request: messages.FetchRequest) -> HandlerResult[messages.FetchResponse]:
     """Answer, perhaps later, with whole batches of each partition: `max_bytes` in all, but at least one batch if there is any
     (KIP-74)."""
-    return Answer(None, pending=WaitingFetch(context, request))
+    return HandlerResult(None, pending=DelayedFetch(context, request))
 
 
 def _read_all(context: Context, request: messages.FetchRequest, room: int) -> messages.FetchResponse:
@@ -171,7 +171,7 @@ def _aborted(partition: Partition, first: int, size: int) -> tuple[messages.Abor
 
 def list_offsets(
     context: Context, _version: int, request: messages.ListOffsetsRequest
-) -> Answer[messages.ListOffsetsResponse]:
+) -> HandlerResult[messages.ListOffsetsResponse]:
     """Answer with the start of each log, its end, or its first record at or after a timestamp.
 
     A partition that is named twice is refused (INVALID_REQUEST), as in Kafka.
@@ -189,7 +189,7 @@ def list_offsets(
         )
         for topic in request.topics
     ]
-    return Answer(messages.ListOffsetsResponse(topics=tuple(topics)))
+    return HandlerResult(messages.ListOffsetsResponse(topics=tuple(topics)))
 
 
 def _list_offset(

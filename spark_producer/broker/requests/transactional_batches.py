@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from spark_producer.broker.context import Context
-from spark_producer.broker.coordinator.transactions import Holder, TopicPartition
-from spark_producer.broker.requests.transactions import exists
+from spark_producer.broker.coordinator.transactions import ProducerIdAndEpoch, TopicPartition
+from spark_producer.broker.requests.transactions import partition_exists
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.protocol import decoded_records, messages
@@ -29,7 +29,7 @@ def check_transactions(
     The partitions of a transaction are added to it in one go, or each is looked up by itself. A batch without the transactional
     bit is written as any other, as by Kafka, also where the request names a transactional id.
     """
-    holders: dict[Holder, list[TopicPartition]] = {}
+    holders: dict[ProducerIdAndEpoch, list[TopicPartition]] = {}
     for partition, data in batches.items():
         records = decoded_records(data.records)
         if records is not None and is_transactional(records):
@@ -37,7 +37,7 @@ def check_transactions(
                 header = read_header(records)
             except CorruptRecord:
                 continue  # the partition will refuse it
-            holders.setdefault(Holder(header.producer_id, header.producer_epoch), []).append(partition)
+            holders.setdefault(ProducerIdAndEpoch(header.producer_id, header.producer_epoch), []).append(partition)
     if not holders:
         return {}
     if transactional_id is None:
@@ -46,13 +46,13 @@ def check_transactions(
         return dict.fromkeys(batches, BrokerError(why, code=Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     refused: dict[TopicPartition, BrokerError] = {}
     for holder, partitions in holders.items():
-        existing = [partition for partition in partitions if exists(context, partition)]
+        existing = [partition for partition in partitions if partition_exists(context, partition)]
         refused |= _refusals(context, version, transactional_id, holder, existing)
     return refused
 
 
 def _refusals(
-    context: Context, version: int, transactional_id: str, holder: Holder, partitions: list[TopicPartition]
+    context: Context, version: int, transactional_id: str, holder: ProducerIdAndEpoch, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, BrokerError]:
     adds = version >= ADDS_SINCE
     coordinator = context.coordinator
@@ -69,14 +69,14 @@ def _refusals(
     return {
         partition: BrokerError(
             f"{producer}: the coordinator answers {code.name} to this write",
-            code=in_words_of_a_write(code, knows_abortable=version >= _ABORTABLE_SINCE, adds=adds),
+            code=write_error_code(code, knows_abortable=version >= _ABORTABLE_SINCE, adds=adds),
         )
         for partition, code in codes.items()
         if code != Code.NONE
     }
 
 
-def in_words_of_a_write(code: Code, *, knows_abortable: bool, adds: bool) -> Code:
+def write_error_code(code: Code, *, knows_abortable: bool, adds: bool) -> Code:
     """Return what a request that writes is told of the coordinator's answer (Kafka's ReplicaManager)."""
     if code == Code.PRODUCER_FENCED:
         return Code.INVALID_PRODUCER_EPOCH

@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from spark_producer.broker.context import Answer, Context, partition_key
-from spark_producer.broker.coordinator.coordinator import MAX_NAME_LENGTH, NOBODY
-from spark_producer.broker.coordinator.transactions import NONE_YET, Holder, State, TopicPartition, Transaction
-from spark_producer.broker.requests.patterns import matching
+from spark_producer.broker.context import Context, HandlerResult, partition_key
+from spark_producer.broker.coordinator.coordinator import MAX_NAME_LENGTH, NO_PRODUCER
+from spark_producer.broker.coordinator.transactions import (
+    UNSET,
+    ProducerIdAndEpoch,
+    TopicPartition,
+    Transaction,
+    TransactionState,
+)
+from spark_producer.broker.requests.patterns import matching_names
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import messages
@@ -24,30 +30,30 @@ _FENCED_SINCE: Final = 2
 _IMPLICIT_END: Final = 5
 """The first version of EndTxn that raises the epoch (KIP-890)."""
 
-_STATE_NAMES: Final = frozenset(state.value for state in State) | {"PrepareEpochFence"}
+_STATE_NAMES: Final = frozenset(state.value for state in TransactionState) | {"PrepareEpochFence"}
 """The states that a filter may name. Kafka's last one is never seen: it is the moment before an abort."""
 
 
 def init_producer_id(
     context: Context, version: int, request: messages.InitProducerIdRequest
-) -> Answer[messages.InitProducerIdResponse]:
+) -> HandlerResult[messages.InitProducerIdResponse]:
     """Answer with a producer id and epoch. Without a transactional id they are new, whatever the client had, as in Kafka."""
-    holder = Holder(request.producer_id, request.producer_epoch)
+    holder = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
-        if (holder.producer_id == NONE_YET) != (holder.epoch == NONE_YET) or request.transactional_id == "":
+        if (holder.producer_id == UNSET) != (holder.epoch == UNSET) or request.transactional_id == "":
             raise BrokerError("a producer id goes with an epoch, and an id is not empty", code=Code.INVALID_REQUEST)
         if request.transactional_id is None:
-            code, given = Code.NONE, Holder(context.topics.new_producer_id(), 0)
+            code, given = Code.NONE, ProducerIdAndEpoch(context.topics.new_producer_id(), 0)
         else:
             code, given = context.coordinator.init_producer_id(
-                request.transactional_id, request.transaction_timeout_ms, None if holder == NOBODY else holder
+                request.transactional_id, request.transaction_timeout_ms, None if holder == NO_PRODUCER else holder
             )
     except BrokerError as error:
-        code, given = Code(error.code), NOBODY
+        code, given = Code(error.code), NO_PRODUCER
     if version < _FENCED_SINCE_INIT:
         code = _in_old_words(code)
     body = messages.InitProducerIdResponse(error_code=code, producer_id=given.producer_id, producer_epoch=given.epoch)
-    return Answer(body, _changed(context))
+    return HandlerResult(body, _changed(context))
 
 
 def _in_old_words(code: Code) -> Code:
@@ -60,28 +66,28 @@ def _changed(context: Context) -> tuple[object, ...]:
 
 def add_partitions(
     context: Context, version: int, request: messages.AddPartitionsToTxnRequest
-) -> Answer[messages.AddPartitionsToTxnResponse]:
+) -> HandlerResult[messages.AddPartitionsToTxnResponse]:
     """Note the partitions that a transaction is about to write to. If one does not exist, none of them is added."""
     topics = request.v3_and_below_topics
     wanted = [(topic.name, index) for topic in topics for index in topic.partitions]
-    unknown = {partition for partition in wanted if not exists(context, partition)}
+    unknown = {partition for partition in wanted if not partition_exists(context, partition)}
     if unknown:
         codes = {
             partition: Code.UNKNOWN_TOPIC_OR_PARTITION if partition in unknown else Code.OPERATION_NOT_ATTEMPTED
             for partition in wanted
         }
     else:
-        holder = Holder(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+        holder = ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         code = _added(context, version, request.v3_and_below_transactional_id, holder, wanted, ())
         codes = dict.fromkeys(wanted, code)
     by_topic: dict[str, list[messages.AddPartitionsToTxnPartitionResult]] = {}
     for (name, index), code in codes.items():
         by_topic.setdefault(name, []).append(messages.AddPartitionsToTxnPartitionResult(index, code))
     results = [messages.AddPartitionsToTxnTopicResult(name, tuple(rows)) for name, rows in by_topic.items()]
-    return Answer(messages.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=tuple(results)))
+    return HandlerResult(messages.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=tuple(results)))
 
 
-def exists(context: Context, partition: TopicPartition) -> bool:
+def partition_exists(context: Context, partition: TopicPartition) -> bool:
     """Return whether there is such a partition."""
     name, index = partition
     topic = context.topics.get(name)
@@ -92,7 +98,7 @@ def _added(
     context: Context,
     version: int,
     transactional_id: str,
-    holder: Holder,
+    holder: ProducerIdAndEpoch,
     partitions: list[TopicPartition],
     groups: tuple[str, ...],
 ) -> Code:
@@ -107,39 +113,39 @@ def _added(
 
 def add_offsets(
     context: Context, version: int, request: messages.AddOffsetsToTxnRequest
-) -> Answer[messages.AddOffsetsToTxnResponse]:
+) -> HandlerResult[messages.AddOffsetsToTxnResponse]:
     """Note the group whose offsets a transaction is about to commit."""
     if len(request.group_id) > MAX_NAME_LENGTH:
-        return Answer(messages.AddOffsetsToTxnResponse(error_code=Code.INVALID_GROUP_ID))
-    holder = Holder(request.producer_id, request.producer_epoch)
+        return HandlerResult(messages.AddOffsetsToTxnResponse(error_code=Code.INVALID_GROUP_ID))
+    holder = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     code = _added(context, version, request.transactional_id, holder, [], (request.group_id,))
-    return Answer(messages.AddOffsetsToTxnResponse(error_code=code))
+    return HandlerResult(messages.AddOffsetsToTxnResponse(error_code=code))
 
 
-def end_txn(context: Context, version: int, request: messages.EndTxnRequest) -> Answer[messages.EndTxnResponse]:
+def end_txn(context: Context, version: int, request: messages.EndTxnRequest) -> HandlerResult[messages.EndTxnResponse]:
     """Commit or abort a transaction. The version says by which rules (KIP-890)."""
-    holder = Holder(request.producer_id, request.producer_epoch)
+    holder = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     if not request.transactional_id:
-        return Answer(messages.EndTxnResponse(error_code=Code.INVALID_REQUEST))
+        return HandlerResult(messages.EndTxnResponse(error_code=Code.INVALID_REQUEST))
     try:
         code, following = context.coordinator.end(
             request.transactional_id, holder, commit=request.committed, implicit=version >= _IMPLICIT_END
         )
     except BrokerError as error:
-        code, following = Code(error.code), NOBODY
+        code, following = Code(error.code), NO_PRODUCER
     if version < _FENCED_SINCE:
         code = _in_old_words(code)
     body = messages.EndTxnResponse(error_code=code, producer_id=following.producer_id, producer_epoch=following.epoch)
-    return Answer(body, _changed(context))
+    return HandlerResult(body, _changed(context))
 
 
 def describe_transactions(
     context: Context, _version: int, request: messages.DescribeTransactionsRequest
-) -> Answer[messages.DescribeTransactionsResponse]:
+) -> HandlerResult[messages.DescribeTransactionsResponse]:
     """Answer with the state of each of these ids, once for each. Groups whose offsets are committed are not shown."""
     known = context.coordinator.transactions
     rows = [_described(name, known.get(name)) for name in dict.fromkeys(request.transactional_ids)]
-    return Answer(messages.DescribeTransactionsResponse(transaction_states=tuple(rows)))
+    return HandlerResult(messages.DescribeTransactionsResponse(transaction_states=tuple(rows)))
 
 
 def _described(transactional_id: str, transaction: Transaction | None) -> messages.DescribedTransaction:
@@ -167,7 +173,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[messages.DescribedTr
 
 def list_transactions(
     context: Context, _version: int, request: messages.ListTransactionsRequest
-) -> Answer[messages.ListTransactionsResponse]:
+) -> HandlerResult[messages.ListTransactionsResponse]:
     """Answer with the ids that pass all filters (KIP-664, KIP-994, KIP-1152)."""
     unknown = tuple(name for name in request.state_filters if name not in _STATE_NAMES)
     states, producers = frozenset(request.state_filters), frozenset(request.producer_id_filters)
@@ -181,8 +187,10 @@ def list_transactions(
     }
     try:
         pattern = request.transactional_id_pattern
-        names = matching(list(found), pattern) if pattern else list(found)
+        names = matching_names(list(found), pattern) if pattern else list(found)
     except ValueError:
-        return Answer(messages.ListTransactionsResponse(error_code=Code.INVALID_REGULAR_EXPRESSION))
+        return HandlerResult(messages.ListTransactionsResponse(error_code=Code.INVALID_REGULAR_EXPRESSION))
     rows = [messages.ListedTransaction(name, found[name].producer_id, found[name].state.value) for name in names]
-    return Answer(messages.ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=tuple(rows)))
+    return HandlerResult(
+        messages.ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=tuple(rows))
+    )

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Final
 
-from spark_producer.broker.context import Answer, Context, partition_key
-from spark_producer.broker.deferred_response import Pending, waiting_size
-from spark_producer.broker.log.validation import RecordsRefused, Unpacking
+from spark_producer.broker.context import Context, HandlerResult, partition_key
+from spark_producer.broker.deferred_response import DeferredResponse, waiting_size
+from spark_producer.broker.log.validation import DecompressionBudget, RecordsWithoutKey
 from spark_producer.broker.requests.transactional_batches import ADDS_SINCE, check_transactions
 from spark_producer.broker.storage.base import Log
 from spark_producer.common.error_codes import Code
@@ -25,12 +25,14 @@ NO_KEY: Final = "Compacted topic cannot accept message without key in topic part
 """What is said of each record that a compacted topic refuses (LogValidator.validateKey)."""
 
 
-def produce(context: Context, version: int, request: messages.ProduceRequest) -> Answer[messages.ProduceResponse]:
+def produce(
+    context: Context, version: int, request: messages.ProduceRequest
+) -> HandlerResult[messages.ProduceResponse]:
     """Admit the batch of each partition; each has its own result. Those of transactions are shown to the coordinator before.
 
     If a partition is named twice, the last naming counts, as in Kafka, which gathers them in a map (KafkaApis).
     """
-    unpacking = Unpacking()
+    unpacking = DecompressionBudget()
     changed: list[Hashable] = []
     responses = []
     failed = unconfirmed = False
@@ -55,12 +57,12 @@ def produce(context: Context, version: int, request: messages.ProduceRequest) ->
                 failed = True
         responses.append(messages.ProduceTopicResponse(topic.name, tuple(results)))
     if request.acks == 0:
-        return Answer(None, tuple(changed), close=failed)
+        return HandlerResult(None, tuple(changed), close=failed)
     response = messages.ProduceResponse(tuple(responses))
     if unconfirmed:
-        later = UnconfirmedProduce(context, request.acks, response, changed, request.timeout_ms / 1000)
-        return Answer(None, tuple(changed), pending=later)
-    return Answer(response, tuple(changed))
+        later = DelayedProduce(context, request.acks, response, changed, request.timeout_ms / 1000)
+        return HandlerResult(None, tuple(changed), pending=later)
+    return HandlerResult(response, tuple(changed))
 
 
 def _append(
@@ -68,7 +70,7 @@ def _append(
     acks: int,
     topic: str,
     data: messages.ProducePartition,
-    unpacking: Unpacking,
+    unpacking: DecompressionBudget,
     refusal: BrokerError | None,
     *,
     new_epochs: bool,
@@ -90,12 +92,12 @@ def _append(
 
 
 def _refused(index: int, error: BrokerError) -> messages.ProducePartitionResponse:
-    rows = error.rows if isinstance(error, RecordsRefused) else ()
+    rows = error.rows if isinstance(error, RecordsWithoutKey) else ()
     refused = tuple(messages.BatchIndexAndErrorMessage(row, NO_KEY) for row in rows)
     return messages.ProducePartitionResponse(index, error.code, record_errors=refused, error_message=str(error))
 
 
-class UnconfirmedProduce(Pending):
+class DelayedProduce(DeferredResponse):
     """A Produce until its batches are as safe as its `acks` asks (Kafka's DelayedProduce).
 
     The request itself is gone, since its memory is free again.

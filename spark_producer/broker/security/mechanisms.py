@@ -1,7 +1,7 @@
-"""The server's side of the SASL mechanisms, each as a generator that is sent the client's messages.
+"""The server's side of the SASL mechanisms, each a generator that is sent the client's messages.
 
-A generator yields the answer to each message but the last, and returns `Accepted`, or raises `Refused`. Before the first message
-it must be started with `next`.
+A generator yields the response to each message but the last, for which it returns `Authenticated` or raises
+`AuthenticationRefused`. It must be started with `next` before the first message.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from spark_producer.broker.security.settings import TOKEN_MECHANISM
 from spark_producer.broker.security.users import Users
 
 
-class Accepted(NamedTuple):
+class Authenticated(NamedTuple):
     """The end of a login that succeeded.
 
     user: the name of the user.
@@ -29,7 +29,7 @@ class Accepted(NamedTuple):
     until_ms: float | None = None
 
 
-class Refused(Exception):
+class AuthenticationRefused(Exception):
     """The login failed; `told` is what the client is told, or None for the text that tells nothing."""
 
     def __init__(self, told: str | None = None) -> None:
@@ -37,7 +37,7 @@ class Refused(Exception):
         self.told = told
 
 
-Dialog: TypeAlias = Generator[bytes, bytes, Accepted]
+SaslExchange: TypeAlias = Generator[bytes, bytes, Authenticated]
 
 WRONG_PASSWORD: Final = "Authentication failed: Invalid username or password"
 """Kafka's words (PlainSaslServer), for an unknown user too."""
@@ -60,7 +60,7 @@ _CLIENT_FINAL: Final = re.compile(
 )
 
 
-def start(mechanism: str, users: Users | None, now_ms: Callable[[], float]) -> Dialog:
+def start(mechanism: str, users: Users | None, now_ms: Callable[[], float]) -> SaslExchange:
     """Return a started dialog of `mechanism`. `now_ms` gives the milliseconds since 1970."""
     if mechanism == TOKEN_MECHANISM:
         dialog = bearer(now_ms)
@@ -71,24 +71,24 @@ def start(mechanism: str, users: Users | None, now_ms: Callable[[], float]) -> D
     return dialog
 
 
-def plain(users: Users) -> Dialog:
+def plain(users: Users) -> SaslExchange:
     """Check a name and a password (RFC 4616). A name to act for must be the user's own."""
     message = yield b""
     parts = message.split(b"\0")
     if len(parts) != 3 or not parts[1] or not parts[2]:
-        raise Refused(WRONG_PASSWORD)
+        raise AuthenticationRefused(WRONG_PASSWORD)
     other, name, password = parts
     try:
         user = name.decode()
     except UnicodeDecodeError:
-        raise Refused(WRONG_PASSWORD) from None
+        raise AuthenticationRefused(WRONG_PASSWORD) from None
     right = users.check(user, password)
     if not right or other not in (b"", name):
-        raise Refused(WRONG_PASSWORD)
-    return Accepted(user)
+        raise AuthenticationRefused(WRONG_PASSWORD)
+    return Authenticated(user)
 
 
-def scram(mechanism: str, users: Users, nonce: Callable[[], str] | None = None) -> Dialog:
+def scram(mechanism: str, users: Users, nonce: Callable[[], str] | None = None) -> SaslExchange:
     """Check that a client knows a password, and prove that the server knows its keys (RFC 5802).
 
     The nonce of the client's last message must be the whole one (CVE-2024-56128), and the header that it repeats the one sent.
@@ -99,26 +99,26 @@ def scram(mechanism: str, users: Users, nonce: Callable[[], str] | None = None) 
     first = _CLIENT_FIRST.fullmatch((yield b""))
     name = derived.unescaped_name(first["name"]) if first else None
     if first is None or name is None or first["other"] not in (None, first["name"]):
-        raise Refused
+        raise AuthenticationRefused
     keys = users.keys(mechanism, name)
     whole_nonce = first["nonce"] + (nonce or derived.fresh_nonce)().encode()
     server_first = b"r=%s,s=%s,i=%d" % (whole_nonce, base64.b64encode(keys.salt), keys.iterations)
     final = _CLIENT_FINAL.fullmatch((yield server_first))
     proof = derived.strict_base64(final["proof"]) if final else None
     if final is None or proof is None:
-        raise Refused
+        raise AuthenticationRefused
     bound = final["binding"] == base64.b64encode(first["header"])
     if not bound or final["nonce"] != whole_nonce:
-        raise Refused
+        raise AuthenticationRefused
     auth_message = b",".join((first["bare"], server_first, final["unproved"]))
     proved = derived.proves(hash_name, derived.Keys(keys.stored_key, keys.server_key), proof, auth_message)
     if not proved or not keys.real:
-        raise Refused
+        raise AuthenticationRefused
     signature = derived.signature(hash_name, keys.server_key, auth_message)
-    return Accepted(name, b"v=" + base64.b64encode(signature))
+    return Authenticated(name, b"v=" + base64.b64encode(signature))
 
 
-def bearer(now_ms: Callable[[], float]) -> Dialog:
+def bearer(now_ms: Callable[[], float]) -> SaslExchange:
     """Take an unsigned token (RFC 7628; RFC 7519, 6): anybody can write one, so this is for tests only.
 
     A refusal is told in two steps: the status, which the client answers with one byte, then the end.
@@ -128,11 +128,11 @@ def bearer(now_ms: Callable[[], float]) -> Dialog:
     accepted = _unsigned(found[1], now_ms()) if found else None
     if accepted is None:
         yield INVALID_TOKEN
-        raise Refused(INVALID_TOKEN.decode())
+        raise AuthenticationRefused(INVALID_TOKEN.decode())
     return accepted
 
 
-def _unsigned(token: bytes, now_ms: float) -> Accepted | None:
+def _unsigned(token: bytes, now_ms: float) -> Authenticated | None:
     """Return whom an unsigned JWT names, or None if it is none or its time is over."""
     parts = token.split(b".")
     if len(parts) != 3 or parts[2]:
@@ -143,7 +143,7 @@ def _unsigned(token: bytes, now_ms: float) -> Accepted | None:
         return None
     if isinstance(ends, bool) or not isinstance(ends, int | float) or not now_ms / 1000 < ends < _LAST_SECOND:
         return None
-    return Accepted(user, until_ms=ends * 1000)
+    return Authenticated(user, until_ms=ends * 1000)
 
 
 def _json(part: bytes) -> dict[str, object]:

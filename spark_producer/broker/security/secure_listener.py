@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from spark_producer.broker.security.login import Login, LoginRules
+from spark_producer.broker.security.login import LoginRules, SaslServerAuthenticator
 from spark_producer.broker.security.mechanisms import start
 from spark_producer.broker.security.settings import TOKEN_MECHANISM, BrokerSecurity
-from spark_producer.broker.transport import TlsWire
+from spark_producer.broker.transport import TlsTransport
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ConfigError
 
@@ -23,7 +23,7 @@ ANONYMOUS = "ANONYMOUS"
 """The user of a connection that has no login and no certificate, as Kafka names it."""
 
 
-class Entrance:
+class SecureListener:
     """What makes connections secure, by the settings of the listener.
 
     Raises:
@@ -36,17 +36,17 @@ class Entrance:
         self._certificates = _certificates(settings) if settings.tls else None
         _warn(settings, host)
 
-    def wire(self, sock: socket.socket) -> TlsWire | None:
+    def wire(self, sock: socket.socket) -> TlsTransport | None:
         """Return the TLS of a new connection on its non-blocking socket; None if the listener has none."""
         if self._certificates is None:
             return None
         from spark_producer.security.tls_stream import TlsStream
 
-        return TlsWire(sock, TlsStream(self._certificates.current(), None, server_side=True))
+        return TlsTransport(sock, TlsStream(self._certificates.current(), None, server_side=True))
 
-    def login(self) -> Login | None:
+    def login(self) -> SaslServerAuthenticator | None:
         """Return the login of a new connection; None if nobody logs in here."""
-        return None if self._rules is None else Login(self._rules)
+        return None if self._rules is None else SaslServerAuthenticator(self._rules)
 
 
 def _certificates(settings: BrokerSecurity) -> ReloadingContext:

@@ -9,7 +9,7 @@ from collections.abc import Hashable
 from ipaddress import IPv6Address
 from typing import Final, Generic, TypeVar
 
-MOST: Final = 100
+MAX_UNAUTHENTICATED: Final = 100
 """The maximum number of connections that have not logged in. A further one displaces another, or is closed at once."""
 
 SAFE_SECONDS: Final = 1.0
@@ -33,7 +33,7 @@ _MAX_HOSTS: Final = 1000
 Peer = TypeVar("Peer", bound=Hashable)
 
 
-class Strangers(Generic[Peer]):
+class UnauthenticatedConnections(Generic[Peer]):
     """The connections that have not logged in, each with the time at which it must have. The time is passed in, in seconds."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Strangers(Generic[Peer]):
     @property
     def full(self) -> bool:
         """Whether there may be no more of them now."""
-        return len(self._deadlines) >= MOST
+        return len(self._deadlines) >= MAX_UNAUTHENTICATED
 
     def add(self, peer: Peer, now: float, address: str = "") -> None:
         """Note a new connection from `address` (host:port)."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from spark_producer.broker.counters import Reading
+from spark_producer.broker.counters import MetricReading
 from spark_producer.broker.settings import TopicSettings
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader
@@ -248,7 +248,7 @@ class Storage(Protocol):
         created anew, if it has a cursor then.
         """
 
-    def readings(self) -> Iterable[Reading]:
+    def readings(self) -> Iterable[MetricReading]:
         """Return what the engine counts, for the page of metrics and the report. Any thread may call this, at any time."""
 
     def orphaned(self, topics: Mapping[str, int]) -> list[str]:

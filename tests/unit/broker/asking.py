@@ -3,8 +3,8 @@
 from typing import cast
 
 from spark_producer.broker import BrokerSettings
-from spark_producer.broker.context import Answer, Context, Endpoint
-from spark_producer.broker.coordinator.coordinator import Coordinator
+from spark_producer.broker.context import Context, Endpoint, HandlerResult
+from spark_producer.broker.coordinator.coordinator import BrokerCoordinator
 from spark_producer.broker.requests.handlers import handle
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.protocol import Api, RequestBody, RequestFrame, ResponseBody
@@ -17,7 +17,7 @@ MAX_RECORDS = 100 * 1024 * 1024
 
 def handled(
     context: Context, api: Api[RequestBody, ResponseBody], body: RequestBody, version: int | None = None
-) -> Answer[ResponseBody]:
+) -> HandlerResult[ResponseBody]:
     """The answer to a request, in the newest version of the API unless one is given."""
     return handle(context, RequestFrame(api, api.max_version if version is None else version, 1, "test", body))
 
@@ -34,4 +34,4 @@ def ask(
 
 def context_of(store: TopicStore, settings: BrokerSettings, advertised: Endpoint = BROKER) -> Context:
     """The broker as the handlers see it, with a coordinator that keeps its log beside the topics of `store`."""
-    return Context(store, settings, advertised, Coordinator(store, settings))
+    return Context(store, settings, advertised, BrokerCoordinator(store, settings))

@@ -6,8 +6,8 @@ from collections.abc import Hashable
 
 import pytest
 
-from spark_producer.broker.context import Answer, Context
-from spark_producer.broker.deferred_response import Pending
+from spark_producer.broker.context import Context, HandlerResult
+from spark_producer.broker.deferred_response import DeferredResponse
 from spark_producer.broker.requests.handlers import HANDLERS
 from spark_producer.protocol import LIST_GROUPS, METADATA, messages
 from tests.unit.broker.connections.test_lifecycle import SETTINGS, Broker, Peer, broker, peers
@@ -15,7 +15,7 @@ from tests.unit.broker.connections.test_lifecycle import SETTINGS, Broker, Peer,
 __all__ = ["broker", "peers"]
 
 
-class Scripted(Pending):
+class Scripted(DeferredResponse):
     """Ready when the test says so."""
 
     def __init__(self, keys: tuple[Hashable, ...] = ("key",), wait_s: float = 10.0, size: int | None = None) -> None:
@@ -37,12 +37,12 @@ class ScriptedFetch(Scripted):
     carries_records = True
 
 
-def answer_with(monkeypatch: pytest.MonkeyPatch, *pending: Pending) -> None:
+def answer_with(monkeypatch: pytest.MonkeyPatch, *pending: DeferredResponse) -> None:
     """Let the next requests of ListGroups be answered later, one by each of `pending`."""
     left = list(pending)
 
-    def later(_context: Context, _version: int, _request: object) -> Answer[messages.ListGroupsResponse]:
-        return Answer(None, pending=left.pop(0))
+    def later(_context: Context, _version: int, _request: object) -> HandlerResult[messages.ListGroupsResponse]:
+        return HandlerResult(None, pending=left.pop(0))
 
     monkeypatch.setitem(HANDLERS, LIST_GROUPS.key, later)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from spark_producer.broker import BrokerSettings, TopicSettings
-from spark_producer.broker.context import Answer, Context, partition_key
-from spark_producer.broker.log.validation import Unpacking
+from spark_producer.broker.context import Context, HandlerResult, partition_key
+from spark_producer.broker.log.validation import DecompressionBudget
 from spark_producer.broker.requests import reading, writing
 from spark_producer.broker.requests.handlers import HANDLERS
 from spark_producer.broker.storage.engines import open_storage
@@ -115,7 +115,7 @@ def test_each_partition_has_its_own_result(context: Context) -> None:
 
 def test_what_a_request_unpacks_to_is_bounded(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     # The handler makes a new one for each request, and by itself that takes half a gigabyte.
-    monkeypatch.setattr(writing, "Unpacking", partial(Unpacking, most=1000))
+    monkeypatch.setattr(writing, "DecompressionBudget", partial(DecompressionBudget, most=1000))
     packed, plain = make_batch(size=800, attributes=Codec.ZSTD), make_batch(size=800)
     context.topics.create("u", 4)
     batches = (packed, packed, packed, plain)
@@ -136,9 +136,9 @@ def test_illegal_acks_are_refused(context: Context) -> None:
 
 def test_acks_0_has_no_answer_and_an_error_closes_the_connection(context: Context) -> None:
     good = handled(context, PRODUCE, produce_request(("t", 0, make_batch(2)), acks=0))
-    assert good == Answer(None, (partition_key("t", 0),))
+    assert good == HandlerResult(None, (partition_key("t", 0),))
     assert context.topics.partition("t", 0).log.high_watermark == 2
-    assert handled(context, PRODUCE, produce_request(("u", 0, make_batch()), acks=0)) == Answer(None, close=True)
+    assert handled(context, PRODUCE, produce_request(("u", 0, make_batch()), acks=0)) == HandlerResult(None, close=True)
 
 
 def test_the_limit_of_the_topic_is_applied(context: Context) -> None:

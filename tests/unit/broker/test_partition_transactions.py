@@ -10,7 +10,7 @@ import pytest
 
 from spark_producer.broker.log.partition import Partition
 from spark_producer.broker.log.producer_state import MAX_PRODUCERS
-from spark_producer.broker.log.transaction_index import MAX_OPEN_TRANSACTIONS, AbortedTransaction
+from spark_producer.broker.log.transaction_index import MAX_OPEN_TRANSACTIONS, AbortedTxn
 from spark_producer.broker.settings import STORAGE_ENGINES, BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import Recovered
 from spark_producer.broker.storage.engines import open_storage
@@ -62,7 +62,7 @@ def test_the_earliest_open_transaction_holds_the_last_stable_offset(partition: P
     assert partition.last_stable_offset == 4
     assert partition.write_marker(2, 0, False, 0) == 11
     assert partition.last_stable_offset == 12
-    assert partition.aborted_transactions(0, 11) == [AbortedTransaction(2, 4, 11, 12)]
+    assert partition.aborted_transactions(0, 11) == [AbortedTxn(2, 4, 11, 12)]
 
 
 def test_a_marker_is_a_control_batch_that_names_its_producer(partition: Partition) -> None:
@@ -86,7 +86,7 @@ def test_a_restart_without_a_close_knows_the_same(tmp_path: Path) -> None:
     known = (partition.last_stable_offset, partition.aborted_transactions(0, 100), partition.active_producers())
     again = opened(tmp_path)
     assert (again.last_stable_offset, again.aborted_transactions(0, 100), again.active_producers()) == known
-    assert known[:2] == (3, [AbortedTransaction(1, 0, 4, 3)])
+    assert known[:2] == (3, [AbortedTxn(1, 0, 4, 3)])
     assert marker_refusal(again, 1, 1, coordinator_epoch=4) == Code.TRANSACTION_COORDINATOR_FENCED
     partition.close()
     again.close()
@@ -136,7 +136,7 @@ def test_what_was_aborted_is_told_where_the_range_meets_it(partition: Partition)
     for producer_id in (1, 2, 3):
         partition.append(row(producer_id, 0))
         partition.write_marker(producer_id, 0, producer_id == 2, 0)
-    first, last = AbortedTransaction(1, 0, 1, 2), AbortedTransaction(3, 4, 5, 6)
+    first, last = AbortedTxn(1, 0, 1, 2), AbortedTxn(3, 4, 5, 6)
     ranges = {(0, 0): [first], (0, 3): [first], (1, 1): [first], (2, 3): [], (1, 4): [first, last], (5, 9): [last]}
     assert {each: partition.aborted_transactions(*each) for each in ranges} == ranges
 

@@ -13,7 +13,7 @@ import pytest
 from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.broker.memory.plan import SHARES, plan_memory
 from spark_producer.broker.memory.sizes import GIB, MIB
-from spark_producer.broker.memory.system_memory import MachineMemory
+from spark_producer.broker.memory.system_memory import SystemMemory
 from spark_producer.broker.metrics.memory_report import USED, memory_report
 from spark_producer.broker.metrics.page import read_metrics_page
 from spark_producer.broker.metrics.server import fetch_metrics_page
@@ -27,7 +27,7 @@ from tests.support.ports import free_ports
 from tests.support.processes import ChildProcess
 
 SECONDS = 60.0
-MACHINE = MachineMemory(available=8 * GIB, resident=60 * MIB, page_cache=GIB)
+MACHINE = SystemMemory(available=8 * GIB, resident=60 * MIB, page_cache=GIB)
 
 
 def report(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -41,7 +41,7 @@ def test_the_report_shows_each_part_with_both_names(capsys: pytest.CaptureFixtur
     assert "\nstorage budget    128 MiB\n" in printed
     for share in SHARES:
         (line,) = [line for line in printed.splitlines() if line.startswith(f"  {share.name} ")]
-        assert f"({share.theirs}; " in line
+        assert f"({share.counterpart}; " in line
     assert "  storage.write.cache.bytes     32 MiB (" in printed
     assert "page cache " in printed
 

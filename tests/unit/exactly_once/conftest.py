@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker
-from spark_producer.broker.coordinator.coordinator import Coordinator
+from spark_producer.broker.coordinator.coordinator import BrokerCoordinator
 from spark_producer.broker.coordinator.transactions import Transaction
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.protocol.control_record import TopicPartition
@@ -18,14 +18,14 @@ from tests.unit.exactly_once.lossy_world import SINK, Lossy, World
 @pytest.fixture(params=[0, 2], ids=["explicit", "implicit"])
 def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     lossy: Lossy = set()
-    mark = Coordinator._mark
+    mark = BrokerCoordinator._mark
 
     def lose(
-        self: Coordinator, transactional_id: str, transaction: Transaction, where: TopicPartition, now_ms: int
+        self: BrokerCoordinator, transactional_id: str, transaction: Transaction, where: TopicPartition, now_ms: int
     ) -> bool:
         return (transactional_id, where) in lossy or mark(self, transactional_id, transaction, where, now_ms)
 
-    monkeypatch.setattr(Coordinator, "_mark", lose)
+    monkeypatch.setattr(BrokerCoordinator, "_mark", lose)
     with LocalBroker(settings=BrokerSettings(transaction_version=request.param)) as broker:
         broker.create_topic("rows", 2)
         tasks = Tasks(broker.bootstrap_servers, SINK)

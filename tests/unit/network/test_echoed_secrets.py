@@ -124,7 +124,9 @@ def test_a_producer_and_its_log_show_no_password(
 ) -> None:
     def echo(_users: Users) -> Generator[bytes, bytes, None]:
         password = (yield b"").split(b"\0")[2].decode()
-        raise mechanisms.Refused(f"'{password}', {CODINGS['base64 of PLAIN'](password)}\x1b[31m\u202e is wrong")
+        raise mechanisms.AuthenticationRefused(
+            f"'{password}', {CODINGS['base64 of PLAIN'](password)}\x1b[31m\u202e is wrong"
+        )
 
     monkeypatch.setattr(mechanisms, "plain", echo)
     caplog.set_level(logging.DEBUG, "pyproducer")

@@ -13,13 +13,13 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import Final
 
 from spark_producer.broker.coordinator.groups.member import (
-    Given,
-    Joined,
-    Joiner,
+    GroupResponseFuture,
+    GroupResult,
+    JoinGroupMember,
+    JoinGroupResult,
+    JoinRequest,
     Member,
-    Synced,
-    Told,
-    Waiting,
+    SyncGroupResult,
     text_size,
 )
 from spark_producer.common.error_codes import Code
@@ -27,7 +27,7 @@ from spark_producer.common.error_codes import Code
 NEW_MEMBER_S: Final = 300.0
 """The seconds that a new member may wait for its first generation (Kafka's GroupCoordinator.NewMemberJoinTimeoutMs)."""
 
-LOOK_AGAIN_S: Final = 1.0
+RECHECK_S: Final = 1.0
 """The least seconds until it is looked again whether anybody has joined: a member may ask for a rebalance timeout of 0, and who
 looked at once, and again, would do nothing else."""
 
@@ -38,7 +38,7 @@ PENDING_COST: Final = 512
 """The bytes of memory that are counted for a member id that was given out and has not joined yet."""
 
 
-class State(enum.Enum):
+class GroupState(enum.Enum):
     """The states of a group, by the names that Kafka tells."""
 
     EMPTY = "Empty"
@@ -47,12 +47,12 @@ class State(enum.Enum):
     STABLE = "Stable"
 
 
-class Group:
+class ConsumerGroup:
     """One group. `given` collects the places of answers that were given since it was last emptied."""
 
     def __init__(self, name: str, initial_delay_s: float, longest_rebalance_s: float, now: float) -> None:
         self.name = name
-        self.state = State.EMPTY
+        self.state = GroupState.EMPTY
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
@@ -78,7 +78,7 @@ class Group:
     @property
     def is_gone(self) -> bool:
         """Whether nobody belongs to it or is about to."""
-        return self.state is State.EMPTY and not self.pending
+        return self.state is GroupState.EMPTY and not self.pending
 
     @property
     def size(self) -> int:
@@ -115,21 +115,23 @@ class Group:
         )
         return votes.most_common(1)[0][0]
 
-    def told(self) -> tuple[Told, ...]:
+    def told(self) -> tuple[JoinGroupMember, ...]:
         """Return all members as the leader is told of them."""
-        return tuple(Told(each.id, each.instance, each.metadata(self.protocol)) for each in self.members.values())
+        return tuple(
+            JoinGroupMember(each.id, each.instance, each.metadata(self.protocol)) for each in self.members.values()
+        )
 
-    def joined(self, member: Member) -> Joined:
+    def joined(self, member: Member) -> JoinGroupResult:
         """Return the answer that makes `member` one of this generation."""
         is_leader = member.id == self.leader
         members = self.told() if is_leader else ()
-        return Joined(
+        return JoinGroupResult(
             Code.NONE, member.id, self.generation, self.protocol_type, self.protocol, self.leader or "", members
         )
 
     # --- what requests do ------------------------------------------------------------------------------------------------------
 
-    def add(self, member_id: str, joiner: Joiner, now: float) -> Waiting[Joined]:
+    def add(self, member_id: str, joiner: JoinRequest, now: float) -> GroupResponseFuture[JoinGroupResult]:
         """Take a new member in, and share out anew."""
         if not self.members:
             self.protocol_type = joiner.protocol_type
@@ -144,7 +146,7 @@ class Group:
             now + NEW_MEMBER_S,
             joiner.size,
         )
-        member.joining = waiting = Waiting[Joined]()
+        member.joining = waiting = GroupResponseFuture[JoinGroupResult]()
         self.members[member_id] = member
         if member.instance is not None:
             self.static[member.instance] = member_id
@@ -153,12 +155,12 @@ class Group:
         self.rebalance(now)
         return waiting
 
-    def join_again(self, member: Member, joiner: Joiner, now: float) -> Waiting[Joined]:
+    def join_again(self, member: Member, joiner: JoinRequest, now: float) -> GroupResponseFuture[JoinGroupResult]:
         """Have a member wait for the next generation."""
         member.say(joiner)
         if member.joining is not None:  # of a connection that the member has given up
-            self.give(member.joining, Joined(Code.REBALANCE_IN_PROGRESS, member.id))
-        member.joining = waiting = Waiting[Joined]()
+            self.give(member.joining, JoinGroupResult(Code.REBALANCE_IN_PROGRESS, member.id))
+        member.joining = waiting = GroupResponseFuture[JoinGroupResult]()
         self.rebalance(now)
         return waiting
 
@@ -179,7 +181,7 @@ class Group:
     def remove(self, member_id: str, now: float) -> None:
         """Let a member go, and share out anew."""
         self._drop(member_id)
-        if self.state in (State.STABLE, State.COMPLETING):
+        if self.state in (GroupState.STABLE, GroupState.COMPLETING):
             self._prepare(now)
         else:
             self._complete_if_all_joined(now)
@@ -189,26 +191,28 @@ class Group:
         del self.pending[member_id]
         self._complete_if_all_joined(now)
 
-    def sync(self, member: Member) -> Waiting[Synced]:
+    def sync(self, member: Member) -> GroupResponseFuture[SyncGroupResult]:
         """Have a member wait for its assignment."""
         if member.syncing is not None:
-            self.give(member.syncing, Synced(Code.REBALANCE_IN_PROGRESS))
-        member.syncing = waiting = Waiting[Synced]()
+            self.give(member.syncing, SyncGroupResult(Code.REBALANCE_IN_PROGRESS))
+        member.syncing = waiting = GroupResponseFuture[SyncGroupResult]()
         self._not_synced.discard(member.id)
         return waiting
 
-    def synced(self, member: Member) -> Synced:
+    def synced(self, member: Member) -> SyncGroupResult:
         """Return the assignment of a member in a generation that has them already."""
         self._not_synced.discard(member.id)
-        return Synced(Code.NONE, self.protocol_type, self.protocol, member.assignment)
+        return SyncGroupResult(Code.NONE, self.protocol_type, self.protocol, member.assignment)
 
     def assign(self, assignments: dict[str, bytes], now: float) -> None:
         """Give each member what the leader has assigned to it; who is not named gets nothing."""
-        self.state = State.STABLE
+        self.state = GroupState.STABLE
         for member in self.members.values():
             member.assignment = assignments.get(member.id, b"")
             if member.syncing is not None:
-                self.give(member.syncing, Synced(Code.NONE, self.protocol_type, self.protocol, member.assignment))
+                self.give(
+                    member.syncing, SyncGroupResult(Code.NONE, self.protocol_type, self.protocol, member.assignment)
+                )
                 member.syncing = None
             self.heard_of(member, now)
 
@@ -223,7 +227,7 @@ class Group:
 
     def rebalance(self, now: float) -> None:
         """Begin to share out anew, or see whether what has begun can be completed."""
-        if self.state is State.PREPARING:
+        if self.state is GroupState.PREPARING:
             self._complete_if_all_joined(now)
         else:
             self._prepare(now)
@@ -252,18 +256,18 @@ class Group:
 
     # --- steps ---------------------------------------------------------------------------------------------------------------
 
-    def give(self, waiting: Waiting[Given], answer: Given) -> None:
+    def give(self, waiting: GroupResponseFuture[GroupResult], answer: GroupResult) -> None:
         """Give an answer that is waited for."""
         waiting.answer = answer
         self.given.append(waiting)
 
     def _prepare(self, now: float) -> None:
         """Have all members join again; or the first ones of an empty group wait a while for others."""
-        if self.state is State.COMPLETING:
+        if self.state is GroupState.COMPLETING:
             self._end_syncs(Code.REBALANCE_IN_PROGRESS, now)
         self._sync_deadline, self._not_synced = None, set()
-        before, self.state = self.state, State.PREPARING
-        if before is not State.EMPTY:
+        before, self.state = self.state, GroupState.PREPARING
+        if before is not GroupState.EMPTY:
             self._join_deadline = now + self.rebalance_s
             self._complete_if_all_joined(now)
         elif self._initial_delay_s:
@@ -277,7 +281,7 @@ class Group:
         self._join_deadline, self._delay_left, self._newcomers = now + delay, left - delay, False
 
     def _complete_if_all_joined(self, now: float) -> None:
-        if self.state is not State.PREPARING or self._delay_left is not None or self.pending:
+        if self.state is not GroupState.PREPARING or self._delay_left is not None or self.pending:
             return
         if all(each.joining is not None for each in self.members.values()):
             self._complete(now)
@@ -289,15 +293,15 @@ class Group:
                 self._drop(member.id)
         if self.members and not self._has_leader():
             # All are static and away: wait until one of them comes, or their sessions end.
-            self._join_deadline = now + max(self.rebalance_s, LOOK_AGAIN_S)
+            self._join_deadline = now + max(self.rebalance_s, RECHECK_S)
             return
         self._join_deadline = self._delay_left = None
         self.generation += 1
         self._not_synced = set(self.members)
         if not self.members:
-            self.state, self.protocol, self.touched_at = State.EMPTY, None, now
+            self.state, self.protocol, self.touched_at = GroupState.EMPTY, None, now
             return
-        self.state, self.protocol = State.COMPLETING, self.chosen_protocol()
+        self.state, self.protocol = GroupState.COMPLETING, self.chosen_protocol()
         self._sync_deadline = now + self.rebalance_s
         for member in self.members.values():
             if member.joining is not None:
@@ -329,16 +333,16 @@ class Group:
 
     def _end_waits(self, member: Member, code: Code) -> None:
         if member.joining is not None:
-            self.give(member.joining, Joined(code, member.id))
+            self.give(member.joining, JoinGroupResult(code, member.id))
         if member.syncing is not None:
-            self.give(member.syncing, Synced(code))
+            self.give(member.syncing, SyncGroupResult(code))
         member.joining = member.syncing = None
 
     def _end_syncs(self, code: Code, now: float) -> None:
         for member in self.members.values():
             member.assignment = b""
             if member.syncing is not None:
-                self.give(member.syncing, Synced(code))
+                self.give(member.syncing, SyncGroupResult(code))
                 member.syncing = None
                 self.heard_of(member, now)  # while it waited it need not be heard of
 

@@ -24,21 +24,21 @@ def text_size(text: str) -> int:
     return sys.getsizeof(text) - _EMPTY
 
 
-class Client(NamedTuple):
+class ClientInfo(NamedTuple):
     """Who sends a request: its client id, and the host that it comes from."""
 
     id: str = ""
     host: str = ""
 
 
-class Protocol(NamedTuple):
+class MemberProtocol(NamedTuple):
     """A way to share out that a member knows, and what the member says of itself for that."""
 
     name: str
     metadata: bytes
 
 
-class Joiner(NamedTuple):
+class JoinRequest(NamedTuple):
     """A JoinGroup as it came. A new member has an empty `member_id`; times are in seconds.
 
     needs_id: a new member is given its id first, and joins with it (KIP-394).
@@ -48,11 +48,11 @@ class Joiner(NamedTuple):
     group: str
     member_id: str
     instance: str | None
-    client: Client
+    client: ClientInfo
     session_s: float
     rebalance_s: float
     protocol_type: str
-    protocols: tuple[Protocol, ...]
+    protocols: tuple[MemberProtocol, ...]
     needs_id: bool = True
     may_skip: bool = True
 
@@ -66,7 +66,7 @@ class Joiner(NamedTuple):
         return MEMBER_COST + text + protocols
 
 
-class Told(NamedTuple):
+class JoinGroupMember(NamedTuple):
     """A member as the leader is told of it."""
 
     member_id: str
@@ -74,7 +74,7 @@ class Told(NamedTuple):
     metadata: bytes
 
 
-class Joined(NamedTuple):
+class JoinGroupResult(NamedTuple):
     """The answer to JoinGroup: the generation that has begun; to its leader with all members."""
 
     code: Code
@@ -83,11 +83,11 @@ class Joined(NamedTuple):
     protocol_type: str | None = None
     protocol: str | None = None
     leader: str = ""
-    members: tuple[Told, ...] = ()
+    members: tuple[JoinGroupMember, ...] = ()
     skip_assignment: bool = False
 
 
-class Synced(NamedTuple):
+class SyncGroupResult(NamedTuple):
     """The answer to SyncGroup: what the member is assigned."""
 
     code: Code
@@ -96,16 +96,16 @@ class Synced(NamedTuple):
     assignment: bytes = b""
 
 
-Given = TypeVar("Given", bound="Joined | Synced")
+GroupResult = TypeVar("GroupResult", bound="JoinGroupResult | SyncGroupResult")
 
 
-class Waiting(Generic[Given]):
+class GroupResponseFuture(Generic[GroupResult]):
     """The place of an answer, which may come later."""
 
     __slots__ = ("answer",)
 
-    def __init__(self, answer: Given | None = None) -> None:
-        self.answer: Given | None = answer
+    def __init__(self, answer: GroupResult | None = None) -> None:
+        self.answer: GroupResult | None = answer
 
 
 @dataclass(slots=True, eq=False)
@@ -114,17 +114,17 @@ class Member:
 
     id: str
     instance: str | None
-    client: Client
+    client: ClientInfo
     session_s: float
     rebalance_s: float
-    protocols: tuple[Protocol, ...]
+    protocols: tuple[MemberProtocol, ...]
     expires_at: float
     size: int
     is_new: bool = True
     """Whether it has not been in a generation yet: while it waits it may have gone."""
     assignment: bytes = b""
-    joining: Waiting[Joined] | None = None
-    syncing: Waiting[Synced] | None = None
+    joining: GroupResponseFuture[JoinGroupResult] | None = None
+    syncing: GroupResponseFuture[SyncGroupResult] | None = None
     names: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -135,7 +135,7 @@ class Member:
         """Whether it need not be heard of, since it waits for an answer of the group."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
-    def say(self, joiner: Joiner) -> None:
+    def say(self, joiner: JoinRequest) -> None:
         """Take what the member says of itself now."""
         self.protocols, self.client = joiner.protocols, joiner.client
         self.names = frozenset(each.name for each in self.protocols)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from spark_producer.broker.coordinator.groups.group import Group, State
-from spark_producer.broker.coordinator.groups.member import NO_GENERATION, Synced, Waiting
+from spark_producer.broker.coordinator.groups.group import ConsumerGroup, GroupState
+from spark_producer.broker.coordinator.groups.member import NO_GENERATION, GroupResponseFuture, SyncGroupResult
 from spark_producer.common.error_codes import Code
 
 
-def refusal(group: Group, member_id: str, instance: str | None) -> Code:
+def refusal(group: ConsumerGroup, member_id: str, instance: str | None) -> Code:
     """Return why somebody is no member of the group; NONE if he is one (KIP-345)."""
     if instance is not None:
         known = group.static.get(instance)
@@ -19,7 +19,7 @@ def refusal(group: Group, member_id: str, instance: str | None) -> Code:
     return Code.NONE if member_id in group.members else Code.UNKNOWN_MEMBER_ID
 
 
-def refusal_in(group: Group, member_id: str, instance: str | None, generation: int) -> Code:
+def refusal_in(group: ConsumerGroup, member_id: str, instance: str | None, generation: int) -> Code:
     """Return why somebody is no member of this generation; NONE if he is one."""
     code = refusal(group, member_id, instance)
     if code == Code.NONE and generation != group.generation:
@@ -28,7 +28,7 @@ def refusal_in(group: Group, member_id: str, instance: str | None, generation: i
 
 
 def sync(
-    group: Group,
+    group: ConsumerGroup,
     member_id: str,
     instance: str | None,
     generation: int,
@@ -37,7 +37,7 @@ def sync(
     now: float,
     *,
     room: float = math.inf,
-) -> Waiting[Synced]:
+) -> GroupResponseFuture[SyncGroupResult]:
     """Return the place of the answer to a SyncGroup.
 
     `protocol` is the type and the name that the member believes in, where it tells them. Assignments of more than `room` bytes
@@ -45,16 +45,16 @@ def sync(
     """
     code = refusal_in(group, member_id, instance, generation)
     if code != Code.NONE:
-        return Waiting(Synced(code))
+        return GroupResponseFuture(SyncGroupResult(code))
     ours = (group.protocol_type, group.protocol)
     if any(theirs is not None and theirs != own for theirs, own in zip(protocol, ours, strict=True)):
-        return Waiting(Synced(Code.INCONSISTENT_GROUP_PROTOCOL))
+        return GroupResponseFuture(SyncGroupResult(Code.INCONSISTENT_GROUP_PROTOCOL))
     member = group.members[member_id]
-    if group.state is State.PREPARING:
-        return Waiting(Synced(Code.REBALANCE_IN_PROGRESS))
-    if group.state is State.STABLE:
+    if group.state is GroupState.PREPARING:
+        return GroupResponseFuture(SyncGroupResult(Code.REBALANCE_IN_PROGRESS))
+    if group.state is GroupState.STABLE:
         group.heard_of(member, now)
-        return Waiting(group.synced(member))
+        return GroupResponseFuture(group.synced(member))
     waiting = group.sync(member)
     if group.leader == member_id:
         if sum(len(assignments.get(each, b"")) for each in group.members) > room:
@@ -64,16 +64,16 @@ def sync(
     return waiting
 
 
-def heartbeat(group: Group, member_id: str, instance: str | None, generation: int, now: float) -> Code:
+def heartbeat(group: ConsumerGroup, member_id: str, instance: str | None, generation: int, now: float) -> Code:
     """Note that a member is alive; return whether it has to join again."""
     code = refusal_in(group, member_id, instance, generation)
     if code != Code.NONE:
         return code
     group.heard_of(group.members[member_id], now)
-    return Code.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else Code.NONE
+    return Code.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING else Code.NONE
 
 
-def leave(group: Group, member_id: str, instance: str | None, now: float) -> Code:
+def leave(group: ConsumerGroup, member_id: str, instance: str | None, now: float) -> Code:
     """Let a member go. An administrator names a static one by its instance id alone."""
     if instance is not None and not member_id:
         member_id = group.static.get(instance, "")
@@ -87,20 +87,20 @@ def leave(group: Group, member_id: str, instance: str | None, now: float) -> Cod
 
 
 def commit(
-    group: Group, member_id: str, instance: str | None, generation: int, *, transactional: bool, now: float
+    group: ConsumerGroup, member_id: str, instance: str | None, generation: int, *, transactional: bool, now: float
 ) -> Code:
     """Return whether somebody may commit offsets of the group: a member of this generation, or anybody if there are no members.
 
     In a transaction also others may, who do not say that they are members (KIP-447).
     """
-    if generation <= NO_GENERATION and group.state is State.EMPTY:
+    if generation <= NO_GENERATION and group.state is GroupState.EMPTY:
         return Code.NONE
     if generation <= NO_GENERATION and not member_id and instance is None:
         return Code.NONE if transactional else Code.UNKNOWN_MEMBER_ID
     code = refusal_in(group, member_id, instance, generation)
     if code != Code.NONE or transactional:
         return code
-    if group.state is State.COMPLETING:
+    if group.state is GroupState.COMPLETING:
         return Code.REBALANCE_IN_PROGRESS
     group.heard_of(group.members[member_id], now)
     return Code.NONE

@@ -15,21 +15,27 @@ from spark_producer.broker.coordinator.groups.consumer_protocol import (
     PROTOCOL_TYPE,
     assigned_partitions,
 )
-from spark_producer.broker.coordinator.groups.group import GROUP_COST, PENDING_COST, Group, State
+from spark_producer.broker.coordinator.groups.group import GROUP_COST, PENDING_COST, ConsumerGroup, GroupState
 from spark_producer.broker.coordinator.groups.join_rules import join
-from spark_producer.broker.coordinator.groups.member import Joined, Joiner, Synced, Waiting, text_size
+from spark_producer.broker.coordinator.groups.member import (
+    GroupResponseFuture,
+    JoinGroupResult,
+    JoinRequest,
+    SyncGroupResult,
+    text_size,
+)
 from spark_producer.broker.coordinator.transactions import TopicPartition
 from spark_producer.broker.settings import GroupSettings
 from spark_producer.common.error_codes import Code
 
-FORGOTTEN_AFTER_S: Final = 600.0
+EMPTY_GROUP_RETENTION_S: Final = 600.0
 """The seconds that an empty group keeps its generation (Kafka's `offsets.retention.check.interval.ms`)."""
 
 MAX_ASSIGNED_PARTITIONS: Final = 100_000
 """So many partitions of a group are looked at, whatever its leader assigns: there are fewer (`BrokerSettings.max_partitions`).
 """
 
-KEPT_DEADLINES: Final = 100
+MAX_STALE_DEADLINES: Final = 100
 """So many deadlines that mean nothing any more may stay in the heap, so that it is not swept with each new one."""
 
 CursorWatcher = Callable[[TopicPartition, bool], None]
@@ -42,7 +48,7 @@ class Groups:
     def __init__(self, settings: GroupSettings, clock: Callable[[], float]) -> None:
         self._settings = settings
         self._clock = clock
-        self._groups: dict[str, Group] = {}
+        self._groups: dict[str, ConsumerGroup] = {}
         self._sizes: dict[str, int] = {}
         self._size = 0
         self._deadlines: list[tuple[float, str]] = []
@@ -53,7 +59,7 @@ class Groups:
         self._watcher: CursorWatcher | None = None
         self._exists: Callable[[TopicPartition], bool] = lambda _: True
 
-    def get(self, name: str) -> Group | None:
+    def get(self, name: str) -> ConsumerGroup | None:
         """Return a group, if it has members, or had some a while ago."""
         return self._groups.get(name)
 
@@ -80,26 +86,26 @@ class Groups:
 
     # --- requests ------------------------------------------------------------------------------------------------------------
 
-    def join(self, joiner: Joiner) -> Waiting[Joined]:
+    def join(self, joiner: JoinRequest) -> GroupResponseFuture[JoinGroupResult]:
         """Return the place of the answer to a JoinGroup."""
         now = self._clock()
         bounds = (self._settings.min_session_timeout_ms, self._settings.max_session_timeout_ms)
         if not bounds[0] <= joiner.session_s * 1000 <= bounds[1]:
-            return Waiting(Joined(Code.INVALID_SESSION_TIMEOUT, joiner.member_id))
+            return GroupResponseFuture(JoinGroupResult(Code.INVALID_SESSION_TIMEOUT, joiner.member_id))
         group = self._advanced(joiner.group, now)
         if group is None and joiner.member_id:
-            return Waiting(Joined(Code.UNKNOWN_MEMBER_ID, joiner.member_id))
+            return GroupResponseFuture(JoinGroupResult(Code.UNKNOWN_MEMBER_ID, joiner.member_id))
         code = self._refusal(group, joiner)
         if code != Code.NONE:
-            return Waiting(Joined(code, joiner.member_id))
+            return GroupResponseFuture(JoinGroupResult(code, joiner.member_id))
         if group is None:
             longest, delay = bounds[1] / 1000, self._settings.initial_rebalance_delay_ms / 1000
-            group = self._groups[joiner.group] = Group(joiner.group, delay, longest, now)
+            group = self._groups[joiner.group] = ConsumerGroup(joiner.group, delay, longest, now)
         waiting = join(group, joiner, now)
         self._settle(group)
         return waiting
 
-    def _refusal(self, group: Group | None, joiner: Joiner) -> Code:
+    def _refusal(self, group: ConsumerGroup | None, joiner: JoinRequest) -> Code:
         """Return why nobody can join any more; NONE if there is room."""
         known = group.members.get(joiner.member_id) if group is not None else None
         if group is not None and known is None and joiner.instance not in group.static:
@@ -118,12 +124,12 @@ class Groups:
         generation: int,
         protocol: tuple[str | None, str | None],
         assignments: dict[str, bytes],
-    ) -> Waiting[Synced]:
+    ) -> GroupResponseFuture[SyncGroupResult]:
         """Return the place of the answer to a SyncGroup."""
         now = self._clock()
         group = self._advanced(name, now)
         if group is None:
-            return Waiting(Synced(Code.UNKNOWN_MEMBER_ID))
+            return GroupResponseFuture(SyncGroupResult(Code.UNKNOWN_MEMBER_ID))
         before = sum(len(each.assignment) for each in group.members.values())
         room = self._settings.max_bytes - self._size + before
         waiting = member_requests.sync(group, member_id, instance, generation, protocol, assignments, now, room=room)
@@ -166,7 +172,7 @@ class Groups:
         group = self._advanced(name, self._clock())
         if group is None:
             return Code.GROUP_ID_NOT_FOUND
-        if group.state is not State.EMPTY:
+        if group.state is not GroupState.EMPTY:
             return Code.NON_EMPTY_GROUP
         self._forget(group)
         return Code.NONE
@@ -187,19 +193,19 @@ class Groups:
                 self._advanced(name, now)
         return self.take_given()
 
-    def _advanced(self, name: str, now: float) -> Group | None:
+    def _advanced(self, name: str, now: float) -> ConsumerGroup | None:
         """Return the group as it is now, if there is one."""
         group = self._groups.get(name)
         if group is None or self._scheduled.get(name, float("-inf")) > now:
             return group
         group.advance(now)
-        if group.is_gone and group.touched_at + FORGOTTEN_AFTER_S <= now:
+        if group.is_gone and group.touched_at + EMPTY_GROUP_RETENTION_S <= now:
             self._forget(group)
             return None
         self._settle(group)
         return group
 
-    def _settle(self, group: Group) -> None:
+    def _settle(self, group: ConsumerGroup) -> None:
         """Note what has become of a group: its answers, its size, its deadline, and what it reads."""
         self._given += group.given
         group.given.clear()
@@ -208,7 +214,7 @@ class Groups:
         self._sizes[group.name] = size
         deadline = group.next_deadline()
         if group.is_gone:
-            deadline = min(deadline, group.touched_at + FORGOTTEN_AFTER_S)
+            deadline = min(deadline, group.touched_at + EMPTY_GROUP_RETENTION_S)
         if deadline < self._scheduled.get(group.name, float("inf")):
             self._scheduled[group.name] = deadline
             heapq.heappush(self._deadlines, (deadline, group.name))
@@ -218,11 +224,11 @@ class Groups:
 
     def _sweep(self) -> None:
         """Sweep the heap once the deadlines of groups that are gone, or were scheduled anew, outnumber the others."""
-        if len(self._deadlines) > 2 * len(self._scheduled) + KEPT_DEADLINES:
+        if len(self._deadlines) > 2 * len(self._scheduled) + MAX_STALE_DEADLINES:
             self._deadlines = [(time, name) for name, time in self._scheduled.items()]
             heapq.heapify(self._deadlines)
 
-    def _forget(self, group: Group) -> None:
+    def _forget(self, group: ConsumerGroup) -> None:
         del self._groups[group.name]
         self._size -= self._sizes.pop(group.name)
         self._scheduled.pop(group.name, None)
@@ -230,12 +236,12 @@ class Groups:
 
     # --- cursors ---------------------------------------------------------------------------------------------------------------
 
-    def _tell_cursors(self, group: Group) -> None:
+    def _tell_cursors(self, group: ConsumerGroup) -> None:
         """Compare what the group reads with what it read before, whenever it has been shared out or is empty."""
         stamp, before = self._read.get(group.name, (0, frozenset()))
-        if group.state is State.EMPTY:
+        if group.state is GroupState.EMPTY:
             after: frozenset[TopicPartition] = frozenset()
-        elif group.state is State.STABLE and stamp != group.generation and group.protocol_type == PROTOCOL_TYPE:
+        elif group.state is GroupState.STABLE and stamp != group.generation and group.protocol_type == PROTOCOL_TYPE:
             found = _assigned(group)
             after = frozenset(each for each in islice(found, MAX_ASSIGNED_PARTITIONS) if self._exists(each))
         else:
@@ -260,7 +266,7 @@ class Groups:
             self._watcher(partition, bool(after))
 
 
-def _assigned(group: Group) -> Iterator[TopicPartition]:
+def _assigned(group: ConsumerGroup) -> Iterator[TopicPartition]:
     """Iterate over the partitions that members are assigned, as far as they stand in the bytes that are looked at."""
     left = MAX_PARSED_BYTES
     for member in group.members.values():

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from spark_producer.broker.log.compaction.retention import Aborted, Retention
+from spark_producer.broker.log.compaction.retention import AbortedBatches, CompactionRetention
 from spark_producer.broker.log.compaction.rewriting import MAX_GAP, empty_batch, rows_of
 from spark_producer.broker.log.partition import Partition
 from spark_producer.broker.storage.base import Rewriting
@@ -95,12 +95,12 @@ def compact(
     limit = min(end, partition.last_stable_offset)
     if limit <= start:
         return
-    aborted = Aborted(partition.aborted_transactions(start, end))
+    aborted = AbortedBatches(partition.aborted_transactions(start, end))
     latest: dict[bytes, int] = {}
     newest_ms = now_ms - settings.min_compaction_lag_ms if settings.min_compaction_lag_ms else 2**63
     first_dirty = max(state.clean_until, start)
-    clean_end = yield from _map_keys(partition, first_dirty, limit, newest_ms, aborted, latest, max_map_bytes)
-    retention = Retention(
+    clean_end = yield from _last_offsets(partition, first_dirty, limit, newest_ms, aborted, latest, max_map_bytes)
+    retention = CompactionRetention(
         latest, clean_end, aborted, partition.remembered_offsets(), now_ms, settings.delete_retention_ms
     )
     rewriting, is_done = log.rewrite(end), False
@@ -152,12 +152,12 @@ def _chunks(partition: Partition, start: int, end: int) -> Iterator[bytes]:
         offset = last.last_offset + 1
 
 
-def _map_keys(
+def _last_offsets(
     partition: Partition,
     start: int,
     limit: int,
     newest_ms: int,
-    aborted: Aborted,
+    aborted: AbortedBatches,
     latest: dict[bytes, int],
     max_bytes: int,
 ) -> Generator[bool, None, int]:

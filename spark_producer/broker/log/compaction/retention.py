@@ -8,15 +8,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spark_producer.broker.log.compaction.rewriting import empty_batch, filtered_batch, rows_of
-from spark_producer.broker.log.transaction_index import AbortedTransaction
+from spark_producer.broker.log.transaction_index import AbortedTxn
 from spark_producer.record.batch_v2 import BatchHeader
 
 
-class Aborted:
+class AbortedBatches:
     """Tells which batches of data belong to aborted transactions."""
 
-    def __init__(self, transactions: Sequence[AbortedTransaction]) -> None:
-        self._by_producer: dict[int, list[AbortedTransaction]] = {}
+    def __init__(self, transactions: Sequence[AbortedTxn]) -> None:
+        self._by_producer: dict[int, list[AbortedTxn]] = {}
         for each in transactions:
             self._by_producer.setdefault(each.producer_id, []).append(each)
 
@@ -29,7 +29,7 @@ class Aborted:
 
 
 @dataclass
-class Retention:
+class CompactionRetention:
     """The rules for one pass over a log, whose batches are shown to it in order, from the first on.
 
     latest: the last offset of each key, before the offset `clean_end`; from there on everything stays.
@@ -42,7 +42,7 @@ class Retention:
 
     latest: Mapping[bytes, int]
     clean_end: int
-    aborted: Aborted
+    aborted: AbortedBatches
     remembered: Collection[int]
     now_ms: int
     delete_retention_ms: int

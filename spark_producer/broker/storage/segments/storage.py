@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
-from spark_producer.broker.counters import Reading
+from spark_producer.broker.counters import MetricReading
 from spark_producer.broker.log_quoting import first_few
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import Recovered, UnreadableLog
@@ -60,7 +60,7 @@ class SegmentStorage:
     def cursor_changed(self, _topic: str, _partition: int, _exists: bool) -> None:
         """Do nothing: no batch is kept in memory."""
 
-    def readings(self) -> Iterable[Reading]:
+    def readings(self) -> Iterable[MetricReading]:
         """Return nothing: there are no tiers here to count in."""
         return ()
 

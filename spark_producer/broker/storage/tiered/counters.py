@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
-from spark_producer.broker.counters import Reading, counter, gauge, readings
+from spark_producer.broker.counters import MetricReading, counter, gauge, readings
 from spark_producer.broker.storage.tiered.journal import JournalCounters
 
 
@@ -143,7 +143,7 @@ class TierCounters:
         in_memory = self.tail.hit + self.write_cache.hit_active + self.write_cache.hit_flushing + self.read_cache.hit
         return in_memory + self.entrylog.read
 
-    def readings(self) -> Iterator[Reading]:
+    def readings(self) -> Iterator[MetricReading]:
         """Yield every counter of every tier."""
         for tier in fields(self):
             yield from readings(tier.name, getattr(self, tier.name))

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker.counters import Reading
+from spark_producer.broker.counters import MetricReading
 from spark_producer.broker.storage.disk import FULL
 from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.catalog import Catalog
@@ -246,7 +246,7 @@ class Engine:
         found = [self.write_path.states[entry.log_id] for entry in self.catalog.entries() if not entry.is_lost]
         return [state for state in found if state.has_records]
 
-    def readings(self) -> Iterator[Reading]:
+    def readings(self) -> Iterator[MetricReading]:
         """Return every counter of every tier. Any thread may call this."""
         counters, journal = self.counters, self.journal
         counters.journal.queue = counters.journal.added - journal.written_ticket

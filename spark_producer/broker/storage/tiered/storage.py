@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker.counters import Reading
+from spark_producer.broker.counters import MetricReading
 from spark_producer.broker.log_quoting import first_few
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.base import Recovered, UnreadableLog
@@ -101,7 +101,7 @@ class TieredStorage:
         if state is not None:
             self.engine.read_path.cursor_changed(state.log_id, exists)
 
-    def readings(self) -> Iterable[Reading]:
+    def readings(self) -> Iterable[MetricReading]:
         """See `Storage.readings`: every counter of every tier."""
         return self.engine.readings()
 

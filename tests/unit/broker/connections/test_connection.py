@@ -12,7 +12,7 @@ import pytest
 
 from spark_producer.broker.connections.connection import ClientConnection
 from spark_producer.broker.connections.connection_timeouts import ConnectionTimeouts
-from spark_producer.broker.memory.budget import Budget
+from spark_producer.broker.memory.budget import ConnectionMemory
 
 MIB = 1024 * 1024
 
@@ -29,7 +29,7 @@ def traced() -> Iterator[None]:
 
 @pytest.mark.usefixtures("traced")
 def test_a_frame_that_never_came_whole_and_an_answer_that_was_not_taken_are_freed_at_once() -> None:
-    budget: Budget[ClientConnection] = Budget(256 * MIB)
+    budget: ConnectionMemory[ClientConnection] = ConnectionMemory(256 * MIB)
     before, _ = tracemalloc.get_traced_memory()
     for _ in range(4):
         ours, peer = socket.socketpair()

@@ -2,17 +2,21 @@
 
 import math
 
-from spark_producer.broker.connections.connection_timeouts import MIN_PROGRESS_BYTES, ConnectionTimeouts, Stage
+from spark_producer.broker.connections.connection_timeouts import (
+    MIN_PROGRESS_BYTES,
+    ConnectionStage,
+    ConnectionTimeouts,
+)
 
 IDLE, STALL = 600.0, 30.0
 
 
 def test_each_stage_has_its_time() -> None:
     for stage, deadline in (
-        (Stage.IDLE, 100 + IDLE),
-        (Stage.RECEIVING, 100 + STALL),
-        (Stage.SENDING, 100 + STALL),
-        (Stage.WORKING, math.inf),
+        (ConnectionStage.IDLE, 100 + IDLE),
+        (ConnectionStage.RECEIVING, 100 + STALL),
+        (ConnectionStage.SENDING, 100 + STALL),
+        (ConnectionStage.WORKING, math.inf),
     ):
         patience = ConnectionTimeouts(IDLE, STALL)
         patience.observe(stage, 0, 0, 100.0)
@@ -23,19 +27,19 @@ def test_each_stage_has_its_time() -> None:
 def test_some_bytes_now_and_then_are_no_progress() -> None:
     patience = ConnectionTimeouts(IDLE, STALL)
     for second in range(30):
-        patience.observe(Stage.RECEIVING, 1, 10 * second, float(second))
+        patience.observe(ConnectionStage.RECEIVING, 1, 10 * second, float(second))
     assert patience.deadline == STALL
 
 
 def test_enough_bytes_are() -> None:
     patience = ConnectionTimeouts(IDLE, STALL)
     for second in range(100):
-        patience.observe(Stage.SENDING, 1, second * (MIN_PROGRESS_BYTES // 25 + 1), float(second))
+        patience.observe(ConnectionStage.SENDING, 1, second * (MIN_PROGRESS_BYTES // 25 + 1), float(second))
     assert patience.deadline > 100
 
 
 def test_the_next_transfer_has_its_own_time() -> None:
     patience = ConnectionTimeouts(IDLE, STALL)
-    patience.observe(Stage.RECEIVING, 1, 10, 0.0)
-    patience.observe(Stage.RECEIVING, 2, 20, 20.0)
+    patience.observe(ConnectionStage.RECEIVING, 1, 10, 0.0)
+    patience.observe(ConnectionStage.RECEIVING, 2, 20, 20.0)
     assert patience.deadline == 20 + STALL

@@ -8,9 +8,9 @@ from spark_producer.broker.connections.publish_buffer import (
     ENOUGH_REQUESTS,
     MAX_REQUESTS,
     UNLIMITED,
+    PauseReason,
     PublishBuffer,
     Publisher,
-    Reason,
 )
 from spark_producer.broker.memory.watermark import Watermark
 
@@ -33,7 +33,7 @@ def test_pub1_pub2_all_producers_are_paused_above_the_limit_and_not_before() -> 
     one.hold(LIMIT, 0)
     assert one.reasons == two.reasons == frozenset()
     two.hold(1, 0)
-    assert one.reasons == two.reasons == {Reason.PUBLISH_BYTES}
+    assert one.reasons == two.reasons == {PauseReason.PUBLISH_BYTES}
     assert one.is_paused
     assert two.is_paused
     assert not Publisher(buffer, "a consumer").is_paused
@@ -64,19 +64,19 @@ def test_pub4_of_two_reasons_one_is_enough() -> None:
         one.hold(1, 0)
     assert not two.is_paused
     two.hold(1, 0)
-    assert one.reasons == {Reason.PUBLISH_BYTES, Reason.PENDING_REQUESTS}
-    assert two.reasons == {Reason.PUBLISH_BYTES}
+    assert one.reasons == {PauseReason.PUBLISH_BYTES, PauseReason.PENDING_REQUESTS}
+    assert two.reasons == {PauseReason.PUBLISH_BYTES}
     buffer.pause(one, 0.0)
     buffer.pause(two, 0.0)
     for _ in range(MAX_REQUESTS - ENOUGH_REQUESTS - 1):
         one.release(1, 0)
     two.release(1, 0)
-    assert one.reasons == {Reason.PUBLISH_BYTES, Reason.PENDING_REQUESTS}, "501 bytes are more than half"
+    assert one.reasons == {PauseReason.PUBLISH_BYTES, PauseReason.PENDING_REQUESTS}, "501 bytes are more than half"
     one.release(1, 0)
     assert one.reasons == frozenset()
     for _ in range(ENOUGH_REQUESTS):
         one.hold(0, 0)
-    assert one.reasons == {Reason.PENDING_REQUESTS}
+    assert one.reasons == {PauseReason.PENDING_REQUESTS}
     assert buffer.take_resumed(0.0) == ["two"]
     assert one.is_paused
 
@@ -85,7 +85,7 @@ def test_the_memory_of_what_waits_is_a_reason_too() -> None:
     buffer = buffer_of(memory=100)
     one = publisher_of(buffer)
     one.hold(1, 101)
-    assert one.reasons == {Reason.WAITING_MEMORY}
+    assert one.reasons == {PauseReason.WAITING_MEMORY}
     one.release(1, 101)
     assert one.reasons == frozenset()
 
@@ -114,7 +114,7 @@ def test_who_waits_for_room_asks_again_when_there_is_some() -> None:
     buffer = buffer_of()
     one = publisher_of(buffer)
     assert one.may_wait_for_room(5.0, 10.0)
-    assert one.reasons == {Reason.STORAGE_ROOM}
+    assert one.reasons == {PauseReason.STORAGE_ROOM}
     buffer.pause(one, 0.0)
     assert (buffer.take_resumed(14.9), buffer.next_deadline()) == ([], 15.0)
     buffer.room_made()

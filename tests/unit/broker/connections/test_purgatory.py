@@ -2,11 +2,11 @@
 
 import weakref
 
-from spark_producer.broker.connections.purgatory import Delayed
+from spark_producer.broker.connections.purgatory import Purgatory
 
 
 def test_waiters_are_found_by_any_of_their_keys_in_order_of_arrival() -> None:
-    delayed: Delayed[str] = Delayed()
+    delayed: Purgatory[str] = Purgatory()
     delayed.add("b", ["x", "y"], 1.0)
     delayed.add("a", ["y"], 2.0)
     assert delayed.waiting_for(["x"]) == ["b"]
@@ -19,7 +19,7 @@ def test_waiters_are_found_by_any_of_their_keys_in_order_of_arrival() -> None:
 
 
 def test_deadlines_come_in_order_and_once() -> None:
-    delayed: Delayed[str] = Delayed()
+    delayed: Purgatory[str] = Purgatory()
     for name, deadline in (("c", 3.0), ("a", 1.0), ("b", 2.0)):
         delayed.add(name, [name], deadline)
     assert delayed.next_deadline() == 1.0
@@ -30,7 +30,7 @@ def test_deadlines_come_in_order_and_once() -> None:
 
 
 def test_a_waiter_that_returns_has_its_new_deadline_only() -> None:
-    delayed: Delayed[str] = Delayed()
+    delayed: Purgatory[str] = Purgatory()
     delayed.add("a", ["x"], 1.0)
     delayed.remove("a")
     delayed.add("a", ["x"], 5.0)
@@ -41,7 +41,7 @@ def test_a_waiter_that_returns_has_its_new_deadline_only() -> None:
 
 
 def test_a_key_may_be_named_twice() -> None:
-    delayed: Delayed[str] = Delayed()
+    delayed: Purgatory[str] = Purgatory()
     delayed.add("a", ["x", "y", "y"], 1.0)
     delayed.add("b", ["x"], 9.0)
     assert delayed.waiting_for(["x"]) == ["a", "b"]
@@ -54,7 +54,7 @@ class _Client:
 
 
 def test_nothing_is_kept_of_waiters_that_left() -> None:
-    delayed: Delayed[_Client] = Delayed()
+    delayed: Purgatory[_Client] = Purgatory()
     watched = []
     for _ in range(3000):
         client = _Client()
@@ -68,7 +68,7 @@ def test_nothing_is_kept_of_waiters_that_left() -> None:
 
 
 def test_sweeping_keeps_those_who_still_wait() -> None:
-    delayed: Delayed[int] = Delayed()
+    delayed: Purgatory[int] = Purgatory()
     for number in range(1000):
         delayed.add(number, ["x"], float(number))
     for number in range(1000):

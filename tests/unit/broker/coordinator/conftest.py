@@ -9,7 +9,7 @@ import pytest
 
 from spark_producer.broker import BrokerSettings
 from spark_producer.broker.context import Context
-from spark_producer.broker.coordinator.coordinator import Coordinator
+from spark_producer.broker.coordinator.coordinator import BrokerCoordinator
 from spark_producer.broker.settings import STORAGE_ENGINES
 from spark_producer.broker.topic_store import TopicStore
 from tests.unit.broker.asking import BROKER
@@ -41,7 +41,7 @@ class Broker:
     def open(self) -> Context:
         store = TopicStore(self.data_dir, self.settings)
         try:
-            coordinator = Coordinator(store, self.settings, lambda: self.now, lambda: self.now)
+            coordinator = BrokerCoordinator(store, self.settings, lambda: self.now, lambda: self.now)
         except BaseException:
             store.close()
             raise

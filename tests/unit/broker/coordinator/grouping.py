@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 from spark_producer.broker.context import Context
-from spark_producer.broker.deferred_response import Pending
+from spark_producer.broker.deferred_response import DeferredResponse
 from spark_producer.protocol import (
     HEARTBEAT,
     JOIN_GROUP,
@@ -35,7 +35,7 @@ def join(context: Context, member_id: str = "", *, version: int = 3, **fields: A
     return ask(context, JOIN_GROUP, join_request(member_id, **fields), version)
 
 
-def join_later(context: Context, member_id: str = "", *, version: int = 3, **fields: Any) -> Pending:
+def join_later(context: Context, member_id: str = "", *, version: int = 3, **fields: Any) -> DeferredResponse:
     """The request that waits."""
     pending = handled(context, JOIN_GROUP, join_request(member_id, **fields), version).pending
     assert pending is not None

@@ -8,7 +8,7 @@ import pytest
 
 from spark_producer.broker import BrokerSettings
 from spark_producer.broker.context import Context
-from spark_producer.broker.coordinator.coordinator import Coordinator
+from spark_producer.broker.coordinator.coordinator import BrokerCoordinator
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.common.error_codes import Code
 from tests.stages.memory_storage import MemoryStorage
@@ -43,7 +43,7 @@ class Lives:
 
     def begin(self) -> Context:
         store = TopicStore(self.data_dir, self.settings, lambda *_: self.journal)
-        self.context = Context(store, self.settings, BROKER, Coordinator(store, self.settings))
+        self.context = Context(store, self.settings, BROKER, BrokerCoordinator(store, self.settings))
         return self.context
 
     def end(self) -> None:

@@ -9,36 +9,36 @@ import pytest
 
 from spark_producer.broker.coordinator.entries import (
     GROUP_WEIGHT,
-    Added,
-    Committed,
-    EndedOffsets,
+    CoordinatorState,
     Entry,
-    Forgotten,
-    Ledger,
-    Pending,
-    Put,
+    OffsetsCommitted,
+    PartitionsAdded,
+    PendingOffsets,
+    PendingOffsetsEnded,
+    TransactionExpired,
+    TransactionSet,
     from_text,
+    merge_added,
     to_text,
-    together,
 )
 from spark_producer.broker.coordinator.log import MIN_REWRITE_BYTES, NAME, CoordinatorLog
 from spark_producer.broker.coordinator.offsets import CommittedOffset
-from spark_producer.broker.coordinator.transactions import State, Transaction
+from spark_producer.broker.coordinator.transactions import Transaction, TransactionState
 from spark_producer.errors import BrokerError, CorruptRecord
 from tests.stages.disk import Disk
 
 ONGOING = Transaction(
-    7, 60_000, 3, 2, 6, 8, State.ONGOING, frozenset({("t", 0), ("ü", 12)}), frozenset({"g"}), 500, 600
+    7, 60_000, 3, 2, 6, 8, TransactionState.ONGOING, frozenset({("t", 0), ("ü", 12)}), frozenset({"g"}), 500, 600
 )
 OFFSETS = {("t", 0): CommittedOffset(5, -1, None), ("ü", 1): CommittedOffset(6, 2, "note")}
 ENTRIES: list[Entry] = [
-    Put("a\n", ONGOING),
-    Put("b", Transaction(8, 1, 0)),
-    Added("a\n", (("t", 1),), ("h",), 700),
-    Pending(7, "g", OFFSETS),
-    Committed("h", OFFSETS),
-    EndedOffsets(7, ("g",), True),
-    Forgotten("b"),
+    TransactionSet("a\n", ONGOING),
+    TransactionSet("b", Transaction(8, 1, 0)),
+    PartitionsAdded("a\n", (("t", 1),), ("h",), 700),
+    PendingOffsets(7, "g", OFFSETS),
+    OffsetsCommitted("h", OFFSETS),
+    PendingOffsetsEnded(7, ("g",), True),
+    TransactionExpired("b"),
 ]
 
 
@@ -168,19 +168,19 @@ def test_after_a_failed_sync_nothing_is_taken_any_more(tmp_path: Path, disk: Dis
 
 
 def test_a_rewritten_log_says_the_same(tmp_path: Path) -> None:
-    ledger = Ledger()
+    ledger = CoordinatorState()
     for entry in ENTRIES:
         ledger.apply(entry)
-    pending = Pending(9, "k", OFFSETS)
+    pending = PendingOffsets(9, "k", OFFSETS)
     ledger.apply(pending)
     size = len(written(tmp_path, *ENTRIES, pending))
     log, _ = opened(tmp_path)
     log.rewrite(ledger.entries())
-    log.append([Forgotten("c")])
+    log.append([TransactionExpired("c")])
     log.close()
     assert (tmp_path / NAME).stat().st_size < size
 
-    again = Ledger()
+    again = CoordinatorState()
     for entry in opened(tmp_path)[1]:
         again.apply(entry)
     assert list(again.entries()) == list(ledger.entries())
@@ -191,7 +191,7 @@ def test_a_rewritten_log_says_the_same(tmp_path: Path) -> None:
 
 def test_a_large_log_wants_to_be_rewritten(tmp_path: Path) -> None:
     log, _ = opened(tmp_path)
-    large = Committed("g", {("t", 0): CommittedOffset(1, 1, "x" * (MIN_REWRITE_BYTES // 4))})
+    large = OffsetsCommitted("g", {("t", 0): CommittedOffset(1, 1, "x" * (MIN_REWRITE_BYTES // 4))})
     log.append([large] * 3)
     assert not log.wants_rewrite
     log.append([large])
@@ -219,7 +219,7 @@ def test_a_rewrite_that_the_disk_refuses_loses_nothing(tmp_path: Path, disk: Dis
 def test_a_refused_rewrite_is_not_tried_again_with_every_entry(tmp_path: Path, disk: Disk) -> None:
     """Each try makes the whole text, which takes up to a second."""
     log, _ = opened(tmp_path)
-    log.append([Committed("g", {("t", 0): CommittedOffset(1, 1, "x" * MIN_REWRITE_BYTES)})])
+    log.append([OffsetsCommitted("g", {("t", 0): CommittedOffset(1, 1, "x" * MIN_REWRITE_BYTES)})])
     assert log.wants_rewrite
     disk.refuse("replace", errno.ENOSPC)
     with pytest.raises(BrokerError, match="No space"):
@@ -232,25 +232,30 @@ def test_a_refused_rewrite_is_not_tried_again_with_every_entry(tmp_path: Path, d
 
 def test_an_addition_to_nothing_is_a_contradiction() -> None:
     with pytest.raises(ValueError, match="no transaction to add to"):
-        Ledger().apply(Added("a", (("t", 0),), (), 1))
-    first, _ = together([Added("a", (("t", 0),), (), 1), Put("a", ONGOING)])
+        CoordinatorState().apply(PartitionsAdded("a", (("t", 0),), (), 1))
+    first, _ = merge_added([PartitionsAdded("a", (("t", 0),), (), 1), TransactionSet("a", ONGOING)])
     with pytest.raises(ValueError, match="no transaction to add to"):
-        Ledger().apply(first)
+        CoordinatorState().apply(first)
 
 
 def test_what_was_added_step_by_step_is_read_back_at_once() -> None:
-    steps: list[Entry] = [Put("a", ONGOING), Put("b", ONGOING)]
+    steps: list[Entry] = [TransactionSet("a", ONGOING), TransactionSet("b", ONGOING)]
     for number in range(50):
-        steps.append(Added("a", (("t", number),), (), number))
-        steps.append(Added("b", (), (f"g{number}",), number))
-    steps += [Pending(7, "g", OFFSETS), Put("b", ONGOING), Added("b", (("u", 0),), (), 90), Forgotten("b")]
-    steps += [Put("b", ONGOING), Added("b", (("u", 1),), (), 91)]
-    one_by_one, at_once = Ledger(), Ledger()
+        steps.append(PartitionsAdded("a", (("t", number),), (), number))
+        steps.append(PartitionsAdded("b", (), (f"g{number}",), number))
+    steps += [
+        PendingOffsets(7, "g", OFFSETS),
+        TransactionSet("b", ONGOING),
+        PartitionsAdded("b", (("u", 0),), (), 90),
+        TransactionExpired("b"),
+    ]
+    steps += [TransactionSet("b", ONGOING), PartitionsAdded("b", (("u", 1),), (), 91)]
+    one_by_one, at_once = CoordinatorState(), CoordinatorState()
     for entry in steps:
         one_by_one.apply(entry)
-    fewer = list(together(steps))
+    fewer = list(merge_added(steps))
     for entry in fewer:
         at_once.apply(entry)
     assert at_once.transactions == one_by_one.transactions
     assert (at_once.touched, at_once.offsets.weight) == (one_by_one.touched, one_by_one.offsets.weight)
-    assert sum(isinstance(entry, Added) for entry in fewer) == 4
+    assert sum(isinstance(entry, PartitionsAdded) for entry in fewer) == 4

@@ -9,8 +9,8 @@ import pytest
 from spark_producer.broker import BrokerSettings
 from spark_producer.broker.context import Context
 from spark_producer.broker.coordinator.entries import GROUP_WEIGHT
-from spark_producer.broker.coordinator.transactions import State
-from spark_producer.broker.requests.patterns import matching
+from spark_producer.broker.coordinator.transactions import TransactionState
+from spark_producer.broker.requests.patterns import matching_names
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import ConfigError, UnsupportedVersion
 from spark_producer.protocol import (
@@ -80,7 +80,7 @@ def test_transactions_are_listed_with_filters(context: Context, three: dict[str,
     assert listed(context, transactional_id_pattern="") == ["done", "empty", "open"]
     assert listed(context, transactional_id_pattern="o.*|d") == ["open"], "the whole id must match"
     assert listed(context, state_filters=("Empty",), transactional_id_pattern="[eo].+") == ["empty"]
-    for name in State:
+    for name in TransactionState:
         assert listed(context, state_filters=(name.value,), producer_id_filters=(999,)) == []
 
 
@@ -113,12 +113,12 @@ def test_a_pattern_with_too_many_states_is_refused(context: Context, pattern: st
 def test_a_list_that_takes_too_long_is_refused() -> None:
     names = [f"{number}" for number in range(10, 1010)]
     pattern = "[0-9]{1,9}" * 2
-    assert matching(names, pattern) == names
+    assert matching_names(names, pattern) == names
     times = iter(range(1000))
     with pytest.raises(ValueError, match="of 1000 names took more than"):
-        matching(names, pattern, lambda: next(times))
+        matching_names(names, pattern, lambda: next(times))
     with pytest.raises(ValueError, match="missing"):
-        matching([], "(")
+        matching_names([], "(")
 
 
 # What the broker says that it speaks

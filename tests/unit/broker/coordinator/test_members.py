@@ -14,7 +14,7 @@ from spark_producer.broker.coordinator.groups.consumer_protocol import (
     assigned_partitions,
     subscribed_topics,
 )
-from spark_producer.broker.coordinator.groups.registry import FORGOTTEN_AFTER_S
+from spark_producer.broker.coordinator.groups.registry import EMPTY_GROUP_RETENTION_S
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import ConfigError
 from spark_producer.protocol import (
@@ -94,12 +94,12 @@ def test_an_empty_group_is_forgotten_after_a_while_and_its_offsets_are_kept(brok
     member = stable(broker.context)
     assert commit(broker.context, {T0: 5}, member) == {T0: Code.NONE}
     assert leave(broker.context, member[0]) == Code.NONE
-    broker.now += FORGOTTEN_AFTER_S - 1
+    broker.now += EMPTY_GROUP_RETENTION_S - 1
     broker.context.coordinator.groups.run_if_due(broker.now)
     assert join(broker.context).generation_id == 3
     broker.now += 10
     broker.context.coordinator.groups.run_if_due(broker.now)
-    broker.now += FORGOTTEN_AFTER_S + 1
+    broker.now += EMPTY_GROUP_RETENTION_S + 1
     broker.context.coordinator.groups.run_if_due(broker.now)
     assert size(broker.context) == 0
     assert committed(broker.context) == {T0: 5}
@@ -263,7 +263,7 @@ def test_what_is_over_gives_its_memory_back(broker: Broker) -> None:
     assert size(broker.context) > 2000
     join(broker.context, version=4, group="h")
     leave(broker.context, member_id)
-    broker.now += FORGOTTEN_AFTER_S + 10
+    broker.now += EMPTY_GROUP_RETENTION_S + 10
     broker.context.coordinator.groups.run_if_due(broker.now)
     assert size(broker.context) == 0
     assert not list(broker.context.coordinator.groups.names())

@@ -7,7 +7,7 @@ import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from spark_producer.broker.log.partition import Partition
-from spark_producer.broker.log.validation import ROWS_AT_ONCE, Unpacking, check_records
+from spark_producer.broker.log.validation import ROWS_AT_ONCE, DecompressionBudget, check_records
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.engines import open_storage
 from spark_producer.common.error_codes import Code
@@ -27,7 +27,7 @@ def batch_of(content: bytes, records: int, codec: Codec = Codec.NONE) -> memoryv
     return sealed(Compressor(codec).compress(content), records, attributes=codec)
 
 
-def refused(batch: memoryview, unpacking: Unpacking | None = None) -> str:
+def refused(batch: memoryview, unpacking: DecompressionBudget | None = None) -> str:
     with pytest.raises(BrokerError) as refusal:
         check_records(read_header(batch), batch, unpacking)
     assert refusal.value.code == Code.INVALID_RECORD
@@ -90,8 +90,8 @@ def test_what_cannot_be_unpacked_is_refused(codec: Codec) -> None:
 def test_a_batch_that_unpacks_to_more_than_the_limit_is_refused(codec: Codec) -> None:
     content = make_record(0, value=bytes(5000))
     batch = batch_of(content, 1, codec)
-    check_records(read_header(batch), batch, Unpacking(largest=len(content)))
-    assert str(len(content) - 1) in refused(batch, Unpacking(largest=len(content) - 1))
+    check_records(read_header(batch), batch, DecompressionBudget(largest=len(content)))
+    assert str(len(content) - 1) in refused(batch, DecompressionBudget(largest=len(content) - 1))
 
 
 def test_batches_of_more_records_than_are_looked_at_together() -> None:

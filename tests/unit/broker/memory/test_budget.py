@@ -1,13 +1,13 @@
 """The budget of bytes: who is admitted when, and that nothing is held for ever."""
 
-from spark_producer.broker.memory.budget import Budget, Holding
+from spark_producer.broker.memory.budget import ConnectionMemory, MemoryHolding
 
 LIMIT = 800
 
 
 def test_requests_are_admitted_in_order_as_room_becomes_free() -> None:
-    budget: Budget[str] = Budget(6400)
-    first, second, middle, small = (Holding(budget, name) for name in ("first", "second", "middle", "small"))
+    budget: ConnectionMemory[str] = ConnectionMemory(6400)
+    first, second, middle, small = (MemoryHolding(budget, name) for name in ("first", "second", "middle", "small"))
     assert first.admit(3200)
     second.hold_answer(3150)
     assert not middle.admit(100)
@@ -24,9 +24,9 @@ def test_requests_are_admitted_in_order_as_room_becomes_free() -> None:
 
 
 def test_large_requests_that_do_not_come_keep_no_small_one_waiting() -> None:
-    budget: Budget[str] = Budget(6400)
-    large = [Holding(budget, f"large {number}") for number in range(3)]
-    small = Holding(budget, "small")
+    budget: ConnectionMemory[str] = ConnectionMemory(6400)
+    large = [MemoryHolding(budget, f"large {number}") for number in range(3)]
+    small = MemoryHolding(budget, "small")
     assert large[0].admit(2500)
     assert not large[1].admit(2500), "all large ones together have half"
     assert small.admit(100)
@@ -40,8 +40,8 @@ def test_large_requests_that_do_not_come_keep_no_small_one_waiting() -> None:
 
 
 def test_who_leaves_gives_back_what_he_held_and_his_place() -> None:
-    budget: Budget[str] = Budget(LIMIT)
-    holder, waiting, other = (Holding(budget, name) for name in ("holder", "waiting", "other"))
+    budget: ConnectionMemory[str] = ConnectionMemory(LIMIT)
+    holder, waiting, other = (MemoryHolding(budget, name) for name in ("holder", "waiting", "other"))
     assert holder.admit(400)
     holder.hold_answer(400)
     holder.hold_wait(50)
@@ -54,8 +54,8 @@ def test_who_leaves_gives_back_what_he_held_and_his_place() -> None:
 
 
 def test_fetches_are_held_back_before_other_requests() -> None:
-    budget: Budget[str] = Budget(LIMIT)
-    one, two = Holding(budget, "one"), Holding(budget, "two")
+    budget: ConnectionMemory[str] = ConnectionMemory(LIMIT)
+    one, two = MemoryHolding(budget, "one"), MemoryHolding(budget, "two")
     one.hold_answer(60)
     assert budget.largest_fetch == 20, "half of the room"
     for answer, may_fetch, may_answer in ((30, True, True), (40, False, True), (139, False, True)):
@@ -65,8 +65,8 @@ def test_fetches_are_held_back_before_other_requests() -> None:
 
 
 def test_one_answer_of_any_size_holds_back_fetches_alone() -> None:
-    budget: Budget[str] = Budget(LIMIT)
-    one, two = Holding(budget, "one"), Holding(budget, "two")
+    budget: ConnectionMemory[str] = ConnectionMemory(LIMIT)
+    one, two = MemoryHolding(budget, "one"), MemoryHolding(budget, "two")
     one.hold_answer(10 * LIMIT)
     for answer, may_answer in ((199, True), (200, False), (0, True)):
         two.hold_answer(answer)
@@ -74,8 +74,8 @@ def test_one_answer_of_any_size_holds_back_fetches_alone() -> None:
 
 
 def test_a_fetch_waits_while_there_is_an_eighth_for_that() -> None:
-    budget: Budget[str] = Budget(LIMIT)
-    holding = Holding(budget, "one")
+    budget: ConnectionMemory[str] = ConnectionMemory(LIMIT)
+    holding = MemoryHolding(budget, "one")
     assert budget.may_wait(100)
     holding.hold_wait(60)
     assert not budget.may_wait(50)
@@ -84,8 +84,8 @@ def test_a_fetch_waits_while_there_is_an_eighth_for_that() -> None:
 
 
 def test_the_largest_request_is_admitted_beside_the_largest_answers_and_waits() -> None:
-    budget: Budget[str] = Budget(LIMIT)
-    slow, patient, sender = (Holding(budget, name) for name in ("slow", "patient", "sender"))
+    budget: ConnectionMemory[str] = ConnectionMemory(LIMIT)
+    slow, patient, sender = (MemoryHolding(budget, name) for name in ("slow", "patient", "sender"))
     slow.hold_answer(LIMIT // 4)
     patient.hold_wait(LIMIT // 8)
     budget.unconfirmed.change(LIMIT // 8)

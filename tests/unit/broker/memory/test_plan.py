@@ -16,7 +16,7 @@ from spark_producer.broker.memory.plan import (
     plan_memory,
     warnings,
 )
-from spark_producer.broker.memory.sizes import GIB, KIB, MIB, in_mib, size
+from spark_producer.broker.memory.sizes import GIB, KIB, MIB, in_mib, parse_size
 from spark_producer.broker.settings import TopicSettings, with_memory
 from spark_producer.errors import ConfigError
 from tests.unit.test_layout import ROOT
@@ -66,11 +66,11 @@ def test_the_parts_of_each_budget_fit_by_default(budget: int) -> None:
 
 @pytest.mark.parametrize("share", SHARES, ids=lambda share: share.field)
 def test_each_part_may_be_set_under_both_names(share: object) -> None:
-    name, theirs, field, unit = (getattr(share, each) for each in ("name", "theirs", "field", "unit"))
+    name, counterpart, field, unit = (getattr(share, each) for each in ("name", "counterpart", "field", "unit"))
     assert getattr(plan_memory(GIB, {name: "4194304"}), field) == 4 * MIB
     assert getattr(plan_memory(GIB, {name: "4M"}), field) == 4 * MIB
-    assert getattr(plan_memory(GIB, {theirs: str(4 * MIB // unit)}), field) == 4 * MIB
-    assert getattr(plan_memory(GIB, {theirs: "4 MiB"}), field) == 4 * MIB, "a letter is a letter under each name"
+    assert getattr(plan_memory(GIB, {counterpart: str(4 * MIB // unit)}), field) == 4 * MIB
+    assert getattr(plan_memory(GIB, {counterpart: "4 MiB"}), field) == 4 * MIB, "a letter is a letter under each name"
 
 
 def test_the_publish_buffer_may_be_without_limit() -> None:
@@ -183,13 +183,13 @@ def test_budgets_that_the_machine_does_not_have_are_refused() -> None:
     ],
 )
 def test_sizes(text: str, expected: int) -> None:
-    assert size("x", text) == expected
+    assert parse_size("x", text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1.5G", "1T", "M", "99999999999999999G", "1 M M", "²M", "2000000G"])
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(ConfigError, match="x is "):
-        size("x", text)
+        parse_size("x", text)
 
 
 def test_sizes_as_people_read_them() -> None:
@@ -203,6 +203,6 @@ def test_the_documentation_has_each_part_with_both_names() -> None:
     for share in SHARES:
         formula = share.formula.partition(",")[0]
         assert (
-            f"| `{share.name}` | `{share.theirs}` | {formula} of the {share.of}'s | {share.text.partition(' (')[0]} |"
+            f"| `{share.name}` | `{share.counterpart}` | {formula} of the {share.of}'s | {share.text.partition(' (')[0]} |"
             in page
         )

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker
-from spark_producer.broker.counters import Kind, Meaning, Reading, counter, gauge, readings
+from spark_producer.broker.counters import MetricDescription, MetricReading, MetricType, counter, gauge, readings
 from spark_producer.broker.memory.object_memory import BASE, PARTITION, TOPIC, HeapCounts
 from spark_producer.broker.memory.plan import SHARES, plan_memory
-from spark_producer.broker.memory.system_memory import machine_memory
+from spark_producer.broker.memory.system_memory import system_memory
 from spark_producer.broker.metrics import server
 from spark_producer.broker.metrics.page import metrics_page, read_metrics_page
 from spark_producer.broker.metrics.server import MAX_REQUEST_BYTES, fetch_metrics_page
@@ -35,9 +35,11 @@ LINE = re.compile(
 def test_the_text_is_that_of_prometheus() -> None:
     page = metrics_page(
         [
-            Reading("a_total", 3, Meaning("counts\nup \\", Kind.COUNTER, "their_a")),
-            Reading("b", 1.5, Meaning("goes up and down", Kind.GAUGE), (("part", 'x"y'), ("of", "z"))),
-            Reading("b", 2, Meaning("goes up and down", Kind.GAUGE), (("part", "w"),)),
+            MetricReading("a_total", 3, MetricDescription("counts\nup \\", MetricType.COUNTER, "their_a")),
+            MetricReading(
+                "b", 1.5, MetricDescription("goes up and down", MetricType.GAUGE), (("part", 'x"y'), ("of", "z"))
+            ),
+            MetricReading("b", 2, MetricDescription("goes up and down", MetricType.GAUGE), (("part", "w"),)),
         ]
     )
     assert page == (
@@ -61,8 +63,8 @@ def test_the_tiers_have_a_metric_for_each_counter_and_name_their_models() -> Non
     assert len(names) == len(set(names)) > 50
     for line in page.splitlines():
         assert LINE.fullmatch(line), line
-    for theirs in ("bookie_read_cache_hits", "bookie_readahead_batch_count", "pulsar_ml_cache_used_size"):
-        assert f"({theirs})" in page
+    for counterpart in ("bookie_read_cache_hits", "bookie_readahead_batch_count", "pulsar_ml_cache_used_size"):
+        assert f"({counterpart})" in page
 
 
 def test_only_fields_that_say_what_they_count_are_counters() -> None:
@@ -73,8 +75,8 @@ def test_only_fields_that_say_what_they_count_are_counters() -> None:
 
     found = list(readings("some", Some(up=2)))
     assert [(each.name, each.value, each.meaning.kind) for each in found] == [
-        ("pyproducer_broker_some_up_total", 2, Kind.COUNTER),
-        ("pyproducer_broker_some_level", 0, Kind.GAUGE),
+        ("pyproducer_broker_some_up_total", 2, MetricType.COUNTER),
+        ("pyproducer_broker_some_level", 0, MetricType.GAUGE),
     ]
 
 
@@ -229,17 +231,17 @@ def test_what_the_system_says_of_memory(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    whole = machine_memory(tmp_path)
+    whole = system_memory(tmp_path)
     assert (whole.resident, whole.page_cache) == (None, None)
     assert whole.available is None or whole.available > 2**20
     write("sys/fs/cgroup/memory.max", "max\n")
-    assert machine_memory(tmp_path) == whole
+    assert system_memory(tmp_path) == whole
     write("sys/fs/cgroup/memory.max", "1048576\n")
     write("proc/self/status", "Name:\tpython\nVmRSS:\t  2048 kB\n")
     write("proc/meminfo", "MemTotal: 9 kB\nCached:       3 kB\nSwapCached: 5 kB\n")
-    assert machine_memory(tmp_path) == (2**20, 2**21, 3 * 1024)
+    assert system_memory(tmp_path) == (2**20, 2**21, 3 * 1024)
     write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n")
-    assert machine_memory(tmp_path).available == 2**20
+    assert system_memory(tmp_path).available == 2**20
 
 
 def test_the_heap_is_the_sum_of_what_is_in_it() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from spark_producer.broker.connections.lifecycle import Clients
 from spark_producer.broker.context import Endpoint
-from spark_producer.broker.security.secure_listener import Entrance
+from spark_producer.broker.security.secure_listener import SecureListener
 from spark_producer.broker.security.settings import BrokerSecurity
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.topic_store import TopicStore
@@ -93,7 +93,7 @@ class PairedBroker:
             context_of(self.store, settings, Endpoint("b", 1)),
             self._selector,
             lambda: self.now,
-            Entrance(security, HOST, lambda: self.now),
+            SecureListener(security, HOST, lambda: self.now),
         )
         self._ends: list[socket.socket] = []
 

@@ -13,7 +13,7 @@ from spark_producer.broker import BrokerSecurity, LocalBroker, Users
 from spark_producer.broker.security.unauthenticated import (
     LOGIN_SECONDS,
     MAX_FRAME_BYTES,
-    MOST,
+    MAX_UNAUTHENTICATED,
     REFUSAL_SECONDS,
     SAFE_SECONDS,
 )
@@ -180,7 +180,7 @@ def test_sec35_who_is_silent_for_ten_seconds_is_closed(paired: PairedBroker) -> 
 
 def test_sec35_a_hundred_strangers_at_a_time(paired: PairedBroker) -> None:
     known = logged_in(paired)
-    strangers = [paired.connect() for _ in range(MOST)]
+    strangers = [paired.connect() for _ in range(MAX_UNAUTHENTICATED)]
     refused = paired.connect()
     assert refused.is_closed_by_peer()
     first = strangers[0]
@@ -198,7 +198,7 @@ def test_sec35_a_hundred_strangers_at_a_time(paired: PairedBroker) -> None:
 
 
 def test_one_host_cannot_keep_all_others_from_logging_in(paired: PairedBroker) -> None:
-    strangers = [paired.connect("10.0.0.1:5000") for _ in range(MOST)]
+    strangers = [paired.connect("10.0.0.1:5000") for _ in range(MAX_UNAUTHENTICATED)]
     assert is_served(paired, logged_in(paired, "10.0.0.2:5000"))
     assert strangers[0].is_closed_by_peer()
     assert all(is_open(each) for each in strangers[1:])
@@ -206,7 +206,7 @@ def test_one_host_cannot_keep_all_others_from_logging_in(paired: PairedBroker) -
 
 def test_silent_connections_do_not_keep_others_of_their_host_from_logging_in(paired: PairedBroker) -> None:
     """All clients on the loopback address are of one host."""
-    strangers = [paired.connect("127.0.0.1:5000") for _ in range(MOST)]
+    strangers = [paired.connect("127.0.0.1:5000") for _ in range(MAX_UNAUTHENTICATED)]
     assert paired.connect("127.0.0.1:5000").is_closed_by_peer(), "they have had no time to log in"
     paired.now += SAFE_SECONDS
     assert is_served(paired, logged_in(paired, "127.0.0.1:5000"))

@@ -10,13 +10,13 @@ from spark_producer.broker import Users
 from spark_producer.broker.security.login import (
     ALLOWED,
     MIN_REAUTHENTICATION_INTERVAL_S,
-    Login,
+    LoginRefusal,
+    LoginReply,
     LoginRules,
-    Ordinary,
-    Refusal,
-    Reply,
-    State,
-    Step,
+    LoginState,
+    LoginStep,
+    OrdinaryRequest,
+    SaslServerAuthenticator,
 )
 from spark_producer.broker.security.mechanisms import start
 from spark_producer.common.error_codes import Code
@@ -40,8 +40,8 @@ LISTED = ("PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER")
 WALL_MS = 5_000_000.0
 
 
-def login_of(users: Users, max_session_ms: int = 0) -> Login:
-    return Login(
+def login_of(users: Users, max_session_ms: int = 0) -> SaslServerAuthenticator:
+    return SaslServerAuthenticator(
         LoginRules(LISTED, lambda mechanism: start(mechanism, users, lambda: WALL_MS), lambda: WALL_MS, max_session_ms)
     )
 
@@ -59,22 +59,22 @@ def authenticate(message: bytes, version: int = 2) -> memoryview:
     return frame(SASL_AUTHENTICATE, messages.SaslAuthenticateRequest(message), version)
 
 
-def answered(step: Step, version: int = 2) -> messages.SaslAuthenticateResponse:
-    assert isinstance(step, Reply | Refusal)
+def answered(step: LoginStep, version: int = 2) -> messages.SaslAuthenticateResponse:
+    assert isinstance(step, LoginReply | LoginRefusal)
     whole = memoryview(b"".join(map(bytes, step.buffers)))
     return decode_response(SASL_AUTHENTICATE, version, whole[4:])[1]
 
 
 def log_in(
-    login: Login, mechanism: str, user: str, password: str, now: float = 0.0
+    login: SaslServerAuthenticator, mechanism: str, user: str, password: str, now: float = 0.0
 ) -> messages.SaslAuthenticateResponse:
-    assert isinstance(login.step(handshake(mechanism), now), Reply)
+    assert isinstance(login.step(handshake(mechanism), now), LoginReply)
     dialog = messages_of(mechanism, user, password)
     message = next(dialog)
     while True:
         step = login.step(authenticate(message), now)
         answer = answered(step)
-        if isinstance(step, Refusal):
+        if isinstance(step, LoginRefusal):
             return answer
         try:
             message = dialog.send(bytes(answer.auth_bytes))
@@ -117,19 +117,19 @@ def test_the_answers_are_those_of_kafkas_brokers(lifetime: int, dialog: list[tup
     login = login_of(APP, lifetime)
     for sent, expected in dialog:
         step = login.step(memoryview(bytes.fromhex(sent)), 0.0)
-        assert isinstance(step, Reply | Refusal)
+        assert isinstance(step, LoginReply | LoginRefusal)
         assert b"".join(map(bytes, step.buffers)).hex() == bytes.fromhex(expected).hex()
-    assert isinstance(step, Refusal) is refused
+    assert isinstance(step, LoginRefusal) is refused
     assert login.user == (None if refused else "app")
 
 
 @pytest.mark.parametrize("mechanism", LISTED)
 def test_a_login_by_each_mechanism(users: Users, mechanism: str) -> None:
     login = login_of(users)
-    assert login.step(frame(API_VERSIONS, messages.ApiVersionsRequest()), 0.0) == Ordinary()
+    assert login.step(frame(API_VERSIONS, messages.ApiVersionsRequest()), 0.0) == OrdinaryRequest()
     assert log_in(login, mechanism, "ada", PASSWORD).error_code == Code.NONE
-    assert (login.user, login.state) == ("ada", State.READY)
-    assert login.step(METADATA_FRAME, 1e9) == Ordinary()
+    assert (login.user, login.state) == ("ada", LoginState.READY)
+    assert login.step(METADATA_FRAME, 1e9) == OrdinaryRequest()
 
 
 @pytest.mark.parametrize("mechanism", LISTED[:3])
@@ -145,7 +145,7 @@ def test_sec37_unknown_users_and_wrong_passwords_are_told_the_same(users: Users,
         answer = log_in(login, mechanism, user, password)
         assert (answer.error_code, answer.error_message) == (Code.SASL_AUTHENTICATION_FAILED, words)
         assert login.user is None
-        assert isinstance(login.step(METADATA_FRAME, 0.0), Refusal)
+        assert isinstance(login.step(METADATA_FRAME, 0.0), LoginRefusal)
 
 
 APIS_TRIED = (PRODUCE.key, METADATA.key, API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key, 99)
@@ -154,31 +154,36 @@ APIS_TRIED = (PRODUCE.key, METADATA.key, API_VERSIONS.key, SASL_HANDSHAKE.key, S
 @pytest.mark.parametrize(
     ("state", "api"), [(state, api) for state, allowed in ALLOWED.items() for api in APIS_TRIED if api not in allowed]
 )
-def test_sec35_before_the_login_only_its_own_requests_are_taken(users: Users, state: State, api: int) -> None:
+def test_sec35_before_the_login_only_its_own_requests_are_taken(users: Users, state: LoginState, api: int) -> None:
     login = login_of(users)
-    before: dict[State, list[memoryview]] = {
-        State.FIRST: [],
-        State.HANDSHAKE: [VERSIONS_FRAME],
-        State.AUTHENTICATE: [VERSIONS_FRAME, handshake("PLAIN")],
-        State.OVER: [VERSIONS_FRAME, handshake("PLAIN"), authenticate(b"wrong")],
+    before: dict[LoginState, list[memoryview]] = {
+        LoginState.FIRST: [],
+        LoginState.HANDSHAKE: [VERSIONS_FRAME],
+        LoginState.AUTHENTICATE: [VERSIONS_FRAME, handshake("PLAIN")],
+        LoginState.OVER: [VERSIONS_FRAME, handshake("PLAIN"), authenticate(b"wrong")],
     }
     for sent in before[state]:
         login.step(sent, 0.0)
     assert login.state is state
     step = login.step(memoryview(api.to_bytes(2, "big") + bytes(1000)), 0.0)
-    assert isinstance(step, Refusal)
+    assert isinstance(step, LoginRefusal)
     assert step.buffers == []
 
 
 def test_sec35_the_allowed_requests() -> None:
-    assert {State.FIRST: {18, 17}, State.HANDSHAKE: {17}, State.AUTHENTICATE: {36}, State.OVER: set()} == ALLOWED
+    assert {
+        LoginState.FIRST: {18, 17},
+        LoginState.HANDSHAKE: {17},
+        LoginState.AUTHENTICATE: {36},
+        LoginState.OVER: set(),
+    } == ALLOWED
 
 
 def test_api_versions_of_an_unknown_version_may_be_asked_again(users: Users) -> None:
     login = login_of(users)
     unknown = memoryview(bytes.fromhex("0012 0009 00000001 0003 6c6162 00"))
-    assert [login.step(sent, 0.0) for sent in (unknown, VERSIONS_FRAME)] == [Ordinary(), Ordinary()]
-    assert isinstance(login.step(VERSIONS_FRAME, 0.0), Refusal), "one was answered"
+    assert [login.step(sent, 0.0) for sent in (unknown, VERSIONS_FRAME)] == [OrdinaryRequest(), OrdinaryRequest()]
+    assert isinstance(login.step(VERSIONS_FRAME, 0.0), LoginRefusal), "one was answered"
 
 
 def test_what_is_no_request_is_an_error_of_the_peer(users: Users) -> None:
@@ -193,37 +198,37 @@ def test_what_is_no_request_is_an_error_of_the_peer(users: Users) -> None:
 
 def test_a_handshake_of_version_0_is_followed_by_bare_frames(users: Users) -> None:
     login = login_of(users, 3000)
-    assert isinstance(login.step(handshake("SCRAM-SHA-256", 0), 0.0), Reply)
+    assert isinstance(login.step(handshake("SCRAM-SHA-256", 0), 0.0), LoginReply)
     dialog = messages_of("SCRAM-SHA-256")
     first = login.step(memoryview(next(dialog)), 0.0)
-    assert isinstance(first, Reply)
+    assert isinstance(first, LoginReply)
     size, challenge = map(bytes, first.buffers)
     assert int.from_bytes(size, "big") == len(challenge)
     last = login.step(memoryview(dialog.send(challenge)), 0.0)
-    assert isinstance(last, Reply)
+    assert isinstance(last, LoginReply)
     with pytest.raises(StopIteration):
         dialog.send(bytes(last.buffers[1]))
     assert login.user == "ada"
-    assert login.step(METADATA_FRAME, 2.9) == Ordinary()
-    assert isinstance(login.step(METADATA_FRAME, 3.0), Refusal), "its session ends too, although it was not told"
+    assert login.step(METADATA_FRAME, 2.9) == OrdinaryRequest()
+    assert isinstance(login.step(METADATA_FRAME, 3.0), LoginRefusal), "its session ends too, although it was not told"
 
 
 def test_a_bare_login_that_fails_is_told_nothing(users: Users) -> None:
     login = login_of(users)
     login.step(handshake("PLAIN", 0), 0.0)
     step = login.step(memoryview(b"\0ada\0wrong"), 0.0)
-    assert isinstance(step, Refusal)
+    assert isinstance(step, LoginRefusal)
     assert step.buffers == []
 
 
 def test_a_session_ends_at_the_next_request_unless_the_client_logs_in_again(users: Users) -> None:
     login = login_of(users, 3000)
     assert log_in(login, "PLAIN", "ada", PASSWORD).session_lifetime_ms == 3000
-    assert login.step(METADATA_FRAME, 2.9) == Ordinary()
+    assert login.step(METADATA_FRAME, 2.9) == OrdinaryRequest()
     assert log_in(login, "PLAIN", "ada", PASSWORD, now=5.0).session_lifetime_ms == 3000, "late, but taken"
-    assert login.step(METADATA_FRAME, 7.9) == Ordinary()
+    assert login.step(METADATA_FRAME, 7.9) == OrdinaryRequest()
     step = login.step(METADATA_FRAME, 8.0)
-    assert isinstance(step, Refusal)
+    assert isinstance(step, LoginRefusal)
     assert step.buffers == []
 
 
@@ -240,11 +245,11 @@ def test_a_token_that_is_refused_is_refused_in_two_steps(users: Users) -> None:
     login = login_of(users)
     login.step(handshake("OAUTHBEARER"), 0.0)
     first = login.step(authenticate(b"n,,\x01auth=Bearer nonsense\x01\x01"), 0.0)
-    assert isinstance(first, Reply)
+    assert isinstance(first, LoginReply)
     told = b'{"status":"invalid_token"}'
     assert (answered(first).error_code, bytes(answered(first).auth_bytes)) == (Code.NONE, told)
     second = login.step(authenticate(b"\x01"), 0.0)
-    assert isinstance(second, Refusal)
+    assert isinstance(second, LoginRefusal)
     assert answered(second).error_message == told.decode()
 
 
@@ -263,15 +268,15 @@ def test_a_wrong_password_ends_a_session_too(users: Users) -> None:
     log_in(login, "SCRAM-SHA-512", "ada", PASSWORD)
     answer = log_in(login, "SCRAM-SHA-512", "ada", "wrong", now=10.0)
     assert "during re-authentication due to invalid credentials" in (answer.error_message or "")
-    assert isinstance(login.step(METADATA_FRAME, 10.0), Refusal)
+    assert isinstance(login.step(METADATA_FRAME, 10.0), LoginRefusal)
 
 
 def test_who_logs_in_again_by_another_mechanism_is_dropped_at_the_next_frame(users: Users) -> None:
     login = login_of(users)
     log_in(login, "PLAIN", "ada", PASSWORD)
-    assert isinstance(login.step(handshake("SCRAM-SHA-256"), 10.0), Reply)
+    assert isinstance(login.step(handshake("SCRAM-SHA-256"), 10.0), LoginReply)
     step = login.step(authenticate(next(messages_of("SCRAM-SHA-256"))), 10.0)
-    assert isinstance(step, Refusal)
+    assert isinstance(step, LoginRefusal)
     assert step.buffers == []
 
 
@@ -280,8 +285,8 @@ def test_a_second_login_within_a_second_is_out_of_place(users: Users) -> None:
     log_in(login, "PLAIN", "ada", PASSWORD)
     log_in(login, "PLAIN", "ada", PASSWORD, now=10.0)
     early = 10.0 + MIN_REAUTHENTICATION_INTERVAL_S - 0.001
-    assert login.step(handshake("PLAIN"), early) == Ordinary(), "the handlers answer it with ILLEGAL_SASL_STATE"
-    assert login.step(METADATA_FRAME, early) == Ordinary()
+    assert login.step(handshake("PLAIN"), early) == OrdinaryRequest(), "the handlers answer it with ILLEGAL_SASL_STATE"
+    assert login.step(METADATA_FRAME, early) == OrdinaryRequest()
     log_in(login, "PLAIN", "ada", PASSWORD, now=10.0 + MIN_REAUTHENTICATION_INTERVAL_S)
 
 
@@ -289,4 +294,4 @@ def test_a_request_within_a_second_login_ends_the_connection(users: Users) -> No
     login = login_of(users)
     log_in(login, "PLAIN", "ada", PASSWORD)
     login.step(handshake("PLAIN"), 10.0)
-    assert isinstance(login.step(METADATA_FRAME, 10.0), Refusal)
+    assert isinstance(login.step(METADATA_FRAME, 10.0), LoginRefusal)

@@ -14,7 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_producer.broker import Users
-from spark_producer.broker.security.mechanisms import INVALID_TOKEN, Accepted, Refused, bearer, plain, scram, start
+from spark_producer.broker.security.mechanisms import (
+    INVALID_TOKEN,
+    Authenticated,
+    AuthenticationRefused,
+    bearer,
+    plain,
+    scram,
+    start,
+)
 from spark_producer.broker.security.settings import MECHANISMS
 from spark_producer.errors import AuthenticationFailed
 from spark_producer.security import scram as derived
@@ -24,7 +32,7 @@ SCRAMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 NOW_MS = 1_000_000.0
 
 
-def talk(client: Generator[bytes, bytes, None], server: Generator[bytes, bytes, Accepted]) -> Accepted:
+def talk(client: Generator[bytes, bytes, None], server: Generator[bytes, bytes, Authenticated]) -> Authenticated:
     """Both sides to the end; raises what either raises."""
     next(server)
     message = next(client)
@@ -32,7 +40,7 @@ def talk(client: Generator[bytes, bytes, None], server: Generator[bytes, bytes, 
         try:
             answer = server.send(message)
         except StopIteration as end:
-            accepted: Accepted = end.value
+            accepted: Authenticated = end.value
             break
         message = client.send(answer)
     with pytest.raises(StopIteration):
@@ -40,12 +48,12 @@ def talk(client: Generator[bytes, bytes, None], server: Generator[bytes, bytes, 
     return accepted
 
 
-def refused(server: Generator[bytes, bytes, Accepted], *sent: bytes) -> str | None:
+def refused(server: Generator[bytes, bytes, Authenticated], *sent: bytes) -> str | None:
     """What a client that is refused after its last message is told."""
     next(server)
     for message in sent[:-1]:
         server.send(message)
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(AuthenticationRefused) as raised:
         server.send(sent[-1])
     return raised.value.told
 
@@ -62,7 +70,7 @@ def test_both_sides_of_scram_agree(mechanism: str, user: str, password: str) -> 
 
 def test_both_sides_of_plain_agree() -> None:
     for user, password in (("ada", "simple"), ("Ünï", "Ⅷ,=")):
-        assert talk(messages_of("PLAIN", user, password), plain(Users({user: password}))) == Accepted(user)
+        assert talk(messages_of("PLAIN", user, password), plain(Users({user: password}))) == Authenticated(user)
 
 
 def test_the_vector_of_rfc_7677(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +83,7 @@ def test_the_vector_of_rfc_7677(monkeypatch: pytest.MonkeyPatch) -> None:
     assert first == b"r=" + nonce + b",s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
     with pytest.raises(StopIteration) as end:
         server.send(b"c=biws,r=" + nonce + b",p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
-    assert end.value.value == Accepted("user", b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+    assert end.value.value == Authenticated("user", b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
 
 
 def final_of(
@@ -111,7 +119,7 @@ def test_sec36_the_last_message_must_bear_the_whole_nonce_and_the_header(
     server = scram("SCRAM-SHA-256", users, lambda: "servernonce")
     next(server)
     first = server.send(b"n,," + BARE)
-    with pytest.raises(Refused):
+    with pytest.raises(AuthenticationRefused):
         server.send(final_of(first, BARE, **changes))
     right = scram("SCRAM-SHA-256", users, lambda: "servernonce")
     next(right)
@@ -157,7 +165,7 @@ def test_last_messages_that_prove_nothing(users: Users, mechanism: str, final: b
     server = scram(mechanism, users, lambda: "server")
     next(server)
     server.send(b"n,," + BARE)
-    with pytest.raises(Refused):
+    with pytest.raises(AuthenticationRefused):
         server.send(final.replace(b"%s", b"clientnonceserver"))
 
 
@@ -207,7 +215,7 @@ def test_sec37_the_same_is_computed_for_unknown_users(
         while True:
             try:
                 answer = server.send(message)
-            except Refused:
+            except AuthenticationRefused:
                 return [*mine, *calls]
             mine += calls
             message = client.send(answer)
@@ -223,7 +231,7 @@ def test_nobody_proves_the_keys_of_a_user_who_does_not_exist(users: Users, monke
     server = scram("SCRAM-SHA-256", users, lambda: "server")
     next(server)
     server.send(b"n,,n=eve,r=client")
-    with pytest.raises(Refused):
+    with pytest.raises(AuthenticationRefused):
         server.send(b"c=biws,r=clientserver,p=" + base64.b64encode(bytes(32)))
 
 
@@ -243,7 +251,7 @@ def test_an_unsigned_token() -> None:
     next(server)
     with pytest.raises(StopIteration) as end:
         server.send(b"n,a=ada,\x01auth=Bearer " + token("ada", 1001).encode() + b"\x01key=value\x01\x01")
-    assert end.value.value == Accepted("ada", b"", 1_001_000)
+    assert end.value.value == Authenticated("ada", b"", 1_001_000)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +280,7 @@ def test_tokens_that_are_refused(message: bytes) -> None:
     server = bearer(lambda: NOW_MS)
     next(server)
     assert server.send(message) == INVALID_TOKEN
-    with pytest.raises(Refused) as raised:
+    with pytest.raises(AuthenticationRefused) as raised:
         server.send(b"\x01")
     assert raised.value.told == INVALID_TOKEN.decode()
 
@@ -286,7 +294,7 @@ def test_odd_messages_are_refused_and_nothing_else(users: Users, mechanism: str,
         for message in sent:
             server.send(message)
 
-    with pytest.raises(Refused):
+    with pytest.raises(AuthenticationRefused):
         send_all()
 
 

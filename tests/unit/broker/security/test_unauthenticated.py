@@ -9,16 +9,16 @@ import pytest
 
 from spark_producer.broker.security.unauthenticated import (
     LOGIN_SECONDS,
-    MOST,
+    MAX_UNAUTHENTICATED,
     QUIET_SECONDS,
     SAFE_SECONDS,
-    Strangers,
+    UnauthenticatedConnections,
     host_of,
 )
 
 
 def test_sec35_they_are_late_in_order_and_the_others_are_not_looked_at() -> None:
-    strangers: Strangers[str] = Strangers()
+    strangers: UnauthenticatedConnections[str] = UnauthenticatedConnections()
     assert strangers.next_deadline() == float("inf")
     for number in range(5):
         strangers.add(f"peer {number}", float(number))
@@ -30,8 +30,8 @@ def test_sec35_they_are_late_in_order_and_the_others_are_not_looked_at() -> None
 
 
 def test_sec35_a_hundred_are_enough() -> None:
-    strangers: Strangers[int] = Strangers()
-    for number in range(MOST):
+    strangers: UnauthenticatedConnections[int] = UnauthenticatedConnections()
+    for number in range(MAX_UNAUTHENTICATED):
         assert not strangers.full
         strangers.add(number, 0.0)
     assert strangers.full
@@ -40,7 +40,7 @@ def test_sec35_a_hundred_are_enough() -> None:
 
 
 def test_sec35_one_line_a_minute_for_each_host() -> None:
-    strangers: Strangers[str] = Strangers()
+    strangers: UnauthenticatedConnections[str] = UnauthenticatedConnections()
     asked = [
         ("10.0.0.1:5", 0.0),
         ("10.0.0.1:6", 1.0),
@@ -61,24 +61,24 @@ def test_sec35_one_line_a_minute_for_each_host() -> None:
 
 
 def test_sec35_a_million_hosts_cost_no_memory() -> None:
-    strangers: Strangers[str] = Strangers()
+    strangers: UnauthenticatedConnections[str] = UnauthenticatedConnections()
     for number in range(5000):
         assert strangers.may_be_logged(f"host {number}:1", logging.WARNING, float(number) / 1000)
     assert len(strangers._said) == 1000
     assert not strangers.may_be_logged("host 4999:1", logging.WARNING, 5.0)
 
 
-def filled(*hosts: str) -> Strangers[str]:
+def filled(*hosts: str) -> UnauthenticatedConnections[str]:
     """All places taken by these hosts in turn, one every millisecond."""
-    strangers: Strangers[str] = Strangers()
-    for number, host in zip(range(MOST), itertools.cycle(hosts), strict=False):
+    strangers: UnauthenticatedConnections[str] = UnauthenticatedConnections()
+    for number, host in zip(range(MAX_UNAUTHENTICATED), itertools.cycle(hosts), strict=False):
         strangers.add(f"{host}:{number}", number / 1000, f"{host}:{number}")
     return strangers
 
 
 def test_a_host_that_holds_all_places_gives_its_oldest_to_another() -> None:
     strangers = filled("10.0.0.1")
-    for number in range(MOST // 2):
+    for number in range(MAX_UNAUTHENTICATED // 2):
         displaced = strangers.displaced_by(f"10.0.0.2:{number}", 0.1)
         assert displaced == f"10.0.0.1:{number}"
         strangers.remove(displaced)
@@ -92,7 +92,7 @@ def test_hosts_with_equal_shares_displace_only_who_has_had_time_enough() -> None
     for strangers, address in (
         (filled("127.0.0.1"), "127.0.0.1:999"),
         (filled("10.0.0.1", "10.0.0.2"), "10.0.0.2:999"),
-        (filled(*(f"10.0.0.{number}" for number in range(MOST))), "10.0.1.1:1"),
+        (filled(*(f"10.0.0.{number}" for number in range(MAX_UNAUTHENTICATED))), "10.0.1.1:1"),
     ):
         assert strangers.displaced_by(address, SAFE_SECONDS - 0.001) is None
         first = strangers.late(LOGIN_SECONDS)[0]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from spark_producer.broker.coordinator.coordinator import Coordinator
+from spark_producer.broker.coordinator.coordinator import BrokerCoordinator
 from spark_producer.broker.coordinator.offsets import CommittedOffset
 from spark_producer.broker.settings import STORAGE_ENGINES, BrokerSettings, TopicSettings
 from spark_producer.broker.storage.tiered import TieredStorage
@@ -46,7 +46,7 @@ class Life:
     def __init__(self, directory: Path, settings: BrokerSettings) -> None:
         self.store = TopicStore(directory, settings)
         try:
-            self.coordinator = Coordinator(self.store, settings)
+            self.coordinator = BrokerCoordinator(self.store, settings)
         except BaseException:
             self.store.close()
             raise

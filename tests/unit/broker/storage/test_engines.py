@@ -67,7 +67,7 @@ def test_a_directory_keeps_its_engine_where_none_is_named(first: str, tmp_path: 
         *(
             BrokerSettings(memory=plan_memory(given={name: "4M"}))
             for share in SHARES
-            for name in (share.name, share.theirs)
+            for name in (share.name, share.counterpart)
             if share.is_tier
         ),
     ],

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_producer.broker.coordinator.coordinator import Coordinator
+from spark_producer.broker.coordinator.coordinator import BrokerCoordinator
 from spark_producer.broker.coordinator.offsets import CommittedOffset
 from spark_producer.broker.log.compaction import CompactionTimer
 from spark_producer.broker.settings import STORAGE_ENGINES, BrokerSettings, TopicSettings
@@ -39,7 +39,7 @@ def test_nothing_is_acknowledged_in_a_directory_that_is_gone(
     settings = BrokerSettings(storage_engine=engine, sync_each_append=sync)
     data = tmp_path / "data"
     store = TopicStore(data, settings)
-    coordinator = Coordinator(store, settings)
+    coordinator = BrokerCoordinator(store, settings)
     store.create("t", 1)
     partition = store.partition("t", 0)
     partition.append(make_batch())
@@ -80,7 +80,7 @@ def test_a_directory_in_the_place_of_the_brokers_is_left_alone(engine: str, sync
         fill(store)
         store.close()
     store = TopicStore(data, settings)
-    coordinator = Coordinator(store, settings)
+    coordinator = BrokerCoordinator(store, settings)
     fill(store)
     shutil.rmtree(data)
     other.rename(data)
@@ -106,7 +106,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def everything_of(store: TopicStore, coordinator: Coordinator) -> Iterator[Callable[[], object]]:
+def everything_of(store: TopicStore, coordinator: BrokerCoordinator) -> Iterator[Callable[[], object]]:
     """What a broker does to its files, by itself and for clients."""
     yield CompactionTimer(store.partitions, 60.0, 0.0).run_all
     yield lambda: store.delete_old(2**60)

@@ -6,16 +6,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_producer.broker.coordinator.groups import member_requests
-from spark_producer.broker.coordinator.groups.group import Group, State
+from spark_producer.broker.coordinator.groups.group import ConsumerGroup, GroupState
 from spark_producer.broker.coordinator.groups.join_rules import join
-from spark_producer.broker.coordinator.groups.member import Client, Given, Joined, Joiner, Protocol, Synced, Waiting
+from spark_producer.broker.coordinator.groups.member import (
+    ClientInfo,
+    GroupResponseFuture,
+    GroupResult,
+    JoinGroupResult,
+    JoinRequest,
+    MemberProtocol,
+    SyncGroupResult,
+)
 
 SESSION, REBALANCE = 10.0, 60.0
-RANGE = (Protocol("range", b"t"),)
+RANGE = (MemberProtocol("range", b"t"),)
 
 
-def joiner(member_id: str = "", instance: str | None = None, **fields: Any) -> Joiner:
-    usual = Joiner("g", member_id, instance, Client("c", "host"), SESSION, REBALANCE, "consumer", RANGE, needs_id=False)
+def joiner(member_id: str = "", instance: str | None = None, **fields: Any) -> JoinRequest:
+    usual = JoinRequest(
+        "g", member_id, instance, ClientInfo("c", "host"), SESSION, REBALANCE, "consumer", RANGE, needs_id=False
+    )
     return usual._replace(**fields)
 
 
@@ -26,19 +36,23 @@ class Play:
     delay: float = 0.0
     longest: float = 1800.0
     now: float = 1000.0
-    group: Group = field(init=False)
+    group: ConsumerGroup = field(init=False)
 
     def __post_init__(self) -> None:
-        self.group = Group("g", self.delay, self.longest, self.now)
+        self.group = ConsumerGroup("g", self.delay, self.longest, self.now)
 
-    def stands(self, state: State) -> bool:
+    def stands(self, state: GroupState) -> bool:
         return self.group.state is state
 
-    def join(self, member_id: str = "", instance: str | None = None, **fields: Any) -> Waiting[Joined]:
+    def join(
+        self, member_id: str = "", instance: str | None = None, **fields: Any
+    ) -> GroupResponseFuture[JoinGroupResult]:
         self.group.advance(self.now)
         return join(self.group, joiner(member_id, instance, **fields), self.now)
 
-    def sync(self, member_id: str, assignments: dict[str, bytes] | None = None, **fields: Any) -> Waiting[Synced]:
+    def sync(
+        self, member_id: str, assignments: dict[str, bytes] | None = None, **fields: Any
+    ) -> GroupResponseFuture[SyncGroupResult]:
         self.group.advance(self.now)
         said: dict[str, Any] = {
             "instance": None,
@@ -79,7 +93,7 @@ class Play:
         return ids
 
 
-def given(waiting: Waiting[Given]) -> Given:
+def given(waiting: GroupResponseFuture[GroupResult]) -> GroupResult:
     """The answer, which must be there."""
     assert waiting.answer is not None
     return waiting.answer

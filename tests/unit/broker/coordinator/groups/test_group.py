@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.broker.coordinator.groups import member_requests
-from spark_producer.broker.coordinator.groups.group import NEW_MEMBER_S, State
-from spark_producer.broker.coordinator.groups.member import Protocol
+from spark_producer.broker.coordinator.groups.group import NEW_MEMBER_S, GroupState
+from spark_producer.broker.coordinator.groups.member import MemberProtocol
 from spark_producer.common.error_codes import Code
 from tests.unit.broker.coordinator.groups.playing import REBALANCE, SESSION, Play, given
 
@@ -26,9 +26,9 @@ def test_the_first_member_leads_the_first_generation(play: Play) -> None:
         "range",
     )
     assert [(each.member_id, each.metadata) for each in joined.members] == [(joined.member_id, b"t")]
-    assert play.stands(State.COMPLETING)
+    assert play.stands(GroupState.COMPLETING)
     assert given(play.sync(joined.member_id, {joined.member_id: b"all"})).assignment == b"all"
-    assert play.stands(State.STABLE)
+    assert play.stands(GroupState.STABLE)
 
 
 def test_a_member_id_begins_with_the_clients_name_or_the_instance(play: Play) -> None:
@@ -43,7 +43,7 @@ def test_members_join_again_when_another_one_comes(play: Play) -> None:
     given(play.sync(first, {}))
     newcomer = play.join()
     assert newcomer.answer is None
-    assert play.stands(State.PREPARING)
+    assert play.stands(GroupState.PREPARING)
     assert play.heartbeat(first) == Code.REBALANCE_IN_PROGRESS
     again = given(play.join(first))
     second = given(newcomer)
@@ -142,20 +142,20 @@ def test_who_has_missed_an_answer_gets_it_again(play: Play) -> None:
     assert given(play.sync(second)).assignment == b"mine"
     assert given(play.sync(second)).assignment == b"mine"
     assert given(play.join(second)).generation == before.generation, "a follower that says nothing new changes nothing"
-    assert play.stands(State.STABLE)
+    assert play.stands(GroupState.STABLE)
     assert play.join(first).answer is None, "the leader may have found new partitions"
 
 
 def test_other_metadata_share_out_anew(play: Play) -> None:
     _, second = play.stable(2)
-    assert play.join(second, protocols=(Protocol("range", b"u"),)).answer is None
-    assert play.stands(State.PREPARING)
+    assert play.join(second, protocols=(MemberProtocol("range", b"u"),)).answer is None
+    assert play.stands(GroupState.PREPARING)
 
 
 def test_the_first_of_two_joins_of_a_member_ends(play: Play) -> None:
     first, _ = play.stable(2)
-    given_up = play.join(first, protocols=(Protocol("range", b"u"),))
-    play.join(first, protocols=(Protocol("range", b"v"),))
+    given_up = play.join(first, protocols=(MemberProtocol("range", b"u"),))
+    play.join(first, protocols=(MemberProtocol("range", b"v"),))
     assert given(given_up).code == Code.REBALANCE_IN_PROGRESS
 
 
@@ -168,20 +168,20 @@ def test_a_member_leaves(play: Play, count: int) -> None:
     if others:
         assert given(play.join(others[0])).generation == generation + 1
     else:
-        assert (play.group.state, play.group.generation, play.group.is_gone) == (State.EMPTY, generation + 1, True)
+        assert (play.group.state, play.group.generation, play.group.is_gone) == (GroupState.EMPTY, generation + 1, True)
         assert given(play.join()).generation == generation + 2
 
 
 def test_a_member_that_leaves_while_it_waits_is_answered(play: Play) -> None:
     first, second = play.stable(2)
-    waits = play.join(second, protocols=(Protocol("range", b"u"),))
+    waits = play.join(second, protocols=(MemberProtocol("range", b"u"),))
     assert play.leave(second) == Code.NONE
     assert given(waits).code == Code.UNKNOWN_MEMBER_ID
     assert play.join(first).answer is not None
 
 
 def test_the_protocol_that_most_like_best_is_chosen(play: Play) -> None:
-    a, b, c = (Protocol(name, name.encode()) for name in "abc")
+    a, b, c = (MemberProtocol(name, name.encode()) for name in "abc")
     first = given(play.join(protocols=(a, b, c))).member_id
     second, third = play.join(protocols=(b, a)), play.join(protocols=(c, a, b))
     joined = given(play.join(first, protocols=(a, b, c)))
@@ -198,7 +198,7 @@ def test_the_protocol_that_most_like_best_is_chosen(play: Play) -> None:
 )
 def test_who_shares_no_protocol_cannot_join(play: Play, protocol_type: str, protocols: tuple[str, ...]) -> None:
     play.stable(1)
-    told = tuple(Protocol(name, b"") for name in protocols)
+    told = tuple(MemberProtocol(name, b"") for name in protocols)
     assert given(play.join(protocol_type=protocol_type, protocols=told)).code == Code.INCONSISTENT_GROUP_PROTOCOL
 
 
@@ -206,14 +206,16 @@ def test_who_shares_no_protocol_cannot_join(play: Play, protocol_type: str, prot
 def test_who_has_no_protocol_is_not_the_first_either(
     play: Play, protocol_type: str, protocols: tuple[str, ...]
 ) -> None:
-    told = tuple(Protocol(name, b"") for name in protocols)
+    told = tuple(MemberProtocol(name, b"") for name in protocols)
     assert given(play.join(protocol_type=protocol_type, protocols=told)).code == Code.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_an_empty_group_takes_another_protocol_type(play: Play) -> None:
     (first,) = play.stable(1)
     play.leave(first)
-    assert given(play.join(protocol_type="connect", protocols=(Protocol("eager", b""),))).protocol_type == "connect"
+    assert (
+        given(play.join(protocol_type="connect", protocols=(MemberProtocol("eager", b""),))).protocol_type == "connect"
+    )
 
 
 def test_kip394_a_member_id_is_given_out_first_and_must_be_used(play: Play) -> None:

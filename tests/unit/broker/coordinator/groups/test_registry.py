@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 
 from spark_producer.broker.coordinator.groups.consumer_protocol import MAX_PARSED_BYTES
-from spark_producer.broker.coordinator.groups.member import Client, Protocol
-from spark_producer.broker.coordinator.groups.registry import KEPT_DEADLINES, Groups
+from spark_producer.broker.coordinator.groups.member import ClientInfo, MemberProtocol
+from spark_producer.broker.coordinator.groups.registry import MAX_STALE_DEADLINES, Groups
 from spark_producer.broker.coordinator.transactions import TopicPartition
 from spark_producer.broker.settings import GroupSettings
 from spark_producer.common.error_codes import Code
@@ -15,12 +15,12 @@ from tests.unit.broker.coordinator.groups.playing import given, joiner
 
 def test_groups_that_are_made_and_deleted_leave_nothing_behind() -> None:
     groups = Groups(GroupSettings(), lambda: 1000.0)
-    for number in range(10 * KEPT_DEADLINES):
+    for number in range(10 * MAX_STALE_DEADLINES):
         name = f"g{number}"
         assert given(groups.join(joiner(group=name, needs_id=True))).code == Code.MEMBER_ID_REQUIRED
         assert groups.forget(name) == Code.NONE
     assert groups.size == 0
-    assert len(groups._deadlines) <= KEPT_DEADLINES + 1
+    assert len(groups._deadlines) <= MAX_STALE_DEADLINES + 1
 
 
 def test_an_assignment_of_millions_of_topics_is_not_read_to_its_end() -> None:
@@ -63,9 +63,9 @@ def test_texts_count_with_the_bytes_that_they_take_in_memory() -> None:
     sizes = []
     for text in (latin, wide):
         before = groups.size
-        given(groups.join(joiner(group=text, client=Client(text, text))))
+        given(groups.join(joiner(group=text, client=ClientInfo(text, text))))
         sizes.append(groups.size - before)
     assert sizes[0] > 4 * 1000
     assert sizes[1] > 4 * 4 * 1000
-    one = joiner(instance=latin, protocol_type=latin, protocols=(Protocol(latin, b""),)).size
-    assert joiner(instance=wide, protocol_type=wide, protocols=(Protocol(wide, b""),)).size - one > 3 * 4 * 1000
+    one = joiner(instance=latin, protocol_type=latin, protocols=(MemberProtocol(latin, b""),)).size
+    assert joiner(instance=wide, protocol_type=wide, protocols=(MemberProtocol(wide, b""),)).size - one > 3 * 4 * 1000

@@ -14,14 +14,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from spark_producer.broker.coordinator.groups.member import Joined, Protocol, Synced, Waiting
+from spark_producer.broker.coordinator.groups.member import (
+    GroupResponseFuture,
+    JoinGroupResult,
+    MemberProtocol,
+    SyncGroupResult,
+)
 from spark_producer.common.error_codes import Code
 from tests.unit.broker.coordinator.groups.playing import Play
 
 PARTITIONS = 6
 LONGEST = 40.0
 CLIENTS = 4
-PROTOCOLS = (Protocol("range", b""), Protocol("sticky", b""))
+PROTOCOLS = (MemberProtocol("range", b""), MemberProtocol("sticky", b""))
 
 
 class Client:
@@ -32,9 +37,9 @@ class Client:
         self.instance = "static" if number == 0 else None
         self.member_id = ""
         self.generation = -1
-        self.joining: Waiting[Joined] | None = None
-        self.syncing: Waiting[Synced] | None = None
-        self.joined: Joined | None = None
+        self.joining: GroupResponseFuture[JoinGroupResult] | None = None
+        self.syncing: GroupResponseFuture[SyncGroupResult] | None = None
+        self.joined: JoinGroupResult | None = None
         self.waits_since = 0.0
 
     def gone(self) -> None:
@@ -43,7 +48,7 @@ class Client:
         self.generation = -1
 
 
-def shared_out(joined: Joined) -> dict[str, bytes]:
+def shared_out(joined: JoinGroupResult) -> dict[str, bytes]:
     """Each partition to one member, by turns."""
     owners = itertools.cycle(each.member_id for each in joined.members)
     shares: dict[str, bytes] = defaultdict(bytes)
@@ -71,7 +76,9 @@ class Schedules(RuleBasedStateMachine):
         timeouts=st.tuples(st.sampled_from((6.0, 20.0)), st.sampled_from((1.0, 30.0, 500.0))),
         protocols=st.sampled_from((PROTOCOLS, PROTOCOLS[:1], PROTOCOLS[1:])),
     )
-    def join(self, number: int, needs_id: bool, timeouts: tuple[float, float], protocols: tuple[Protocol, ...]) -> None:
+    def join(
+        self, number: int, needs_id: bool, timeouts: tuple[float, float], protocols: tuple[MemberProtocol, ...]
+    ) -> None:
         client = self.clients[number]
         client.gone()
         said: dict[str, Any] = {
@@ -92,7 +99,7 @@ class Schedules(RuleBasedStateMachine):
         elif client.syncing is not None and client.syncing.answer is not None:
             self._take_synced(client, client.syncing.answer)
 
-    def _take_joined(self, client: Client, joined: Joined) -> None:
+    def _take_joined(self, client: Client, joined: JoinGroupResult) -> None:
         client.gone()
         client.member_id = "" if joined.code == Code.UNKNOWN_MEMBER_ID else joined.member_id
         if joined.code != Code.NONE:
@@ -102,7 +109,7 @@ class Schedules(RuleBasedStateMachine):
         if joined.members:
             self.leaders[joined.generation].add(client.number)
 
-    def _take_synced(self, client: Client, synced: Synced) -> None:
+    def _take_synced(self, client: Client, synced: SyncGroupResult) -> None:
         client.syncing = None
         if synced.code != Code.NONE:
             client.gone()

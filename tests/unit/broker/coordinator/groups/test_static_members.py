@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.broker.coordinator.groups.group import State
-from spark_producer.broker.coordinator.groups.member import Protocol
+from spark_producer.broker.coordinator.groups.group import GroupState
+from spark_producer.broker.coordinator.groups.member import MemberProtocol
 from spark_producer.common.error_codes import Code
 from tests.unit.broker.coordinator.groups.playing import SESSION, Play, given
 
@@ -32,7 +32,7 @@ def test_a_member_that_comes_back_disturbs_nobody_and_keeps_its_assignment(play:
     back = given(play.join(instance="b"))
     assert (back.code, back.generation, back.leader, back.members) == (Code.NONE, 2, first, ())
     assert not back.skip_assignment
-    assert play.stands(State.STABLE)
+    assert play.stands(GroupState.STABLE)
     assert given(play.sync(back.member_id, instance="b")).assignment == b"B"
     assert play.heartbeat(second, "b") == Code.FENCED_INSTANCE_ID
     assert play.heartbeat(second) == Code.UNKNOWN_MEMBER_ID
@@ -54,11 +54,11 @@ def test_kip814_a_leader_that_comes_back_need_not_assign(play: Play, may_skip: b
 
 def test_a_member_that_comes_back_with_another_protocol_has_all_join_again(play: Play) -> None:
     two(play)
-    both = (Protocol("sticky", b""), Protocol("range", b"t"))
+    both = (MemberProtocol("sticky", b""), MemberProtocol("range", b"t"))
     play.join(instance="a", protocols=both)
-    assert play.stands(State.STABLE), "the protocol that all know is still the same one"
+    assert play.stands(GroupState.STABLE), "the protocol that all know is still the same one"
     waits = play.join(instance="b", protocols=both)
-    assert (waits.answer, play.group.state) == (None, State.PREPARING)
+    assert (waits.answer, play.group.state) == (None, GroupState.PREPARING)
     assert given(play.join(play.group.static["a"], "a", protocols=both)).protocol == given(waits).protocol == "sticky"
 
 
@@ -82,16 +82,16 @@ def test_members_that_are_all_away_are_waited_for_until_their_sessions_end(play:
     newcomer = given(play.join(needs_id=True))
     play.join(newcomer.member_id, needs_id=True, rebalance_s=1.0)
     play.leave(newcomer.member_id)
-    assert play.stands(State.PREPARING)
+    assert play.stands(GroupState.PREPARING)
     play.wait(10.0)
-    assert (play.group.state, list(play.group.members)) == (State.PREPARING, [first])
+    assert (play.group.state, list(play.group.members)) == (GroupState.PREPARING, [first])
     play.wait(300.0)
-    assert play.stands(State.EMPTY)
+    assert play.stands(GroupState.EMPTY)
 
 
 def test_who_waits_is_fenced_at_once_by_who_comes_in_its_place(play: Play) -> None:
     first, second = two(play)
-    waits = play.join(second, "b", protocols=(Protocol("range", b"u"),))
+    waits = play.join(second, "b", protocols=(MemberProtocol("range", b"u"),))
     back = play.join(instance="b")
     assert given(waits).code == Code.FENCED_INSTANCE_ID
     assert given(play.join(second, "b")).code == Code.FENCED_INSTANCE_ID
@@ -100,7 +100,7 @@ def test_who_waits_is_fenced_at_once_by_who_comes_in_its_place(play: Play) -> No
     syncing = play.sync(given(back).member_id, instance="b")
     play.join(instance="b")
     assert given(syncing).code == Code.FENCED_INSTANCE_ID
-    assert play.stands(State.PREPARING), "the leader may have assigned to the old id already"
+    assert play.stands(GroupState.PREPARING), "the leader may have assigned to the old id already"
 
 
 def test_an_administrator_lets_a_member_go_by_its_instance_id(play: Play) -> None:
@@ -146,7 +146,7 @@ def test_nobody_is_looked_for_again_and_again_at_once(play: Play) -> None:
     play.wait(1)
     assert play.leave(given(newcomer).member_id) == Code.NONE
     play.group.advance(play.now)
-    assert play.stands(State.PREPARING)
+    assert play.stands(GroupState.PREPARING)
     assert play.group.next_deadline() > play.now, "else a broker does nothing else until its session ends"
     play.wait(SESSION)
-    assert play.stands(State.EMPTY)
+    assert play.stands(GroupState.EMPTY)
