@@ -138,18 +138,18 @@ class BlockingClient:
         """
         return self.wait_for_topic(topic, partition=partition)[partition]
 
-    def leaders_of(self, topic: str, partitions: Iterable[int], *, appears: bool = False) -> dict[int, int]:
+    def leaders_of(self, topic: str, partitions: Iterable[int], *, may_appear: bool = False) -> dict[int, int]:
         """Return the nodes that lead some partitions: one question, if no election is under way; else it waits for that.
 
         Raises: as `leader_of`.
         """
         deadline = self._clock() + self.timeout
         wanted = list(partitions)
-        leaders = self._wait_for_topic(topic, deadline, appears=appears)
+        leaders = self._wait_for_topic(topic, deadline, may_appear=may_appear)
         if min(wanted, default=0) < 0:  # a broker has told of it
             raise _no_partition("topic", topic, min(wanted), len(leaders))
         while lacking := [at for at in wanted if at >= len(leaders) or leaders[at] == NO_LEADER]:
-            leaders = self._wait_for_topic(topic, deadline, partition=lacking[0], appears=appears)
+            leaders = self._wait_for_topic(topic, deadline, partition=lacking[0], may_appear=may_appear)
         return {partition: leaders[partition] for partition in wanted}
 
     def wait_for_topic(
@@ -157,16 +157,16 @@ class BlockingClient:
         topic: str,
         *,
         partition: int | None = None,
-        appears: bool = False,
+        may_appear: bool = False,
         create: bool = False,
-        unknown_for: float = float("inf"),
+        unknown_timeout: float = float("inf"),
         called: str = "topic",
     ) -> tuple[int, ...]:
         """Wait until the topic exists and `partition`, if given, has a leader; return each partition's leader (-1: none now).
 
-        With `create` the question may make the topic. With `create`, or with `appears` for a topic that somebody has just made,
-        an unknown topic is waited for, at most `unknown_for` seconds unless one of the brokers knows it. Messages call the topic
-        as `called` says.
+        With `create` the request may create the topic. With `create`, or with `may_appear` for a topic that was just created,
+        the wait for an unknown topic lasts `unknown_timeout` seconds at most, unless one of the brokers knows it. `called` is
+        what messages call the topic.
 
         Raises: as `metadata`, and
             TopicNotFound: there is no such topic, or no such partition. BrokerError: the broker refuses to tell.
@@ -174,7 +174,13 @@ class BlockingClient:
         """
         deadline = self._clock() + self.timeout
         return self._wait_for_topic(
-            topic, deadline, partition=partition, appears=appears, create=create, unknown_for=unknown_for, called=called
+            topic,
+            deadline,
+            partition=partition,
+            may_appear=may_appear,
+            create=create,
+            unknown_timeout=unknown_timeout,
+            called=called,
         )
 
     def _wait_for_topic(
@@ -183,20 +189,20 @@ class BlockingClient:
         deadline: float,
         *,
         partition: int | None = None,
-        appears: bool = False,
+        may_appear: bool = False,
         create: bool = False,
-        unknown_for: float = float("inf"),
+        unknown_timeout: float = float("inf"),
         called: str = "topic",
     ) -> tuple[int, ...]:
-        highest, led = (-1, False) if partition is None else (partition, True)
+        highest, needs_leader = (-1, False) if partition is None else (partition, True)
         wait = TopicWait(
             topic,
             deadline,
             self._patience,
             partition=highest,
-            led=led,
-            appears=appears or create,
-            unknown_for=unknown_for,
+            needs_leader=needs_leader,
+            may_appear=may_appear or create,
+            unknown_timeout=unknown_timeout,
             user=self._user,
             called=called,
         )
@@ -223,7 +229,7 @@ class BlockingClient:
     def _judged(self, wait: TopicWait, answer: Described) -> TopicStatus:
         """Return what an answer means. That a topic is unknown counts only if no broker knows it: one may be behind."""
         try:
-            return wait.judge(self._clock(), answer)
+            return wait.evaluate(self._clock(), answer)
         except TopicNotFound:
             if not wait.ends_early(self._clock()) or not self._known_to_any(wait.topic):
                 raise
@@ -295,9 +301,9 @@ class BlockingClient:
     def _poll(self, seconds: float) -> list[Completion]:
         """Wait for an event up to `seconds`. Every wait ends at once if none can succeed."""
         completions = self._client.poll(seconds)
-        hopeless = self._client.hopeless()
-        if hopeless is not None:
-            raise hopeless
+        fatal_error = self._client.fatal_error()
+        if fatal_error is not None:
+            raise fatal_error
         return completions
 
     def _tell_wait(self, subject: str, deadline: float) -> None:

@@ -195,7 +195,7 @@ class ParallelClient:
         """Return the node, or for None any one, that takes a request now."""
         if node is not None:
             return node if self._client.ready(node) else None
-        if self._client.stranded():  # whoever names a broker must ask for the cluster first
+        if self._client.all_nodes_unavailable():  # whoever names a broker must ask for the cluster first
             self.brokers = {}
             self._client.set_nodes({})
         best = self._client.least_loaded()
@@ -203,9 +203,9 @@ class ParallelClient:
 
     def _collect(self, tags: dict[object, int], answers: list[Answered], seconds: float) -> None:
         completions = self._client.poll(seconds)
-        hopeless = self._client.hopeless()
-        if hopeless is not None:
-            raise hopeless
+        fatal_error = self._client.fatal_error()
+        if fatal_error is not None:
+            raise fatal_error
         for done in completions:
             number = tags.pop(done.tag, None)
             if number is None:

@@ -148,7 +148,7 @@ def wait_for_topic(client: BlockingClient, topic: str) -> None:
     Raises:
         TopicNotFound, MetadataTimeout: the topic does not appear within the timeout of the client.
     """
-    client.leaders_of(topic, range(len(client.wait_for_topic(topic, appears=True))), appears=True)
+    client.leaders_of(topic, range(len(client.wait_for_topic(topic, may_appear=True))), may_appear=True)
 
 
 def is_missing(client: BlockingClient, topic: str) -> bool:

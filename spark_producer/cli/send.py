@@ -54,9 +54,9 @@ def wait_for_topic(config: ProducerConfig, topic: str, seconds: float | None) ->
     Raises: as `BlockingClient.wait_for_topic`.
     """
     settings = ConnectionSettings.from_config(config)
-    timeout, unknown_for = (WAIT_SECONDS, UNKNOWN_TOPIC_GRACE) if seconds is None else (seconds, float("inf"))
+    timeout, unknown_timeout = (WAIT_SECONDS, UNKNOWN_TOPIC_GRACE) if seconds is None else (seconds, float("inf"))
     with BlockingClient(settings, timeout=timeout, on_wait=WaitNotice(timeout)) as client, nearest_named(client, topic):
-        return client.wait_for_topic(topic, create=True, unknown_for=unknown_for)
+        return client.wait_for_topic(topic, create=True, unknown_timeout=unknown_timeout)
 
 
 def send_all(
@@ -69,10 +69,10 @@ def send_all(
     row = 0
     with Producer(config) as producer:
         parts = parts_of(producer)
-        parts.meter.start_lap()
+        parts.meter.start_interval()
         for batch in batches:
             producer.send_batch(batch, topic=topic, first_row=row)
             row += batch.num_rows
             on_count(row)
         producer.flush()
-        return Sent(parts.take_report(), parts.meter.lap())
+        return Sent(parts.take_report(), parts.meter.interval())

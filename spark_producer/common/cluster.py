@@ -52,9 +52,9 @@ class Cluster(NamedTuple):
         """Return host and port of each node."""
         return {number: (node.host, node.port) for number, node in self.nodes.items()}
 
-    def leader_of(self, place: TopicPartition) -> tuple[int, int]:
+    def leader_of(self, tp: TopicPartition) -> tuple[int, int]:
         """Return the node that leads a partition (-1 if it, or its address, is unknown) and the leader's epoch."""
-        topic, partition = place
+        topic, partition = tp
         info = self.topics.get(topic)
         if info is None or partition >= len(info.leaders):
             return NO_LEADER, -1

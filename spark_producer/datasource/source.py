@@ -198,7 +198,9 @@ def check_cluster(
             client.metadata([])
         else:
             with nearest_named(client, topic):
-                client.wait_for_topic(topic, create=True, unknown_for=float("inf") if own_time else UNKNOWN_TOPIC_GRACE)
+                client.wait_for_topic(
+                    topic, create=True, unknown_timeout=float("inf") if own_time else UNKNOWN_TOPIC_GRACE
+                )
         if dead_letters is not None:
             _find_dead_letter_topic(client, dead_letters)
 

@@ -37,21 +37,21 @@ class Authenticator:
             warn_of_weaknesses(settings)
         self._security = settings.security
         self._logins = logins
-        self._hinted = False
+        self._acks_hint_logged = False
         self._nodes = nodes
         self._metrics = metrics or unread_metrics()
-        self._refusals = FatalErrors(nodes.bootstrap)
+        self._fatal_errors = FatalErrors(nodes.bootstrap)
 
     @property
-    def hopeless(self) -> PyProducerError | None:
+    def fatal_error(self) -> PyProducerError | None:
         """The error that ends every wait, once there is one."""
-        return self._refusals.hopeless
+        return self._fatal_errors.fatal_error
 
     # What a login needs
 
     def may_connect(self) -> bool:
         """Whether an attempt makes sense now: not all is lost, and there is what a login needs, such as a token."""
-        return self._refusals.hopeless is None and (self._logins is None or self._logins.ready())
+        return self._fatal_errors.fatal_error is None and (self._logins is None or self._logins.ready())
 
     def pause(self) -> float:
         """Return the seconds until `may_connect` may say yes; 0 if it does."""
@@ -63,7 +63,7 @@ class Authenticator:
         if error is None or error is node.error:
             return False
         node.error = error
-        self._refusals.failed(node.id, error)
+        self._fatal_errors.failed(node.id, error)
         return True
 
     def login_for(self, node: NodeConnection) -> Login | None:
@@ -77,7 +77,7 @@ class Authenticator:
             return require_loopback(login, node.host, node.port)
         return login
 
-    def log_in_anew(self, node: NodeConnection, connection: Connection[SentRequest]) -> bool:
+    def reauthenticate(self, node: NodeConnection, connection: Connection[SentRequest]) -> bool:
         """Begin to log in again on a connection, if there is what that needs. Return whether it was begun."""
         if self._logins is None or not self._logins.ready():
             return False
@@ -93,21 +93,21 @@ class Authenticator:
 
     def opened(self, node: NodeConnection, connection: Connection[SentRequest], now: float) -> None:
         """A node let us in, or let us stay, which its state does not say yet."""
-        self._refusals.opened(node.id)
+        self._fatal_errors.opened(node.id)
         if self._logins is not None and node.state is NodeState.REAUTHENTICATING:
-            self._metrics.logged_in_anew(now - node.login_began, now)
+            self._metrics.logged_in_anew(now - node.reauthentication_started_at, now)
         elif self._logins is not None:
             self._metrics.logged_in(now, repeatable=connection.tells_lifetimes)
 
     def address_failed(self, node: NodeConnection) -> None:
         """An address has failed for the reason in `node.error`, and others are left to try."""
         if node.error is not None:
-            self._refusals.address_failed(node.id, node.error)
+            self._fatal_errors.address_failed(node.id, node.error)
 
     def failed(self, node: NodeConnection) -> bool:
         """A connection, or the last address, has failed for the reason in `node.error`. Return whether to pause for long."""
         others = any(other is not node and other.state is NodeState.READY for other in self._nodes)
-        return node.error is not None and self._refusals.failed(node.id, node.error, others=others)
+        return node.error is not None and self._fatal_errors.failed(node.id, node.error, others=others)
 
     def judged(self, node: NodeConnection, error: PyProducerError, now: float) -> PyProducerError:
         """Return what an error of a connection means, if it is more than it says. The connection is not closed yet."""
@@ -128,9 +128,13 @@ class Authenticator:
         if node.unanswering and node.state is NodeState.READY:
             return self._perhaps_no_right(error)
         refusal = self._refusal(node, error)
-        if refusal is None or any(other.proven for other in self._nodes) or not self._refusals.closed_again(node.id):
+        if (
+            refusal is None
+            or any(other.proven for other in self._nodes)
+            or not self._fatal_errors.closed_again(node.id)
+        ):
             return error
-        self._refusals.give_up(refusal)
+        self._fatal_errors.give_up(refusal)
         return refusal
 
     def _perhaps_without_tls(self, node: NodeConnection, error: TlsFailed) -> TlsFailed:
@@ -138,7 +142,11 @@ class Authenticator:
 
         So does a broker's listener without TLS (Kafka's SocketServer, which takes it for a request that is too long), each time.
         """
-        if not error.silent or any(other.proven for other in self._nodes) or not self._refusals.closed_again(node.id):
+        if (
+            not error.silent
+            or any(other.proven for other in self._nodes)
+            or not self._fatal_errors.closed_again(node.id)
+        ):
             return error
         return TlsFailed(f"{error}. It did so {MIN_CLOSES} times in a row", fatal=True, silent=True)
 
@@ -148,8 +156,8 @@ class Authenticator:
             f"{error}. With acks=0 that may be all that it says of records which it refuses: see whether "
             f"{principal(self._security)} may write to the topics (ACLs)"
         )
-        if not self._hinted:
-            self._hinted = True
+        if not self._acks_hint_logged:
+            self._acks_hint_logged = True
             logger.warning("%s", hint)
         return ConnectionFailed(hint, **error.__dict__)
 

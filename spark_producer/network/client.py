@@ -85,9 +85,9 @@ class Client:
         self._poller = Poller()
         hosts = [host for host, _ in settings.bootstrap]
         logins = logins or make_logins(settings.security, self.wakeup, hosts)
-        self._admission = Authenticator(settings, logins, self._nodes, self._metrics)
+        self._authenticator = Authenticator(settings, logins, self._nodes, self._metrics)
         self._closed = False
-        self._features = FinalizedFeatures()
+        self._finalized_features = FinalizedFeatures()
 
     # Nodes
 
@@ -108,12 +108,12 @@ class Client:
         if found.can_send(now, self._settings.max_in_flight):
             return True
         if found.can_connect(now):
-            if self._admission.may_connect():
+            if self._authenticator.may_connect():
                 self._connect(found)
-            elif self._admission.lacking(found):
+            elif self._authenticator.lacking(found):
                 self._disconnected.append(node)
-        elif found.login_due(now):
-            self._guarded(found, self._log_in_anew)
+        elif found.reauthentication_due(now):
+            self._guarded(found, self._reauthenticate)
         return False
 
     def in_flight(self, node: int) -> int:
@@ -133,19 +133,19 @@ class Client:
         """
         return self._nodes.least_loaded(self._clock())
 
-    def stranded(self) -> bool:
+    def all_nodes_unavailable(self) -> bool:
         """Whether no node of the cluster is connected, connecting, or may be connected to now (KIP-899).
 
         Then only the bootstrap servers can tell where the cluster is. It is False as long as they are used.
         """
-        return self._nodes.stranded(self._clock())
+        return self._nodes.all_nodes_unavailable(self._clock())
 
     def next_attempt_in(self, node: int) -> float:
         """Return the seconds until `ready` may begin to connect again; 0 if it may now, or need not."""
         found = self._nodes.find(node)
         if found is None or found.state is not NodeState.DISCONNECTED:
             return 0.0
-        return found.next_attempt_in(self._clock()) or self._admission.pause()
+        return found.next_attempt_in(self._clock()) or self._authenticator.pause()
 
     def last_error(self, node: int) -> PyProducerError | None:
         """Return why the last connection to `node`, or attempt at one, ended; None if it is ready or was never tried."""
@@ -154,11 +154,11 @@ class Client:
 
     def finalized_level(self, feature: str) -> int:
         """Return the level of a feature that the cluster has agreed on, by the newest word of any broker; 0 if none (KIP-584)."""
-        return self._features.level(feature)
+        return self._finalized_features.level(feature)
 
-    def hopeless(self) -> PyProducerError | None:
+    def fatal_error(self) -> PyProducerError | None:
         """Return the error that ends every wait, since the same settings will fail again. There is none before a disconnect."""
-        return self._admission.hopeless
+        return self._authenticator.fatal_error
 
     def take_disconnected(self) -> list[int]:
         """Return the nodes whose connection, or attempt at one, has failed since the last call."""
@@ -228,7 +228,7 @@ class Client:
         if self._closed:
             return
         self._closed = True
-        self._admission.close()
+        self._authenticator.close()
         for node in self._nodes:
             self._unregister(node)
             node.disconnected(None)
@@ -250,7 +250,7 @@ class Client:
                 transport = self._open_transport(node.next_address(), self._settings)
             except PyProducerError as error:
                 node.error = error
-                self._admission.address_failed(node)
+                self._authenticator.address_failed(node)
                 continue
             node.connecting(transport, self._clock(), self._settings, self._random)
             self._poller.watch(node, transport.fileno(), transport.wants)
@@ -259,16 +259,16 @@ class Client:
 
     def _established(self, node: NodeConnection) -> None:
         connection: Connection[SentRequest] = Connection(
-            self._settings.client_id, login=self._admission.login_for(node)
+            self._settings.client_id, login=self._authenticator.login_for(node)
         )
         node.established(connection, self._clock(), self._settings)
         self._metrics.connection_created(self._clock())
         connection.start()
         self._write(node)
 
-    def _log_in_anew(self, node: NodeConnection) -> None:
+    def _reauthenticate(self, node: NodeConnection) -> None:
         """Log in again behind the requests in flight, since the session ends soon (KIP-368)."""
-        if node.connection is not None and self._admission.log_in_anew(node, node.connection):
+        if node.connection is not None and self._authenticator.reauthenticate(node, node.connection):
             node.reauthenticating(self._clock(), self._settings)
             self._write(node)
         else:
@@ -355,12 +355,12 @@ class Client:
         if connection.state is not State.READY:
             self._write(node)  # the next question, if there is one
             return
-        self._admission.opened(node, connection, now)
+        self._authenticator.opened(node, connection, now)
         if node.state is NodeState.REAUTHENTICATING:
             node.authenticated(now, self._random)
         elif connection.api_versions is not None:
             node.opened(now, self._random)
-            self._features.told(connection.api_versions)
+            self._finalized_features.told(connection.api_versions)
             self._metrics.response_received(node.id, connection.api_versions.throttle_time_ms, now)
             node.throttled(connection.api_versions.throttle_time_ms / 1000, now)
 
@@ -379,16 +379,16 @@ class Client:
         was_connecting = node.state is NodeState.CONNECTING
         # With TLS 1.3 a broker tells only after the handshake that it refuses our certificate.
         at_address = was_connecting or (isinstance(error, TlsFailed) and node.state is NodeState.NEGOTIATING)
-        self._drop(node, error := self._admission.judged(node, error, self._clock()))
+        self._drop(node, error := self._authenticator.judged(node, error, self._clock()))
         if at_address and node.has_more_addresses():
-            self._admission.address_failed(node)
+            self._authenticator.address_failed(node)
             self._connect_to_next_address(node)
             return
         self._failed(node, was_connecting)
 
     def _failed(self, node: NodeConnection, was_connecting: bool) -> None:
         """Note that a connection, or the last address of an attempt, has failed for the reason in `node.error`."""
-        longest = self._admission.failed(node)
+        longest = self._authenticator.failed(node)
         node.failed(was_connecting, self._clock(), self._settings, self._random, longest=longest)
         self._disconnected.append(node.id)
 
@@ -412,8 +412,8 @@ class Client:
             if node.idle(now, self._settings):
                 self._unregister(node)
                 node.disconnected(None)
-            elif node.in_flight and node.login_due(now):
-                self._guarded(node, self._log_in_anew)
+            elif node.in_flight and node.reauthentication_due(now):
+                self._guarded(node, self._reauthenticate)
             elif (reason := node.expired(now, self._settings)) is not None:
                 self._fail(node, KafkaTimeout(reason))
 

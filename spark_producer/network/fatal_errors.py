@@ -33,10 +33,10 @@ others may help, none decides while they do."""
 
 
 class FatalErrors:
-    """What a client's nodes refused. `hopeless` is the error that ends every wait, once there is one."""
+    """What a client's nodes refused. `fatal_error` is the error that ends every wait, once there is one."""
 
     def __init__(self, bootstrap: Collection[int]) -> None:
-        self.hopeless: PyProducerError | None = None
+        self.fatal_error: PyProducerError | None = None
         self._bootstrap = frozenset(bootstrap)
         self._opened = False
         self._failed: set[int] = set()
@@ -67,8 +67,8 @@ class FatalErrors:
         """
         fatal = is_fatal(error)
         if self._opened:
-            if fatal and node in self._fatal and not (others and _patience(error) is GracePeriod.OTHERS):
-                self.hopeless = self.hopeless or error
+            if fatal and node in self._fatal and not (others and _grace_period(error) is GracePeriod.OTHERS):
+                self.fatal_error = self.fatal_error or error
         else:
             self._failed.add(node)
         if fatal:
@@ -84,16 +84,16 @@ class FatalErrors:
 
     def give_up(self, error: PyProducerError) -> None:
         """End every wait with `error`."""
-        self.hopeless = self.hopeless or error
+        self.fatal_error = self.fatal_error or error
 
     def _judge(self, error: PyProducerError) -> None:
         """End the wait for the first success, if nothing is left that might bring it."""
-        if _patience(error) is GracePeriod.NONE or self._failed >= self._bootstrap:
-            self.hopeless = self.hopeless or error
+        if _grace_period(error) is GracePeriod.NONE or self._failed >= self._bootstrap:
+            self.fatal_error = self.fatal_error or error
 
 
-def _patience(error: PyProducerError) -> GracePeriod:
-    return next(patience for kind, patience in RULES if isinstance(error, kind))
+def _grace_period(error: PyProducerError) -> GracePeriod:
+    return next(grace_period for kind, grace_period in RULES if isinstance(error, kind))
 
 
 def is_fatal(error: PyProducerError) -> bool:

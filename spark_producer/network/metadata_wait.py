@@ -46,37 +46,37 @@ class TopicStatus(enum.Enum):
 
 
 class TopicWait:
-    """A wait for one topic. It takes the answers to questions that were sent after it began, oldest first.
+    """A wait for one topic. It takes the responses to Metadata requests that were sent after it began, oldest first.
 
-    `deadline` is in seconds of the caller's clock, and `patience` is the same in words ("60 s (kafka.max.block.ms)").
-    `partition` is the highest one that must exist; -1 if any will do. With `led` it must also have a leader. With `appears` an
-    unknown topic is waited for, since the question may create it, or somebody has just done so.
+    `deadline` is in seconds of the caller's clock, and `timeout_text` names the same limit in messages, such as
+    "60 s (kafka.max.block.ms)". `partition` is the highest one that must exist, or -1. With `needs_leader` it must also have a
+    leader. With `may_appear` an unknown topic is waited for, since the request may create it, or another client just has.
     """
 
     def __init__(
         self,
         topic: str,
         deadline: float,
-        patience: str,
+        timeout_text: str,
         *,
         partition: int = -1,
-        led: bool = False,
-        appears: bool = True,
-        unknown_for: float = float("inf"),
+        needs_leader: bool = False,
+        may_appear: bool = True,
+        unknown_timeout: float = float("inf"),
         user: str = "",
         called: str = "topic",
     ) -> None:
-        """An unknown topic is waited for at most `unknown_for` seconds from the first answer that says so.
+        """An unknown topic is waited for at most `unknown_timeout` seconds from the first answer that says so.
 
         `user` is whom a message names that says that a right is missing, and `called` is what it calls the topic.
         """
         self.topic = topic
         self.deadline = deadline
-        self._patience = patience
+        self._timeout_text = timeout_text
         self._partition = partition
-        self._led = led
-        self._appears = appears
-        self._unknown_for = unknown_for
+        self._led = needs_leader
+        self._appears = may_appear
+        self._unknown_timeout = unknown_timeout
         self._unknown_since: float | None = None
         self._unknown_too_long = False
         self._user = user
@@ -90,7 +90,7 @@ class TopicWait:
         """Whether the brokers have said anything about the topic yet."""
         return bool(self.code) or self._short_since is not None
 
-    def judge(self, now: float, answer: TopicMetadata) -> TopicStatus:
+    def evaluate(self, now: float, answer: TopicMetadata) -> TopicStatus:
         """Return what the newest answer means.
 
         Raises:
@@ -105,9 +105,9 @@ class TopicWait:
         self.code = Code(answer.error_code or (Code.NONE if ready else Code.LEADER_NOT_AVAILABLE))
         if not self.code:
             return TopicStatus.READY
-        hopeless = Action.RETRY not in self.code.action
-        if hopeless or now >= self.deadline or self._still_unknown(now):
-            raise self.error(hopeless)
+        fatal_error = Action.RETRY not in self.code.action
+        if fatal_error or now >= self.deadline or self._still_unknown(now):
+            raise self.error(fatal_error)
         return TopicStatus.ASK_AGAIN
 
     def ends_early(self, now: float) -> bool:
@@ -116,7 +116,7 @@ class TopicWait:
 
     def exists(self) -> None:
         """Note that another broker knows the topic, so that the wait lasts until the deadline."""
-        self._unknown_for, self._unknown_too_long = float("inf"), False
+        self._unknown_timeout, self._unknown_too_long = float("inf"), False
 
     def _still_unknown(self, now: float) -> bool:
         """Return whether the topic has been unknown for as long as an unknown topic is waited for."""
@@ -125,21 +125,21 @@ class TopicWait:
             return False
         if self._unknown_since is None:
             self._unknown_since = now
-        self._unknown_too_long = now - self._unknown_since >= self._unknown_for
+        self._unknown_too_long = now - self._unknown_since >= self._unknown_timeout
         return self._unknown_too_long or not self._appears
 
     def error(self, at_once: bool = False) -> PyProducerError:
         """Return the error that ends the wait after the brokers' last answer."""
         subject = f"{self._called} {self.topic!r}" + (f", partition {self._partition}" if self._led else "")
         if self.code is Code.UNKNOWN_TOPIC_OR_PARTITION and self._appears:
-            waited = f"{self._unknown_for:g} s" if self._unknown_too_long else self._patience
+            waited = f"{self._unknown_timeout:g} s" if self._unknown_too_long else self._timeout_text
             return broker_error(self.code, f"{subject}, still after {waited}", topic=self.topic)
         if at_once or self.code is Code.UNKNOWN_TOPIC_OR_PARTITION:
             return broker_error(self.code, subject, user=self._user, topic=self.topic)
         said = f"The brokers answer {self.code.name} ({self.code}). What to do: {self.code.advice}."
         if not self.code:
             said = f"The brokers know of no partition {self._partition}."
-        return MetadataTimeout(f"{subject} was not ready within {self._patience}. {said}", code=self.code)
+        return MetadataTimeout(f"{subject} was not ready within {self._timeout_text}. {said}", code=self.code)
 
     def _short(self, now: float) -> TopicStatus:
         """Return what it means that the topic has too few partitions now."""

@@ -80,7 +80,7 @@ class NodeConnection:
         """The bytes that the transport had not written at the last count."""
         self.request_size = 0
         """The bytes of the request that is being written; 0 if there is none."""
-        self.login_began = -NEVER
+        self.reauthentication_started_at = -NEVER
         """When the last login anew was begun."""
         self.last_attempt = -NEVER
         self.deadline = NEVER
@@ -125,7 +125,7 @@ class NodeConnection:
             and now < self.deadline
         )
 
-    def login_due(self, now: float) -> bool:
+    def reauthentication_due(self, now: float) -> bool:
         """Whether the connection must log in anew before the next request."""
         return now >= self.deadline and self.state is NodeState.READY
 
@@ -179,7 +179,7 @@ class NodeConnection:
 
     def reauthenticating(self, now: float, settings: ConnectionSettings) -> None:
         """A login anew was begun."""
-        self.login_began = now
+        self.reauthentication_started_at = now
         self.state = NodeState.REAUTHENTICATING
         self.deadline = (
             max(now, self._throttled_until) + settings.request_timeout

@@ -56,12 +56,12 @@ class Nodes:
         if sendable:
             return min(sendable, key=lambda node: node.in_flight).id
         for node in nodes:
-            if node.state in _UNDER_WAY or node.login_due(now):
+            if node.state in _UNDER_WAY or node.reauthentication_due(now):
                 return node.id
         connectable = [node for node in nodes if node.can_connect(now)]
         return min(connectable, key=lambda node: node.last_attempt).id if connectable else None
 
-    def stranded(self, now: float) -> bool:
+    def all_nodes_unavailable(self, now: float) -> bool:
         """Whether no node of the cluster is connected, connecting, or may be connected to now (KIP-899)."""
         return bool(self._cluster) and not any(
             node.state is not NodeState.DISCONNECTED or node.can_connect(now) for node in self._cluster.values()

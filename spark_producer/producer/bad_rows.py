@@ -73,7 +73,7 @@ class BadRowCollector:
     `refused` gets what brokers refuse later, until a flush. No row may have one of the topics `closed`.
     """
 
-    def __init__(self, wanted: Collection[BadRowClass], most_bytes: int, closed: Collection[str] = ()) -> None:
+    def __init__(self, wanted: Collection[BadRowClass], max_bytes: int, closed: Collection[str] = ()) -> None:
         self._wanted = frozenset(wanted)
         self._closed = frozenset(closed)
         self._found: list[BadRowGroup] = []
@@ -81,12 +81,12 @@ class BadRowCollector:
         """the topics that turned out not to be usable"""
         self._counts: dict[str, int] = {}
         """how many partitions those topics have of which a row wanted more; it is not worth another wait for each piece"""
-        self.refused = RefusedRows(self._wants, most_bytes)
+        self.refused = RefusedRows(self._wants, max_bytes)
 
     def __bool__(self) -> bool:
         return bool(self._found)
 
-    def keep_unfit(self, rows: RejectedRows) -> None:
+    def add_schema_mismatches(self, rows: RejectedRows) -> None:
         """Keep rows that an encoder has refused, and that are not in the batch which is sent next.
 
         Raises:

@@ -42,7 +42,7 @@ class Parts:
     """The parts of a producer. The constructor of `Producer` creates them, and this starts the I/O thread. Any thread may call.
 
     What a producer gets from outside is passed in: `connect` makes its network, `clock` gives seconds that only grow,
-    `memory` gives new buffers, and `longest_sleep` is the longest sleep of the threads that `MAX_SLEEP_S` names.
+    `memory` gives new buffers, and `max_sleep` is the longest sleep of the threads that `MAX_SLEEP_S` names.
 
     Raises (constructor):
         ConfigError: the configuration is bad. RuntimeError: the process has as many threads as it may have.
@@ -56,7 +56,7 @@ class Parts:
         connect: Connect = Client,
         clock: Callable[[], float] = time.monotonic,
         memory: Callable[[int], memoryview] = new_memory,
-        longest_sleep: float = MAX_SLEEP_S,
+        max_sleep: float = MAX_SLEEP_S,
     ) -> None:
         self.process = os.getpid()
         self.config = config
@@ -68,7 +68,7 @@ class Parts:
         self.client = connect(connection, metrics=meter.events)
         self.metadata = make_metadata(config, backoff)
         self.pool = BufferPool(config.buffer_memory, config.batch_size, clock, meter.memory_waited, memory=memory)
-        meter.look_at(self.client, self.pool, self.metadata)
+        meter.set_level_sources(self.client, self.pool, self.metadata)
         self.accumulator = make_accumulator(config, self.pool, clock, self.client.wakeup)
         self.sender = Sender(self.accumulator, self.metadata, sender_settings(config, user), backoff, meter.events)
         self.partitioner = make_partitioner(config, ProducerLoad(self.accumulator, self.sender), chosen)
@@ -81,7 +81,7 @@ class Parts:
             wakeup=self.client.wakeup,
             check_open=self.accumulator.backlog.check_open,
             waited=meter.events.metadata_waited,
-            longest_sleep=longest_sleep,
+            max_sleep=max_sleep,
             user=user,
         )
         self.singles = SingleRecords(
@@ -90,16 +90,14 @@ class Parts:
         self.records: SingleRecords | TransactionalRecords = self.singles
         self.transactions: Transactions | None = None
         if self.sender.transactions is not None:
-            self._make_transactional(self.sender.transactions, clock, longest_sleep)
+            self._make_transactional(self.sender.transactions, clock, max_sleep)
         in_flight = config.max_in_flight_requests_per_connection
         self.io_thread = IoThread(
-            self.client, self.sender, self.accumulator, self.topics, meter, in_flight, longest_sleep, self._wake
+            self.client, self.sender, self.accumulator, self.topics, meter, in_flight, max_sleep, self._wake
         )
         self.io_thread.start()
 
-    def _make_transactional(
-        self, manager: TransactionManager, clock: Callable[[], float], longest_sleep: float
-    ) -> None:
+    def _make_transactional(self, manager: TransactionManager, clock: Callable[[], float], max_sleep: float) -> None:
         from spark_producer.producer.transactional_records import TransactionalRecords
         from spark_producer.producer.transactions import Transactions
 
@@ -107,7 +105,7 @@ class Parts:
             manager,
             self.accumulator,
             max_block=self.config.max_block_ms / 1000,
-            longest_sleep=longest_sleep,
+            max_sleep=max_sleep,
             clock=clock,
             wakeup=self.client.wakeup,
             restart_partitioner=self.partitioner.restart,
@@ -118,9 +116,9 @@ class Parts:
 
     def _wake(self) -> None:
         """Wake all threads that wait for the I/O thread, but for those that flush."""
-        self.topics.answered()
+        self.topics.wake_waiters()
         if self.transactions is not None:
-            self.transactions.answered()
+            self.transactions.wake_waiters()
 
     @property
     def failed(self) -> bool:

@@ -31,12 +31,12 @@ class IoThread:
         topics: MetadataWaiter,
         meter: Meter,
         max_in_flight: int,
-        longest_sleep: float,
+        max_sleep: float,
         wake_all: Callable[[], None],
     ) -> None:
         """`max_in_flight` is the number of requests that a connection takes before the first answer.
 
-        An idle thread sleeps `longest_sleep` seconds at most. `wake_all` wakes the threads that wait for its answers.
+        An idle thread sleeps `max_sleep` seconds at most. `wake_all` wakes the threads that wait for its answers.
         """
         self._client = client
         self._sender = sender
@@ -48,7 +48,7 @@ class IoThread:
         self._clock = meter.clock
         self._outages = Outages(accumulator, sender.metadata)
         self._max_in_flight = max_in_flight
-        self._longest_sleep = longest_sleep
+        self._max_sleep = max_sleep
         self._wake_all = wake_all
         self._thread = threading.Thread(target=self._run, name="pyproducer-io", daemon=True)
 
@@ -84,15 +84,15 @@ class IoThread:
         if not self.is_current:
             self._thread.join(min(timeout, threading.TIMEOUT_MAX))
 
-    def end(self, patience: float) -> None:
-        """Send everything for up to `patience` seconds, then end; batches that are not acknowledged by then fail."""
+    def close(self, timeout: float) -> None:
+        """Send everything for up to `timeout` seconds, then end; batches that are not acknowledged by then fail."""
         self._backlog.begin_close()
         self._client.wakeup()
-        self.join(patience)
+        self.join(timeout)
         left = "" if self._backlog.idle else " before everything was acknowledged"
         self._accumulator.close(ProducerClosed(f"the producer was closed{left}"))
         self._client.wakeup()
-        self.join(self._longest_sleep)
+        self.join(self._max_sleep)
 
     # --- on the thread ----------------------------------------------------------------------------------------------
 
@@ -123,12 +123,12 @@ class IoThread:
     def _turn(self) -> None:
         """Do one round: send what can be sent, wait for the network, and take in the answers."""
         now = self._clock()
-        cluster, answers = self._metadata.cluster, self._metadata.answers
+        cluster, answers = self._metadata.cluster, self._metadata.response_count
         client, sender, backlog = self._client, self._sender, self._backlog
         wake_at = self._send_ready(now)
         wait = 0.0
         if backlog.sleeps(wake_at):
-            wait = self._longest_sleep if wake_at is None else min(max(wake_at - now, 0.0), self._longest_sleep)
+            wait = self._max_sleep if wake_at is None else min(max(wake_at - now, 0.0), self._max_sleep)
         completions = client.poll(wait)
         backlog.wakes()
         if completions:
@@ -145,13 +145,13 @@ class IoThread:
             self._topics.last_error = error or self._topics.last_error
             self._outages.lost(node, error, self._clock())
             sender.on_disconnect(node)
-            if (hopeless := client.hopeless()) is not None:
-                raise hopeless
+            if (fatal_error := client.fatal_error()) is not None:
+                raise fatal_error
         self._outages.look(self._clock())
         if self._metadata.cluster is not cluster:
             client.set_nodes(self._metadata.cluster.addresses)
-        if self._metadata.answers != answers:
-            self._topics.answered()
+        if self._metadata.response_count != answers:
+            self._topics.wake_waiters()
 
     def _send_ready(self, now: float) -> float | None:
         """Send what can be sent, and return when to look again. A connection takes several requests before the first answer."""

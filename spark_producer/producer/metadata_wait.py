@@ -47,8 +47,8 @@ logger = escaping_logger("pyproducer")
 class WaitLog:
     """What the log hears of one wait for topics, between the answers."""
 
-    def __init__(self, began: float, topics: int, patience: str) -> None:
-        self._began, self._topics, self._patience = began, topics, patience
+    def __init__(self, began: float, topics: int, timeout_text: str) -> None:
+        self._began, self._topics, self._timeout_text = began, topics, timeout_text
         self._next = FIRST_LOG_AFTER_S
         self._silent_since = began
 
@@ -64,7 +64,7 @@ class WaitLog:
             f"{len(left):,} of {self._topics:,} topics, among them {name!r}" if self._topics > 1 else f"topic {name!r}"
         )
         said = f"the brokers answer {wait.code.name}" if wait.code else "it has too few partitions yet"
-        logger.warning("still waiting for %s (%s) after %.0f s, at most %s", count, said, seconds, self._patience)
+        logger.warning("still waiting for %s (%s) after %.0f s, at most %s", count, said, seconds, self._timeout_text)
 
     def log_silence(self, now: float, topic: str, last_error: PyProducerError | None) -> None:
         """Log that no broker answers, if that is due."""
@@ -77,7 +77,7 @@ class WaitLog:
             topic,
             now - self._silent_since,
             reason,
-            self._patience,
+            self._timeout_text,
         )
 
 
@@ -95,16 +95,16 @@ class MetadataWaiter:
         wakeup: Callable[[], None],
         check_open: Callable[[], None],
         waited: Callable[[float, float], None],
-        longest_sleep: float,
+        max_sleep: float,
         user: str = "",
     ) -> None:
         """`check_open` raises what has ended the producer; `waited(seconds, now)` records a wait. `user` is what brokers
         know us as.
 
-        A thread that waits looks every `longest_sleep` seconds whether the producer has ended, even if nobody wakes it.
+        A thread that waits looks every `max_sleep` seconds whether the producer has ended, even if nobody wakes it.
         """
         self._config = config
-        self._patience = f"{config.max_block_ms / 1000:g} s (kafka.max.block.ms)"
+        self._timeout_text = f"{config.max_block_ms / 1000:g} s (kafka.max.block.ms)"
         self._metadata = metadata
         self._known = known
         self._clock = clock
@@ -112,7 +112,7 @@ class MetadataWaiter:
         self._wakeup = wakeup
         self._check_open = check_open
         self._waited = waited
-        self._longest_sleep = longest_sleep
+        self._max_sleep = max_sleep
         self._user = user
         self._absent: dict[str, None] = {}
         """Topics that did not appear in the whole of a wait, oldest first. The next writes that can do without them ask once."""
@@ -158,7 +158,7 @@ class MetadataWaiter:
             self._metadata.use(name, now)
         return [self._known.describe(name, found[name]) for name in highest]
 
-    def answered(self) -> None:
+    def wake_waiters(self) -> None:
         """Wake the threads that wait, because there is an answer or the producer has ended. The I/O thread calls this."""
         with self._lock:
             self._changed.notify_all()
@@ -173,14 +173,14 @@ class MetadataWaiter:
         self._refuse_io_thread(next(iter(highest)))
         left = {
             name: TopicWait(
-                name, limit, self._patience, partition=highest[name], user=self._user,
-                appears=refused is None or name not in self._absent,
-                unknown_for=DELETED_TOPIC_GRACE if self._metadata.existed(name) else float("inf"),
+                name, limit, self._timeout_text, partition=highest[name], user=self._user,
+                may_appear=refused is None or name not in self._absent,
+                unknown_timeout=DELETED_TOPIC_GRACE if self._metadata.existed(name) else float("inf"),
             )
             for name in highest
         }  # fmt: skip
         found: dict[str, TopicInfo] = {}
-        told = WaitLog(began, len(left), self._patience)
+        told = WaitLog(began, len(left), self._timeout_text)
         rounds, not_before = 0, 0.0
         try:
             while left:
@@ -209,7 +209,7 @@ class MetadataWaiter:
     ) -> TopicStatus | None:
         """Return what an answer means; None if the topic is refused, which is noted in `refused`, or else raised."""
         try:
-            verdict = wait.judge(now, info)
+            verdict = wait.evaluate(now, info)
         except BrokerError as error:
             if refused is None:
                 raise
@@ -238,26 +238,26 @@ class MetadataWaiter:
         self, names: Sequence[str], not_before: float, limit: float, wait: TopicWait, told: WaitLog
     ) -> Mapping[str, TopicInfo]:
         """Ask for the topics, wait, and return what the answer says. Answers to questions sent earlier do not count."""
-        wish = self._metadata.want(*names, not_before=not_before)
+        wish = self._metadata.request_topics(*names, not_before=not_before)
         self._wakeup()
         try:
-            while wish.answer is None:
+            while wish.response is None:
                 told.log_silence(self._clock(), wait.topic, self.last_error)
                 with self._lock:
-                    if wish.answer is not None:
+                    if wish.response is not None:
                         break
                     self._check_open()
                     left = limit - self._clock()
                     if left <= 0:
                         raise wait.error() if wait.answered else self._nothing_learnt(wait)
-                    self._changed.wait(min(left, self._longest_sleep))
+                    self._changed.wait(min(left, self._max_sleep))
         finally:
-            wish.over = True
-        return wish.answer
+            wish.done = True
+        return wish.response
 
     def _nothing_learnt(self, wait: TopicWait) -> PyProducerError:
         """Return the error for a wait that has ended before any broker said anything about the topic."""
-        within = f"within {self._patience}"
+        within = f"within {self._timeout_text}"
         if self._metadata.cluster.nodes:
             return MetadataTimeout(f"no broker told of topic {wait.topic!r} {within}")
         reason = f" Last error: {str(self.last_error).rstrip('.')}." if self.last_error else ""

@@ -27,7 +27,7 @@ class Meter:
         self.events = ProducerMetrics(config.client_id, lock, clock(), unix(), window)
         self._levels: Callable[[float], Levels] = lambda _: Levels()
 
-    def look_at(self, client: Network, pool: BufferPool, metadata: Metadata) -> None:
+    def set_level_sources(self, client: Network, pool: BufferPool, metadata: Metadata) -> None:
         """Set the objects in which the levels are looked up."""
 
         def levels(now: float) -> Levels:
@@ -48,11 +48,11 @@ class Meter:
         now = self.clock()
         return self.events.snapshot(self._levels(now), now).values()
 
-    def start_lap(self) -> None:
-        """Begin to count for a task."""
+    def start_interval(self) -> None:
+        """Begin the interval that `interval` covers, such as a task."""
         self.events.start_lap(self.clock())
 
-    def lap(self) -> Snapshot:
-        """Return what happened since `start_lap`."""
+    def interval(self) -> Snapshot:
+        """Return the metrics since `start_interval`."""
         now = self.clock()
         return self.events.lap(self._levels(now), now)

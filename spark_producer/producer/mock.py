@@ -43,7 +43,7 @@ class PendingRecord(NamedTuple):
     `waits` is the result that waits for it (None for a row of `send_batch`), and `account` that of the thread that sent it.
     """
 
-    place: TopicPartition
+    tp: TopicPartition
     waits: BatchResult | RowRange | None
     account: ThreadFailures
 
@@ -100,11 +100,11 @@ class MockProducer:
         with self._refusing():
             record, asked = read_record(topic, value, key, headers, partition, now_ms)
             self._check(self.send_error)
-            place = TopicPartition(topic, self._partition(topic, record.key, None if asked == NO_PARTITION else asked))
-        self._sent([SentRecord(*place, record.key, record.value, read_headers(record), record.timestamp)])
-        result = BatchResult(place)
+            tp = TopicPartition(topic, self._partition(topic, record.key, None if asked == NO_PARTITION else asked))
+        self._sent([SentRecord(*tp, record.key, record.value, read_headers(record), record.timestamp)])
+        result = BatchResult(tp)
         future = result.add(0, record.timestamp, on_delivery)
-        self._wait(place, result)
+        self._wait(tp, result)
         return future
 
     def send_batch(
@@ -112,16 +112,16 @@ class MockProducer:
     ) -> None:
         """Send a batch as `Producer.send_batch` does."""
         self._accounts.check()
-        for place, _ in self._take(batch, topic, first_row, with_headers):
-            self._wait(place, None)
+        for tp, _ in self._take(batch, topic, first_row, with_headers):
+            self._wait(tp, None)
 
     def send_table(self, table: pa.Table, *, topic: str | None = None) -> Future[TableMetadata]:
         """Send a table as `Producer.send_table` does."""
         result, first_row = TableResult(), 0
         for batch in table.to_batches():
-            for number, (place, _) in enumerate(self._take(batch, topic, first_row, True), first_row):
+            for number, (tp, _) in enumerate(self._take(batch, topic, first_row, True), first_row):
                 result.expect()
-                self._wait(place, RowRange(result, 0, RowNumbers(number, 1)))
+                self._wait(tp, RowRange(result, 0, RowNumbers(number, 1)))
             first_row += batch.num_rows
         result.no_more()
         return result.future
@@ -130,12 +130,12 @@ class MockProducer:
         """Acknowledge the oldest undecided record; return False if there is none."""
         if not self._pending:
             return False
-        place, waits, _ = self._pending.popleft()
-        offset = self._ends.get(place, 0)
-        self._ends[place] = offset + 1
+        tp, waits, _ = self._pending.popleft()
+        offset = self._ends.get(tp, 0)
+        self._ends[tp] = offset + 1
         if isinstance(waits, RowRange):
             if waits.table is not None:
-                waits.table.written(place, offset, 1)
+                waits.table.written(tp, offset, 1)
         elif waits is not None:
             waits.complete(offset, -1)
         return True
@@ -148,7 +148,7 @@ class MockProducer:
         if not self._pending:
             return False
         _, waits, account = self._pending[0]
-        self.transactions.spoil(error)
+        self.transactions.mark_abortable(error)
         self._accounts.record(error, (account,), heard=waits is not None)
         return self._refuse_next(error)
 
@@ -233,7 +233,7 @@ class MockProducer:
         try:
             yield
         except Exception as error:
-            self.transactions.spoil(error)
+            self.transactions.mark_abortable(error)
             raise
 
     def _sent(self, records: list[SentRecord]) -> None:
@@ -268,10 +268,10 @@ class MockProducer:
         if injected is not None:
             raise injected
 
-    def _wait(self, place: TopicPartition, waits: BatchResult | RowRange | None) -> None:
+    def _wait(self, tp: TopicPartition, waits: BatchResult | RowRange | None) -> None:
         account = self._accounts.mine()
         account.sent = True
-        self._pending.append(PendingRecord(place, waits, account))
+        self._pending.append(PendingRecord(tp, waits, account))
         if self.auto_complete:
             self.complete_next()
 
@@ -306,8 +306,8 @@ class MockProducer:
             key, value = _bytes(row.get("key")), _bytes(row["value"])
             partition = self._partition(name, key, row.get("partition"))
             headers = _headers(row.get("headers")) if with_headers else ()
-            place = TopicPartition(name, partition)
-            found.append((place, SentRecord(*place, key, value, headers, columns.records.timestamp_at(index))))
+            tp = TopicPartition(name, partition)
+            found.append((tp, SentRecord(*tp, key, value, headers, columns.records.timestamp_at(index))))
         self._sent([record for _, record in found])
         return found
 

@@ -58,7 +58,7 @@ class MockTransactions(Generic[Record]):
         if self.initialized and not self.in_flight:
             raise IllegalState("no transaction is under way: call begin_transaction() first")
 
-    def spoil(self, error: Exception) -> None:
+    def mark_abortable(self, error: Exception) -> None:
         """Let the transaction in flight only be aborted, because it lacks a row."""
         if self.in_flight and self.failure is None:
             self.failure = TransactionAbortable(f"the transaction lacks rows and cannot be committed: {error}")

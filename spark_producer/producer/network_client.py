@@ -35,7 +35,7 @@ class Network(NetworkView, Protocol):
     def take_disconnected(self) -> Sequence[int]:
         """Return the nodes whose connection, or attempt at one, has failed since the last call."""
 
-    def hopeless(self) -> PyProducerError | None:
+    def fatal_error(self) -> PyProducerError | None:
         """Return the error that ends the producer, since no attempt to connect can succeed; asked after a failure."""
 
     def wakeup(self) -> None:

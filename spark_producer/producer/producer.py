@@ -104,7 +104,7 @@ class Producer:
         first_row: int | Int64Array,
         with_headers: bool,
         transaction: int | None = None,
-        sieve: BadRowCollector | None = None,
+        collector: BadRowCollector | None = None,
     ) -> int | None:
         """Queue rows, and return the number of their transaction, which must be `transaction` if that is given."""
         if self._transactions is not None:
@@ -114,10 +114,10 @@ class Producer:
                 transaction = now
             self._transactions.check_still(transaction)
         try:
-            self._queue_rows(batch, result, topic, first_row, with_headers, transaction, sieve)
+            self._queue_rows(batch, result, topic, first_row, with_headers, transaction, collector)
         except BaseException as error:
             if self._transactions is not None:
-                self._transactions.spoil(error)
+                self._transactions.mark_abortable(error)
             if isinstance(error, Exception):  # a call that raises is an error in the metrics, as in Java
                 self._meter.events.call_refused(self._meter.clock())
             raise
@@ -131,7 +131,7 @@ class Producer:
         first_row: int | Int64Array,
         with_headers: bool,
         transaction: int | None,
-        sieve: BadRowCollector | None,
+        collector: BadRowCollector | None,
     ) -> None:
         self._backlog.check_open()
         if result is None:
@@ -139,8 +139,8 @@ class Producer:
         now_ms, largest = time.time_ns() // 1_000_000, min(self.config.max_request_size, self.config.buffer_memory)
         pieces = BatchPieces(batch, PIECE_BYTES, largest, topic, now_ms, first_row, with_headers)
         recipient: DeliveryListener | None = result
-        if sieve is not None:
-            good, recipient = sieve.good(pieces, self._topics, self._partitioner, self.config), sieve.refused
+        if collector is not None:
+            good, recipient = collector.good(pieces, self._topics, self._partitioner, self.config), collector.refused
         else:
             if result is None and len(pieces) > 1:  # nothing of a batch is sent if a row is bad
                 for columns in pieces.or_raise():
@@ -162,10 +162,10 @@ class Producer:
         arranged = ArrangedRows(columns.records, rows)
         used = np.flatnonzero(np.diff(bounds))  # most partitions of a large topic may get nothing
         codes, partitions = assignment.places(used)
-        places = zip(map(columns.topics.__getitem__, codes), partitions, strict=True)
+        topic_partitions = zip(map(columns.topics.__getitem__, codes), partitions, strict=True)
         append, among = self._accumulator.append, len(codes)
-        for place, first, stop in zip(places, bounds[used].tolist(), bounds[used + 1].tolist(), strict=True):
-            append(place, arranged, first, stop, among, result)
+        for tp, first, stop in zip(topic_partitions, bounds[used].tolist(), bounds[used + 1].tolist(), strict=True):
+            append(tp, arranged, first, stop, among, result)
         self._end_appends(columns)
 
     def send_table(self, table: pa.Table, *, topic: str | None = None) -> Future[TableMetadata]:
@@ -313,7 +313,7 @@ class Producer:
             return
         if self._transactions is not None:
             self._transactions.warn_if_open()
-        self._parts.io_thread.end(self.config.delivery_timeout_ms / 1000 if timeout is None else timeout)
+        self._parts.io_thread.close(self.config.delivery_timeout_ms / 1000 if timeout is None else timeout)
         self._backlog.accounts.log_unheard()
 
     def __enter__(self) -> Self:
@@ -352,19 +352,19 @@ def parts_of(producer: Producer) -> Parts:
 def send_batch_collecting_bad_rows(
     producer: Producer,
     batch: pa.RecordBatch,
-    sieve: BadRowCollector,
+    collector: BadRowCollector,
     *,
     topic: str | None,
     first_row: int | Int64Array = 0,
     with_headers: bool = True,
 ) -> None:
-    """Queue the good rows of a batch as `Producer.send_batch`, and leave the bad ones that it wants to `sieve`.
+    """Queue the good rows of a batch as `Producer.send_batch`, and leave the bad ones that it wants to `collector`.
 
     An array in the place of `first_row` numbers each row, for a batch that has lost some.
 
     Raises: as `Producer.send_batch`, for what the sieve does not want.
     """
-    producer._send_rows(batch, None, topic, first_row, with_headers, sieve=sieve)
+    producer._send_rows(batch, None, topic, first_row, with_headers, collector=collector)
 
 
 def producer_of(parts: Parts) -> Producer:

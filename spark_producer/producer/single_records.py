@@ -65,10 +65,10 @@ class SingleRecords:
         record, asked = read_record(topic, value, key, headers, partition, timestamp_ms)
         if record.size > self._largest:
             too_large(as_columns(topic, record), self._config).raise_first()
-        described, places = self._find(topic, asked, now)
+        described, topic_partitions = self._find(topic, asked, now)
         chosen = self._partitioner.assign_one(described, record, asked)
         try:
-            future = self._accumulator.append_one(places[chosen], record, on_delivery, now + self._max_block)
+            future = self._accumulator.append_one(topic_partitions[chosen], record, on_delivery, now + self._max_block)
         except BufferExhausted as error:
             raise with_connection_reason(error, self._topics.last_error) from None
         for name, number, size in self._partitioner.take_full():

@@ -36,5 +36,5 @@ class TransactionalRecords:
         try:
             return self._records.send(topic, value, key, headers, timestamp_ms, partition, on_delivery)
         except BaseException as error:
-            self._transactions.spoil(error)
+            self._transactions.mark_abortable(error)
             raise

@@ -64,7 +64,7 @@ class Transactions:
         accumulator: RecordAccumulator,
         *,
         max_block: float,
-        longest_sleep: float,
+        max_sleep: float,
         clock: Callable[[], float],
         wakeup: Callable[[], None],
         restart_partitioner: Callable[[], None],
@@ -78,7 +78,7 @@ class Transactions:
         self._accumulator = accumulator
         self._backlog = accumulator.backlog
         self._max_block = max_block
-        self._longest_sleep = longest_sleep
+        self._max_sleep = max_sleep
         self._clock = clock
         self._wakeup = wakeup
         self._restart_partitioner = restart_partitioner
@@ -89,16 +89,16 @@ class Transactions:
         self._changed = threading.Condition(self._lock)
         self._unfinished: Operation | None = None
         """the call of `REPEATED` that a thread waits for, or that was not answered in time"""
-        manager.on_done = self.answered
+        manager.on_done = self.wake_waiters
 
-    def answered(self) -> None:
+    def wake_waiters(self) -> None:
         """Wake the threads that wait. The I/O thread calls this, also at its end."""
         with self._lock:
             self._changed.notify_all()
 
-    def spoil(self, error: BaseException) -> None:
+    def mark_abortable(self, error: BaseException) -> None:
         """Let the transaction only be aborted: a row was refused before it was queued, so the transaction lacks it."""
-        self._manager.asked.append(Operation(TxnCall.SPOIL, error))
+        self._manager.asked.append(Operation(TxnCall.MARK_ABORTABLE, error))
         self._wakeup()
 
     def check_may_flush(self) -> None:
@@ -194,7 +194,7 @@ class Transactions:
         if found is None:  # it has ended since
             return None
         self._restart_partitioner()
-        return [HeldBatch(*place, records, data) for place, records, data in found]
+        return [HeldBatch(*tp, records, data) for tp, records, data in found]
 
     def release(self) -> None:
         """End the hold: a transaction with an epoch of its own begins, and everything goes out in it. This does not wait."""
@@ -219,14 +219,14 @@ class Transactions:
         """Forget the prepared transaction, which is ended elsewhere; the next one takes the next epoch."""
         self._run(TxnCall.RENEW)
 
-    def give_up(self, timeout: float | None = None) -> bool:
+    def try_abort(self, timeout: float | None = None) -> bool:
         """Drop what waits, and abort what is open, also if it is prepared. Return whether that is done; it raises nothing.
 
         If a batch is in doubt, the next epoch is taken, which shuts it out. After False, close the producer.
         """
         self._unfinished = None
         try:
-            self._run(TxnCall.GIVE_UP, timeout=timeout)
+            self._run(TxnCall.TRY_ABORT, timeout=timeout)
         except PyProducerError:
             return False
         self._restart_partitioner()
@@ -271,7 +271,7 @@ class Transactions:
                     left = limit - self._clock()
                     if left <= 0:
                         raise self._too_late(call, timeout)
-                    self._changed.wait(min(left, self._longest_sleep))
+                    self._changed.wait(min(left, self._max_sleep))
             finally:
                 operation.caller = None
                 if self._unfinished is operation and operation.done:

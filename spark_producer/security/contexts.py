@@ -41,7 +41,7 @@ class ContextInfo:
 class TlsContext(ssl.SSLContext):
     """A context that knows what was put into it, which `ssl` does not tell."""
 
-    facts: ContextInfo = ContextInfo()
+    info: ContextInfo = ContextInfo()
 
 
 def client_context(settings: TlsSettings, allowed: Sequence[str]) -> TlsContext:
@@ -67,7 +67,7 @@ def client_context(settings: TlsSettings, allowed: Sequence[str]) -> TlsContext:
     identity = load_identity(settings.identity, allowed) if settings.identity is not None else None
     if identity is not None:
         _show(context, identity)
-    context.facts = ContextInfo(
+    context.info = ContextInfo(
         trust=trust.origin if trust else ContextInfo().trust,
         trusted=len(trust.certificates) if trust else 0,
         identity=identity.origin if identity else "",
@@ -98,7 +98,7 @@ def server_context(
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.verify_mode = ssl.CERT_REQUIRED
         _trust(context, trust)
-    context.facts = ContextInfo(
+    context.info = ContextInfo(
         trust=trust.origin if trust else "no certificate",
         trusted=len(trust.certificates) if trust else 0,
         identity=identity.origin,

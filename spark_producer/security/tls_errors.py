@@ -36,7 +36,7 @@ class HandshakePhase:
 
     host: str | None
     """The name that the certificate must be for."""
-    facts: ContextInfo
+    info: ContextInfo
     chain: tuple[Certificate, ...] = ()
     """What the peer showed, its own certificate first."""
     established: bool = False
@@ -71,25 +71,25 @@ NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY
 """OpenSSL's reasons if what the other side sent is no TLS."""
 
 
-def client_tls_error(error: ssl.SSLError, peer: Peer, moment: HandshakePhase) -> TlsFailed:
+def client_tls_error(error: ssl.SSLError, peer: Peer, phase: HandshakePhase) -> TlsFailed:
     """Return the error of this package for one of a client's stream. It is fatal unless another attempt may succeed."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return TlsFailed(_certificate(error, peer, moment), fatal=True)
+        return TlsFailed(_certificate(error, peer, phase), fatal=True)
     reason = error.reason or ""
     alert = _ALERT.fullmatch(reason)
     if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError) or reason == "UNEXPECTED_EOF_WHILE_READING":
-        return TlsFailed(_ended(peer, moment), fatal=False, silent=not moment.heard)
+        return TlsFailed(_ended(peer, phase), fatal=False, silent=not phase.heard)
     if alert:
-        return TlsFailed(_alert(alert[1], peer, moment), fatal=not moment.answered)
+        return TlsFailed(_alert(alert[1], peer, phase), fatal=not phase.answered)
     if reason in _NOTHING_IN_COMMON:
-        return TlsFailed(_nothing_in_common(f"OpenSSL says {reason}", peer, moment), fatal=True)
-    if reason in NOT_TLS and not moment.established:
+        return TlsFailed(_nothing_in_common(f"OpenSSL says {reason}", peer, phase), fatal=True)
+    if reason in NOT_TLS and not phase.established:
         return TlsFailed(
             f"{peer.name} does not answer in TLS: this port speaks plain text or something else; check host, port and "
             "security.protocol",
             fatal=True,
         )
-    return TlsFailed(f"TLS with {peer.name} failed: {for_log(reason or str(error))}", fatal=not moment.established)
+    return TlsFailed(f"TLS with {peer.name} failed: {for_log(reason or str(error))}", fatal=not phase.established)
 
 
 def is_tls_error(error: BaseException | None) -> bool:
@@ -106,24 +106,24 @@ def server_tls_error(error: ssl.SSLError, peer: Peer) -> TlsFailed:
     return TlsFailed(f"TLS with {peer.name} failed: {for_log(error.reason or str(error))}", fatal=False)
 
 
-def _certificate(error: ssl.SSLCertVerificationError, peer: Peer, moment: HandshakePhase) -> str:
+def _certificate(error: ssl.SSLCertVerificationError, peer: Peer, phase: HandshakePhase) -> str:
     code = error.verify_code
     first = f"the certificate of {peer.name} cannot be trusted: "
     if code in _UNTRUSTED:
-        issuer = f"'{moment.chain[-1].issuer}'" if moment.chain else "its issuer"
-        count = moment.facts.trusted
+        issuer = f"'{phase.chain[-1].issuer}'" if phase.chain else "its issuer"
+        count = phase.info.trusted
         held = f" ({count} certificate{'s' if count > 1 else ''})" if count else ""
         return (
-            f"{first}it was issued by {issuer}, and that CA is not in {moment.facts.trust}{held}. Give the CA's certificate by "
+            f"{first}it was issued by {issuer}, and that CA is not in {phase.info.trust}{held}. Give the CA's certificate by "
             f"ssl.truststore.location or ssl.ca.location ({error.verify_message})"
         )
     if code in (_EXPIRED, _NOT_YET):
-        return first + _dates(code, peer.now(), moment.chain)
+        return first + _dates(code, peer.now(), phase.chain)
     if code in _OTHER_NAME:
-        names = ", ".join(moment.chain[0].names) if moment.chain else ""
+        names = ", ".join(phase.chain[0].names) if phase.chain else ""
         origin = f", a host of {peer.host_from}," if peer.host_from else ""
         return (
-            f"{first}it is not for {moment.host!r}{origin} but for {names or 'no name at all'}. Connect by a name of the "
+            f"{first}it is not for {phase.host!r}{origin} but for {names or 'no name at all'}. Connect by a name of the "
             "certificate, or have one made for this name"
         )
     return f"{first}{for_log(error.verify_message)}"
@@ -143,10 +143,10 @@ def _whose(found: Certificate | None, chain: tuple[Certificate, ...]) -> str:
     return "it" if found is None or found is chain[0] else f"that of its CA '{found.subject}'"
 
 
-def _ended(peer: Peer, moment: HandshakePhase) -> str:
-    if moment.established:
+def _ended(peer: Peer, phase: HandshakePhase) -> str:
+    if phase.established:
         return f"{peer.name} closed the TLS connection"
-    if moment.heard:
+    if phase.heard:
         return f"{peer.name} closed the connection in the midst of the TLS handshake"
     return (
         f"{peer.name} closed the connection at our TLS ClientHello: it may be a listener without TLS (then set "
@@ -154,30 +154,30 @@ def _ended(peer: Peer, moment: HandshakePhase) -> str:
     )
 
 
-def _alert(alert: str, peer: Peer, moment: HandshakePhase) -> str:
+def _alert(alert: str, peer: Peer, phase: HandshakePhase) -> str:
     said = f"(alert {alert.lower()})"
-    if moment.answered:
+    if phase.answered:
         return f"{peer.name} ended the TLS connection {said}"
     # Whoever has shown a certificate has agreed to version and suite: OpenSSL's servers of TLS 1.2 call ours missing that way.
-    negotiated = alert == "HANDSHAKE_FAILURE" and moment.chain and not moment.established
+    negotiated = alert == "HANDSHAKE_FAILURE" and phase.chain and not phase.established
     about_ours = negotiated or alert in _ABOUT_CERTIFICATE
-    if about_ours and not moment.facts.identity:
+    if about_ours and not phase.info.identity:
         return (
             f"{peer.name} wants a certificate of the client and got none {said}: set ssl.keystore.location, or "
             "ssl.certificate.location and ssl.key.location"
         )
     if about_ours:
-        own = moment.facts.own
+        own = phase.info.own
         ours = f"'{own.subject}', issued by '{own.issuer}', valid until {own.not_after}" if own else "ours"
-        return f"{peer.name} refused the certificate of {moment.facts.identity} {said}: {ours}"
-    if alert in _NOTHING_IN_COMMON and not moment.established:
-        return _nothing_in_common(said, peer, moment)
+        return f"{peer.name} refused the certificate of {phase.info.identity} {said}: {ours}"
+    if alert in _NOTHING_IN_COMMON and not phase.established:
+        return _nothing_in_common(said, peer, phase)
     return f"{peer.name} ended the TLS handshake {said}"
 
 
-def _nothing_in_common(said: str, peer: Peer, moment: HandshakePhase) -> str:
-    suites = ", ".join(moment.facts.suites) or "the default ones"
+def _nothing_in_common(said: str, peer: Peer, phase: HandshakePhase) -> str:
+    suites = ", ".join(phase.info.suites) or "the default ones"
     return (
         f"there is no TLS version or cipher suite in common with {peer.name} {said}: ours are "
-        f"{', '.join(moment.facts.versions)} with {suites} (ssl.enabled.protocols, ssl.cipher.suites)"
+        f"{', '.join(phase.info.versions)} with {suites} (ssl.enabled.protocols, ssl.cipher.suites)"
     )

@@ -34,7 +34,7 @@ class TlsStream:
     ) -> None:
         self._peer = peer or Peer()
         self._server_side = server_side
-        self._facts = context.facts if isinstance(context, TlsContext) else ContextInfo()
+        self._facts = context.info if isinstance(context, TlsContext) else ContextInfo()
         self._host = server_hostname
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
@@ -147,15 +147,15 @@ class TlsStream:
     def _explained(self, error: ssl.SSLError) -> TlsFailed:
         if self._server_side:
             return server_tls_error(error, self._peer)
-        moment = HandshakePhase(
+        phase = HandshakePhase(
             host=self._host,
-            facts=self._facts,
+            info=self._facts,
             chain=tuple(found for der in self._chain() if (found := read_certificate(der)) is not None),
             established=self._established,
             answered=self._answered,
             heard=self._heard,
         )
-        return client_tls_error(error, self._peer, moment)
+        return client_tls_error(error, self._peer, phase)
 
     def _chain(self) -> list[bytes]:
         """Return what the peer showed. `ssl` gives it out of a failed handshake in one way only, which is public since 3.13."""

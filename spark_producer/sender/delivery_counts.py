@@ -57,15 +57,15 @@ class DeliveryCounts:
         self._bytes += batch.position - batch.begin
         self._batches += 1
         if base_offset >= 0:
-            place = batch.queue.place
+            tp = batch.queue.place
             last = base_offset + records - 1
-            known = self._ranges.get(place)
+            known = self._ranges.get(tp)
             if known is None:
-                self._ranges[place] = OffsetRange(base_offset, last, records)
+                self._ranges[tp] = OffsetRange(base_offset, last, records)
             elif base_offset > known.last:
-                self._ranges[place] = OffsetRange(known.first, last, known.records + records)
+                self._ranges[tp] = OffsetRange(known.first, last, known.records + records)
             else:
-                self._ranges[place] = known.merge(OffsetRange(base_offset, last, records))
+                self._ranges[tp] = known.merge(OffsetRange(base_offset, last, records))
 
     def take(self) -> WriteReport:
         """Return the report, and begin to count from 0."""

@@ -24,7 +24,7 @@ class NetworkView(Protocol):
     def least_loaded(self) -> int | None:
         """Return the node for a request that any node can answer; None if all are busy or in backoff."""
 
-    def stranded(self) -> bool:
+    def all_nodes_unavailable(self) -> bool:
         """Return whether no known node of the cluster is connected or connecting, or may be connected to now."""
 
     def next_attempt_in(self, node: int) -> float:

@@ -136,9 +136,9 @@ class ProduceResponseHandler:
         Records of a topic that does not exist are handed back where that is wanted, as are those that a broker rejects. If only
         the partition is missing they fail: another attempt distributes the same rows over the existing partitions.
         """
-        if self._metadata.answers == self._judged:
+        if self._metadata.response_count == self._judged:
             return
-        self._judged = self._metadata.answers
+        self._judged = self._metadata.response_count
         ended = []
         for queue in self._backlog.busy.of_topics(topics):
             if (absence := self._metadata.absence(queue.place, now)) is not None:
@@ -156,12 +156,12 @@ class ProduceResponseHandler:
         if absence.partitions or not self._hand_back(batch, texts, error):
             self._give_up(batch, error, now)
 
-    def created_again(self, topics: Collection[str], now: float) -> None:
+    def recreated(self, topics: Collection[str], now: float) -> None:
         """Reset the sequences of topics that were deleted and created again: their logs do not know this producer."""
         if self._sequencer.enabled:
             queues = [queue for queue in list(self._backlog.queues.values()) if queue.place.topic in topics]
             for queue in queues:
-                self._sequencer.created_again(queue)
+                self._sequencer.recreated(queue)
             self._outcomes.settle(queues, now)
 
     def _obstacle(self, batch: ProducerBatch, last_error: Callable[[int], PyProducerError | None]) -> str:
@@ -259,7 +259,7 @@ class ProduceResponseHandler:
             self._sequencer.lost(batch)
         self._outcomes.fail(batch, error)
         if self._transactions is not None:
-            self._transactions.batch_lost(batch, error, now)
+            self._transactions.on_batch_failed(batch, error, now)
 
     def _settle(self, queues: Iterable[PartitionQueue], now: float) -> None:
         queues = list(queues)
@@ -283,7 +283,7 @@ class ProduceResponseHandler:
                 hints[batch.place] = answer.current_leader.leader_id, answer.current_leader.leader_epoch
         if hints:
             endpoints = {node.node_id: Node(node.host, node.port, node.rack) for node in body.node_endpoints}
-            self._metadata.take_hints(hints, endpoints)
+            self._metadata.apply_leader_hints(hints, endpoints)
 
 
 def _refusal(answer: ProducePartitionResponse) -> BatchError:
@@ -304,7 +304,7 @@ def _texts_by_record(batch: ProducerBatch, refusal: BatchError) -> dict[int, str
 
 
 def _error(batch: ProducerBatch, refusal: BatchError, user: str) -> BrokerError:
-    place = batch.place
+    tp = batch.place
     told = ""
     if refusal.records:
         index, text = next(iter(refusal.records.items()))
@@ -312,9 +312,9 @@ def _error(batch: ProducerBatch, refusal: BatchError, user: str) -> BrokerError:
     elif batch.row is not None:
         told = f" (row {batch.row} of the task)"
     records = "a record" if batch.records_count == 1 else f"{batch.records_count} records"
-    subject = f"{records} of {batch.size} bytes for {place}, attempt {batch.attempts + 1}{told}"
+    subject = f"{records} of {batch.size} bytes for {tp}, attempt {batch.attempts + 1}{told}"
     error = broker_error(refusal.code, subject, refusal.message, user=user)
-    error.__dict__.update(topic=place.topic, partition=place.partition)
+    error.__dict__.update(topic=tp.topic, partition=tp.partition)
     if not refusal.records:
         return error
     return RecordsRefused(str(error), **error.__dict__, records=refusal.records, rows={})

@@ -135,9 +135,9 @@ class Sender:
         ):  # the rows are held back, and need no leader yet
             kept_back = frozenset()
         leader_of = self.metadata.cluster.leader_of
-        topics = topics | {place.topic for place in kept_back if leader_of(place)[0] == NO_LEADER}
+        topics = topics | {tp.topic for tp in kept_back if leader_of(tp)[0] == NO_LEADER}
         if topics:
-            self.metadata.seek(topics, now)
+            self.metadata.request_leaders(topics, now)
             self._answers.end_missing(topics, now)
 
     def _questions(self, now: float, network: NetworkView, times: list[float | None]) -> list[ClientRequest]:
@@ -145,18 +145,18 @@ class Sender:
         metadata_due, id_due = self.metadata.due_at(), self._id_due_at()
         if (metadata_due is None or metadata_due > now) and (id_due is None or id_due > now):
             return []
-        if self.metadata.overdue(now) or network.stranded():
+        if self.metadata.rebootstrap_due(now) or network.all_nodes_unavailable():
             self.metadata.rebootstrap(now)
         node = next((other for other in self.metadata.other_nodes() if network.ready(other)), network.least_loaded())
         if node is None:
             times.append(now + NODE_RECHECK)
         if node is None or not _ready(node, now, network, times):
             return []
-        question = self.metadata.request(now, node)
+        request = self.metadata.request(now, node)
         if forgotten := self.metadata.take_forgotten():
             self._drainer.forget(forgotten)
-        if question is not None:
-            return [ClientRequest(node, METADATA, question, ())]
+        if request is not None:
+            return [ClientRequest(node, METADATA, request, ())]
         if id_due is not None and id_due <= now:
             return [ClientRequest(node, INIT_PRODUCER_ID, self._identity.request(), ())]
         return []
@@ -228,8 +228,8 @@ class Sender:
     def _on_metadata(self, body: object, now: float) -> None:
         if isinstance(body, MetadataResponse):
             self.metadata.on_response(body, now)
-            if topics := self.metadata.take_created_again():
-                self._answers.created_again(topics, now)
+            if topics := self.metadata.take_recreated():
+                self._answers.recreated(topics, now)
         else:
             self.metadata.on_failure(now)
 

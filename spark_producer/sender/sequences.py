@@ -97,7 +97,7 @@ class Sequencer:
             batch.queue.gate = DrainGate.SHUT
         return not self._transactional
 
-    def created_again(self, queue: PartitionQueue) -> None:
+    def recreated(self, queue: PartitionQueue) -> None:
         """Note that the partition is a new log, which does not know this producer.
 
         The next batch goes alone until it is acknowledged, because the new log takes any first sequence. If no batch has a

@@ -47,7 +47,7 @@ class TopicIds:
         self._absent.difference_update(topics)
         self._created_again.difference_update(topics)
 
-    def take_created_again(self) -> set[str]:
+    def take_recreated(self) -> set[str]:
         """Return the topics that were created again since the last call."""
         taken, self._created_again = self._created_again, set()
         return taken

@@ -157,6 +157,6 @@ def test_an_end_that_comes_late_does_not_touch_what_was_held(
         assert prepared.style in Style
         if late is not None:
             proxied.proxy.send_again(late)
-        assert transactions.give_up()
+        assert transactions.try_abort()
         late = proxied.proxy.copies[END_TXN.key][-1]
     assert committed(proxied, topic) == [[]] * PARTITIONS

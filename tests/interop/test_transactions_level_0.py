@@ -54,6 +54,6 @@ def test_our_producer_speaks_in_the_explicit_style_to_it(level_0: KafkaCluster, 
         transactions.hold()
         producer.send(topic, b"prepared, and aborted")
         assert transactions.prepare().style is Style.EXPLICIT
-        assert transactions.give_up()
+        assert transactions.try_abort()
     rows = read_topic(level_0.bootstrap_servers, topic, client="confluent", isolation="read_committed")
     assert [row.value for row in rows] == [b"0", b"1", b"2"]

@@ -184,7 +184,7 @@ def test_held_rows_go_out_in_a_transaction_that_another_producer_ends(
         styles.append(prepared.style)
         epochs.append((prepared.producer_id, prepared.epoch))
         assert committed(kafka, topic) == []
-        assert transactions.give_up()
+        assert transactions.try_abort()
     assert len(set(epochs)) == 3
     assert set(styles) == {Style.IMPLICIT if kafka.version == KAFKA_4 else Style.EXPLICIT}
     transactions.hold()

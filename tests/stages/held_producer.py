@@ -92,9 +92,9 @@ class HeldTransactions:
         spans = (Span("t", 0, 10, 9 + self.sent_rows, self.sent_rows),)
         return PreparedDouble(self.transactional_id, 4000, self.epoch, Style.IMPLICIT, spans, 1)
 
-    def give_up(self) -> bool:
+    def try_abort(self) -> bool:
         """End the transaction."""
-        self.calls.append("give_up")
+        self.calls.append("try_abort")
         self.open = self.holding = False
         return True
 
@@ -132,7 +132,7 @@ class HeldProducer:
         self._parts = SimpleNamespace(
             config=config,
             transactions=self.transactions,
-            meter=SimpleNamespace(start_lap=lambda: None, lap=lambda: None),
+            meter=SimpleNamespace(start_interval=lambda: None, interval=lambda: None),
             pool=HeldPool(self.transactions, memory),
             partition_count=lambda _: 1,
             take_report=self._take_report,

@@ -78,7 +78,7 @@ class ScriptedCluster:
     """an answer that waits for the test's permission"""
     poll_error: BaseException | None = None
     last_error: PyProducerError | None = None
-    hopeless: PyProducerError | None = None
+    fatal_error: PyProducerError | None = None
     reachable: bool = True
     levels: dict[str, int] = field(default_factory=dict)
     """finalized features of the cluster"""
@@ -119,13 +119,13 @@ class ScriptedCluster:
         *,
         clock: Callable[[], float] = time.monotonic,
         memory: Callable[[int], memoryview] = new_memory,
-        longest_sleep: float = MAX_SLEEP_S,
+        max_sleep: float = MAX_SLEEP_S,
         **options: object,
     ) -> Producer:
         """A producer of this cluster that sends and repeats at once. Options have their names with underscores."""
         usual = {"bootstrap.servers": SERVERS, "linger.ms": 0, "retry.backoff.ms": 1, "retry.backoff.max.ms": 1}
         config = producer_config(usual | {name.replace("_", "."): value for name, value in options.items()})
-        parts = Parts(config, connect=self.connect, clock=clock, memory=memory, longest_sleep=longest_sleep)
+        parts = Parts(config, connect=self.connect, clock=clock, memory=memory, max_sleep=max_sleep)
         self.producers.append(producer_of(parts))
         return self.producers[-1]
 
@@ -188,12 +188,12 @@ class ScriptedCluster:
         for topic in held.body.topic_data:
             partitions = []
             for partition in topic.partition_data:
-                place = TopicPartition(topic.name, partition.index)
-                code, log = self.produce_code(place), self.log.setdefault(place, [])
+                tp = TopicPartition(topic.name, partition.index)
+                code, log = self.produce_code(tp), self.log.setdefault(tp, [])
                 offset = len(log) if not code else -1
                 if not code:
                     assert isinstance(partition.records, memoryview)
-                    self.sequences.setdefault(place, []).append(read_header(partition.records).base_sequence)
+                    self.sequences.setdefault(tp, []).append(read_header(partition.records).base_sequence)
                     log += values_in(partition.records)
                 told = tuple(BatchIndexAndErrorMessage(*row) for row in self.complaints.items()) if code else ()
                 partitions.append(ProducePartitionResponse(partition.index, code, offset, record_errors=told))
@@ -235,7 +235,7 @@ class ScriptedCluster:
 
 def knowing_the_topic(producer: Producer) -> Producer:
     """After its I/O thread has learnt of topic t: what follows is not timed with that."""
-    parts_of(producer).metadata.want("t")
+    parts_of(producer).metadata.request_topics("t")
     parts_of(producer).client.wakeup()
     until(lambda: "t" in parts_of(producer).metadata.cluster.topics, "the topic is known")
     return producer
@@ -258,7 +258,7 @@ class ScriptedClient:
     def load(self) -> tuple[int, int]:
         return 1, len(self.cluster.held)
 
-    def stranded(self) -> bool:
+    def all_nodes_unavailable(self) -> bool:
         return False
 
     def next_attempt_in(self, node: int) -> float:
@@ -307,8 +307,8 @@ class ScriptedClient:
     def finalized_level(self, feature: str) -> int:
         return self.cluster.levels.get(feature, 0)
 
-    def hopeless(self) -> PyProducerError | None:
-        return self.cluster.hopeless
+    def fatal_error(self) -> PyProducerError | None:
+        return self.cluster.fatal_error
 
     def set_nodes(self, nodes: Mapping[int, tuple[str, int]]) -> None:
         assert nodes == {1: ("host1", 9092)}

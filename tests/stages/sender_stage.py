@@ -57,7 +57,7 @@ class FakeNetwork:
     def least_loaded(self) -> int | None:
         return self.least
 
-    def stranded(self) -> bool:
+    def all_nodes_unavailable(self) -> bool:
         return self.lost
 
     def next_attempt_in(self, node: int) -> float:
@@ -122,7 +122,7 @@ def _rest(fields: Mapping[str, Any]) -> dict[str, Any]:
 class Sent:
     """One batch as it lay in a request, copied before its buffer is used again."""
 
-    place: TopicPartition
+    tp: TopicPartition
     header: BatchHeader
     values: list[bytes | None]
 
@@ -137,9 +137,9 @@ def sent_in(outgoing: ClientRequest) -> list[Sent]:
         for partition in topic.partition_data:
             records = partition.records
             assert isinstance(records, memoryview)
-            place = TopicPartition(topic.name, partition.index)
-            found.append(Sent(place, read_header(records), values_in(records)))
-    assert sorted(sent.place for sent in found) == sorted(batch.place for batch in outgoing.batches)
+            tp = TopicPartition(topic.name, partition.index)
+            found.append(Sent(tp, read_header(records), values_in(records)))
+    assert sorted(sent.tp for sent in found) == sorted(batch.place for batch in outgoing.batches)
     return found
 
 
@@ -246,16 +246,16 @@ def stage(
     metrics = new_metrics(bench.clock.now)
     made = Stage(bench, metadata, Sender(bench.accumulator, metadata, settings, backoff, metrics), metrics)
     if ready:
-        metadata.want(TOPIC)
+        metadata.request_topics(TOPIC)
         leaders = leaders or {TOPIC: (1, 1, 2)}
         made.learn(metadata_of(leaders))
         if idempotent:
             made.get_id(epoch=epoch)
         if idempotent and acquainted:
-            for place in [
+            for tp in [
                 TopicPartition(topic, partition) for topic in leaders for partition in range(len(leaders[topic]))
             ]:
-                acquaint(bench.backlog.queue_of(place), bench.drainer.current_identity, bench.clock.now)
+                acquaint(bench.backlog.queue_of(tp), bench.drainer.current_identity, bench.clock.now)
     return made
 
 

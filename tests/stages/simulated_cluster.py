@@ -156,7 +156,7 @@ class SimulatedCluster:
     def last_error(self, node: int) -> None:
         return None
 
-    def stranded(self) -> bool:
+    def all_nodes_unavailable(self) -> bool:
         return False
 
     def finalized_level(self, feature: str) -> int:
@@ -225,7 +225,7 @@ class SimulatedCluster:
         if flight.outgoing.api is not PRODUCE:
             self.producer_ids += 1
             return InitProducerIdResponse(0, 0, self.producer_ids, 32766 if self.choose.random() < 0.3 else 0)
-        told = [self.produce(node, place, memoryview(data)) for place, data in flight.copied]
+        told = [self.produce(node, tp, memoryview(data)) for tp, data in flight.copied]
         endpoints = tuple(NodeEndpoint(known, f"host{known}", 9092) for known in NODES)
         return ProduceResponse((ProduceTopicResponse(TOPIC, tuple(told)),), 0, endpoints)
 
@@ -242,18 +242,18 @@ class SimulatedCluster:
         )
         return answer._replace(topics=(answer.topics[0]._replace(partitions=partitions),))
 
-    def produce(self, node: int, place: TopicPartition, data: memoryview) -> ProducePartitionResponse:
-        log = self.logs[place.partition]
+    def produce(self, node: int, tp: TopicPartition, data: memoryview) -> ProducePartitionResponse:
+        log = self.logs[tp.partition]
         if log.leader != node:
             hint = LeaderIdAndEpoch(log.leader, log.leader_epoch) if self.choose.random() < 0.5 else LeaderIdAndEpoch()
-            return ProducePartitionResponse(place.partition, NOT_LEADER, current_leader=hint)
+            return ProducePartitionResponse(tp.partition, NOT_LEADER, current_leader=hint)
         if len(data) > log.largest:
-            return ProducePartitionResponse(place.partition, TOO_LARGE)
+            return ProducePartitionResponse(tp.partition, TOO_LARGE)
         header = read_header(data)
         if self.choose.random() < self.trouble:
             refused = self.choose.choice((NOT_ENOUGH, NOT_ENOUGH, REFUSED))
-            return ProducePartitionResponse(place.partition, refused)
+            return ProducePartitionResponse(tp.partition, refused)
         code, offset = log.append(header, numbers_in(data, header))
         if not code and self.choose.random() < self.trouble:
             code, offset = self.choose.choice((TIMED_OUT, NOT_ENOUGH_AFTER)), -1
-        return ProducePartitionResponse(place.partition, code, offset)
+        return ProducePartitionResponse(tp.partition, code, offset)

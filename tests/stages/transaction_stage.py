@@ -192,7 +192,7 @@ def in_words(outgoing: ClientRequest) -> str:
 def transaction_stage(*, implicit: bool = False, **options: Any) -> TransactionStage:
     """A transactional sender whose metadata is known, and nothing else."""
     made = stage(ready=False, transactional_id=TID, **options)
-    made.metadata.want(TOPIC)
+    made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1, 1, 2)}))
     found = TransactionStage(made)
     if implicit:

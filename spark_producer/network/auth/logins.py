@@ -70,19 +70,19 @@ class _TokenLogins:
         self._wakeup = wakeup
         self._region = aws_region(hosts) if sasl.provider == AWS else ""
         self._login = sasl_login(sasl, allowed, tokens=self, clock=time.time)
-        self._keeper: TokenRefresher | None = None
+        self._refresher: TokenRefresher | None = None
         self._process = 0
         self._closed = False
 
     def ready(self) -> bool:
         """Whether there is a token. If not, it is being fetched."""
-        keeper = self._kept()
-        return keeper is not None and keeper.token(time.time()) is not None
+        refresher = self._current_refresher()
+        return refresher is not None and refresher.token(time.time()) is not None
 
     def error(self) -> PyProducerError | None:
         """Return why there is no token, if that is known."""
-        keeper = self._kept()
-        return keeper.error(time.time()) if keeper is not None else None
+        refresher = self._current_refresher()
+        return refresher.error(time.time()) if refresher is not None else None
 
     def for_host(self, host: str) -> SaslLogin:  # noqa: ARG002  # all brokers of a cluster take the same token
         """Return how to log in to any broker."""
@@ -92,10 +92,10 @@ class _TokenLogins:
         """Need no token any more."""
         from spark_producer.network.auth.tokens import token_cache
 
-        keeper, self._keeper, self._closed = self._keeper, None, True
-        if keeper is not None and self._process == os.getpid():
-            keeper.forget(self._wakeup)
-            token_cache().give_back(keeper, self)
+        refresher, self._refresher, self._closed = self._refresher, None, True
+        if refresher is not None and self._process == os.getpid():
+            refresher.forget(self._wakeup)
+            token_cache().release(refresher, self)
 
     # As the source of the login's tokens
 
@@ -105,8 +105,8 @@ class _TokenLogins:
         Raises:
             AuthenticationFailed: There is none (any more).
         """
-        keeper = self._kept()
-        found = keeper.token(time.time()) if keeper is not None else None
+        refresher = self._current_refresher()
+        found = refresher.token(time.time()) if refresher is not None else None
         if found is None:
             error = self.error()
             if error is not None:
@@ -116,28 +116,28 @@ class _TokenLogins:
 
     def refused(self, token: Token) -> bool:
         """The broker refused `token`. Return whether another login with a fresh one may succeed."""
-        keeper = self._kept()
-        return keeper is not None and keeper.refused(token)
+        refresher = self._current_refresher()
+        return refresher is not None and refresher.refused(token)
 
     def accepted(self, token: Token) -> None:
         """The broker took `token`."""
-        keeper = self._kept()
-        if keeper is not None:
-            keeper.accepted(token)
+        refresher = self._current_refresher()
+        if refresher is not None:
+            refresher.accepted(token)
 
-    def _kept(self) -> TokenRefresher | None:
+    def _current_refresher(self) -> TokenRefresher | None:
         """Return the keeper of this process, or None after `close`. A forked one gets its own: threads do not come along."""
         from spark_producer.network.auth.tokens import TokenRefresher, token_cache
 
         if self._closed:
             return None
-        if self._keeper is None or self._process != os.getpid():
+        if self._refresher is None or self._process != os.getpid():
             identity = (self._sasl, self._allowed, self._region)
             fetch = partial(_fetch, *identity)
             self._process = os.getpid()
-            self._keeper = token_cache().take(identity, self, lambda: TokenRefresher(fetch, self._sasl))
-            self._keeper.listen(self._wakeup)
-        return self._keeper
+            self._refresher = token_cache().take(identity, self, lambda: TokenRefresher(fetch, self._sasl))
+            self._refresher.listen(self._wakeup)
+        return self._refresher
 
 
 def _fetch(sasl: SaslSettings, allowed: tuple[str, ...], region: str, now: float) -> Token:

@@ -66,14 +66,14 @@ def fetch_token(
     """
     target = _target(oidc.token_endpoint)
     request = _request(target, oidc, allowed)
-    problem, final, answer = _asked(target, request, oidc, allowed, clock)
+    problem, final, answer = _request_token(target, request, oidc, allowed, clock)
     if not problem:
-        problem, final = _refusal(*answer)
+        problem, final = _response_problem(*answer)
     token = Token(Secret("")) if problem else _token(answer[1], now)
     if token is None:
         problem, final = "its answer holds no access_token", True
     elif not problem:
-        problem = token_problem(token.text) or _wrong_type(answer[1]) or _wrong_life(answer[1])
+        problem = token_problem(token.text) or _token_type_problem(answer[1]) or _lifetime_problem(answer[1])
         final = True
     if problem or token is None:
         del answer  # it may hold a token, which no traceback shall show
@@ -137,15 +137,15 @@ def _form_encoded(text: str) -> str:
     return quote_plus(text, errors="surrogatepass")
 
 
-def _asked(
+def _request_token(
     target: _Target, request: Secret, oidc: OidcSettings, allowed: Sequence[str], clock: Callable[[], float]
 ) -> tuple[str, bool, tuple[int, bytes]]:
     """Return what went wrong on the way and whether it will again, and the code and body of the answer."""
     nothing = 0, b""
     try:
-        channel = _connected(target, oidc, allowed, clock)
+        channel = _connect(target, oidc, allowed, clock)
         with channel:
-            return "", False, _answer(channel, request, clock() + oidc.read_timeout)
+            return "", False, _exchange(channel, request, clock() + oidc.read_timeout)
     except TlsFailed as error:
         return f"{error} (its CAs are those of kafka.https.ca.location)", error.fatal, nothing
     except ConnectionFailed as error:
@@ -161,7 +161,7 @@ def _asked(
         return f"it does not answer in HTTP ({type(error).__name__})", False, nothing
 
 
-def _connected(target: _Target, oidc: OidcSettings, allowed: Sequence[str], clock: Callable[[], float]) -> _Channel:
+def _connect(target: _Target, oidc: OidcSettings, allowed: Sequence[str], clock: Callable[[], float]) -> _Channel:
     """Return a connection to the first address that takes one, with TLS if it is to have it."""
     deadline = clock() + oidc.connect_timeout
     context = client_context(TlsSettings(trust=oidc.trust), allowed) if target.tls else None
@@ -186,7 +186,7 @@ def _connected(target: _Target, oidc: OidcSettings, allowed: Sequence[str], cloc
     raise last or OSError("no address")
 
 
-def _answer(channel: _Channel, request: Secret, deadline: float) -> tuple[int, bytes]:
+def _exchange(channel: _Channel, request: Secret, deadline: float) -> tuple[int, bytes]:
     channel.deadline = deadline
     channel.send(request.reveal().encode("ascii"))
     response = HTTPResponse(channel, method="POST")  # type: ignore[arg-type]  # of a socket it takes `makefile` alone
@@ -270,7 +270,7 @@ class _Channel(io.RawIOBase):
 # What the answer means
 
 
-def _refusal(status: int, body: bytes) -> tuple[str, bool]:
+def _response_problem(status: int, body: bytes) -> tuple[str, bool]:
     """Return why this answer is none to use, and whether it will be the same again; an empty text if it may be used."""
     if len(body) > MAX_RESPONSE_BYTES:
         return f"its answer is larger than {MAX_RESPONSE_BYTES // 1024} KiB", True
@@ -278,12 +278,12 @@ def _refusal(status: int, body: bytes) -> tuple[str, bool]:
         return "", False
     if 300 <= status < 400:
         return f"it redirects (HTTP {status}), which is not followed: set {_ENDPOINT} to where it leads", True
-    said = _object(body)
+    parsed = _object(body)
     parts = [
-        for_log(text) for name in ("error", "error_description") if isinstance(text := said.get(name), str) and text
+        for_log(text) for name in ("error", "error_description") if isinstance(text := parsed.get(name), str) and text
     ]
-    told = f": {', '.join(parts)}" if parts else ""
-    return f"it answers HTTP {status}{told}", status in FINAL_CODES
+    details = f": {', '.join(parts)}" if parts else ""
+    return f"it answers HTTP {status}{details}", status in FINAL_CODES
 
 
 def _token(body: bytes, now: float) -> Token | None:
@@ -297,12 +297,12 @@ def _token(body: bytes, now: float) -> Token | None:
     return Token(secret, jwt_expiry(secret) if life is None else now + life)
 
 
-def _wrong_type(body: bytes) -> str:
+def _token_type_problem(body: bytes) -> str:
     kind = _object(body).get("token_type", "bearer")
     return "" if isinstance(kind, str) and kind.lower() == "bearer" else "its token is none of the type Bearer"
 
 
-def _wrong_life(body: bytes) -> str:
+def _lifetime_problem(body: bytes) -> str:
     """Return what is wrong with a token of which the answer says that it has ended already, or when no clock can tell."""
     life = parse_seconds(_object(body).get("expires_in"))
     if life is None or (life > 0 and math.isfinite(life)):
@@ -312,7 +312,7 @@ def _wrong_life(body: bytes) -> str:
 
 def _object(body: bytes) -> dict[str, object]:
     try:
-        said = json.loads(body)
+        parsed = json.loads(body)
     except (ValueError, RecursionError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}

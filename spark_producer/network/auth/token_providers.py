@@ -38,8 +38,8 @@ def from_function(provider: str) -> Token:
         ConfigError: There is no such function (fatal).
         AuthenticationFailed: It raised an error, or did not return `(token, expiry in ms since 1970[, extensions])`.
     """
-    function = _imported(provider)
-    problem, returned = _called(function)
+    function = _import_function(provider)
+    problem, returned = _call(function)
     if problem:
         raise AuthenticationFailed(f"the token provider {provider} {problem}")
     token = _token(returned)
@@ -72,7 +72,7 @@ def from_aws(options: Sequence[tuple[str, str]], region: str) -> Token:
             "environment of driver and executors",
             fatal=True,
         )
-    problem, returned = _called(_aws_call(signer, dict(options), region), told=True)
+    problem, returned = _call(_aws_call(signer, dict(options), region), with_text=True)
     if problem:
         raise AuthenticationFailed(
             f"Amazon's signer for {region} {problem}: are there credentials of AWS where it connects, on driver and executors?",
@@ -105,7 +105,7 @@ def _aws_call(signer: Any, options: Mapping[str, str], region: str) -> Callable[
     return lambda: signer.generate_auth_token(region)
 
 
-def _imported(provider: str) -> Callable[[], object]:
+def _import_function(provider: str) -> Callable[[], object]:
     module, _, name = provider.partition(":")
     problem = ""
     function: Any = None
@@ -114,7 +114,7 @@ def _imported(provider: str) -> Callable[[], object]:
         for part in name.split("."):
             function = getattr(function, part)
     except Exception as error:  # a module of the user's may raise anything
-        problem = _told(error, told=False)
+        problem = _describe_error(error, with_text=False)
     if problem or not callable(function):
         raise ConfigError(
             f"{_OPTION}: {provider!r} {f'cannot be imported here: it {problem}' if problem else 'is no function'}. Driver and "
@@ -124,19 +124,19 @@ def _imported(provider: str) -> Callable[[], object]:
     return function  # type: ignore[no-any-return]
 
 
-def _called(function: Callable[[], object], *, told: bool = False) -> tuple[str, object]:
+def _call(function: Callable[[], object], *, with_text: bool = False) -> tuple[str, object]:
     """Return what is wrong, if a function raised an error, and what it returned."""
     try:
         return "", function()
     except Exception as error:  # a function of the user's may raise anything
-        return _told(error, told=told), None
+        return _describe_error(error, with_text=with_text), None
 
 
-def _told(error: Exception, *, told: bool) -> str:
-    """Return what an error was and where it was raised. Its text only if `told`: one of the user's may hold a secret."""
+def _describe_error(error: Exception, *, with_text: bool) -> str:
+    """Return what an error was and where it was raised. Its text only if `with_text`: one of the user's may hold a secret."""
     frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""  # noqa: PTH119
-    return f"raised {type(error).__name__}" + (f": {for_log(str(error))}" if told else place)
+    location = f" at {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""  # noqa: PTH119
+    return f"raised {type(error).__name__}" + (f": {for_log(str(error))}" if with_text else location)
 
 
 def _token(returned: object) -> Token | str:

@@ -206,27 +206,27 @@ class TokenCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: list[tuple[object, TokenRefresher, list[object]]] = []
+        self._current_refresher: list[tuple[object, TokenRefresher, list[object]]] = []
 
     def take(self, identity: object, user: object, make: Callable[[], TokenRefresher]) -> TokenRefresher:
         """Return the keeper of `identity` for `user`, which is made if there is none. Identities are compared by `==`."""
         with self._lock:
-            for known, keeper, users in self._kept:
+            for known, refresher, users in self._current_refresher:
                 if known == identity:
                     users.append(user)
-                    return keeper
+                    return refresher
             made = make()
-            self._kept.append((identity, made, [user]))
+            self._current_refresher.append((identity, made, [user]))
             return made
 
-    def give_back(self, keeper: TokenRefresher, user: object) -> None:
-        """Note that `user` needs `keeper` no more. The last one closes it."""
+    def release(self, refresher: TokenRefresher, user: object) -> None:
+        """Note that `user` needs `refresher` no more. The last one closes it."""
         with self._lock:
-            for index, (_, kept, users) in enumerate(self._kept):
-                if kept is keeper:
+            for index, (_, kept, users) in enumerate(self._current_refresher):
+                if kept is refresher:
                     users[:] = [other for other in users if other is not user]
                     if not users:
-                        del self._kept[index]
+                        del self._current_refresher[index]
                         kept.close()
                     return
 

@@ -29,7 +29,7 @@ def not_sent_error(state: TxnState, failure: TransactionAbortable | None) -> PyP
 
 def illegal_call_error(call: TxnCall, state: TxnState, failure: TransactionAbortable | None) -> PyProducerError:
     """Return why a call is refused in this state."""
-    if failure is not None and (call is TxnCall.SPOIL or call in STOPPED_BY_FAILURE):
+    if failure is not None and (call is TxnCall.MARK_ABORTABLE or call in STOPPED_BY_FAILURE):
         return TransactionAbortable(str(failure))
     return IllegalState(
         f"{call.value}() of a producer that is {state.value}: first comes init_transactions(), once, then each "

@@ -94,7 +94,7 @@ class TransactionManager:
             TransactionAbortable: the transaction can only be aborted. IllegalState: there is none.
         """
         if self.state not in ACCEPTS_ROWS:
-            raise refusals.illegal_call_error(TxnCall.SPOIL, self.state, self.failure)
+            raise refusals.illegal_call_error(TxnCall.MARK_ABORTABLE, self.state, self.failure)
         return self.number
 
     def check_still(self, number: int) -> None:
@@ -142,9 +142,9 @@ class TransactionManager:
                 added = self.style is Style.IMPLICIT or self.next_offsets().group.group_id in contents.groups
                 return TxnRequest.COMMIT_OFFSETS if added else TxnRequest.ADD_OFFSETS
         if self._backlog.idle:
-            if state is TxnState.COMMITTING and contents.anything:
+            if state is TxnState.COMMITTING and contents.may_be_open:
                 return TxnRequest.COMMIT
-            if state is TxnState.ABORTING and contents.anything:
+            if state is TxnState.ABORTING and contents.may_be_open:
                 return TxnRequest.INIT if self._fences else TxnRequest.ABORT
         return None
 
@@ -163,7 +163,7 @@ class TransactionManager:
         if self.state not in KEEPS_ROWS and len(self._backlog.busy):
             self._drop(now)
         ending = self.state is TxnState.COMMITTING or self.state is TxnState.ABORTING
-        if ending and self._backlog.idle and not self.busy and not self.contents.anything and self.need() is None:
+        if ending and self._backlog.idle and not self.busy and not self.contents.may_be_open and self.need() is None:
             self.ended(None, self.style, now)
 
     def found(self, kept_back: frozenset[TopicPartition]) -> None:
@@ -190,15 +190,15 @@ class TransactionManager:
         operation.seen = True
         if self.state not in ALLOWED[call]:
             self._finish(operation, error=refusals.illegal_call_error(call, self.state, self.failure))
-        elif call is TxnCall.SPOIL:
-            self.spoil(cast(BaseException, operation.argument), now)
+        elif call is TxnCall.MARK_ABORTABLE:
+            self.mark_abortable(cast(BaseException, operation.argument), now)
         elif call is TxnCall.OFFSETS:
             self.contents.offsets.append(operation)
         elif call is TxnCall.COMMIT:
             self._operation = operation
             self._move(TxnState.COMMITTING)
             self._backlog.hurry(True)
-        elif call is TxnCall.ABORT or call is TxnCall.GIVE_UP:
+        elif call is TxnCall.ABORT or call is TxnCall.TRY_ABORT:
             self._abort(operation, now)
         elif call is TxnCall.INIT:
             self._operation = operation
@@ -248,7 +248,7 @@ class TransactionManager:
         if not self._backlog.idle or self.contents.offsets:
             return IllegalState("prepare() was called while rows or offsets of another thread were on their way")
         if any(span.first_offset == UNKNOWN_OFFSET for span in spans):
-            self.spoil(PyProducerError("a broker did not say at which offset it wrote a batch"), now)
+            self.mark_abortable(PyProducerError("a broker did not say at which offset it wrote a batch"), now)
             return self.failure
         operation.result = PreparedResult(
             self.transactional_id, *self.identity, self.style, spans, self.contents.began_at
@@ -286,12 +286,12 @@ class TransactionManager:
         elif self.state is TxnState.ABORTING and self._fences:
             self.ended(None, style, now)
 
-    def partitions_added(self, places: frozenset[TopicPartition], now: float) -> None:
+    def partitions_added(self, topic_partitions: frozenset[TopicPartition], now: float) -> None:
         """Let batches of these partitions go: the coordinator has added them."""
         self.contents.started = True
         if self.state in KEEPS_ROWS:
-            self.contents.admitted |= places
-            self.contents.waiting -= places
+            self.contents.admitted |= topic_partitions
+            self.contents.waiting -= topic_partitions
             self._drainer.admit(self.contents.admitted, now)
 
     def offsets_committed(self, asked: GroupOffsets) -> None:
@@ -321,7 +321,7 @@ class TransactionManager:
         else:
             self._backlog.accounts.pardon()
         anew, self._from_hold = self._from_hold and not committed, False
-        if anew or (self._operation is not None and self._operation.call is TxnCall.GIVE_UP):
+        if anew or (self._operation is not None and self._operation.call is TxnCall.TRY_ABORT):
             self._move(TxnState.UNINITIALIZED)
         elif raises:
             self._raising = True
@@ -331,13 +331,13 @@ class TransactionManager:
             self._move(TxnState.READY)
         self._finish_operation()
 
-    def batch_lost(self, batch: ProducerBatch, error: Exception, now: float) -> None:
+    def on_batch_failed(self, batch: ProducerBatch, error: Exception, now: float) -> None:
         """Note that a batch was given up: the transaction lacks its rows, or at least nobody knows."""
         if batch.base_sequence != NO_SEQUENCE:
             self.contents.unresolved = True
-        self.spoil(error, now)
+        self.mark_abortable(error, now)
 
-    def spoil(self, error: BaseException, now: float) -> None:
+    def mark_abortable(self, error: BaseException, now: float) -> None:
         """Let the transaction only be aborted from now on. The first reason is kept. None counts once a commit is asked for."""
         if self.state not in KEEPS_ROWS or self.contents.sealed:
             return
@@ -356,7 +356,7 @@ class TransactionManager:
             self._move(TxnState.UNINITIALIZED)
             self._finish_operation(error)
         else:
-            self.spoil(error, now)
+            self.mark_abortable(error, now)
 
     def fail(self, error: Exception) -> None:
         """End the producer: every wait and every later call raises the reason."""
@@ -371,7 +371,7 @@ class TransactionManager:
 
         That is only for ids that no other producer has: it would take them away from a newer one.
         """
-        gives_up = self._operation is not None and self._operation.call is TxnCall.GIVE_UP
+        gives_up = self._operation is not None and self._operation.call is TxnCall.TRY_ABORT
         return gives_up and self.style is Style.EXPLICIT and self.contents.unresolved
 
     # --- details ----------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ class TransactionPartitions:
         """the calls whose `GroupOffsets` are still to be sent"""
         self.started = False
         """whether the coordinator knows that the transaction has begun"""
-        self.doubtful = False
+        self.may_have_started = False
         """whether it may know, because no answer came"""
         self.began_at: float | None = None
         """when the first request went out that begins the transaction at its coordinator: its timeout counts from then on"""
@@ -81,9 +81,9 @@ class TransactionPartitions:
         self._spans: dict[TopicPartition, tuple[int, int, int]] = {}
 
     @property
-    def anything(self) -> bool:
+    def may_be_open(self) -> bool:
         """Whether there is, or may be, something to be ended at the coordinator."""
-        return self.started or self.doubtful
+        return self.started or self.may_have_started
 
     def begins(self, now: float) -> None:
         """Note that a request goes out that begins the transaction at its coordinator, if it has not begun."""
@@ -102,4 +102,4 @@ class TransactionPartitions:
 
     def spans(self) -> tuple[Span, ...]:
         """Return what was acknowledged, by partition; the first offset is `UNKNOWN_OFFSET` if that of any batch is."""
-        return tuple(Span(*place, *span) for place, span in sorted(self._spans.items()))
+        return tuple(Span(*tp, *span) for tp, span in sorted(self._spans.items()))

@@ -88,12 +88,12 @@ class TransactionRequestLoop:
         need = self._manager.need()
         if need is not None and self._asked is None:
             key, nodes = self._key(need), self._metadata.cluster.nodes
-            if nodes and self._coordinators.has_left(key, nodes, self._metadata.answers):
+            if nodes and self._coordinators.has_left(key, nodes, self._metadata.response_count):
                 self._coordinators.forget(key)
                 self._pause(self._backoff(self._attempts), now)  # brokers may not agree yet on who is there
             node = self._coordinators.node_of(key)
             if not nodes or (node is not None and node not in nodes):
-                self._metadata.seek_nodes()
+                self._metadata.request_nodes()
 
     def asked(self, api: AnyApi) -> bool:
         """Return whether an answer of this API is for this module."""
@@ -183,7 +183,7 @@ class TransactionRequestLoop:
             return
         looks_up = asked.need is TxnRequest.FIND_COORDINATOR
         codes = self._coordinator_told(asked.key, body) if looks_up else _codes_in(body, asked.about)
-        code, place = min(codes, key=lambda found: self._weight(asked, found[0]))
+        code, tp = min(codes, key=lambda found: self._weight(asked, found[0]))
         verdict = self._judge(asked, code)
         if verdict is ErrorAction.DONE:
             self._attempts, self._not_before = 0, 0.0
@@ -191,7 +191,7 @@ class TransactionRequestLoop:
         elif verdict is ErrorAction.RETRY or verdict is ErrorAction.LOOK_UP:
             self._again(asked, code, verdict, now)
         else:
-            self._refused(asked, code, place, verdict, now)
+            self._refused(asked, code, tp, verdict, now)
 
     def _weight(self, asked: InFlightRequest, code: int) -> tuple[int, bool]:
         """Return the place of a code among those of one answer; the least one counts. 55 only says that another is to blame."""
@@ -206,7 +206,7 @@ class TransactionRequestLoop:
 
     def _coordinator_told(self, key: CoordinatorKey, body: object) -> list[tuple[int, str]]:
         assert isinstance(body, FindCoordinatorResponse)
-        told = self._coordinators.found(key, body, self._metadata.answers)
+        told = self._coordinators.found(key, body, self._metadata.response_count)
         return [(told.error_code, told.error_message or "")]
 
     def _unanswered(self, asked: InFlightRequest, error: PyProducerError | None, now: float) -> None:
@@ -222,7 +222,7 @@ class TransactionRequestLoop:
             TxnRequest.ADD_OFFSETS,
             TxnRequest.COMMIT_OFFSETS,
         ):
-            self._manager.contents.doubtful = True
+            self._manager.contents.may_have_started = True
         self._pause(self._backoff(self._attempts), now)
 
     def _again(self, asked: InFlightRequest, code: int, verdict: ErrorAction, now: float) -> None:
@@ -258,13 +258,13 @@ class TransactionRequestLoop:
             given = ProducerIdAndEpoch(body.producer_id, body.producer_epoch) if body.producer_id >= 0 else None
             manager.ended(given, asked.style, now)
 
-    def _refused(self, asked: InFlightRequest, code: int, place: str, verdict: ErrorAction, now: float) -> None:
+    def _refused(self, asked: InFlightRequest, code: int, tp: str, verdict: ErrorAction, now: float) -> None:
         manager = self._manager
         subject = f"{asked.api.name} of transactional id {manager.transactional_id!r}"
         if asked.key.kind is KeyType.GROUP:
             subject += f", group {asked.key.name!r}"
-        if place:
-            subject += f", {place}"
+        if tp:
+            subject += f", {tp}"
         advice = FENCED_ADVICE if verdict is ErrorAction.FENCED else ""
         if advice and code == Code.INVALID_PRODUCER_ID_MAPPING:
             advice = EXPIRED_ADVICE
@@ -280,7 +280,7 @@ class TransactionRequestLoop:
         else:
             if asked.need is TxnRequest.COMMIT:
                 manager.contents.sealed = False  # it is not committed
-            manager.spoil(error, now)
+            manager.mark_abortable(error, now)
             if asked.need is TxnRequest.FIND_COORDINATOR:  # to end a transaction it is needed all the same
                 self._pause(self._backoff(self._attempts), now)
 
@@ -298,5 +298,5 @@ def _codes_in(body: object, about: frozenset[TopicPartition] | GroupOffsets | No
     else:
         return [(getattr(body, "error_code", 0), "")]
     wanted = set(about.offsets if isinstance(about, GroupOffsets) else about or ())
-    told += [(Code.UNKNOWN_SERVER_ERROR, *place) for place in wanted - {(topic, number) for _, topic, number in told}]
+    told += [(Code.UNKNOWN_SERVER_ERROR, *tp) for tp in wanted - {(topic, number) for _, topic, number in told}]
     return [(code, f"topic {topic!r}, partition {number}") for code, topic, number in told] or [(0, "")]

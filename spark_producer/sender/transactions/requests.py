@@ -77,12 +77,12 @@ def init(transactional_id: str, timeout_ms: int, known: ProducerIdAndEpoch = NO_
 
 
 def add_partitions(
-    transactional_id: str, identity: ProducerIdAndEpoch, places: Collection[TopicPartition]
+    transactional_id: str, identity: ProducerIdAndEpoch, topic_partitions: Collection[TopicPartition]
 ) -> ApiRequest:
     """Add partitions to the transaction."""
     by_topic: dict[str, list[int]] = defaultdict(list)
-    for place in sorted(places):
-        by_topic[place.topic].append(place.partition)
+    for tp in sorted(topic_partitions):
+        by_topic[tp.topic].append(tp.partition)
     topics = tuple(AddPartitionsToTxnTopic(topic, tuple(partitions)) for topic, partitions in by_topic.items())
     return ApiRequest(ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest(transactional_id, *identity, topics))
 
@@ -97,8 +97,8 @@ def commit_offsets(
 ) -> ApiRequest:
     """Commit offsets of a group with the transaction."""
     by_topic: dict[str, list[TxnOffsetCommitRequestPartition]] = defaultdict(list)
-    for place, (offset, leader_epoch, note) in sorted(asked.offsets.items()):
-        by_topic[place.topic].append(TxnOffsetCommitRequestPartition(place.partition, offset, leader_epoch, note))
+    for tp, (offset, leader_epoch, note) in sorted(asked.offsets.items()):
+        by_topic[tp.topic].append(TxnOffsetCommitRequestPartition(tp.partition, offset, leader_epoch, note))
     topics = tuple(TxnOffsetCommitRequestTopic(topic, tuple(rows)) for topic, rows in by_topic.items())
     group = asked.group
     body = TxnOffsetCommitRequest(

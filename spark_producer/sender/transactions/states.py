@@ -92,7 +92,7 @@ class TxnCall(enum.Enum):
 
     INIT = "init_transactions"
     BEGIN = "begin_transaction"
-    SPOIL = "send"
+    MARK_ABORTABLE = "send"
     """what the producer itself asks for when it has refused a row: the transaction lacks it, and must not be committed"""
     OFFSETS = "send_offsets_to_transaction"
     COMMIT = "commit_transaction"
@@ -102,7 +102,7 @@ class TxnCall(enum.Enum):
     RELEASE = "release"
     PREPARE = "prepare"
     RENEW = "renew"
-    GIVE_UP = "give_up"
+    TRY_ABORT = "try_abort"
 
 
 REPEATED = frozenset(
@@ -111,7 +111,7 @@ REPEATED = frozenset(
         TxnCall.BEGIN,
         TxnCall.COMMIT,
         TxnCall.ABORT,
-        TxnCall.GIVE_UP,
+        TxnCall.TRY_ABORT,
     }
 )
 """The calls that go on when their caller has waited long enough. Then only the same call is allowed, and gets the result."""
@@ -123,7 +123,7 @@ ALLOWED: Mapping[TxnCall, frozenset[TxnState]] = {
     TxnCall.BEGIN: frozenset({TxnState.READY}),
     TxnCall.OFFSETS: frozenset({TxnState.IN_TRANSACTION}),
     TxnCall.COMMIT: frozenset({TxnState.IN_TRANSACTION}),
-    TxnCall.SPOIL: _ALL,
+    TxnCall.MARK_ABORTABLE: _ALL,
     TxnCall.ABORT: frozenset(
         {
             TxnState.HELD,
@@ -137,7 +137,7 @@ ALLOWED: Mapping[TxnCall, frozenset[TxnState]] = {
     TxnCall.RELEASE: ACCEPTS_ROWS,
     TxnCall.PREPARE: frozenset({TxnState.IN_TRANSACTION, TxnState.OPENING}),  # without rows it need not be open
     TxnCall.RENEW: _OUTSIDE,
-    TxnCall.GIVE_UP: _ALL - {TxnState.INITIALIZING, TxnState.COMMITTING, TxnState.FATAL},
+    TxnCall.TRY_ABORT: _ALL - {TxnState.INITIALIZING, TxnState.COMMITTING, TxnState.FATAL},
 }
 """In which states each call is allowed."""
 

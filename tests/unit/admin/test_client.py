@@ -434,8 +434,8 @@ def test_a_topic_counts_as_unknown_only_if_no_broker_knows_it(known: bool) -> No
         servers += [first, second]
         with asking(first.address, timeout=PATIENCE) as client:
             if known:
-                assert client.wait_for_topic("topic", create=True, unknown_for=0) == (3,)
+                assert client.wait_for_topic("topic", create=True, unknown_timeout=0) == (3,)
                 assert second.accepted == 1
             else:
                 with pytest.raises(TopicNotFound, match="for topic 'topic', still after 0 s"):
-                    client.wait_for_topic("topic", create=True, unknown_for=0)
+                    client.wait_for_topic("topic", create=True, unknown_timeout=0)

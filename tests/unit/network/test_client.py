@@ -325,15 +325,15 @@ def test_api_versions_tells_our_client_id(drive: Drive) -> None:
 def test_nw9_a_cluster_whose_nodes_are_all_in_backoff_is_stranded(drive: Drive, clock: Clock) -> None:
     driver = drive([("127.0.0.1", 1)], reconnect_backoff=5.0, reconnect_backoff_max=5.0)
     client = driver.client
-    assert not client.stranded(), "only the bootstrap servers are known: there is nothing to fall back to"
+    assert not client.all_nodes_unavailable(), "only the bootstrap servers are known: there is nothing to fall back to"
     client.set_nodes({1: ("127.0.0.1", 1)})
-    assert not client.stranded(), "it may be connected to"
+    assert not client.all_nodes_unavailable(), "it may be connected to"
     client.ready(1)
-    while not client.stranded():
+    while not client.all_nodes_unavailable():
         client.poll(0.1)
         assert client.ready(1) is False
     clock.advance(10)
-    assert not client.stranded()
+    assert not client.all_nodes_unavailable()
 
 
 def test_nw9_back_at_the_bootstrap_servers_what_was_in_flight_has_failed(drive: Drive) -> None:

@@ -47,10 +47,10 @@ def ask(driver: Driver, tag: object = "tag") -> None:
 def until_hopeless(driver: Driver) -> PyProducerError:
     def given_up() -> bool:
         driver.client.ready(-1)
-        return driver.client.hopeless() is not None
+        return driver.client.fatal_error() is not None
 
     driver.poll_until(given_up, "the client to give up")
-    error = driver.client.hopeless()
+    error = driver.client.fatal_error()
     assert error is not None
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), again.__dict__) == (type(error), str(error), error.__dict__)
@@ -64,7 +64,7 @@ def test_sec13_requests_go_out_after_the_login(drive: Drive) -> None:
         ask(driver)
         (done,) = driver.until_completed()
         assert (done.tag, done.error) == ("tag", None)
-        assert (driver.client.hopeless(), driver.client.last_error(-1)) == (None, None)
+        assert (driver.client.fatal_error(), driver.client.last_error(-1)) == (None, None)
 
 
 def test_sec34_a_login_may_come_byte_by_byte(drive: Drive) -> None:
@@ -154,11 +154,11 @@ def test_sec22_no_login_at_a_listener_with_sasl_is_told_at_the_third_close_in_a_
     with ScriptedServer(want_login) as server:
         driver = drive([server.address], reconnect_backoff=0, reconnect_backoff_max=0)
         for tag in range(3):
-            assert driver.client.hopeless() is None
+            assert driver.client.fatal_error() is None
             ask(driver, tag)
             (done,) = driver.until_completed()
             assert isinstance(done.error, AuthenticationFailed if tag == 2 else ConnectionFailed)
-        error = driver.client.hopeless()
+        error = driver.client.fatal_error()
         assert isinstance(error, AuthenticationFailed)
         assert "set kafka.security.protocol to SASL_PLAINTEXT or SASL_SSL" in str(error)
         assert server.accepted == 3
@@ -177,7 +177,7 @@ def test_sec22_a_listener_that_has_ever_answered_wants_no_login(drive: Drive) ->
         for _ in range(5):
             ask(driver)
             assert isinstance(driver.until_completed()[0].error, ConnectionFailed)
-        assert driver.client.hopeless() is None
+        assert driver.client.fatal_error() is None
 
 
 def test_sec20_plain_text_at_a_tls_port_ends_every_wait(drive: Drive) -> None:
@@ -196,9 +196,9 @@ def test_sec20_another_bootstrap_server_is_tried_before_tls_is_given_up(drive: D
         driver = drive([wrong.address, right.address])
         driver.client.ready(-1)
         assert driver.until_disconnected() == [-1]
-        assert driver.client.hopeless() is None
+        assert driver.client.fatal_error() is None
         driver.until_ready(-2)
-        assert driver.client.hopeless() is None
+        assert driver.client.fatal_error() is None
 
 
 def test_sec16_a_broker_of_0_10_that_keeps_closing_has_refused_the_password(drive: Drive) -> None:
@@ -257,7 +257,7 @@ def test_sec34_a_broker_that_falls_silent_is_given_up_and_the_step_is_named(
         assert isinstance(error, KafkaTimeout)
         assert f"{step}" in str(error)
         assert "5 s" in str(error)
-        assert driver.client.hopeless() is None
+        assert driver.client.fatal_error() is None
 
 
 @pytest.mark.parametrize("step", ["ApiVersions", "SaslHandshake", "SaslAuthenticate"])
@@ -281,7 +281,7 @@ def test_sec34_a_broker_that_closes_in_the_midst_of_a_login_is_tried_again_after
             assert server.accepted == attempt + 1
             assert driver.client.next_attempt_in(-1) >= 0.8 * 2**attempt, "each failed login counts"
             clock.advance(driver.client.next_attempt_in(-1))
-        assert driver.client.hopeless() is None
+        assert driver.client.fatal_error() is None
 
 
 # Refusals after a success
@@ -298,7 +298,7 @@ def test_sec43_after_a_success_a_refusal_is_tried_once_more_after_the_longest_ba
         driver = drive([server.address], security=PLAIN_LOGIN, reconnect_backoff=0.1, reconnect_backoff_max=7)
         refused = 0
         for script in (lost, refuse_login, lost, refuse_login, refuse_login):
-            assert driver.client.hopeless() is None
+            assert driver.client.fatal_error() is None
             clock.advance(driver.client.next_attempt_in(-1))
             driver.client.ready(-1)
             assert driver.until_disconnected() == [-1]
@@ -306,7 +306,7 @@ def test_sec43_after_a_success_a_refusal_is_tried_once_more_after_the_longest_ba
                 refused += 1
                 assert driver.client.next_attempt_in(-1) == pytest.approx(7)
         assert (server.accepted, refused) == (5, 3)
-        assert isinstance(driver.client.hopeless(), AuthenticationFailed)
+        assert isinstance(driver.client.fatal_error(), AuthenticationFailed)
 
 
 # Tokens that are not there yet
@@ -349,7 +349,7 @@ def test_sec18_without_a_token_no_connection_is_begun(drive: Drive, clock: Clock
             assert not driver.client.ready(-1)
         assert driver.client.take_disconnected() == [-1], "it is told once"
         assert driver.client.last_error(-1) is tokens.refusal
-        assert driver.client.hopeless() is None
+        assert driver.client.fatal_error() is None
         assert server.accepted == 0
         tokens.there = True
         assert driver.client.least_loaded() == -1
@@ -365,4 +365,4 @@ def test_sec17_a_token_that_can_never_be_had_ends_every_wait(drive: Drive) -> No
     driver = drive([("127.0.0.1", 1)], security=PLAIN_LOGIN, logins=tokens)
     assert not driver.client.ready(-1)
     assert driver.client.take_disconnected() == [-1]
-    assert driver.client.hopeless() is tokens.refusal
+    assert driver.client.fatal_error() is tokens.refusal

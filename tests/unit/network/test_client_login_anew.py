@@ -135,12 +135,12 @@ def test_sec30_a_refused_login_anew_fails_what_is_in_flight_and_the_node_is_trie
         assert not driver.client.ready(-1)
         assert driver.until_disconnected() == [-1]
         assert "the user is gone" in str(driver.client.last_error(-1))
-        assert driver.client.hopeless() is None
+        assert driver.client.fatal_error() is None
         assert driver.client.next_attempt_in(-1) == pytest.approx(3)
         clock.advance(3)
         driver.client.ready(-1)
         assert driver.until_disconnected() == [-1]
-        assert isinstance(driver.client.hopeless(), AuthenticationFailed)
+        assert isinstance(driver.client.fatal_error(), AuthenticationFailed)
 
 
 def test_sec30_a_broker_that_ends_the_session_fails_the_requests_in_flight_in_order(drive: Drive, clock: Clock) -> None:
@@ -160,7 +160,7 @@ def test_sec30_a_broker_that_ends_the_session_fails_the_requests_in_flight_in_or
         ]  # fmt: skip
         clock.advance(driver.client.next_attempt_in(-1))
         driver.until_ready()
-        assert driver.client.hopeless() is None
+        assert driver.client.fatal_error() is None
 
 
 @pytest.mark.parametrize("step", ["SaslHandshake", "SaslAuthenticate"])

@@ -47,9 +47,9 @@ def ask(driver: Driver, tag: object) -> None:
 
 def until_hopeless(driver: Driver) -> PyProducerError | None:
     driver.poll_until(
-        lambda: not driver.client.ready(-1) and driver.client.hopeless() is not None, "the client to give up"
+        lambda: not driver.client.ready(-1) and driver.client.fatal_error() is not None, "the client to give up"
     )
-    return driver.client.hopeless()
+    return driver.client.fatal_error()
 
 
 @pytest.mark.parametrize("login", [False, True], ids=["SSL", "SASL_SSL"])
@@ -179,7 +179,7 @@ def test_sec34_a_peer_that_is_silent_in_the_handshake_is_given_up_and_the_step_i
         assert isinstance(error, KafkaTimeout)
         assert "the TLS handshake with" in str(error)
         assert "socket.connection.setup.timeout.ms" in str(error)
-        assert driver.client.hopeless() is None
+        assert driver.client.fatal_error() is None
 
 
 def test_sec21_a_peer_that_answers_without_tls_ends_every_wait(drive: Drive, certificates: Certificates) -> None:
@@ -216,9 +216,9 @@ def test_sec27_files_that_cannot_be_used_end_every_wait(drive: Drive) -> None:
     security = SecuritySettings(tls=TlsSettings(trust=Store(location="/not/there.pem")))
     driver = drive([("127.0.0.1", 1), ("127.0.0.1", 2)], security=security)
     for node in (-1, -2):
-        assert driver.client.hopeless() is None
+        assert driver.client.fatal_error() is None
         assert not driver.client.ready(node)
-    error = driver.client.hopeless()
+    error = driver.client.fatal_error()
     assert isinstance(error, TlsFailed)
     assert "/not/there.pem" in str(error)
 
@@ -231,7 +231,7 @@ def test_sec22_no_login_over_tls_at_a_listener_that_wants_one(drive: Drive, cert
             driver.until_ready()
             ask(driver, tag)
             driver.until_completed()
-        assert "set kafka.security.protocol to SASL_SSL, and" in str(driver.client.hopeless())
+        assert "set kafka.security.protocol to SASL_SSL, and" in str(driver.client.fatal_error())
 
 
 def closes(peer: Peer) -> None:
@@ -258,7 +258,7 @@ def test_sec20_a_listener_that_closes_two_connections_at_our_first_message_may_h
         security = trusting(certificates, login=True)
         driver = drive([server.address], security=security, reconnect_backoff=0, reconnect_backoff_max=0)
         driver.until_ready()
-        assert driver.client.hopeless() is None
+        assert driver.client.fatal_error() is None
         assert server.accepted == 3
 
 

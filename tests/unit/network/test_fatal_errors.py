@@ -32,12 +32,12 @@ def test_sec43_a_node_may_refuse_once_after_a_success(
     """What it refused before the first success does not count: it may have been long ago."""
     refusals = FatalErrors([-1, -2])
     for node, error in events:
-        assert refusals.hopeless is None
+        assert refusals.fatal_error is None
         if error is None:
             refusals.opened(node)
         else:
             refusals.failed(node, error)
-    assert (refusals.hopeless is not None) is ends
+    assert (refusals.fatal_error is not None) is ends
 
 
 def test_sec43_a_brokers_certificate_ends_nothing_while_others_let_us_in() -> None:
@@ -45,15 +45,15 @@ def test_sec43_a_brokers_certificate_ends_nothing_while_others_let_us_in() -> No
     refusals.opened(-1)
     for _ in range(3):
         assert refusals.failed(1, EXPIRED, others=True), "and the pauses are long"
-    assert refusals.hopeless is None
+    assert refusals.fatal_error is None
     refusals.failed(1, EXPIRED)
-    assert refusals.hopeless is EXPIRED
+    assert refusals.fatal_error is EXPIRED
 
 
 def test_sec43_a_password_is_the_same_for_all_brokers() -> None:
     refusals = FatalErrors([-1])
     refusals.opened(-1)
     refusals.failed(1, PASSWORD, others=True)
-    assert refusals.hopeless is None
+    assert refusals.fatal_error is None
     refusals.failed(1, PASSWORD, others=True)
-    assert refusals.hopeless is PASSWORD
+    assert refusals.fatal_error is PASSWORD

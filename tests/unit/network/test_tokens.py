@@ -31,8 +31,8 @@ class Bench:
         self.results: Queue[Token | Exception] = Queue()
         self.changes = 0
         self._told = Condition()
-        self.keeper = TokenRefresher(self._fetch, settings, clock=lambda: self.now, random=Random(1))
-        self.keeper.listen(self.changed)
+        self.refresher = TokenRefresher(self._fetch, settings, clock=lambda: self.now, random=Random(1))
+        self.refresher.listen(self.changed)
 
     def _fetch(self, now: float) -> Token:
         self.begun.put(now)
@@ -58,19 +58,19 @@ class Bench:
     def at(self, now: float) -> Token | None:
         """What the keeper has at a time."""
         self.now = now
-        return self.keeper.token(now)
+        return self.refresher.token(now)
 
     def next_attempt_in(self) -> float:
         """The seconds until the keeper fetches by itself."""
-        return self.keeper._due - self.now
+        return self.refresher._due - self.now
 
     def error(self) -> PyProducerError | None:
-        return self.keeper.error(self.now)
+        return self.refresher.error(self.now)
 
     def close(self) -> None:
-        self.keeper.close()
+        self.refresher.close()
         self.results.put(AuthenticationFailed("the test is over"))
-        assert self.keeper.join(SECONDS)
+        assert self.refresher.join(SECONDS)
 
 
 @pytest.fixture
@@ -202,29 +202,29 @@ def test_sec19_a_refused_token_is_followed_by_a_fresh_one_just_once(bench: Bench
     first, second, third = (token(name, 4600.0) for name in ("first", "second", "third"))
     bench.at(1000.0)
     bench.ends(first)
-    assert bench.keeper.refused(first), "a fresh token may do"
+    assert bench.refresher.refused(first), "a fresh token may do"
     assert bench.at(1000.0) is None
     bench.ends(second)
-    assert bench.keeper.refused(first), "another connection was refused with the same token"
+    assert bench.refresher.refused(first), "another connection was refused with the same token"
     assert bench.at(1000.0) is second
-    assert not bench.keeper.refused(second), "two fresh tokens in a row: it is not the token's age"
+    assert not bench.refresher.refused(second), "two fresh tokens in a row: it is not the token's age"
     assert bench.next_attempt_in() == 8.0
     bench.at(1008.0)
     bench.ends(third)
-    bench.keeper.accepted(third)
-    assert bench.keeper.refused(third), "a token that was taken once begins a new row"
+    bench.refresher.accepted(third)
+    assert bench.refresher.refused(third), "a token that was taken once begins a new row"
 
 
 def test_closing_ends_the_thread_and_what_is_asked_then_begins_nothing(make: Callable[..., Bench]) -> None:
     bench = make()
     bench.at(1000.0)
     bench.ends(token("token", 1100.0))
-    bench.keeper.close()
-    assert bench.keeper.join(SECONDS)
+    bench.refresher.close()
+    assert bench.refresher.join(SECONDS)
     assert bench.at(2000.0) is None
     assert bench.begun.empty()
     unused = make()
-    unused.keeper.close()
+    unused.refresher.close()
     assert unused.at(1000.0) is None
     assert unused.begun.empty()
 
@@ -235,10 +235,10 @@ def test_a_listener_that_was_forgotten_is_not_called(bench: Bench) -> None:
     def listener() -> None:
         called.append(1)
 
-    bench.keeper.listen(listener)
+    bench.refresher.listen(listener)
     bench.at(1000.0)
     bench.ends(AuthenticationFailed("x"))
-    bench.keeper.forget(listener)
+    bench.refresher.forget(listener)
     bench.at(1001.0)
     bench.ends(AuthenticationFailed("x"))
     assert called == [1]
@@ -251,19 +251,19 @@ def test_clients_with_the_same_settings_share_a_keeper_until_the_last_one_is_gon
 
     def keeper_of(secret: str, user: str) -> TokenRefresher:
         settings = replace(SETTINGS, oidc=replace(OIDC, client_secret=Secret(secret)))
-        return shared.take((settings, ()), user, lambda: next(made).keeper)
+        return shared.take((settings, ()), user, lambda: next(made).refresher)
 
     first, same, other = keeper_of("a", "one"), keeper_of("a", "two"), keeper_of("b", "one")
     assert first is same
     assert first is not other
-    shared.give_back(first, "one")
-    shared.give_back(first, "one")
+    shared.release(first, "one")
+    shared.release(first, "one")
     assert keeper_of("a", "three") is first
-    shared.give_back(first, "two")
-    shared.give_back(first, "three")
+    shared.release(first, "two")
+    shared.release(first, "three")
     assert benches[0].at(1000.0) is None
     assert benches[0].begun.empty(), "it is closed"
-    assert keeper_of("a", "four") is benches[2].keeper
+    assert keeper_of("a", "four") is benches[2].refresher
 
 
 def test_sec18_a_token_that_has_ended_when_it_comes_is_told_and_not_asked_for_without_a_pause(

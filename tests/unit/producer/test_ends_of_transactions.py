@@ -221,7 +221,7 @@ def test_tm16_a_begin_that_was_not_carried_out_in_time_is_that_of_the_next_conte
     cluster: ScriptedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = RunningClock()
-    producer = transactional(cluster, clock=clock, longest_sleep=0.01, max_block_ms=20_000)
+    producer = transactional(cluster, clock=clock, max_sleep=0.01, max_block_ms=20_000)
     producer.init_transactions(10.0)
     manager, reached, gate = transactions_of(producer)._manager, threading.Event(), threading.Event()
     step = manager.step

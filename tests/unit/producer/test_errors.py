@@ -40,7 +40,7 @@ def threads() -> Iterator[tuple[Thread, Thread]]:
 @pytest.fixture
 def cluster(cluster: ScriptedCluster) -> ScriptedCluster:
     cluster.topics = {"bad": 1, "good": 1, "other": 1}
-    cluster.produce_code = lambda place: 0 if place.topic == "good" else 29
+    cluster.produce_code = lambda tp: 0 if tp.topic == "good" else 29
     return cluster
 
 
@@ -162,7 +162,7 @@ def test_sn6_the_error_of_what_a_callback_sent_is_told_to_who_flushes_next(
 ) -> None:
     cluster.produce_code = lambda _: 0
     producer.send("bad", "so that the topic is known").result(DEADLINE)
-    cluster.produce_code = lambda place: 0 if place.topic == "good" else 29
+    cluster.produce_code = lambda tp: 0 if tp.topic == "good" else 29
     producer.send("good", "x", on_delivery=lambda *_: producer.send_batch(rows("y"), topic="bad")).result(DEADLINE)
     failed(producer)
     with pytest.raises(BrokerError, match=REFUSED):

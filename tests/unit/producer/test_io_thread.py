@@ -38,7 +38,7 @@ def test_it_ends_only_when_what_is_queued_is_acknowledged_and_takes_no_more_mean
 def test_kp8_its_end_wakes_those_who_wait_for_topics(cluster: ScriptedCluster, start: Start, killed: bool) -> None:
     """They look from time to time, which may take long: they must be told."""
     cluster.reachable = False
-    producer = start(max_block_ms=600_000, longest_sleep=1000)
+    producer = start(max_block_ms=600_000, max_sleep=1000)
     sending = Runner(lambda: producer.send("t", "x"))
     until(lambda: parts_of(producer).metadata.due_at() == 0.0, "metadata is waited for")
     cluster.wake(poll_error=SystemExit("killed")) if killed else producer.close()

@@ -310,7 +310,7 @@ def test_brokers_that_are_silent_while_a_thread_waits_for_a_topic_are_told_of_on
     clock = RunningClock()
     cluster.reachable = False
     cluster.last_error = ConnectionFailed("cannot connect to broker:9092: Connection refused.")
-    producer = start(clock=clock, max_block_ms=3_600_000, longest_sleep=0.01)
+    producer = start(clock=clock, max_block_ms=3_600_000, max_sleep=0.01)
     sending = Runner(lambda: producer.send("t", "x"))
     until(lambda: parts_of(producer).topics.last_error is not None, "an attempt has failed")
     clock.skip(6)

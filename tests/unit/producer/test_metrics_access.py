@@ -219,17 +219,17 @@ def test_bp4_a_wait_for_memory_in_vain_is_counted_as_such(cluster: ScriptedClust
 
 def test_a_lap_is_of_one_task_alone(broker: LocalBroker) -> None:
     with producer_to(broker) as producer:
-        laps = []
+        intervals = []
         for count in (300, 20):
-            parts_of(producer).meter.start_lap()
+            parts_of(producer).meter.start_interval()
             producer.send_batch(rows(count), topic="t")
             producer.flush()
-            laps.append(parts_of(producer).meter.lap())
-        assert [lap.value(OWN, "record-delivered-total") for lap in laps] == [300, 20]
-        assert [lap.value(TOPIC, "record-send-total", "t") for lap in laps] == [300, 20]
-        assert laps[1].value(CLIENT, "connection-creation-total") == 0
-        assert laps[1].value(CLIENT, "connection-count") > 0
-        assert laps[0].client_id == "me"
+            intervals.append(parts_of(producer).meter.interval())
+        assert [lap.value(OWN, "record-delivered-total") for lap in intervals] == [300, 20]
+        assert [lap.value(TOPIC, "record-send-total", "t") for lap in intervals] == [300, 20]
+        assert intervals[1].value(CLIENT, "connection-creation-total") == 0
+        assert intervals[1].value(CLIENT, "connection-count") > 0
+        assert intervals[0].client_id == "me"
         assert client(producer, "record-delivered-total", OWN) == 320
 
 

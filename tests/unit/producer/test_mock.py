@@ -206,10 +206,10 @@ def test_mp1_an_abort_forgets_the_records_and_tells_those_that_are_undecided() -
 
 
 def test_mp1_a_transaction_that_lacks_a_record_cannot_be_committed() -> None:
-    for spoil in ("refused by the broker", "refused by the call"):
+    for mark_abortable in ("refused by the broker", "refused by the call"):
         mock = initialized(auto_complete=False)
         mock.begin_transaction()
-        if spoil == "refused by the broker":
+        if mark_abortable == "refused by the broker":
             mock.send("t", b"a")
             mock.error_next(PyProducerError("no room"))
         else:

@@ -33,12 +33,12 @@ def test_sn14_partitions_that_refuse_their_first_batch_get_their_rows_in_order(m
     # Patched, since the embedded broker has no replicas that could be missing.
     monkeypatch.setattr(Partition, "append", refuse_the_first)
     values = [f"{number:05}".ljust(200, ".").encode() for number in range(ROWS)]
-    places = pa.array([number % PARTITIONS for number in range(ROWS)], pa.int32())
+    topic_partitions = pa.array([number % PARTITIONS for number in range(ROWS)], pa.int32())
     options = {"batch.size": 1024, "linger.ms": 0, "retry.backoff.ms": 5}
     with LocalBroker(default_partitions=PARTITIONS) as broker:
         with Producer({"bootstrap.servers": broker.bootstrap_servers, **options}) as producer:
             producer.send_batch(
-                pa.record_batch({"partition": places, "value": pa.array(values, pa.binary())}), topic="t"
+                pa.record_batch({"partition": topic_partitions, "value": pa.array(values, pa.binary())}), topic="t"
             )
             queued.set()
             producer.flush()

@@ -80,9 +80,9 @@ def test_small_tasks_begin_on_other_partitions(broker: LocalBroker) -> None:
             producer.send_batch(pa.record_batch({"value": [f"{task}"] * 5}), topic="tasks")
             producer.flush()
     rows = written(broker, "tasks")
-    places = {value: partition for partition, value in rows}
+    topic_partitions = {value: partition for partition, value in rows}
     assert len(set(rows)) == 40, "one partition for each task"
-    assert len(set(places.values())) > 4
+    assert len(set(topic_partitions.values())) > 4
 
 
 def test_ra26_what_waits_is_counted_without_idle_partitions() -> None:
@@ -111,13 +111,13 @@ def test_ra26_a_topic_is_counted_without_a_look_at_other_topics_or_idle_partitio
     """Many partitions of another topic have a batch each; of this topic all had one, and one has a batch again."""
     made = workbench(memory=1 << 24, linger=0)
     idle, others = ([TopicPartition(topic, number) for number in range(1, 100)] for topic in (PLACE.topic, "other"))
-    for place in (*idle, *others):
-        made.append(b"x", place=place)
-    for place in idle:
-        made.complete(made.take(place))
+    for tp in (*idle, *others):
+        made.append(b"x", place=tp)
+    for tp in idle:
+        made.complete(made.take(tp))
     made.append(b"x")
-    for place in (*idle, *others):
-        made.queue(place).batches = Untouchable()
+    for tp in (*idle, *others):
+        made.queue(tp).batches = Untouchable()
     assert made.accumulator.queue_lengths(PLACE.topic) == {PLACE.partition: 1}
     assert made.accumulator.queue_lengths("neither") == {}
 
@@ -140,12 +140,12 @@ def test_ra26_both_halves_of_a_split_batch_wait() -> None:
 def test_ra26_queues_are_counted_while_others_fill_them() -> None:
     """What is counted changes meanwhile: neither side waits, and nobody stumbles over it."""
     made = workbench(memory=1 << 24)
-    places = [TopicPartition("orders", partition) for partition in range(64)]
+    topic_partitions = [TopicPartition("orders", partition) for partition in range(64)]
 
     def fill() -> None:
         for _ in range(20):
-            for place in places:
-                made.append(b"x" * 900, place=place)
+            for tp in topic_partitions:
+                made.append(b"x" * 900, place=tp)
 
     filling = [Runner(fill) for _ in range(2)]
     while not all(runner.done.is_set() for runner in filling):
@@ -206,7 +206,7 @@ def test_ra26_a_node_that_takes_nothing_is_stalled_after_the_timeout() -> None:
 
 def test_pt4_racks_come_from_the_brokers() -> None:
     made = stage(ready=False)
-    made.metadata.want(TOPIC)
+    made.metadata.request_topics(TOPIC)
     answer = metadata_of({TOPIC: (1, 2)})
     brokers = tuple(node._replace(rack=rack) for node, rack in zip(answer.brokers, ("a", None), strict=True))
     made.learn(answer._replace(brokers=brokers))
@@ -216,7 +216,7 @@ def test_pt4_racks_come_from_the_brokers() -> None:
 
 def test_pt2_a_leader_whose_address_is_unknown_is_none_until_it_is_known() -> None:
     made = stage(ready=False)
-    made.metadata.want(TOPIC)
+    made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1, 7)}, nodes=(1,)))
     topics, info = KnownTopics(made.metadata, ""), made.metadata.cluster.topics[TOPIC]
     assert topics.describe(TOPIC, info).available == (0,)
@@ -227,26 +227,26 @@ def test_pt2_a_leader_whose_address_is_unknown_is_none_until_it_is_known() -> No
 def test_pt4_a_hint_of_a_new_leader_keeps_the_racks() -> None:
     """What is kept of a topic is made anew when its leaders change, and not before."""
     made = stage(ready=False)
-    made.metadata.want(TOPIC)
+    made.metadata.request_topics(TOPIC)
     answer = metadata_of({TOPIC: (1, 2)})
     made.learn(answer._replace(brokers=tuple(node._replace(rack=f"r{node.node_id}") for node in answer.brokers)))
     topics = KnownTopics(made.metadata, "r1")
     described = topics.describe(TOPIC, made.metadata.cluster.topics[TOPIC])
     assert (described.leaders, described.same_rack) == ((1, 2), (0,))
     assert topics.describe(TOPIC, made.metadata.cluster.topics[TOPIC]) is described
-    made.metadata.take_hints({TopicPartition(TOPIC, 1): (1, 5)}, {})
+    made.metadata.apply_leader_hints({TopicPartition(TOPIC, 1): (1, 5)}, {})
     described = topics.describe(TOPIC, made.metadata.cluster.topics[TOPIC])
     assert (described.leaders, described.same_rack) == ((1, 1), (0, 1))
 
 
 def test_pt4_a_rack_that_changes_or_comes_with_a_hint_counts() -> None:
     made = stage(ready=False)
-    made.metadata.want(TOPIC)
+    made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1, 2)}))
     topics = KnownTopics(made.metadata, "a")
     assert topics.describe(TOPIC, made.metadata.cluster.topics[TOPIC]).same_rack == ()
     cluster = made.metadata.cluster
     made.metadata.cluster = cluster.replace({**cluster.nodes, 1: Node("host1", 9092, "a")})
     assert topics.describe(TOPIC, cluster.topics[TOPIC]).same_rack == (0,)
-    made.metadata.take_hints({TopicPartition(TOPIC, 1): (3, 5)}, {3: Node("host3", 9092, "a")})
+    made.metadata.apply_leader_hints({TopicPartition(TOPIC, 1): (3, 5)}, {3: Node("host3", 9092, "a")})
     assert topics.describe(TOPIC, made.metadata.cluster.topics[TOPIC]).same_rack == (0, 1)

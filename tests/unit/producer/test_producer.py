@@ -308,7 +308,7 @@ def test_mt5_an_illegal_topic_name_is_told_at_once(broker: LocalBroker) -> None:
 def test_kp6_kp8_unreachable_servers_are_named_and_close_returns() -> None:
     servers = ",".join(f"127.0.0.1:{port}" for port in free_ports(2))
     clock, config = RunningClock(), producer_config(FAST | {"bootstrap.servers": servers})
-    with producer_of(Parts(config, clock=clock, longest_sleep=0.01)) as producer:
+    with producer_of(Parts(config, clock=clock, max_sleep=0.01)) as producer:
         sending = Runner(lambda: producer.send("t", "x"))
         until(lambda: parts_of(producer).topics.last_error is not None, "a connection is refused")
         clock.skip(config.max_block_ms / 1000)

@@ -42,7 +42,7 @@ def test_sec25_all_that_waits_ends_with_the_refusal(cluster: ScriptedCluster, st
     future = producer.send("t", "in flight")
     cluster.wait_for_held(1)
     waiting = Runner(producer.flush)
-    cluster.wake(hopeless=refusal, reachable=False)
+    cluster.wake(fatal_error=refusal, reachable=False)
     for end in (waiting.result, lambda: future.result(DEADLINE), lambda: producer.send("t", "later")):
         with pytest.raises(AuthenticationFailed, match="refuses user 'app'"):
             end()
@@ -60,7 +60,7 @@ def test_sec25_who_waits_for_memory_is_told(cluster: ScriptedCluster, start_smal
 
     filling = Runner(fill)
     until(lambda: parts_of(producer).pool.waiting == 1, "memory is waited for")
-    cluster.wake(hopeless=AuthenticationFailed("refused", fatal=True), reachable=False)
+    cluster.wake(fatal_error=AuthenticationFailed("refused", fatal=True), reachable=False)
     with pytest.raises(AuthenticationFailed, match="refused"):
         filling.result()
 

@@ -68,12 +68,12 @@ class Encoded(dict[Any, bytes]):
         for slot in np.flatnonzero(np.diff(bounds)).tolist():
             first, stop, out = int(bounds[slot]), int(bounds[slot + 1]), memoryview(bytearray(1 << 17))
             codes, partitions = assignment.places(np.array([slot]))
-            place = columns.topics[codes[0]], partitions[0]
-            count = self._counts.get(place, 0)
+            tp = columns.topics[codes[0]], partitions[0]
+            count = self._counts.get(tp, 0)
             following, end, _ = encode_v2(arranged, first, stop, count, 0, out, 0, len(out))
             assert following == stop
-            self[place] = self.get(place, b"") + bytes(out[:end])
-            self._counts[place] = count + stop - first
+            self[tp] = self.get(tp, b"") + bytes(out[:end])
+            self._counts[tp] = count + stop - first
 
 
 def parted(batch: pa.RecordBatch, piece: int = 1 << 20) -> tuple[list[Columns], RejectedRows, Encoded]:

@@ -87,7 +87,7 @@ def test_fu2_the_future_of_a_table_gives_the_ranges_of_its_partitions(
 
 def test_sn35_a_refused_row_of_a_table_is_named_by_its_number(cluster: ScriptedCluster, start_small: Start) -> None:
     cluster.topics = {"t": 2}
-    cluster.produce_code = lambda place: 87 if place.partition == 1 else 0
+    cluster.produce_code = lambda tp: 87 if tp.partition == 1 else 0
     cluster.complaints = {0: "bad", 2: "worse"}
     producer = start_small(linger_ms=60_000, delivery_timeout_ms=120_000)
     columns = {"value": ["v"] * 8, "partition": pa.array([0, 0, 1, 0, 1, 0, 1, 1], pa.int32())}

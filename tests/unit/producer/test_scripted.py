@@ -90,8 +90,8 @@ def test_the_memory_of_batches_never_exceeds_buffer_memory(
     cluster.holding, cluster.topics["t"] = True, partitions
     producer = start_small(memory=counted, buffer_memory=65536, max_block_ms=60_000)
     rows = [FULL[number % 200] + b"!" * (number % 7 * 300) for number in range(max(400, 2 * partitions))]
-    places = pa.array([number % partitions for number in range(len(rows))], pa.int32())
-    batch = table(*rows).append_column("partition", places)
+    topic_partitions = pa.array([number % partitions for number in range(len(rows))], pa.int32())
+    batch = table(*rows).append_column("partition", topic_partitions)
     sending = Runner(lambda: producer.send_batch(batch, topic="t"))
     until(lambda: parts_of(producer).accumulator.pool.waiting > 0, "send waits for memory")
     if partitions == 1:

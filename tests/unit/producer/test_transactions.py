@@ -356,16 +356,16 @@ def test_giving_up_raises_nothing_and_says_whether_it_is_done(cluster: ScriptedC
     producer.send("t", "a")
     transactions.prepare()
     cluster.holding_apis.add("abort")
-    assert transactions.give_up(0.01) is False
+    assert transactions.try_abort(0.01) is False
     cluster.release_apis()
-    assert transactions.give_up() is True
+    assert transactions.try_abort() is True
     transactions.hold()
     transactions.release()
     cluster.codes["init"] = [90]
     until(lambda: parts_of(producer).failed or "init" in cluster.names[-1:], "it is asked")
-    assert transactions.give_up() in (True, False)
+    assert transactions.try_abort() in (True, False)
     producer.close(0.0)
-    assert transactions.give_up() is False
+    assert transactions.try_abort() is False
 
 
 class CtrlC(BaseException):

@@ -40,8 +40,8 @@ def test_sec43_a_renewed_certificate_makes_a_new_context(renewed: Certificates) 
     after = kept.current()
     assert after is not before
     assert after is kept.current()
-    assert after.facts.own is not None
-    assert "CN=second" in after.facts.own.subject
+    assert after.info.own is not None
+    assert "CN=second" in after.info.own.subject
 
 
 def test_sec43_a_change_that_cannot_be_used_leaves_the_former_one_and_is_told_once(
@@ -89,9 +89,9 @@ def test_sec43_a_folder_of_cas_may_get_another(renewed: Certificates, tmp_path: 
     folder.mkdir()
     shutil.copy(renewed.ca, folder)
     kept = reloading_client_context(TlsSettings(trust=Store(location=str(folder))), ())
-    assert kept.current().facts.trusted == 1
+    assert kept.current().info.trusted == 1
     shutil.copy(renewed.other_ca, folder)
-    assert kept.current().facts.trusted == 2
+    assert kept.current().info.trusted == 2
 
 
 def test_sec43_a_key_that_a_reference_names_may_change(renewed: Certificates) -> None:

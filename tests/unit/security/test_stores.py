@@ -347,7 +347,7 @@ def test_sec9_without_cryptography_pkcs12_is_refused_with_the_command_that_conve
 
 def test_a_listeners_key_may_be_encrypted(certificates: Certificates) -> None:
     files = str(certificates.file("broker.crt")), str(certificates.file("broker.locked.key"))
-    assert server_context(*files, key_password=Secret(KEY_PASSWORD)).facts.identity == " and ".join(files)
+    assert server_context(*files, key_password=Secret(KEY_PASSWORD)).info.identity == " and ".join(files)
     with pytest.raises(PyProducerError, match="the key is encrypted"):
         server_context(*files)
 

@@ -16,6 +16,6 @@ def test_an_answer_with_other_partitions_than_0_to_n_is_waited_out(indexes: tupl
     odd = tuple(row._replace(partition_index=index) for row, index in zip(described.partitions, indexes, strict=True))
     learn(made, response._replace(topics=(described._replace(partitions=odd),)))
     assert "a" not in made.cluster.topics, "rows would go to partitions that their keys do not say"
-    made.want("a")
+    made.request_topics("a")
     learn(made, response, NOW + 1)
     assert made.cluster.topics["a"].leaders == (1, 2)

@@ -40,7 +40,7 @@ def go_on(made: TransactionStage) -> None:
 @BOTH_STYLES
 def test_tm20_a_row_that_is_refused_while_the_commit_is_on_its_way_is_not_of_the_transaction(implicit: bool) -> None:
     made, commit = being_committed(implicit=implicit)
-    made.do(TxnCall.SPOIL, ValueError("of a thread that still sent"))
+    made.do(TxnCall.MARK_ABORTABLE, ValueError("of a thread that still sent"))
     refused = made.do(TxnCall.ABORT)
     assert isinstance(refused.error, IllegalState), "it would take the commit's answer for its own"
     go_on(made)
@@ -55,7 +55,7 @@ def test_tm27_nor_is_one_that_is_refused_before_a_lost_commit_is_asked_for_again
     made, commit = being_committed(implicit=implicit)
     made.script["commit"] = [LOST]
     made.answer_held()
-    made.do(TxnCall.SPOIL, ValueError("of a thread that still sent"))
+    made.do(TxnCall.MARK_ABORTABLE, ValueError("of a thread that still sent"))
     assert made.state is TxnState.COMMITTING
     go_on(made)
     assert (commit.done, commit.error, made.state) == (True, None, TxnState.READY)

@@ -154,7 +154,7 @@ def test_a_new_leader_gets_nothing_before_the_former_one_has_answered() -> None:
 
 def test_sn29_a_broker_without_the_version_ends_the_producer_at_once() -> None:
     made = stage(ready=False)
-    made.metadata.want(TOPIC)
+    made.metadata.request_topics(TOPIC)
     (question,) = made.step().requests
     made.complete(question, error=UnsupportedVersion("broker 1 has no common version of Metadata"))
     assert isinstance(made.bench.backlog.error, UnsupportedVersion)

@@ -48,8 +48,8 @@ def test_what_is_taken_out_is_as_it_would_be_sent_and_leaves_nothing_behind() ->
     future = made.made.bench.append_one(b"d")
     made.made.bench.accumulator.close_open()
     taken = cast(list[tuple[TopicPartition, int, bytes]], made.do(TxnCall.TAKE).result)
-    assert sorted((place.partition, records) for place, records, _ in taken) == [(0, 1), (0, 2), (2, 1)]
-    assert [value[:1] for place, _, data in taken if not place.partition for value in values_in(data) if value] == [
+    assert sorted((tp.partition, records) for tp, records, _ in taken) == [(0, 1), (0, 2), (2, 1)]
+    assert [value[:1] for tp, _, data in taken if not tp.partition for value in values_in(data) if value] == [
         b"a", b"b", b"d",
     ]  # fmt: skip
     for _, records, data in taken:
@@ -187,7 +187,7 @@ def test_giving_up_ends_a_prepared_transaction_by_its_own_epoch(implicit: bool) 
     made = held(implicit=implicit)
     made.do(TxnCall.RELEASE)
     prepared(made)
-    assert made.do(TxnCall.GIVE_UP).error is None
+    assert made.do(TxnCall.TRY_ABORT).error is None
     assert made.sent[-1] == "abort"
     assert made.state is TxnState.UNINITIALIZED
 
@@ -199,7 +199,7 @@ def test_giving_up_takes_the_next_epoch_if_a_batch_is_in_doubt_which_shuts_it_ou
     made.script["produce"] = [LOST]
     made.made.batches(b"e", partition=1)
     made.run(seconds=0.0)
-    assert made.do(TxnCall.GIVE_UP).error is None
+    assert made.do(TxnCall.TRY_ABORT).error is None
     assert "abort" not in made.sent
     assert made.sent[-1] == "init"
     assert made.state is TxnState.UNINITIALIZED
@@ -208,7 +208,7 @@ def test_giving_up_takes_the_next_epoch_if_a_batch_is_in_doubt_which_shuts_it_ou
     implicit.script["produce"] = [LOST]
     implicit.made.batches(b"e", partition=1)
     implicit.run(seconds=0.0)
-    assert implicit.do(TxnCall.GIVE_UP).error is None
+    assert implicit.do(TxnCall.TRY_ABORT).error is None
     assert implicit.sent[-1] == "abort", "in this style the end itself takes the next epoch"
 
 
@@ -218,16 +218,16 @@ def test_giving_up_leaves_a_producer_that_can_hold_again_wherever_it_was(at: str
     if at == "opening":
         made.holding.add("init")
         made.do(TxnCall.RELEASE)
-        made.ask(TxnCall.GIVE_UP)
+        made.ask(TxnCall.TRY_ABORT)
         made.run()
         made.holding.clear()
         made.answer_held()
         made.run()
     elif at == "spoilt":
-        made.do(TxnCall.SPOIL, ValueError("bad row"))
-        assert made.do(TxnCall.GIVE_UP).error is None
+        made.do(TxnCall.MARK_ABORTABLE, ValueError("bad row"))
+        assert made.do(TxnCall.TRY_ABORT).error is None
     else:
-        assert made.do(TxnCall.GIVE_UP).error is None
+        assert made.do(TxnCall.TRY_ABORT).error is None
     assert "abort" not in made.sent
     assert made.made.bench.backlog.idle
     assert made.do(TxnCall.HOLD).error is None
@@ -254,7 +254,7 @@ def test_a_partition_that_was_ready_before_the_hold_sends_nothing_while_it_lasts
     made.made.batches(b"a", partition=2)
     made.run(seconds=0.0)
     assert made.sent[-1] == "add 2"
-    assert made.do(TxnCall.GIVE_UP).error is None
+    assert made.do(TxnCall.TRY_ABORT).error is None
     made.do(TxnCall.HOLD)
     made.made.batches(b"b", partition=2)
     made.made.network.unready.clear()

@@ -26,12 +26,12 @@ class Numbered:
         if enabled:
             self.identity.received(4711, epoch)
 
-    def stamped(self, records: int = 1, place: TopicPartition = PLACE) -> ProducerBatch:
-        self.bench.append(*[b"v"] * records, place=place)
-        queue = self.bench.queue(place)
+    def stamped(self, records: int = 1, tp: TopicPartition = PLACE) -> ProducerBatch:
+        self.bench.append(*[b"v"] * records, place=tp)
+        queue = self.bench.queue(tp)
         if self.sequencer.enabled and queue.identity is NO_IDENTITY:
             acquaint(queue, self.identity.current, self.bench.clock.now)
-        batch = self.bench.take(place)
+        batch = self.bench.take(tp)
         self.sequencer.stamp(batch)
         return batch
 
@@ -80,7 +80,7 @@ def test_an_id_is_needed_only_by_an_idempotent_producer_that_has_none() -> None:
 def test_tm7_every_partition_counts_from_zero() -> None:
     made = Numbered()
     others = (PLACE, TopicPartition("t", 1), PLACE, TopicPartition("u", 0))
-    batches = [made.stamped(records, place) for records, place in zip((3, 2, 4, 1), others, strict=True)]
+    batches = [made.stamped(records, tp) for records, tp in zip((3, 2, 4, 1), others, strict=True)]
     assert [batch.base_sequence for batch in batches] == [0, 0, 3, 0]
 
 

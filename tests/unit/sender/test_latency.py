@@ -142,7 +142,7 @@ class Run:
     written: list[Written] = field(default_factory=list)
 
     def write(self) -> None:
-        clock, place = self.made.bench.clock, TopicPartition(TOPIC, self.choose.randrange(3))
+        clock, tp = self.made.bench.clock, TopicPartition(TOPIC, self.choose.randrange(3))
         for _ in range(self.choose.randint(1, 10)):
             one = Written(clock.now)
 
@@ -151,10 +151,10 @@ class Run:
 
             value = (b"%08d" % len(self.written)).ljust(self.choose.randint(8, 300), b".")
             try:
-                one.future = self.made.bench.append_one(value, 1000, called, place)
+                one.future = self.made.bench.append_one(value, 1000, called, tp)
             except BufferExhausted:
                 return
-            one.created = self.made.bench.queue(place).batches[-1].created
+            one.created = self.made.bench.queue(tp).batches[-1].created
             self.written.append(one)
 
     def play(self) -> None:
@@ -194,7 +194,7 @@ def run(seed: int) -> Run:
         delivery_timeout=DELIVERY_TIMEOUT,
     )
     made.bench.clock.now = 0.0
-    made.metadata.want(TOPIC)
+    made.metadata.request_topics(TOPIC)
     cluster = WeatheredCluster(choose)
     made.network = cluster  # type: ignore[assignment]
     schedule = Run(choose, made, cluster)

@@ -85,7 +85,7 @@ class LossyCluster:
     def least_loaded(self) -> int | None:
         return -1 if self.ready(-1) else None
 
-    def stranded(self) -> bool:
+    def all_nodes_unavailable(self) -> bool:
         return False
 
     def next_attempt_in(self, node: int) -> float:
@@ -143,16 +143,16 @@ class LossyCluster:
             return answer._replace(topics=(answer.topics[0]._replace(partitions=partitions),))
         if outgoing.api is not PRODUCE:
             return InitProducerIdResponse(0, 0, 9, 0)
-        codes = [(sent.place, self.append(node, sent)) for sent in copied]
+        codes = [(sent.tp, self.append(node, sent)) for sent in copied]
         return ProduceResponse(
             tuple(
-                ProduceTopicResponse(place.topic, (ProducePartitionResponse(place.partition, code, -1 if code else 0),))
-                for place, code in codes
+                ProduceTopicResponse(tp.topic, (ProducePartitionResponse(tp.partition, code, -1 if code else 0),))
+                for tp, code in codes
             )
         )
 
     def append(self, node: int, sent: Sent) -> int:
-        partition = self.partitions[sent.place.partition]
+        partition = self.partitions[sent.tp.partition]
         if partition.leader != node:
             return NOT_LEADER
         if self.choose.random() < self.losses:
@@ -189,7 +189,7 @@ def run(
     made = stage(
         ready=False, idempotent=idempotent, linger=0.005, memory=32768, delivery_timeout=1e9, keep_order=in_order
     )
-    made.metadata.want(TOPIC)
+    made.metadata.request_topics(TOPIC)
     if idempotent:
         made.give_id(9, 0)
     for partition in range(PARTITIONS if start else 0):

@@ -15,15 +15,15 @@ NOW = 5000.0
 def metadata(*wanted: str, max_idle: float = float("inf")) -> Metadata:
     made = Metadata(max_age=MAX_AGE, backoff=backoff, rebootstrap_after=300.0, max_idle=max_idle)
     if wanted:
-        made.want(*wanted)
+        made.request_topics(*wanted)
     return made
 
 
 def ask(made: Metadata, now: float = NOW) -> list[str]:
     """The topics of the question that is due, as a list without an order of its own."""
-    question = made.request(now)
-    assert isinstance(question, MetadataRequest)
-    return sorted(topic.name or "" for topic in question.topics or ())
+    request = made.request(now)
+    assert isinstance(request, MetadataRequest)
+    return sorted(topic.name or "" for topic in request.topics or ())
 
 
 def learn(made: Metadata, response: MetadataResponse, now: float = NOW) -> None:
@@ -34,7 +34,7 @@ def learn(made: Metadata, response: MetadataResponse, now: float = NOW) -> None:
 def test_mt8_nothing_is_asked_until_a_topic_is_wanted_and_then_at_once() -> None:
     made = metadata()
     assert (made.due_at(), made.request(NOW)) == (None, None)
-    made.want("a")
+    made.request_topics("a")
     assert ask(made) == ["a"]
 
 
@@ -55,11 +55,11 @@ def test_mt1_a_settled_answer_is_good_for_its_age() -> None:
 def test_mt4_a_second_topic_is_asked_for_at_once_and_alone() -> None:
     made = metadata("a")
     learn(made, metadata_of({"a": (1, 2)}))
-    wish = made.want("b")
+    waiter = made.request_topics("b")
     assert ask(made) == ["b"]
     made.on_response(metadata_of({"b": (2,)}), NOW)
     assert {name: info.leaders for name, info in made.cluster.topics.items()} == {"a": (1, 2), "b": (2,)}
-    assert wish.answer == {"b": made.cluster.topics["b"]}
+    assert waiter.response == {"b": made.cluster.topics["b"]}
     assert made.due_at() == NOW + MAX_AGE
     assert ask(made, NOW + MAX_AGE) == ["a", "b"], "a refresh is for all"
 
@@ -69,7 +69,7 @@ def test_mt1_a_new_topic_is_asked_for_in_the_midst_of_a_pause_but_only_once() ->
     ask(made)
     made.on_failure(NOW)
     assert made.request(NOW) is None
-    made.want("b")
+    made.request_topics("b")
     assert ask(made) == ["b"]
     made.on_failure(NOW)
     assert made.due_at() == pytest.approx(NOW + BACKOFF), "a's turn"
@@ -95,7 +95,7 @@ def test_a_snapshot_that_says_the_same_is_the_same() -> None:
     before = made.cluster
     learn(made, metadata_of({"a": (1,)}), NOW + MAX_AGE)
     assert made.cluster is before
-    made.want("b")
+    made.request_topics("b")
     learn(made, metadata_of({"b": (1,)}), NOW + MAX_AGE)
     assert (made.cluster.nodes, made.cluster.topics["a"]) == (before.nodes, before.topics["a"])
     assert made.cluster.nodes is before.nodes
@@ -166,9 +166,9 @@ def test_a_topic_that_only_its_writers_can_bring_back_is_asked_for_by_them(code:
     learn(made, metadata_of({"a": ()}, codes={"a": code}), NOW + MAX_AGE)
     assert "a" not in made.cluster.topics, "so the next use asks"
     assert made.due_at() == NOW + 2 * MAX_AGE
-    made.seek({"a"}, NOW + MAX_AGE + 1)
+    made.request_leaders({"a"}, NOW + MAX_AGE + 1)
     assert ask(made, NOW + MAX_AGE + 1) == ["a"], "batches wait for it"
-    made.seek({"a"}, NOW + MAX_AGE + 1)
+    made.request_leaders({"a"}, NOW + MAX_AGE + 1)
     made.on_response(metadata_of({"a": (1,)}), NOW + MAX_AGE + 1)
     assert made.due_at() == NOW + 2 * MAX_AGE + 1, "a question under way was enough"
 
@@ -189,11 +189,11 @@ def test_leaders_of_partitions_known_and_unknown() -> None:
     [(5, 4, 1), (5, 5, 2), (5, 6, 2), (-1, -1, 2), (5, -1, 2)],
     ids=["older", "same", "newer", "old brokers", "a broker without epochs"],
 )
-def test_mt2_an_answer_with_an_older_leader_epoch_is_not_believed(known: int, told: int, expected: int) -> None:
+def test_mt2_an_answer_with_an_older_leader_epoch_is_not_believed(known: int, described: int, expected: int) -> None:
     made = metadata("a")
     learn(made, metadata_of({"a": (1,)}, epochs=known))
     made.request_update()
-    learn(made, metadata_of({"a": (2,)}, epochs=told), NOW + 1)
+    learn(made, metadata_of({"a": (2,)}, epochs=described), NOW + 1)
     assert made.cluster.leader_of(TopicPartition("a", 0))[0] == expected
 
 
@@ -239,15 +239,15 @@ def test_the_snapshot_is_replaced_never_changed() -> None:
 def test_only_a_topic_that_somebody_waits_for_is_created() -> None:
     """A refresh must not bring back a topic that was deleted meanwhile, nor may the question for another one."""
     made = metadata("a")
-    question = made.request(NOW)
-    assert question is not None
-    assert question.allow_auto_topic_creation
+    request = made.request(NOW)
+    assert request is not None
+    assert request.allow_auto_topic_creation
     made.on_response(metadata_of({"a": (1, 2)}), NOW)
     refresh = made.request(NOW + MAX_AGE)
     assert refresh is not None
     assert not refresh.allow_auto_topic_creation
     made.on_response(metadata_of({"a": (1, 2)}), NOW + MAX_AGE)
-    made.want("b")
+    made.request_topics("b")
     wanted = made.request(NOW + 2 * MAX_AGE)
     assert wanted is not None
     assert wanted.allow_auto_topic_creation
@@ -258,7 +258,7 @@ def test_a_topic_that_vanished_makes_no_other_topic_wait() -> None:
     made = metadata("old", "new")
     learn(made, metadata_of({"old": (), "new": (1,)}, codes={"old": 3}))
     assert made.due_at() == NOW + MAX_AGE, "nobody waits for the old topic"
-    made.want("newer")
+    made.request_topics("newer")
     assert ask(made) == ["newer"], "at once"
 
 
@@ -274,7 +274,7 @@ def test_sn7_a_topic_that_nobody_writes_to_is_forgotten_with_the_next_refresh() 
     assert (made.take_forgotten(), made.take_forgotten()) == ({"idle"}, set())
     made.on_response(metadata_of({"busy": (1,)}), NOW + MAX_AGE)
     assert set(made.cluster.topics) == {"busy"}
-    made.want("idle")
+    made.request_topics("idle")
     assert ask(made, NOW + MAX_AGE) == ["idle"], "at once, when it is written to again"
 
 
@@ -285,7 +285,7 @@ def test_sn7_when_every_topic_is_idle_nothing_is_asked_and_nothing_is_due() -> N
     assert made.request(NOW + MAX_AGE) is None
     assert (made.due_at(), made.cluster.topics) == (None, {})
     assert made.cluster.nodes, "the brokers stay known"
-    made.want("a")
+    made.request_topics("a")
     assert ask(made, NOW + MAX_AGE) == ["a"]
 
 
@@ -294,7 +294,7 @@ def test_sn7_a_topic_that_is_waited_for_is_never_idle() -> None:
     made = metadata("a", max_idle=5)
     learn(made, metadata_of({"a": (1,)}))
     made.use("a", NOW)
-    made.want("a", not_before=NOW + 120)
+    made.request_topics("a", not_before=NOW + 120)
     assert made.request(NOW + 60) is None
     assert ask(made, NOW + 120) == ["a"]
 
@@ -304,11 +304,11 @@ def test_sn7_a_forgotten_topic_with_batches_left_is_asked_for_but_not_made_anew(
     learn(made, metadata_of({"a": (1,)}))
     made.use("a", NOW)
     assert made.request(NOW + MAX_AGE) is None
-    made.seek({"a"}, NOW + MAX_AGE)
-    question = made.request(NOW + MAX_AGE)
-    assert question is not None
-    assert [topic.name for topic in question.topics or ()] == ["a"]
-    assert not question.allow_auto_topic_creation
+    made.request_leaders({"a"}, NOW + MAX_AGE)
+    request = made.request(NOW + MAX_AGE)
+    assert request is not None
+    assert [topic.name for topic in request.topics or ()] == ["a"]
+    assert not request.allow_auto_topic_creation
 
 
 # REBOOTSTRAP_REQUIRED (KIP-1102)
@@ -333,7 +333,7 @@ def test_nw9_an_answer_that_demands_it_sends_us_to_the_bootstrap_servers(code: i
 
 def test_nw9_without_the_strategy_the_demand_is_a_failure() -> None:
     made = Metadata(max_age=MAX_AGE, backoff=backoff)
-    made.want("a")
+    made.request_topics("a")
     learn(made, metadata_of({"a": (1,)}))
     made.request_update()
     learn(made, MetadataResponse(error_code=129), NOW + 1)

@@ -211,13 +211,13 @@ def test_a_batch_in_doubt_keeps_its_sequence_when_the_topic_was_created_again() 
 
 def test_answers_of_long_ago_do_not_count() -> None:
     found = MissingPartitions()
-    place = TopicPartition("a", 2)
+    tp = TopicPartition("a", 2)
     found.watch({"a"})
     gone = {"a": TopicInfo(UNKNOWN, (), (), b"")}
     for number in range(5):
         found.answered({"a"}, gone, 1, 10.0 + 2 * number)
-    assert found.absence(place, [1], 18.0) is not None
-    assert found.absence(place, [1], 18.0 + 2 * FORGOTTEN_AFTER) is None
+    assert found.absence(tp, [1], 18.0) is not None
+    assert found.absence(tp, [1], 18.0 + 2 * FORGOTTEN_AFTER) is None
     assert found.absence(TopicPartition("other", 0), [1], 18.0) is None
 
 

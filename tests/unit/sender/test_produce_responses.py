@@ -136,7 +136,7 @@ def test_an_answer_that_lacks_a_partition_is_no_answer_to_it() -> None:
     made.bench.clock.advance(1)
     made.learn(metadata_of({TOPIC: (1, 1)}))
     (again,) = made.produce()
-    assert [sent.place.partition for sent in sent_in(again)] == [1 - answered]
+    assert [sent.tp.partition for sent in sent_in(again)] == [1 - answered]
 
 
 def test_sn4_retries_exhausted_ends_with_the_last_error() -> None:
@@ -265,7 +265,7 @@ def test_sn48_mt7_a_refusal_that_names_the_leader_sends_the_batch_there_at_once(
 )
 def test_mt7_a_hint_counts_if_its_epoch_is_newer_and_its_node_is_known(leader: int, epoch: int, moved: bool) -> None:
     made = stage(ready=False)
-    made.metadata.want(TOPIC)
+    made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1,)}, epochs=5))
     made.get_id()
     (outgoing,) = in_flight(made, b"a")

@@ -46,7 +46,7 @@ def test_sn9_a_node_that_takes_nothing_is_stalled_and_one_that_takes_something_i
 @pytest.mark.parametrize("keep_order", [False, True], ids=["five in flight", "one in flight"])
 def test_sn10_the_id_comes_before_the_first_batch(keep_order: bool) -> None:
     made = stage(ready=False, keep_order=keep_order)
-    made.metadata.want(TOPIC)
+    made.metadata.request_topics(TOPIC)
     made.batches(b"a", b"b")
     made.learn(metadata_of({TOPIC: (1,)}))
     made.get_id(77, 3)
@@ -55,7 +55,7 @@ def test_sn10_the_id_comes_before_the_first_batch(keep_order: bool) -> None:
 
 def test_sn11_a_node_that_is_not_ready_is_asked_for_the_id_when_it_is() -> None:
     made = stage(ready=False)
-    made.metadata.want(TOPIC)
+    made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1,)}))
     made.batches(b"a")
     made.network.unready, made.network.pauses = {-1}, {-1: 0.4}

@@ -53,7 +53,7 @@ def test_sec29_a_right_that_is_granted_in_between_loses_none_of_the_later_batche
 
 def test_sec29_no_right_to_a_producer_id_ends_the_producer_and_names_both_remedies() -> None:
     made = stage(ready=False)
-    made.metadata.want(TOPIC)
+    made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1,)}))
     (question,) = made.step().requests
     made.complete(question, InitProducerIdResponse(0, 31, -1, -1))
@@ -76,7 +76,7 @@ def test_sec29_who_waits_for_a_topic_without_a_right_is_told_at_once() -> None:
 
     wait = TopicWait("pay", 100.0, "60 s", user="user 'app'")
     with pytest.raises(BrokerError) as caught:
-        wait.judge(0.0, Answer())
+        wait.evaluate(0.0, Answer())
     assert not isinstance(caught.value, TopicNotFound)
     for part in ("TOPIC_AUTHORIZATION_FAILED (29) for topic 'pay'", "user 'app'"):
         assert part in str(caught.value)

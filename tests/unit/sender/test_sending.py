@@ -34,7 +34,7 @@ def test_nothing_is_asked_before_somebody_wants_something() -> None:
 
 def test_metadata_first_then_the_producer_id_then_batches() -> None:
     made = stage(ready=False)
-    made.metadata.want(TOPIC)
+    made.metadata.request_topics(TOPIC)
     made.batches(b"a")
     (question,) = made.step().requests
     assert (question.node, question.api) == (-1, METADATA)
@@ -54,7 +54,7 @@ def test_metadata_first_then_the_producer_id_then_batches() -> None:
 
 def test_sn13_without_idempotence_there_is_no_id_and_no_sequence() -> None:
     made = stage(ready=False, idempotent=False)
-    made.metadata.want(TOPIC)
+    made.metadata.request_topics(TOPIC)
     made.batches(b"a")
     made.learn(metadata_of({TOPIC: (1,)}))
     (outgoing,) = made.produce()
@@ -77,7 +77,7 @@ def test_ra1_one_batch_per_partition_in_a_request_and_one_request_per_leader_in_
         made.batches(b"a", b"b", partition=partition)
     steps = [made.step() for _ in range(3)]
     found = [
-        {request.node: sorted(sent.place.partition for sent in sent_in(request)) for request in step.requests}
+        {request.node: sorted(sent.tp.partition for sent in sent_in(request)) for request in step.requests}
         for step in steps
     ]
     assert found == [{1: [0, 1], 2: [2]}, {1: [0, 1], 2: [2]}, {}]
@@ -95,7 +95,7 @@ def test_ra1_every_step_begins_with_another_partition() -> None:
     made = stage(leaders={TOPIC: (1, 1, 1)}, max_request_size=2000)
     for partition in range(3):
         made.batches(b"a", b"b", partition=partition)
-    orders = [[sent.place.partition for sent in sent_in(request)] for request in made.produce()]
+    orders = [[sent.tp.partition for sent in sent_in(request)] for request in made.produce()]
     assert [len(order) for order in orders] == [2, 2, 2]
     assert len({order[0] for order in orders}) == 3
     assert sorted(partition for order in orders for partition in order) == [0, 0, 1, 1, 2, 2]
@@ -106,7 +106,7 @@ def test_ra5_max_request_size_bounds_a_request_and_a_smaller_batch_still_fits() 
     made.batches(b"a")
     made.batches(b"b", partition=1)
     made.bench.append(b"small", place=TopicPartition(TOPIC, 2))
-    sizes = [[sent.place.partition for sent in sent_in(request)] for request in made.produce()]
+    sizes = [[sent.tp.partition for sent in sent_in(request)] for request in made.produce()]
     assert sorted(map(len, sizes)) == [1, 2]
     for request_partitions in sizes:
         assert not {0, 1} <= set(request_partitions)
@@ -163,7 +163,7 @@ def test_a_node_that_is_not_ready_does_not_hold_up_the_others() -> None:
 
 def test_questions_wait_while_no_node_can_be_asked_and_look_again_soon() -> None:
     made = stage(ready=False)
-    made.metadata.want(TOPIC)
+    made.metadata.request_topics(TOPIC)
     made.network.least = None
     step = made.step()
     assert step.requests == []
@@ -175,7 +175,7 @@ def test_questions_wait_while_no_node_can_be_asked_and_look_again_soon() -> None
 
 def test_questions_wait_for_a_node_in_backoff() -> None:
     made = stage(ready=False)
-    made.metadata.want(TOPIC)
+    made.metadata.request_topics(TOPIC)
     made.network.unready, made.network.pauses = {-1}, {-1: 0.4}
     assert made.step().wake_at == pytest.approx(made.now + 0.4)
 
@@ -241,7 +241,7 @@ def test_a_leader_that_comes_back_gets_the_batch() -> None:
 
 def test_sn11_the_id_is_asked_for_again_after_a_pause_when_a_node_fails() -> None:
     made = stage(ready=False)
-    made.metadata.want(TOPIC)
+    made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1,)}))
     for pause in (BACKOFF, 2 * BACKOFF):
         (question,) = made.step().requests
@@ -256,7 +256,7 @@ def test_sn11_the_id_is_asked_for_again_after_a_pause_when_a_node_fails() -> Non
 
 def test_sn12_sn28_a_refused_producer_id_ends_the_producer() -> None:
     made = stage(ready=False)
-    made.metadata.want(TOPIC)
+    made.metadata.request_topics(TOPIC)
     made.learn(metadata_of({TOPIC: (1,)}))
     (question,) = made.step().requests
     made.complete(question, InitProducerIdResponse(0, 31, -1, -1))

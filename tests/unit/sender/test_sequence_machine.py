@@ -66,7 +66,7 @@ class SequenceMachine(RuleBasedStateMachine):
     def begin(self, start: int, epoch: int, habits: Habits) -> None:
         self.made = stage(ready=False, memory=16384, delivery_timeout=DELIVERY_TIMEOUT)
         self.made.network = self  # type: ignore[assignment]
-        self.made.metadata.want(TOPIC)
+        self.made.metadata.request_topics(TOPIC)
         self.flying: dict[int, deque[Flight]] = {node: deque() for node in NODES}
         self.logs = [ModelPartition(index, (1 << 20, 600)[index], habits) for index in range(PARTITIONS)]
         self.told: list[tuple[int, Future[RecordMetadata]]] = []
@@ -95,7 +95,7 @@ class SequenceMachine(RuleBasedStateMachine):
     def least_loaded(self) -> int | None:
         return -1
 
-    def stranded(self) -> bool:
+    def all_nodes_unavailable(self) -> bool:
         return False
 
     def next_attempt_in(self, node: int) -> float:

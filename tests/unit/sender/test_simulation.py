@@ -82,10 +82,10 @@ def run(
     idempotent: bool = True,
     keep_order: bool = False,
     rights_change: bool = False,
-    created_again: float = 0.0,
+    recreated: float = 0.0,
     with_ids: bool = True,
 ) -> Run:
-    """`created_again` is how probable it is, at each turn, that the topic is deleted and created again."""
+    """`recreated` is how probable it is, at each turn, that the topic is deleted and created again."""
     choose = random.Random(seed)
     made = stage(
         ready=False,
@@ -97,13 +97,13 @@ def run(
         retries=choose.choice((3, 2**31 - 1)),
         max_request_size=choose.choice((2000, 1 << 20)),
     )
-    made.metadata.want(TOPIC)
+    made.metadata.request_topics(TOPIC)
     cluster = SimulatedCluster(choose, choose.choice((0.0, 0.03, 0.1, 0.3)), partitions=3)
     made.network = cluster  # type: ignore[assignment]
     cluster.with_ids = with_ids
     schedule = Run(choose, made, cluster)
     for _ in range(120):
-        if created_again and choose.random() < created_again:
+        if recreated and choose.random() < recreated:
             cluster.create_again()
         if choose.random() < 0.3:
             schedule.write()

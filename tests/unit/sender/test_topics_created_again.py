@@ -31,7 +31,7 @@ def test_no_schedule_loses_a_record_of_a_topic_that_is_created_again(first: int,
     lives = 0
     for seed in range(first, first + 100):
         try:
-            lives += check(run(seed, created_again=0.03, with_ids=ids))
+            lives += check(run(seed, recreated=0.03, with_ids=ids))
         except AssertionError as error:
             raise AssertionError(f"seed {seed}") from error
     assert lives > 100

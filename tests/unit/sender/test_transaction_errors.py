@@ -393,13 +393,13 @@ def test_tm20_kp13_a_row_that_was_refused_before_it_was_queued_spoils_the_transa
     made = in_transaction()
     made.made.batches(b"a")
     made.run()
-    made.do(TxnCall.SPOIL, ValueError("bad row"))
-    made.do(TxnCall.SPOIL, ValueError("another"))
+    made.do(TxnCall.MARK_ABORTABLE, ValueError("bad row"))
+    made.do(TxnCall.MARK_ABORTABLE, ValueError("another"))
     refused = made.do(TxnCall.COMMIT).error
     assert isinstance(refused, TransactionAbortable)
     assert "bad row" in str(refused)
     assert made.do(TxnCall.ABORT).error is None
-    made.do(TxnCall.SPOIL, ValueError("outside of a transaction nothing is spoilt"))
+    made.do(TxnCall.MARK_ABORTABLE, ValueError("outside of a transaction nothing is spoilt"))
     made.do(TxnCall.BEGIN)
     made.made.batches(b"b")
     assert made.do(TxnCall.COMMIT).error is None
@@ -413,7 +413,7 @@ def test_tm17_after_an_abort_the_next_transaction_is_as_new_whatever_ended_the_l
         if answers:
             made.made.batches(b"a")
             made.run(seconds=0.0)
-        made.do(TxnCall.SPOIL, ValueError("bad"))
+        made.do(TxnCall.MARK_ABORTABLE, ValueError("bad"))
         assert made.state is TxnState.ABORTABLE
         assert made.do(TxnCall.ABORT).error is None
         made.do(TxnCall.BEGIN)

@@ -57,7 +57,7 @@ class Caller:
         )  # fmt: skip
         made.bench.clock.now = self.clock.now
         self.clock = made.bench.clock
-        made.metadata.want(TOPIC)
+        made.metadata.request_topics(TOPIC)
         made.network = self.cluster  # type: ignore[assignment]
         self.cluster.flying = {node: type(flights)() for node, flights in self.cluster.flying.items()}
         return made
@@ -130,7 +130,7 @@ class Caller:
             try:
                 self.made.bench.append_one(value, 1000 + self.rows, None, TopicPartition(TOPIC, partition))
             except BufferExhausted as error:
-                spoilt = Operation(TxnCall.SPOIL, error)
+                spoilt = Operation(TxnCall.MARK_ABORTABLE, error)
                 self.manager.asked.append(spoilt)
                 return
             written.rows.append((partition, self.rows))

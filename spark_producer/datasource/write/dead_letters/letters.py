@@ -83,7 +83,7 @@ class DeadLetters:
         sink, rows = self._sink, piece
         numbers: int | Int64Array = first_row
         if unfit is not None:
-            self._sieve.keep_unfit(unfit.rejected(first_row, sink.topic))
+            self._sieve.add_schema_mismatches(unfit.rejected(first_row, sink.topic))
             fit = unfit.fit()
             rows, numbers = take_rows(piece, fit), first_row + fit
         send_batch_collecting_bad_rows(

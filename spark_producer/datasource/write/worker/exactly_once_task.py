@@ -78,7 +78,7 @@ def write_exactly_once(
     config = dataclasses.replace(config, transactional_id=slot.transactional_id)
     producer = producers.get(config)
     parts = parts_of(producer)
-    parts.meter.start_lap()
+    parts.meter.start_interval()
     slot.fencing = ticket.fencing
     limit = inline_limit(settings.sink, where.partition)
     filling = TransactionWriter(producer, settings, limit, where.attempt, clock)
@@ -148,7 +148,7 @@ def _finished(
     )
     parts = parts_of(filling.producer)
     outcome = Prepared(ticket, duty.query, duty.batch, transaction, prepared.started_ms, filling.rows)
-    return TaskReport(filling.report_of(parts.take_report()), metrics=parts.meter.lap(), outcome=outcome)
+    return TaskReport(filling.report_of(parts.take_report()), metrics=parts.meter.interval(), outcome=outcome)
 
 
 def _warn_of_many_ids(slot: TransactionalId, where: SparkTaskInfo) -> None:

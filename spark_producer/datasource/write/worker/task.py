@@ -85,7 +85,7 @@ def _write_at_least_once(
 ) -> TaskReport:
     producer = producers.get(config)
     parts = parts_of(producer)
-    parts.meter.start_lap()
+    parts.meter.start_interval()
     rows = task_rows(producer, settings)
     try:
         for piece in pieces(gather(batches, rows.wanted)):
@@ -95,7 +95,7 @@ def _write_at_least_once(
     except BaseException:
         producers.drop(config)
         raise
-    return TaskReport(rows.report_of(parts.take_report()), metrics=parts.meter.lap())
+    return TaskReport(rows.report_of(parts.take_report()), metrics=parts.meter.interval())
 
 
 def worker_config(settings: TaskSettings) -> ProducerConfig:

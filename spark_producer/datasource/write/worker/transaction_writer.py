@@ -126,7 +126,7 @@ class TransactionWriter:
     def give_up(self) -> None:
         """End the transaction after an error, as well as it can be done. It raises nothing."""
         if not self._transactions.holding:
-            self._transactions.give_up()
+            self._transactions.try_abort()
 
     def _must_begin(self) -> bool:
         """Whether rows are held that the driver must not get."""

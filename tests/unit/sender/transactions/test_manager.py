@@ -263,7 +263,7 @@ def test_tm6_what_leaves_a_partition_by_what_the_coordinator_has_done() -> None:
                 made.made.batches(b"a")
                 made.run()
             if abortable:
-                made.do(TxnCall.SPOIL, ValueError("bad"))
+                made.do(TxnCall.MARK_ABORTABLE, ValueError("bad"))
             before = len(made.headers)
             assert before == sent_then
             made.made.batches(b"b")

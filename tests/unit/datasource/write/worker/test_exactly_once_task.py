@@ -171,7 +171,7 @@ def test_a_failed_task_gives_its_transaction_up_and_raises_the_first_error() -> 
     with pytest.raises(ValueError, match="row 6000"):
         worker.write(rows(5500, 1000), exactly_once_inline_bytes=LIMIT)
     made = worker.made[0]
-    assert made.transactions.calls == ["hold", "release", "give_up"]
+    assert made.transactions.calls == ["hold", "release", "try_abort"]
     assert made.closed
     assert not len(worker.producers)
     worker.of_producers = {}
@@ -197,7 +197,7 @@ def test_a_task_that_is_killed_gives_its_transaction_up_too() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         (worker := Worker()).write(killed(), exactly_once_inline_bytes=0)
-    assert worker.made[0].transactions.calls == ["hold", "release", "give_up"]
+    assert worker.made[0].transactions.calls == ["hold", "release", "try_abort"]
     assert worker.made[0].closed
 
 
@@ -213,7 +213,7 @@ def test_a_transaction_that_is_open_for_too_long_ends_the_task() -> None:
         worker.write(
             rows(10, 10, 10, 10, 10, before_each=advance), exactly_once_inline_bytes=0, exactly_once_spool="false"
         )
-    assert worker.made[0].transactions.calls == ["hold", "release", "give_up"]
+    assert worker.made[0].transactions.calls == ["hold", "release", "try_abort"]
     assert worker.made[0].first_rows == [0, 10, 20, 30]
 
 
