@@ -16,7 +16,7 @@ from spark_producer.cli.entry import INTERRUPTED
 from spark_producer.common.error_codes import Action, Code
 from spark_producer.config import ProducerConfig
 from spark_producer.errors import PyProducerError
-from spark_producer.exactly_once.protocol.outcomes import RUNS_AGAIN, Failure
+from spark_producer.exactly_once.protocol.outcomes import RUNS_AGAIN, FailureKind
 from spark_producer.kernel import MAX_HEADERS
 from spark_producer.kernel.arrays import ArrowArray
 from spark_producer.partitioner import describe_topic, make_partitioner
@@ -229,7 +229,7 @@ def errors_page() -> str:
     page += CODES_SECTION + "".join(_code_row(code) for code in Code if code is not Code.NONE)
     page += FAILURES_SECTION + "".join(
         f"| {kind.name} | {kind.value} | {'yes' if kind in RUNS_AGAIN else 'no: a person decides'} |\n"
-        for kind in Failure
+        for kind in FailureKind
     )
     page += SPARK_SECTION + "".join(f"| {seen} | {advice} |\n" for seen, advice in SPARK_SAYS.items())
     return page + EXIT_CODES_SECTION

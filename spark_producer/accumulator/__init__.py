@@ -11,8 +11,9 @@ from spark_producer.accumulator.future import BatchResult, Callback, RecordFutur
 from spark_producer.accumulator.pool import BufferPool
 from spark_producer.accumulator.rejected_records import RefusedRows
 from spark_producer.accumulator.row_origins import DeliveryListener, Refused
-from spark_producer.accumulator.sequence_state import NO_IDENTITY, DrainGate, ProducerIdAndEpoch
+from spark_producer.accumulator.sequence_state import NO_IDENTITY, DrainGate
 from spark_producer.accumulator.table_result import TableMetadata, TableResult
+from spark_producer.common.cluster import ProducerIdAndEpoch
 
 __all__ = [
     "NO_IDENTITY",

@@ -14,8 +14,8 @@ from collections import deque
 from spark_producer.accumulator.failure_tracking import ThreadFailures
 from spark_producer.accumulator.future import BatchResult, Callback, RecordFuture
 from spark_producer.accumulator.row_origins import RowRange, cut_runs
-from spark_producer.accumulator.sequence_state import NO_IDENTITY, DrainGate, ProducerIdAndEpoch, Sequences
-from spark_producer.common.cluster import NO_LEADER, TopicPartition
+from spark_producer.accumulator.sequence_state import NO_IDENTITY, DrainGate, Sequences
+from spark_producer.common.cluster import NO_LEADER, ProducerIdAndEpoch, TopicPartition
 from spark_producer.errors import IllegalState
 from spark_producer.kernel import NO_ROOM, ArrangedRows, SingleRecord, encode_v2
 from spark_producer.record import batch_v2

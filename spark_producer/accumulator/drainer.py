@@ -10,9 +10,8 @@ from collections.abc import Collection
 from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
 from spark_producer.accumulator.compressing import close_for_appends
 from spark_producer.accumulator.readiness import Leaders, ReadyCheck
-from spark_producer.accumulator.sequence_state import ProducerIdAndEpoch
 from spark_producer.accumulator.state import AccumulatorState
-from spark_producer.common.cluster import TopicPartition
+from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
 from spark_producer.record.batch_v2 import NO_SEQUENCE
 
 MAX_SKIPPED_BATCHES = 8

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
 from spark_producer.accumulator.failure_tracking import FailureTracker
 from spark_producer.accumulator.nonempty_queues import BusyQueues
-from spark_producer.accumulator.sequence_state import NO_IDENTITY, ProducerIdAndEpoch, Sequences
-from spark_producer.common.cluster import TopicPartition
+from spark_producer.accumulator.sequence_state import NO_IDENTITY, Sequences
+from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
 
 IO_THREAD_GRACE = 60.0

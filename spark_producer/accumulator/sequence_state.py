@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-
-class ProducerIdAndEpoch(NamedTuple):
-    """The producer id and epoch under which sequences count (KIP-98, KIP-360)."""
-
-    producer_id: int
-    epoch: int
-
+from spark_producer.common.cluster import ProducerIdAndEpoch
 
 NO_IDENTITY = ProducerIdAndEpoch(-1, -1)
 

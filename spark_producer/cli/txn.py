@@ -24,28 +24,29 @@ from spark_producer.cli.txn_report import (
     show,
     show_held,
 )
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.escape import for_log
 from spark_producer.errors import ConfigError, PyProducerError
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, format_partitions
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
-from spark_producer.exactly_once.cluster.required_acls import Right, lacking
+from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.exactly_once.driver import CONTROL_TOPIC
-from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status, TopicPartition
+from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status
 from spark_producer.exactly_once.repair.describe import (
-    Survey,
-    held_back,
+    SinkDescription,
+    describe_sink,
+    find_blocked_readers,
     known_sinks,
     list_sinks,
     partitions_of_topics,
-    survey,
 )
 from spark_producer.exactly_once.repair.repair import (
     accept_difference,
     accept_no_record,
     accept_partial,
-    decided,
     rebind,
     resolve,
+    with_known_outcome,
     write_markers,
 )
 
@@ -164,7 +165,7 @@ def _describe(chosen: argparse.Namespace) -> None:
         brokers = TransactionAdmin(client, chosen.sink or "*")
         more = partitions_of_topics(brokers, chosen.topic)
         if chosen.sink is None:
-            held = held_back(brokers, more, client.deadline())
+            held = find_blocked_readers(brokers, more, client.deadline())
             if not held:
                 print_line(f"nothing holds readers of {', '.join(sorted(chosen.topic))} back")
             show_held("", held)
@@ -172,7 +173,7 @@ def _describe(chosen: argparse.Namespace) -> None:
         else:
             found = _surveyed(chosen, brokers, more)
             show(chosen, found, client.now_ms())
-            lines = [*next_steps(chosen, found), *other_holders(chosen.sink, found.held_back)]
+            lines = [*next_steps(chosen, found), *other_holders(chosen.sink, found.blocked_readers)]
         for line in lines:
             print_line(f"next: {line}")
 
@@ -186,7 +187,7 @@ def _resolve(chosen: argparse.Namespace) -> None:
             return
         found = _surveyed(chosen, cluster.brokers)
         show(chosen, found, client.now_ms())
-        record = found.seen.record
+        record = found.log_state.record
         if chosen.accept_partial and (record is None or record.status is not Status.PARTIAL):
             raise ConfigError(f"the last batch of {chosen.sink!r} is not PARTIAL: leave --accept-partial out")
         print_line(f"open transactions: {len(found.open)}")
@@ -224,9 +225,9 @@ def _repair(chosen: argparse.Namespace) -> None:
         more = partitions_of_topics(cluster.brokers, chosen.topic)
         found = _surveyed(chosen, cluster.brokers, more)
         show(chosen, found, client.now_ms())
-        lost, unseen = found.lost
+        lost, unseen = found.lost_markers
         if unseen and not lost:
-            raise lacking(Right.READ_TOPIC, chosen.sink, client.user, unseen[0][0])
+            raise missing_right(Right.READ_TOPIC, chosen.sink, client.user, unseen[0][0])
         if not lost:
             looked = f" and of {', '.join(sorted(chosen.topic))}" if chosen.topic else "; --topic looks at others"
             print_line(
@@ -236,22 +237,31 @@ def _repair(chosen: argparse.Namespace) -> None:
         take_for = _UNKNOWN.get(chosen.unknown)
         for line in assumed_outcomes(lost, take_for):
             print_line(line)
-        known = decided(lost, take_for)
+        known = with_known_outcome(lost, take_for)
         if known:
-            _confirm(chosen, f"Write {len(known)} markers into {format_partitions(each.where for each in known)}?")
+            _confirm(
+                chosen, f"Write {len(known)} markers into {format_partitions(each.topic_partition for each in known)}?"
+            )
         chosen.unfinished = "some markers may be written, and others not: run the command again"
         write_markers(cluster, lost, more, take_for=take_for)
         print_line(f"repaired; finish with: pyproducer txn resolve {chosen.sink}")
 
 
-def _surveyed(chosen: argparse.Namespace, brokers: TransactionAdmin, more: Collection[TopicPartition] = ()) -> Survey:
+def _surveyed(
+    chosen: argparse.Namespace, brokers: TransactionAdmin, more: Collection[TopicPartition] = ()
+) -> SinkDescription:
     """Look at the sink, and at `more` partitions than its last batch has.
 
     Raises:
         ConfigError: nothing is known of it, so its name may be mistyped, or it is on another cluster.
     """
-    found = survey(brokers, chosen.control_topic, more)
-    if found.seen.record is None and not found.open and not found.seen.undecided and not found.lost.lost:
+    found = describe_sink(brokers, chosen.control_topic, more)
+    if (
+        found.log_state.record is None
+        and not found.open
+        and not found.log_state.undecided
+        and not found.lost_markers.markers
+    ):
         names = known_sinks(brokers, chosen.control_topic)
         near = difflib.get_close_matches(chosen.sink, names, 3) or names[:10]
         listed = f": {', '.join(near)}{', …' if len(names) > len(near) else ''}" if names else ""
@@ -289,9 +299,9 @@ def _confirm(chosen: argparse.Namespace, question: str) -> None:
         raise ConfigError(NOT_CHANGED)
 
 
-def _done(found: Survey, last: ControlRecord | None, *, difference: bool) -> Iterator[str]:
+def _done(found: SinkDescription, last: ControlRecord | None, *, difference: bool) -> Iterator[str]:
     """What was done to a sink that was `found` so, if its last word does not say it."""
-    before = found.seen.record
+    before = found.log_state.record
     unchanged = _said(before) == _said(last)
     if unchanged and not found.open:
         yield "nothing was left open"

@@ -10,26 +10,26 @@ from spark_producer.common.escape import for_log
 from spark_producer.exactly_once.cluster.broker_requests import format_partitions
 from spark_producer.exactly_once.names import sink_of
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, UNFINISHED, ControlRecord, Status
-from spark_producer.exactly_once.repair.describe import OpenTransaction, Survey, WaitingReaders
-from spark_producer.exactly_once.repair.lost_markers import Lost
+from spark_producer.exactly_once.repair.describe import BlockedReaders, OpenTransaction, SinkDescription
+from spark_producer.exactly_once.repair.lost_markers import LostMarker
 
 MAX_IDS = 10
 """The maximum number of open transactions that the list names of each sink."""
 
 
-def assumed_outcomes(lost: Sequence[Lost], take_for: bool | None) -> Iterator[str]:
+def assumed_outcomes(lost: Sequence[LostMarker], take_for: bool | None) -> Iterator[str]:
     """Yield a line for each transaction whose outcome is unknown, and which `--unknown` decides."""
     for each in lost:
         if each.commit is None and take_for is not None:
             yield (
-                f"--unknown {'committed' if take_for else 'aborted'}: {format_partitions([each.where])}, rows from offset "
-                f"{each.first_offset} on of producer {each.producer_id}, epoch {each.epoch}"
+                f"--unknown {'committed' if take_for else 'aborted'}: {format_partitions([each.topic_partition])}, rows from "
+                f"offset {each.first_offset} on of producer {each.producer_id}, epoch {each.epoch}"
             )
 
 
-def show(chosen: argparse.Namespace, found: Survey, now_ms: int) -> None:
+def show(chosen: argparse.Namespace, found: SinkDescription, now_ms: int) -> None:
     """Print all that is known of a sink."""
-    record, sink = found.seen.record, chosen.sink
+    record, sink = found.log_state.record, chosen.sink
     if record is None:
         print_line(f"{sink}: {no_batch(chosen)}")
     else:
@@ -37,52 +37,53 @@ def show(chosen: argparse.Namespace, found: Survey, now_ms: int) -> None:
         print_line(f"    query {record.query or '(batch writes)'}, token {record.token}")
         still_open = {each.transactional_id for each in found.open}
         for number, one in enumerate(record.transactions):
-            fate = f": {found.fates[number].value}" if found.fates else ""
+            outcome = f": {found.outcomes[number].value}" if found.outcomes else ""
             if record.status is Status.INTENT:
-                fate = (
+                outcome = (
                     ": left open, to be aborted"
                     if one.transactional_id in still_open
                     else ": was left open, ended since"
                 )
-            print_line(f"    {for_log(one.transactional_id)}  producer {one.producer_id}, epoch {one.epoch}{fate}")
+            print_line(f"    {for_log(one.transactional_id)}  producer {one.producer_id}, epoch {one.epoch}{outcome}")
             for span in one.spans:
                 rows = f"{span.records} rows at offsets {span.first_offset} to {span.last_offset}"
                 print_line(f"        {span.topic}-{span.partition}: {rows}")
     for each in found.open:
         print_line(f"open: {how_long(each)}")
         print_line(f"    in {format_partitions(each.partitions) or 'no partition that we may see'}")
-    show_held(sink, found.held_back)
-    for lost in found.lost.lost:
+    show_held(sink, found.blocked_readers)
+    for lost in found.lost_markers.markers:
         outcome = {True: "which was committed", False: "which was aborted", None: "whose outcome is unknown"}[
             lost.commit
         ]
         print_line(
-            f"lost: {format_partitions([lost.where])} lacks the marker of producer {lost.producer_id}'s transaction, "
+            f"lost: {format_partitions([lost.topic_partition])} lacks the marker of producer {lost.producer_id}'s transaction, "
             f"{outcome}"
         )
-    for topic in sorted({topic for topic, _ in found.lost.unseen}):
+    for topic in sorted({topic for topic, _ in found.lost_markers.unseen}):
         print_error(f"whether ends of transactions are lost in topic {topic} is not known: READ on it is missing")
 
 
-def show_held(sink: str, partitions: Sequence[WaitingReaders]) -> None:
+def show_held(sink: str, partitions: Sequence[BlockedReaders]) -> None:
     """Print at which offset transactions block readers. Open transactions of `sink` itself are printed by `show`."""
     for held in partitions:
         print_line(
-            f"readers stand at offset {held.stable} of {format_partitions([held.where])}, which ends at {held.end}"
+            f"readers stand at offset {held.last_stable_offset} of {format_partitions([held.topic_partition])}, "
+            f"which ends at {held.end_offset}"
         )
-        if held.holders is None:
-            print_error(f"who holds them back there is not known: READ on topic {held.where[0]} is missing")
-        for producer_id, epoch, first, transaction in held.holders or ():
+        if held.producers is None:
+            print_error(f"who holds them back there is not known: READ on topic {held.topic_partition[0]} is missing")
+        for producer_id, epoch, first, transaction in held.producers or ():
             print_line(f"    producer {producer_id}, epoch {epoch}, has a transaction open since offset {first}")
             if transaction is not None and sink_of(transaction.transactional_id) != sink:
                 print_line(f"        {how_long(transaction)}")
 
 
-def next_steps(chosen: argparse.Namespace, found: Survey) -> Iterator[str]:
+def next_steps(chosen: argparse.Namespace, found: SinkDescription) -> Iterator[str]:
     """Yield what to do about a sink, if anything."""
-    sink, record = chosen.sink, found.seen.record
+    sink, record = chosen.sink, found.log_state.record
     status = None if record is None else record.status
-    if found.lost.lost:
+    if found.lost_markers.markers:
         topics = "".join(f" --topic {each}" for each in chosen.topic)
         yield f"stop the query, then: pyproducer txn repair {sink}{topics}"
         yield f"then start the query again, or: pyproducer txn resolve {sink}"
@@ -96,9 +97,9 @@ def next_steps(chosen: argparse.Namespace, found: Survey) -> Iterator[str]:
         yield f"if its query is not running, start it again, or: pyproducer txn resolve {sink}{only}"
 
 
-def other_holders(sink: str, partitions: Sequence[WaitingReaders]) -> Iterator[str]:
+def other_holders(sink: str, partitions: Sequence[BlockedReaders]) -> Iterator[str]:
     """Yield what to do about transactions that block readers and are not those of `sink`."""
-    holders = [each.transaction for held in partitions for each in held.holders or ()]
+    holders = [each.transaction for held in partitions for each in held.producers or ()]
     found = {each.transactional_id: each for each in holders if each is not None}
     for other in sorted({sink_of(each) or "" for each in found} - {sink, ""}):
         yield f"readers wait for the sink {other}: pyproducer txn describe {other}"

@@ -20,6 +20,13 @@ class TopicPartition(NamedTuple):
         return f"topic {self.topic!r}, partition {self.partition}"
 
 
+class ProducerIdAndEpoch(NamedTuple):
+    """A producer id and its epoch, under which sequence numbers count (KIP-98, KIP-360); a newer epoch fences all older ones."""
+
+    producer_id: int
+    epoch: int
+
+
 class Node(NamedTuple):
     """A broker: where it listens, and its rack if it says so (`broker.rack`)."""
 

@@ -22,17 +22,17 @@ from spark_producer.exactly_once.protocol import commit as committing
 from spark_producer.exactly_once.protocol.commands import Command, EndTasks, ListOpen, Opened, Result, TasksEnded
 from spark_producer.exactly_once.protocol.outcomes import (
     RUNS_AGAIN,
-    Aborted,
     AlreadyDone,
     Begun,
-    Committed,
     Failed,
-    Failure,
+    FailureKind,
     NothingToAbort,
     Outcome,
+    WriteAborted,
+    WriteCommitted,
 )
 from spark_producer.exactly_once.protocol.state_machine import run
-from spark_producer.exactly_once.protocol.task_messages import InlineRows, Prepared, TaskOutcome, WriteHandle
+from spark_producer.exactly_once.protocol.task_messages import InlineRows, PreparedTask, TaskOutcome, WriteHandle
 from spark_producer.network import ConnectionSettings
 
 logger = escaping_logger(__name__)
@@ -40,30 +40,30 @@ logger = escaping_logger(__name__)
 Returned = TypeVar("Returned")
 
 CONTROL_TOPIC = DEFAULT_CONTROL_TOPIC
-PATIENCE = 60.0
+DEFAULT_TIMEOUT_S = 60.0
 
-LISTING_SECONDS = 2.0
+LISTING_TIMEOUT_S = 2.0
 """Seconds for which a commit asks what dead tasks have left open."""
 
 MAX_OPEN_CLUSTERS = 4
 """So many clusters keep their connections in one process; the one that was used longest ago is closed for another."""
 
 
-class Sink(NamedTuple):
-    """Which sink, on which cluster. `patience`: seconds for which each step is tried. `topics`: those known to be written to."""
+class SinkSettings(NamedTuple):
+    """Which sink, on which cluster. `timeout`: seconds for which each step is tried. `topics`: those known to be written to."""
 
     name: str
-    settings: ConnectionSettings
+    connection: ConnectionSettings
     control_topic: str = CONTROL_TOPIC
-    patience: float = PATIENCE
+    timeout: float = DEFAULT_TIMEOUT_S
     topics: tuple[str, ...] = ()
 
 
-_open: list[tuple[Sink, CommandExecutor]] = []
+_open: list[tuple[SinkSettings, CommandExecutor]] = []
 """The clusters of this process, the one used last at the end. Settings have secrets, so they can be compared, but not hashed."""
 
 
-def begin(sink: Sink) -> WriteHandle:
+def begin(sink: SinkSettings) -> WriteHandle:
     """Take the sink: finish or abort what an earlier driver left, and return what the tasks of this execution need.
 
     Raises:
@@ -74,17 +74,17 @@ def begin(sink: Sink) -> WriteHandle:
     return _with_cluster(sink, partial(_begin, topics=sink.topics))
 
 
-def commit(sink: Sink, messages: Sequence[TaskOutcome], batch: int) -> Committed | AlreadyDone:
+def commit(sink: SinkSettings, messages: Sequence[TaskOutcome], batch: int) -> WriteCommitted | AlreadyDone:
     """Make visible what the tasks have written, as a whole, and return when every partition shows it.
 
     Raises: as `begin`. With `again` of ExactlyOnceError, the batch can run again; every other error leaves it to the next BEGIN,
     or to `abort`, to find out what was decided.
     """
 
-    def act(cluster: CommandExecutor) -> Committed | AlreadyDone:
+    def act(cluster: CommandExecutor) -> WriteCommitted | AlreadyDone:
         _prepare_for(cluster, messages)
         _refuse_control_topics(cluster, messages)
-        durability_warning.tell_once(
+        durability_warning.warn_once(
             cluster.brokers, _topics_of(messages) - set(sink.topics)
         )  # of those BEGIN has told
         cluster.take_inline(each for one in messages if isinstance(one, InlineRows) for each in one.batches)
@@ -92,7 +92,7 @@ def commit(sink: Sink, messages: Sequence[TaskOutcome], batch: int) -> Committed
             outcome = _told(run(committing.commit(messages, batch), partial(perform_commit, cluster)))
         finally:
             cluster.drop_inline()
-        if not isinstance(outcome, Committed | AlreadyDone):
+        if not isinstance(outcome, WriteCommitted | AlreadyDone):
             raise IllegalState(f"COMMIT ended with {type(outcome).__name__}: a defect of pyproducer")
         return outcome
 
@@ -104,7 +104,9 @@ def perform_commit(cluster: CommandExecutor, command: Command) -> Result:
     if not isinstance(command, ListOpen) and not (isinstance(command, EndTasks) and not command.commit):
         return cluster.perform(command)
     try:
-        return cluster.perform(command, LISTING_SECONDS) if isinstance(command, ListOpen) else cluster.perform(command)
+        return (
+            cluster.perform(command, LISTING_TIMEOUT_S) if isinstance(command, ListOpen) else cluster.perform(command)
+        )
     except PyProducerError as error:
         logger.warning(
             "sink %r: transactions that dead tasks have left open could not be aborted, and hold back readers of committed "
@@ -115,21 +117,23 @@ def perform_commit(cluster: CommandExecutor, command: Command) -> Result:
         return Opened(()) if isinstance(command, ListOpen) else TasksEnded(())
 
 
-def inline_spans(sink: Sink) -> tuple[Span, ...]:
+def inline_spans(sink: SinkSettings) -> tuple[Span, ...]:
     """Return where the rows of inline tasks lie, right after a commit of this sink in this process; none if there were none."""
     return next((cluster.written for known, cluster in _open if known == sink), ())
 
 
-def abort(sink: Sink, messages: Sequence[TaskOutcome | None], batch: int) -> Aborted | Committed | NothingToAbort:
+def abort(
+    sink: SinkSettings, messages: Sequence[TaskOutcome | None], batch: int
+) -> WriteAborted | WriteCommitted | NothingToAbort:
     """End the transactions of tasks that are told in `messages`, unless the execution turns out to be decided.
 
     Raises: as `begin`. What could not be ended is found by the next BEGIN.
     """
 
-    def act(cluster: CommandExecutor) -> Aborted | Committed | NothingToAbort:
+    def act(cluster: CommandExecutor) -> WriteAborted | WriteCommitted | NothingToAbort:
         _prepare_for(cluster, messages)
         outcome = _told(run(aborting.abort(messages), cluster.perform))
-        if not isinstance(outcome, Aborted | Committed | NothingToAbort):
+        if not isinstance(outcome, WriteAborted | WriteCommitted | NothingToAbort):
             raise IllegalState(f"ABORT of batch {batch} ended with {type(outcome).__name__}: a defect of pyproducer")
         return outcome
 
@@ -138,7 +142,7 @@ def abort(sink: Sink, messages: Sequence[TaskOutcome | None], batch: int) -> Abo
 
 def _begin(cluster: CommandExecutor, topics: Sequence[str]) -> WriteHandle:
     cluster.prepare()
-    durability_warning.tell_once(cluster.brokers, [cluster.topic, COORDINATORS_TOPIC, *topics])
+    durability_warning.warn_once(cluster.brokers, [cluster.topic, COORDINATORS_TOPIC, *topics])
     token = secrets.token_hex(16)
     outcome = _told(run(beginning.begin(cluster.sink, token), cluster.perform))
     if not isinstance(outcome, Begun):
@@ -160,15 +164,15 @@ def _prepare_for(cluster: CommandExecutor, messages: Sequence[TaskOutcome | None
     Raises:
         ExactlyOnceError: messages are of another sink, whose control id this one's does not fence.
     """
-    tickets = [one.ticket for one in messages if one is not None]
-    foreign = next((each.sink for each in tickets if each.sink != cluster.sink), None)
+    handles = [one.handle for one in messages if one is not None]
+    foreign = next((each.sink for each in handles if each.sink != cluster.sink), None)
     if foreign is not None:
         raise ExactlyOnceError(
             f"sink {cluster.sink!r}: messages of tasks are of sink {foreign!r}. Nothing is done",
-            kind=Failure.MIXED.name,
+            kind=FailureKind.MIXED.name,
         )
-    if tickets:
-        cluster.style = tickets[0].style
+    if handles:
+        cluster.style = handles[0].style
 
 
 def _refuse_control_topics(cluster: CommandExecutor, messages: Sequence[TaskOutcome]) -> None:
@@ -180,13 +184,13 @@ def _refuse_control_topics(cluster: CommandExecutor, messages: Sequence[TaskOutc
     for topic in sorted(_topics_of(messages)):
         if topic == cluster.topic or is_control_topic(topic):
             raise ExactlyOnceError(
-                f"sink {cluster.sink!r}: {refusal(topic)}. Nothing is committed", kind=Failure.REFUSED.name
+                f"sink {cluster.sink!r}: {refusal(topic)}. Nothing is committed", kind=FailureKind.REFUSED.name
             )
 
 
 def _topics_of(messages: Sequence[TaskOutcome]) -> set[str]:
     topics = {each.topic for one in messages if isinstance(one, InlineRows) for each in one.batches}
-    return topics | {span.topic for one in messages if isinstance(one, Prepared) for span in one.transaction.spans}
+    return topics | {span.topic for one in messages if isinstance(one, PreparedTask) for span in one.transaction.spans}
 
 
 def _told(outcome: Outcome) -> Outcome:
@@ -202,16 +206,16 @@ def _told(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _with_cluster(sink: Sink, act: Callable[[CommandExecutor], Returned]) -> Returned:
+def _with_cluster(sink: SinkSettings, act: Callable[[CommandExecutor], Returned]) -> Returned:
     """Let `act` use the cluster of the sink, which is opened if this process has none. After an error it is closed."""
     found = next((entry for entry in _open if entry[0] == sink), None)
     if found is None:
-        client = ParallelClient(sink.settings, timeout=sink.patience)
+        client = ParallelClient(sink.connection, timeout=sink.timeout)
         found = (sink, CommandExecutor(client, sink.name, sink.control_topic))
     else:
         _open.remove(found)
     client = found[1].client
-    client.on_wait = waits = Waits(sink.name, sink.patience, client.clock)
+    client.on_wait = waits = Waits(sink.name, sink.timeout, client.clock)
     try:
         result = act(found[1])
     except BaseException:

@@ -15,11 +15,11 @@ from spark_producer.common.error_codes import Code
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster.end_transactions import END_STYLE
-from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.driver import SinkSettings
 from spark_producer.exactly_once.names import task_id
 from spark_producer.exactly_once.protocol.commands import EndTasks
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
-from spark_producer.exactly_once.protocol.outcomes import Failure
+from spark_producer.exactly_once.protocol.outcomes import FailureKind
 from spark_producer.protocol.messages import EndTxnRequest
 from tests.stages.workbench import until
 from tests.support.filled_tasks import SECONDS, Tasks, committed, die_before, prepared, settings
@@ -60,19 +60,19 @@ def test_a_marker_for_a_partition_without_a_leader(
     with KafkaCluster(version, 3) as kafka, closing(Tasks(kafka.bootstrap_servers, name)) as tasks:
         servers = kafka.bootstrap_servers
         kafka.create_topic(topic, 3)
-        sink = Sink(name, settings(servers), patience=SECONDS)
-        ticket = driver.begin(sink)
+        sink = SinkSettings(name, settings(servers), timeout=SECONDS)
+        handle = driver.begin(sink)
         own = task_id(sink.name, tasks.worker, 0)
         coordinator = tasks.brokers.coordinators([own], tasks.client.deadline())[own]
         number = next(each for each, known in kafka.partitions(topic).items() if known.leader != coordinator)
-        filled = tasks.fill(0, ticket.style, {(topic, number): ["once"]})
-        die_before(sink, 0, [prepared(ticket, 0, filled)], EndTasks)
+        filled = tasks.fill(0, handle.style, {(topic, number): ["once"]})
+        die_before(sink, 0, [prepared(handle, 0, filled)], EndTasks)
         end_without_a_leader(kafka, tasks, filled)
         with BlockingClient(settings(servers)) as client:
             if loses:
                 with pytest.raises(ExactlyOnceError, match=f"{topic}-{number}") as hung:
                     driver.begin(sink)
-                assert hung.value.kind == Failure.HUNG.name
+                assert hung.value.kind == FailureKind.HUNG.name
                 assert offsets(client, topic, isolation_level=1)[number] == 0
                 assert main(["txn", "repair", sink.name, "--yes", "--bootstrap-servers", servers]) == 0, (
                     capsys.readouterr()

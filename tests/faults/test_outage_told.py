@@ -9,7 +9,7 @@ import pytest
 from spark_producer import Producer
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster import waits
-from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.driver import SinkSettings
 from spark_producer.exactly_once.protocol.task_messages import TaskOutcome
 from tests.conftest import local_broker
 from tests.stages.workbench import Runner, until
@@ -49,7 +49,7 @@ def test_an_outage_is_two_lines_of_the_log(topic: str, caplog: pytest.LogCapture
 def test_an_outage_in_a_commit_is_two_lines_of_the_log(
     topic: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
-    monkeypatch.setattr(waits, "TOLD_AFTER", 0.5)
+    monkeypatch.setattr(waits, "LOG_AFTER_S", 0.5)
     told: list[str] = []
 
     def said(words: str) -> bool:
@@ -59,13 +59,13 @@ def test_an_outage_in_a_commit_is_two_lines_of_the_log(
     with FaultProxy() as proxy, local_broker(advertised=(proxy.host, proxy.port)) as broker:
         proxy.target = (proxy.host, broker.port)
         broker.create_topic(topic, 1)
-        sink = Sink(topic, settings(proxy.address))
-        ticket = driver.begin(sink)
+        sink = SinkSettings(topic, settings(proxy.address))
+        handle = driver.begin(sink)
         if way == "by the driver":
-            message: TaskOutcome = inline(ticket, 0, batch(topic, 0, "a"))
+            message: TaskOutcome = inline(handle, 0, batch(topic, 0, "a"))
         else:
             tasks = Tasks(proxy.address, topic)
-            message = prepared(ticket, 0, tasks.fill(0, ticket.style, {(topic, 0): ["a"]}))
+            message = prepared(handle, 0, tasks.fill(0, handle.style, {(topic, 0): ["a"]}))
             tasks.close()
         assert not said("waiting for ")
         proxy.target = (proxy.host, 1)

@@ -8,20 +8,20 @@ from collections.abc import Iterator
 import pytest
 
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.driver import SinkSettings
 from tests.conftest import ProxiedBroker
 from tests.support.filled_tasks import SECONDS, Tasks, settings
 
 
 @pytest.fixture
-def sink(proxied: ProxiedBroker) -> Iterator[Sink]:
+def sink(proxied: ProxiedBroker) -> Iterator[SinkSettings]:
     """A sink that is new."""
-    yield Sink(f"orders.{uuid.uuid4().hex[:8]}", settings(proxied.bootstrap_servers), patience=SECONDS)
+    yield SinkSettings(f"orders.{uuid.uuid4().hex[:8]}", settings(proxied.bootstrap_servers), timeout=SECONDS)
     driver.close_all()
 
 
 @pytest.fixture
-def tasks(proxied: ProxiedBroker, sink: Sink) -> Iterator[Tasks]:
+def tasks(proxied: ProxiedBroker, sink: SinkSettings) -> Iterator[Tasks]:
     """The tasks of the sink."""
     made = Tasks(proxied.bootstrap_servers, sink.name)
     yield made

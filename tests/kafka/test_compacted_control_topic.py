@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.driver import SinkSettings
 from spark_producer.exactly_once.protocol.control_record import Status
-from spark_producer.exactly_once.protocol.outcomes import Committed
+from spark_producer.exactly_once.protocol.outcomes import WriteCommitted
 from tests.support.filled_tasks import SECONDS, Tasks, batch, committed, inline, prepared, settings
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4
@@ -45,29 +45,29 @@ def test_a_compacted_control_topic_still_says_what_is_done(eager: KafkaCluster) 
     admin = AdminClient({"bootstrap.servers": eager.bootstrap_servers})
     for name, config in ((topic, EAGER), (rows, {})):
         admin.create_topics([NewTopic(name, 1, config=config)])[name].result(SECONDS)
-    sink = Sink(f"orders.{uuid.uuid4().hex[:8]}", settings(eager.bootstrap_servers), topic, SECONDS)
+    sink = SinkSettings(f"orders.{uuid.uuid4().hex[:8]}", settings(eager.bootstrap_servers), topic, SECONDS)
     tasks = Tasks(eager.bootstrap_servers, sink.name)
     try:
         for number in range(BATCHES):
-            ticket = driver.begin(sink)
+            handle = driver.begin(sink)
             value = str(number)
             large = number % 3 == 2
             message = (
-                prepared(ticket, number, tasks.fill(0, ticket.style, {(rows, 0): [value]}))
+                prepared(handle, number, tasks.fill(0, handle.style, {(rows, 0): [value]}))
                 if large
-                else inline(ticket, number, batch(rows, 0, value))
+                else inline(handle, number, batch(rows, 0, value))
             )
-            assert driver.commit(sink, [message], number) == Committed(number)
+            assert driver.commit(sink, [message], number) == WriteCommitted(number)
             time.sleep(0.11)  # so that the next record begins a segment
         deadline = time.monotonic() + SECONDS
         while records(eager, topic) > 3:
             assert time.monotonic() < deadline, "nothing was compacted"
             time.sleep(0.2)
         for number in (BATCHES, BATCHES + 1):  # with what the driver remembers, and without
-            ticket = driver.begin(sink)
-            assert ticket.last is not None
-            assert (ticket.last.status, ticket.last.last_done) == (Status.DONE, number - 1)
-            assert driver.commit(sink, [inline(ticket, number, batch(rows, 0, str(number)))], number) == Committed(
+            handle = driver.begin(sink)
+            assert handle.last is not None
+            assert (handle.last.status, handle.last.last_done) == (Status.DONE, number - 1)
+            assert driver.commit(sink, [inline(handle, number, batch(rows, 0, str(number)))], number) == WriteCommitted(
                 number
             )
             driver.close_all()

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from spark_producer import Producer
 from spark_producer.errors import PyProducerError, TopicNotFound, TransactionAbortable
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.driver import SinkSettings
 from tests.conftest import BROKERS, Broker
 from tests.support.filled_tasks import Tasks, batch, committed, inline, settings
 from tests.support.read_back import read_topic
@@ -97,22 +97,22 @@ def test_a_transaction_says_why_it_lacks_rows(broker: Broker, topic: str) -> Non
 def test_a_sink_goes_on_when_its_topic_is_created_again_with_fewer_partitions(broker: Broker, topic: str) -> None:
     """Its last record, an open transaction of a dead task, and the rows of the next batch name a partition that is gone."""
     broker.create_topic(topic, 4)
-    sink = Sink(topic, settings(broker.bootstrap_servers), f"{topic}-commits")
+    sink = SinkSettings(topic, settings(broker.bootstrap_servers), f"{topic}-commits")
     tasks = Tasks(broker.bootstrap_servers, topic)
-    ticket = driver.begin(sink)
-    driver.commit(sink, [inline(ticket, 0, batch(topic, 0, "a"), batch(topic, 3, "b"))], 0)
-    ticket = driver.begin(sink)
-    tasks.fill(0, ticket.style, {(topic, 3): ["of a dead task"]})
+    handle = driver.begin(sink)
+    driver.commit(sink, [inline(handle, 0, batch(topic, 0, "a"), batch(topic, 3, "b"))], 0)
+    handle = driver.begin(sink)
+    tasks.fill(0, handle.style, {(topic, 3): ["of a dead task"]})
     delete(broker, topic)
     create_again(broker, topic, 2)
     driver.close_all()
-    ticket = driver.begin(sink)
+    handle = driver.begin(sink)
     with pytest.raises(
         TopicNotFound, match=f"rows for {topic}-3 were not written, because the partition no longer exists"
     ):
-        driver.commit(sink, [inline(ticket, 1, batch(topic, 3, "b"))], 1)
-    ticket = driver.begin(sink)
-    driver.commit(sink, [inline(ticket, 1, batch(topic, 1, "b"))], 1)
+        driver.commit(sink, [inline(handle, 1, batch(topic, 3, "b"))], 1)
+    handle = driver.begin(sink)
+    driver.commit(sink, [inline(handle, 1, batch(topic, 1, "b"))], 1)
     driver.close_all()
     tasks.close()
     assert committed(broker, topic) == ["b"]

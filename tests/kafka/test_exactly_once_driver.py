@@ -13,31 +13,30 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from spark_producer.admin.parallel_client import ParallelClient
-from spark_producer.common.cluster import Span, Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, Span, Style
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.control_write import ControlWrite
 from spark_producer.exactly_once.cluster.coordinator_state import describe, open_tasks
 from spark_producer.exactly_once.cluster.end_transactions import end_tasks
-from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.driver import SinkSettings
 from spark_producer.exactly_once.names import control_id, task_id
 from spark_producer.exactly_once.protocol import commit as committing
 from spark_producer.exactly_once.protocol import state_machine
 from spark_producer.exactly_once.protocol.commands import (
     Command,
+    ControlWritten,
     EndTasks,
     Fence,
-    Fencing,
     Found,
     Indeterminate,
     ReadControl,
     Result,
     WriteControl,
-    Written,
 )
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
-from spark_producer.exactly_once.protocol.outcomes import Aborted, AlreadyDone, Committed, Failed, Failure
+from spark_producer.exactly_once.protocol.outcomes import AlreadyDone, Failed, FailureKind, WriteAborted, WriteCommitted
 from spark_producer.exactly_once.protocol.task_messages import InlineRows, Skipped, WriteHandle
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, END_TXN, INIT_PRODUCER_ID, PRODUCE
 from spark_producer.protocol.messages import InitProducerIdRequest
@@ -66,56 +65,60 @@ pytestmark = pytest.mark.parametrize(
 
 
 def one_each(
-    tasks: Tasks, ticket: WriteHandle, topic: str, slots: int, timeout_ms: int = 60_000
+    tasks: Tasks, handle: WriteHandle, topic: str, slots: int, timeout_ms: int = 60_000
 ) -> list[TaskTransaction]:
     """Transactions of some tasks, with a row in each partition."""
     return [
-        tasks.fill(slot, ticket.style, {(topic, 0): [f"{slot}-0"], (topic, 1): [f"{slot}-1"]}, timeout_ms)
+        tasks.fill(slot, handle.style, {(topic, 0): [f"{slot}-0"], (topic, 1): [f"{slot}-1"]}, timeout_ms)
         for slot in range(slots)
     ]
 
 
 def test_rows_of_driver_and_tasks_become_visible_together_and_a_done_batch_is_skipped(
-    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks
 ) -> None:
-    ticket = driver.begin(sink)
-    assert ticket.last is None
-    filled = one_each(tasks, ticket, rows, 3)
-    small = inline(ticket, 0, batch(rows, 0, "a"), batch(rows, 0, "b", "c"))
+    handle = driver.begin(sink)
+    assert handle.last is None
+    filled = one_each(tasks, handle, rows, 3)
+    small = inline(handle, 0, batch(rows, 0, "a"), batch(rows, 0, "b", "c"))
     assert committed(proxied, rows) == []
-    assert driver.commit(sink, [*(prepared(ticket, 0, each) for each in filled), small], 0) == Committed(0)
+    assert driver.commit(sink, [*(prepared(handle, 0, each) for each in filled), small], 0) == WriteCommitted(0)
     assert sorted(committed(proxied, rows)) == ["0-0", "0-1", "1-0", "1-1", "2-0", "2-1", "a", "b", "c"]
     again = driver.begin(sink)
     assert again.last is not None
     assert (again.last.status, again.last.last_done, again.last.transactions) == (Status.DONE, 0, ())
-    assert driver.commit(sink, [inline(again, 1, batch(rows, 0, "d"))], 1) == Committed(1)
+    assert driver.commit(sink, [inline(again, 1, batch(rows, 0, "d"))], 1) == WriteCommitted(1)
     assert [value for value in committed(proxied, rows) if len(value) == 1] == ["a", "b", "c", "d"]
 
 
-def test_batches_that_are_too_large_for_their_topic_are_cut(proxied: ProxiedBroker, sink: Sink, topic: str) -> None:
+def test_batches_that_are_too_large_for_their_topic_are_cut(
+    proxied: ProxiedBroker, sink: SinkSettings, topic: str
+) -> None:
     made = NewTopic(topic, 1, config={"max.message.bytes": "4000"})
     admin = AdminClient({"bootstrap.servers": proxied.bootstrap_servers})
     admin.create_topics([made])[topic].result(SECONDS)
     values = [f"{number:0500}" for number in range(40)]
     tasks = [values[:20], values[20:21], values[21:]]
-    ticket = driver.begin(sink)
-    assert driver.commit(sink, [inline(ticket, 0, batch(topic, 0, *each)) for each in tasks], 0) == Committed(0)
+    handle = driver.begin(sink)
+    assert driver.commit(sink, [inline(handle, 0, batch(topic, 0, *each)) for each in tasks], 0) == WriteCommitted(0)
     assert committed(proxied, topic) == values
 
 
-def test_the_older_of_two_drivers_commits_nothing(proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks) -> None:
+def test_the_older_of_two_drivers_commits_nothing(
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks
+) -> None:
     old = driver.begin(sink)
     new = driver.begin(sink)
     [transaction] = one_each(tasks, new, rows, 1)
     with pytest.raises(ExactlyOnceError, match="newer driver") as refused:
         driver.commit(sink, [inline(old, 0, batch(rows, 0, "old"))], 0)
-    assert (refused.value.kind, refused.value.again) == (Failure.FENCED.name, True)
-    assert driver.commit(sink, [prepared(new, 0, transaction)], 0) == Committed(0)
+    assert (refused.value.kind, refused.value.again) == (FailureKind.FENCED.name, True)
+    assert driver.commit(sink, [prepared(new, 0, transaction)], 0) == WriteCommitted(0)
     assert sorted(committed(proxied, rows)) == ["0-0", "0-1"]
 
 
 def test_what_dead_tasks_left_open_is_aborted_by_the_next_begin_and_nobody_elses(
-    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks
 ) -> None:
     other = Tasks(proxied.bootstrap_servers, f"{sink.name}.eu")
     try:
@@ -125,7 +128,7 @@ def test_what_dead_tasks_left_open_is_aborted_by_the_next_begin_and_nobody_elses
         second = driver.begin(sink)
         assert second.last is not None
         assert (second.last.status, second.last.token) == (Status.INTENT, second.token)
-        assert driver.commit(sink, [inline(second, 0, batch(rows, 0, "b"))], 0) == Committed(0)
+        assert driver.commit(sink, [inline(second, 0, batch(rows, 0, "b"))], 0) == WriteCommitted(0)
         end_tasks(other.brokers, [kept], True, other.client.deadline())
         assert committed(proxied, rows) == ["b", "other"]
     finally:
@@ -142,26 +145,26 @@ def told_costs(row: str) -> list[int]:
     return [sum(map(int, re.findall(r"\d+", cell))) + TASKS * ("*n*" in cell) for cell in cells]
 
 
-def rounds_of(sink: Sink) -> int:
+def rounds_of(sink: SinkSettings) -> int:
     """How often the driver has sent requests together, and waited for them."""
     return sum(cluster.client.rounds for known, cluster in driver._open if known == sink)
 
 
 def test_the_requests_of_a_write_are_as_many_as_the_page_tells(
-    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks
 ) -> None:
     counted: dict[str, tuple[int, int, int]] = {}
     for number, path in enumerate("AAAABBBB"):
         before, rounds = Counter(proxied.proxy.requests), rounds_of(sink)
-        ticket = driver.begin(sink)
+        handle = driver.begin(sink)
         begun = Counter(proxied.proxy.requests) - before
-        filled = one_each(tasks, ticket, rows, TASKS) if path == "B" else []
-        messages = [prepared(ticket, number, each) for each in filled]
+        filled = one_each(tasks, handle, rows, TASKS) if path == "B" else []
+        messages = [prepared(handle, number, each) for each in filled]
         before = Counter(proxied.proxy.requests)
-        driver.commit(sink, messages or [inline(ticket, number, batch(rows, 0, "a"))], number)
+        driver.commit(sink, messages or [inline(handle, number, batch(rows, 0, "a"))], number)
         ended = Counter(proxied.proxy.requests) - before
         # While markers are on their way, coordinators and leaders are asked again and again, which the page does not count.
-        sequences = 0 if ticket.style is Style.IMPLICIT else {"A": 1, "B": 2}[path]
+        sequences = 0 if handle.style is Style.IMPLICIT else {"A": 1, "B": 2}[path]
         all_requests = ended.total()
         ended[DESCRIBE_TRANSACTIONS.key] = min(ended[DESCRIBE_TRANSACTIONS.key], {"A": 1, "B": 4}[path])
         ended[DESCRIBE_PRODUCERS.key] = min(ended[DESCRIBE_PRODUCERS.key], {"A": 2, "B": 6}[path] + sequences)
@@ -169,7 +172,7 @@ def test_the_requests_of_a_write_are_as_many_as_the_page_tells(
         totals = begun.total(), ended.total() - ended[PRODUCE.key] * (path == "A"), rounds
         least = counted.get(path, totals)
         counted[path] = min(least[0], totals[0]), min(least[1], totals[1]), min(least[2], totals[2])
-    more = 0 if ticket.style is Style.IMPLICIT else 2  # adds its partitions, and asks for the next sequence number
+    more = 0 if handle.style is Style.IMPLICIT else 2  # adds its partitions, and asks for the next sequence number
     begins, commits = told_costs("begin"), told_costs("commit")
     [trips] = re.findall(r"(\d+) round trips on path A and (\d+) on path B", " ".join(PAGE.read_text().split()))
     assert counted == {
@@ -180,18 +183,18 @@ def test_the_requests_of_a_write_are_as_many_as_the_page_tells(
 
 @pytest.mark.parametrize("path", ["A", "B"])
 def test_what_dead_tasks_of_the_same_write_left_open_is_aborted_by_its_commit(
-    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks, path: str
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks, path: str
 ) -> None:
-    ticket = driver.begin(sink)
-    one_each(tasks, ticket, rows, 2)
+    handle = driver.begin(sink)
+    one_each(tasks, handle, rows, 2)
     other = Tasks(proxied.bootstrap_servers, f"{sink.name}.eu")
     survivors = Tasks(proxied.bootstrap_servers, sink.name, worker="1" * 32)
     try:
-        kept = other.fill(0, ticket.style, {(rows, 1): ["other"]})
-        own = prepared(ticket, 0, one_each(survivors, ticket, rows, 1)[0])
-        message = own if path == "B" else inline(ticket, 0, batch(rows, 0, "a"))
-        assert driver.commit(sink, [message], 0) == Committed(0)
-        left = open_tasks(survivors.brokers, ticket.style, survivors.client.deadline())
+        kept = other.fill(0, handle.style, {(rows, 1): ["other"]})
+        own = prepared(handle, 0, one_each(survivors, handle, rows, 1)[0])
+        message = own if path == "B" else inline(handle, 0, batch(rows, 0, "a"))
+        assert driver.commit(sink, [message], 0) == WriteCommitted(0)
+        left = open_tasks(survivors.brokers, handle.style, survivors.client.deadline())
         assert left == ()
         end_tasks(other.brokers, [kept], True, other.client.deadline())
         expected = ["0-0", "0-1", "other"] if path == "B" else ["a", "other"]
@@ -205,25 +208,25 @@ def test_what_dead_tasks_of_the_same_write_left_open_is_aborted_by_its_commit(
 
 
 def test_an_answer_that_is_lost_after_the_commit_point_is_found_in_the_log(
-    proxied: ProxiedBroker, sink: Sink, rows: str
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str
 ) -> None:
-    ticket = driver.begin(sink)
+    handle = driver.begin(sink)
     proxied.proxy.lose_response(END_TXN.key)
-    assert driver.commit(sink, [inline(ticket, 0, batch(rows, 0, "a"))], 0) == Committed(0)
+    assert driver.commit(sink, [inline(handle, 0, batch(rows, 0, "a"))], 0) == WriteCommitted(0)
     assert committed(proxied, rows) == ["a"]
-    ticket = driver.begin(sink)
+    handle = driver.begin(sink)
     proxied.proxy.lose_request(END_TXN.key)
     with pytest.raises(ExactlyOnceError) as lost:
-        driver.commit(sink, [inline(ticket, 1, batch(rows, 0, "b"))], 1)
-    assert (lost.value.kind, lost.value.again) == (Failure.NOT_WRITTEN.name, True)
+        driver.commit(sink, [inline(handle, 1, batch(rows, 0, "b"))], 1)
+    assert (lost.value.kind, lost.value.again) == (FailureKind.NOT_WRITTEN.name, True)
     assert committed(proxied, rows) == ["a"]
 
 
 def test_a_job_without_a_number_whose_commit_another_has_covered_is_not_told_to_run_again(
-    proxied: ProxiedBroker, sink: Sink, rows: str
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str
 ) -> None:
-    ticket = driver.begin(sink)
-    client = ParallelClient(sink.settings, timeout=SECONDS)
+    handle = driver.begin(sink)
+    client = ParallelClient(sink.connection, timeout=SECONDS)
     cluster = CommandExecutor(client, sink.name, sink.control_topic)
     cluster.prepare()
     cluster.take_inline([batch(rows, 0, "a")])
@@ -236,20 +239,20 @@ def test_a_job_without_a_number_whose_commit_another_has_covered_is_not_told_to_
 
     proxied.proxy.lose_response(END_TXN.key)
     try:
-        message = InlineRows(ticket, "", NO_BATCH, (batch(rows, 0, "a"),), 1)
+        message = InlineRows(handle, "", NO_BATCH, (batch(rows, 0, "a"),), 1)
         outcome = state_machine.run(committing.commit([message], NO_BATCH), perform)
     finally:
         client.close()
     assert isinstance(outcome, Failed)
-    assert outcome.kind is Failure.UNKNOWN
+    assert outcome.kind is FailureKind.UNKNOWN
     assert committed(proxied, rows) == ["a", "other"]
 
 
 def test_what_a_dead_driver_had_decided_is_carried_out_by_the_next(
-    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks
 ) -> None:
-    ticket = driver.begin(sink)
-    messages = [prepared(ticket, 0, each) for each in one_each(tasks, ticket, rows, 2)]
+    handle = driver.begin(sink)
+    messages = [prepared(handle, 0, each) for each in one_each(tasks, handle, rows, 2)]
     die_before(sink, 0, messages, EndTasks)
     assert committed(proxied, rows) == []
     later = driver.begin(sink)
@@ -263,62 +266,62 @@ def test_what_a_dead_driver_had_decided_is_carried_out_by_the_next(
 
 
 def test_a_driver_that_dies_before_the_commit_point_leaves_nothing(
-    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks
 ) -> None:
-    ticket = driver.begin(sink)
-    messages = [prepared(ticket, 0, each) for each in one_each(tasks, ticket, rows, 2)]
+    handle = driver.begin(sink)
+    messages = [prepared(handle, 0, each) for each in one_each(tasks, handle, rows, 2)]
     die_before(sink, 0, messages, WriteControl)
     driver.begin(sink)
     assert committed(proxied, rows) == []
 
 
 def test_transactions_that_were_all_aborted_after_the_commit_point_are_void_and_run_again(
-    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks
 ) -> None:
-    ticket = driver.begin(sink)
-    filled = one_each(tasks, ticket, rows, 2)
-    die_before(sink, 0, [prepared(ticket, 0, each) for each in filled], EndTasks)
+    handle = driver.begin(sink)
+    filled = one_each(tasks, handle, rows, 2)
+    die_before(sink, 0, [prepared(handle, 0, each) for each in filled], EndTasks)
     for each in filled:
         take_over(tasks, each)
     later = driver.begin(sink)
     assert later.last is not None
     assert (later.last.status, later.last.last_done) == (Status.VOID, -1)
-    assert driver.commit(sink, [inline(later, 0, batch(rows, 0, "again"))], 0) == Committed(0)
+    assert driver.commit(sink, [inline(later, 0, batch(rows, 0, "again"))], 0) == WriteCommitted(0)
     assert committed(proxied, rows) == ["again"]
 
 
 def test_a_part_that_was_aborted_after_the_commit_point_stops_the_sink_and_is_named(
-    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks
 ) -> None:
-    ticket = driver.begin(sink)
-    filled = one_each(tasks, ticket, rows, 2)
-    die_before(sink, 0, [prepared(ticket, 0, each) for each in filled], EndTasks)
+    handle = driver.begin(sink)
+    filled = one_each(tasks, handle, rows, 2)
+    die_before(sink, 0, [prepared(handle, 0, each) for each in filled], EndTasks)
     take_over(tasks, filled[1])
     for _ in range(2):
         with pytest.raises(ExactlyOnceError) as partial:
             driver.begin(sink)
-        assert (partial.value.kind, partial.value.again) == (Failure.PARTIAL.name, False)
+        assert (partial.value.kind, partial.value.again) == (FailureKind.PARTIAL.name, False)
     assert sorted(committed(proxied, rows)) == ["0-0", "0-1"]
 
 
 def test_a_transaction_that_times_out_after_the_commit_point_makes_the_batch_partial(
-    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks
 ) -> None:
     """The vote would have refused it: the driver is taken to have died between the two, for as long."""
-    ticket = driver.begin(sink)
-    [kept] = one_each(tasks, ticket, rows, 1)
-    short = tasks.fill(1, ticket.style, {(rows, 0): ["late"]}, timeout_ms=1000)
-    record = ControlRecord(sink.name, "query", Status.COMMITTING, 0, -1, ticket.token, (kept, short))
+    handle = driver.begin(sink)
+    [kept] = one_each(tasks, handle, rows, 1)
+    short = tasks.fill(1, handle.style, {(rows, 0): ["late"]}, timeout_ms=1000)
+    record = ControlRecord(sink.name, "query", Status.COMMITTING, 0, -1, handle.token, (kept, short))
     cluster = CommandExecutor(tasks.client, sink.name, sink.control_topic)
     cluster.prepare()
-    assert isinstance(cluster.perform(WriteControl(ticket.fencing, record)), Written)
+    assert isinstance(cluster.perform(WriteControl(handle.fencing, record)), ControlWritten)
     deadline = time.monotonic() + SECONDS
     while _state(tasks, short) == "Ongoing":
         assert time.monotonic() < deadline
         time.sleep(0.1)
     with pytest.raises(ExactlyOnceError) as partial:
         driver.begin(sink)
-    assert (partial.value.kind, partial.value.names) == (Failure.PARTIAL.name, (short.transactional_id,))
+    assert (partial.value.kind, partial.value.names) == (FailureKind.PARTIAL.name, (short.transactional_id,))
     assert sorted(committed(proxied, rows)) == ["0-0", "0-1"]
 
 
@@ -329,24 +332,24 @@ def _state(tasks: Tasks, transaction: TaskTransaction) -> str:
 
 
 def test_the_vote_refuses_a_transaction_that_another_has_taken_over(
-    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks
 ) -> None:
-    ticket = driver.begin(sink)
-    filled = one_each(tasks, ticket, rows, 2)
+    handle = driver.begin(sink)
+    filled = one_each(tasks, handle, rows, 2)
     take_over(tasks, filled[0])
-    messages = [prepared(ticket, 0, each) for each in filled]
+    messages = [prepared(handle, 0, each) for each in filled]
     with pytest.raises(ExactlyOnceError, match="another producer has taken over") as refused:
         driver.commit(sink, messages, 0)
-    assert (refused.value.kind, refused.value.again) == (Failure.VOTE.name, True)
-    assert driver.abort(sink, messages, 0) == Aborted((filled[1].transactional_id,))
+    assert (refused.value.kind, refused.value.again) == (FailureKind.VOTE.name, True)
+    assert driver.abort(sink, messages, 0) == WriteAborted((filled[1].transactional_id,))
     assert committed(proxied, rows) == []
 
 
 def test_rows_of_a_topic_that_was_made_anew_meanwhile_are_not_committed_as_if_they_were_there(
-    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks
 ) -> None:
-    ticket = driver.begin(sink)
-    messages = [prepared(ticket, 0, each) for each in one_each(tasks, ticket, rows, 2)]
+    handle = driver.begin(sink)
+    messages = [prepared(handle, 0, each) for each in one_each(tasks, handle, rows, 2)]
     admin = AdminClient({"bootstrap.servers": proxied.bootstrap_servers})
     admin.delete_topics([rows])[rows].result(SECONDS)
     deadline = time.monotonic() + SECONDS
@@ -359,22 +362,22 @@ def test_rows_of_a_topic_that_was_made_anew_meanwhile_are_not_committed_as_if_th
             time.sleep(0.1)
     with pytest.raises(ExactlyOnceError, match=f"its rows are not in {rows}-0 any more") as refused:
         driver.commit(sink, messages, 0)
-    assert (refused.value.kind, refused.value.again) == (Failure.VOTE.name, True)
+    assert (refused.value.kind, refused.value.again) == (FailureKind.VOTE.name, True)
     again = driver.begin(sink)
-    assert driver.commit(sink, [inline(again, 0, batch(rows, 0, "a"))], 0) == Committed(0)
+    assert driver.commit(sink, [inline(again, 0, batch(rows, 0, "a"))], 0) == WriteCommitted(0)
     assert committed(proxied, rows) == ["a"]
 
 
 def test_another_sinks_open_transaction_does_not_hide_the_control_record(
-    proxied: ProxiedBroker, sink: Sink, rows: str
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str
 ) -> None:
     driver.begin(sink)
     other = Tasks(proxied.bootstrap_servers, f"{sink.name}-other")
     try:
         other.fill(0, Style.EXPLICIT, {(sink.control_topic, 0): ["hangs"]})
         for number in range(2):
-            ticket = driver.begin(sink)
-            assert driver.commit(sink, [inline(ticket, number, batch(rows, 0, str(number)))], number) == Committed(
+            handle = driver.begin(sink)
+            assert driver.commit(sink, [inline(handle, number, batch(rows, 0, str(number)))], number) == WriteCommitted(
                 number
             )
         seen = driver.begin(sink).last
@@ -386,9 +389,9 @@ def test_another_sinks_open_transaction_does_not_hide_the_control_record(
 
 
 def test_transactions_of_librdkafka_with_our_ids_are_committed_by_the_driver(
-    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks
 ) -> None:
-    ticket = driver.begin(sink)
+    handle = driver.begin(sink)
     own = task_id(sink.name, "a" * 32, 0)
     foreign = Producer({"bootstrap.servers": proxied.bootstrap_servers, "transactional.id": own})
     foreign.init_transactions(SECONDS)
@@ -402,37 +405,39 @@ def test_transactions_of_librdkafka_with_our_ids_are_committed_by_the_driver(
     assert offsets == [0, 1, 2]
     # librdkafka speaks explicitly, whatever the cluster has agreed on
     transaction = TaskTransaction(own, row.producer_id, row.producer_epoch, Style.EXPLICIT, (Span(rows, 0, 0, 2, 3),))
-    assert driver.commit(sink, [prepared(ticket, 0, transaction)], 0) == Committed(0)
+    assert driver.commit(sink, [prepared(handle, 0, transaction)], 0) == WriteCommitted(0)
     assert committed(proxied, rows) == ["0", "1", "2"]
 
 
 def test_a_control_record_that_the_leader_takes_for_an_older_one_is_not_committed(
-    proxied: ProxiedBroker, sink: Sink, monkeypatch: pytest.MonkeyPatch
+    proxied: ProxiedBroker, sink: SinkSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Explicitly all transactions of one BEGIN have the same epoch, and a leader that lags behind tells too low a sequence."""
-    ticket = driver.begin(sink)
-    client = ParallelClient(sink.settings, timeout=SECONDS)
+    handle = driver.begin(sink)
+    client = ParallelClient(sink.connection, timeout=SECONDS)
     try:
         cluster = CommandExecutor(client, sink.name, sink.control_topic)
         cluster.prepare()
         cluster.style = Style.EXPLICIT
         first = ControlRecord(sink.name, "q", Status.DONE, 3, 3, "t" * 32)
-        assert cluster.perform(WriteControl(ticket.fencing, first)) == Written(ticket.fencing)
+        assert cluster.perform(WriteControl(handle.fencing, first)) == ControlWritten(handle.fencing)
         monkeypatch.setattr(ControlWrite, "_next_sequence", lambda _: 0)
         second = first._replace(batch=4, last_done=4)
-        answer = cluster.perform(WriteControl(ticket.fencing, second))
+        answer = cluster.perform(WriteControl(handle.fencing, second))
         assert isinstance(answer, Indeterminate)
         assert cluster.perform(ReadControl()) == Found(first)
         monkeypatch.undo()
-        assert cluster.perform(WriteControl(ticket.fencing, second)) == Written(ticket.fencing)
+        assert cluster.perform(WriteControl(handle.fencing, second)) == ControlWritten(handle.fencing)
         assert cluster.perform(ReadControl()) == Found(second)
     finally:
         client.close()
 
 
-def test_a_long_control_record_is_split_and_put_together_again(proxied: ProxiedBroker, sink: Sink, rows: str) -> None:
+def test_a_long_control_record_is_split_and_put_together_again(
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str
+) -> None:
     driver.begin(sink)
-    client = ParallelClient(sink.settings, timeout=SECONDS)
+    client = ParallelClient(sink.connection, timeout=SECONDS)
     try:
         cluster = CommandExecutor(client, sink.name, sink.control_topic)
         cluster.prepare()
@@ -440,7 +445,7 @@ def test_a_long_control_record_is_split_and_put_together_again(proxied: ProxiedB
         answers = cluster.brokers.settle(
             INIT_PRODUCER_ID, {control_id(sink.name): body}, client.deadline(), resend=True
         )
-        fencing = Fencing(*answers[control_id(sink.name)][2:])
+        fencing = ProducerIdAndEpoch(*answers[control_id(sink.name)][2:])
         many = tuple(
             TaskTransaction(
                 task_id(sink.name, "0" * 32, slot), slot, 1, Style.EXPLICIT, (Span(rows, 0, slot, slot, 1),)
@@ -452,7 +457,7 @@ def test_a_long_control_record_is_split_and_put_together_again(proxied: ProxiedB
         ControlWrite(cluster.brokers, cluster.topic, cluster.style, ask, client.deadline()).run({}, 4096)
         with pytest.raises(ExactlyOnceError) as told:
             driver.begin(sink)
-        assert told.value.kind == Failure.PARTIAL.name
+        assert told.value.kind == FailureKind.PARTIAL.name
         assert cluster.perform(ReadControl()) == Found(record)
     finally:
         client.close()

@@ -22,7 +22,7 @@ from spark_producer.datasource.write.worker.exactly_once_task import write_exact
 from spark_producer.datasource.write.worker.transactional_ids import TransactionalIdPool
 from spark_producer.errors import BrokerError, ExactlyOnceError
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.protocol.task_messages import InlineRows, Prepared, TaskOutcome, WriteHandle
+from spark_producer.exactly_once.protocol.task_messages import InlineRows, PreparedTask, TaskOutcome, WriteHandle
 from spark_producer.network import ConnectionSettings
 from tests.conftest import Broker
 from tests.support.read_back import read_topic
@@ -40,7 +40,7 @@ class Worker:
 
     def write(
         self,
-        ticket: WriteHandle,
+        handle: WriteHandle,
         partition: int,
         batches: Iterator[pa.RecordBatch] | None = None,
         *,
@@ -51,15 +51,15 @@ class Worker:
     ) -> TaskOutcome:
         """Run one task; without `batches` with the rows of its partition."""
         sink = SinkOptions(
-            topic=ticket.sink,
-            exactly_once_id=ticket.sink,
+            topic=handle.sink,
+            exactly_once_id=handle.sink,
             exactly_once_inline_bytes=inline_bytes,
             exactly_once_spool=spool,
         )
-        settings = TaskSettings(self.config, sink, streaming=True, ticket=ticket)
+        settings = TaskSettings(self.config, sink, streaming=True, handle=handle)
         where = SparkTaskInfo("q1", batch, True, partition, attempt)
         rows = batches or iter([rows_of(partition, batch)])
-        report = write_exactly_once(settings, self.config, ticket, rows, self.producers, where=where, slots=self.slots)
+        report = write_exactly_once(settings, self.config, handle, rows, self.producers, where=where, slots=self.slots)
         assert report.outcome is not None
         return report.outcome
 
@@ -75,7 +75,7 @@ class Write:
     """A sink, whose name is that of its topic, and two workers."""
 
     broker: Broker
-    sink: driver.Sink
+    sink: driver.SinkSettings
     workers: tuple[Worker, Worker]
 
     def committed(self) -> Counter[int]:
@@ -99,7 +99,7 @@ def write(broker: Broker, topic: str) -> Iterator[Write]:
         workers = Worker(config), Worker(config)
         for worker in workers:
             stack.callback(worker.producers.clear)
-        yield Write(broker, driver.Sink(topic, ConnectionSettings.from_config(config)), workers)
+        yield Write(broker, driver.SinkSettings(topic, ConnectionSettings.from_config(config)), workers)
 
 
 def failing(partition: int) -> Iterator[pa.RecordBatch]:
@@ -109,12 +109,12 @@ def failing(partition: int) -> Iterator[pa.RecordBatch]:
 
 
 def test_a_task_that_is_tried_again_is_seen_once(write: Write) -> None:
-    ticket = driver.begin(write.sink)
+    handle = driver.begin(write.sink)
     first, second = write.workers
-    other = first.write(ticket, 0)
+    other = first.write(handle, 0)
     with pytest.raises(ValueError, match="boom"):
-        second.write(ticket, 1, failing(1))
-    again = second.write(ticket, 1, attempt=1)
+        second.write(handle, 1, failing(1))
+    again = second.write(handle, 1, attempt=1)
     driver.commit(write.sink, [other, again], 0)
     assert write.committed() == numbers((0, 0), (1, 0))
 
@@ -122,23 +122,23 @@ def test_a_task_that_is_tried_again_is_seen_once(write: Write) -> None:
 @pytest.mark.parametrize("inline_bytes", [0, 1 << 20])
 def test_of_two_attempts_at_once_one_is_seen(write: Write, inline_bytes: int) -> None:
     """Spark takes the report of one, and drops that of the other, whose transaction is ended by the next BEGIN."""
-    ticket = driver.begin(write.sink)
-    first, second = (worker.write(ticket, 0, inline_bytes=inline_bytes) for worker in write.workers)
+    handle = driver.begin(write.sink)
+    first, second = (worker.write(handle, 0, inline_bytes=inline_bytes) for worker in write.workers)
     driver.commit(write.sink, [second], 0)
     later = driver.begin(write.sink)
     assert write.committed() == numbers((0, 0))
     driver.commit(write.sink, [write.workers[0].write(later, 0, batch=1, inline_bytes=inline_bytes)], 1)
     assert write.committed() == numbers((0, 0), (0, 1))
-    assert type(first) is type(second) is (InlineRows if inline_bytes else Prepared)
+    assert type(first) is type(second) is (InlineRows if inline_bytes else PreparedTask)
 
 
 def test_the_driver_knows_where_the_rows_lie_that_it_has_sent(write: Write) -> None:
     for batch in range(2):
-        ticket = driver.begin(write.sink)
-        inline = write.workers[0].write(ticket, 0, batch=batch, inline_bytes=1 << 20)
-        large = write.workers[1].write(ticket, 1, batch=batch)
+        handle = driver.begin(write.sink)
+        inline = write.workers[0].write(handle, 0, batch=batch, inline_bytes=1 << 20)
+        large = write.workers[1].write(handle, 1, batch=batch)
         driver.commit(write.sink, [inline, large], batch)
-    assert isinstance(large, Prepared)
+    assert isinstance(large, PreparedTask)
     spans = [*driver.inline_spans(write.sink), *large.transaction.spans]
     wanted = numbers((0, 1), (1, 1))
     found: dict[int, list[int]] = {}
@@ -174,9 +174,9 @@ def test_a_task_of_an_overtaken_driver_is_never_seen(write: Write, inline_bytes:
 def test_a_worker_uses_its_ids_again_once_their_batch_is_decided(write: Write) -> None:
     worker, ids = write.workers[0], []
     for batch in range(3):
-        ticket = driver.begin(write.sink)
-        outcomes = [worker.write(ticket, partition, batch=batch) for partition in range(6)]
-        ids.append({one.transaction.transactional_id for one in outcomes if isinstance(one, Prepared)})
+        handle = driver.begin(write.sink)
+        outcomes = [worker.write(handle, partition, batch=batch) for partition in range(6)]
+        ids.append({one.transaction.transactional_id for one in outcomes if isinstance(one, PreparedTask)})
         driver.commit(write.sink, outcomes, batch)
     assert len(ids[0]) == 6, "one for each task of a batch"
     assert ids[0] == ids[1] == ids[2]
@@ -185,14 +185,14 @@ def test_a_worker_uses_its_ids_again_once_their_batch_is_decided(write: Write) -
 
 
 def test_spooled_rows_come_behind_those_that_were_held_back(write: Write) -> None:
-    ticket = driver.begin(write.sink)
+    handle = driver.begin(write.sink)
     worker = write.workers[0]
     # More than is gathered into one piece, so that there is something left to spool.
     many = pa.record_batch(
         {"value": [f"{number:>60}" for number in range(40_000)], "partition": pa.array([1] * 40_000, pa.int32())}
     )
-    outcome = worker.write(ticket, 0, (many.slice(first, 10_000) for first in range(0, 40_000, 10_000)), spool="true")
-    assert isinstance(outcome, Prepared)
+    outcome = worker.write(handle, 0, (many.slice(first, 10_000) for first in range(0, 40_000, 10_000)), spool="true")
+    assert isinstance(outcome, PreparedTask)
     driver.commit(write.sink, [outcome], 0)
     found = read_topic(write.broker.bootstrap_servers, write.sink.name, client="confluent", isolation="read_committed")
     assert [int(row.value or b"") for row in found] == list(range(40_000))

@@ -12,16 +12,16 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 
 from spark_producer.cli.entry import INTERRUPTED, main
 from spark_producer.cli.txn_report import MAX_IDS
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import Style, TopicPartition
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster import command_executor, control_write
 from spark_producer.exactly_once.cluster.broker_requests import by_topic
-from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.driver import SinkSettings
 from spark_producer.exactly_once.protocol.commands import EndTasks
 from spark_producer.exactly_once.protocol.control_record import Status
-from spark_producer.exactly_once.protocol.outcomes import Committed, Failure
-from spark_producer.exactly_once.protocol.task_messages import Prepared, TaskOutcome, WriteHandle
+from spark_producer.exactly_once.protocol.outcomes import FailureKind, WriteCommitted
+from spark_producer.exactly_once.protocol.task_messages import PreparedTask, TaskOutcome, WriteHandle
 from tests.conftest import ProxiedBroker
 from tests.support.filled_tasks import (
     SECONDS,
@@ -69,19 +69,19 @@ def txn(proxied: ProxiedBroker, capsys: pytest.CaptureFixture[str]) -> Txn:
     return run
 
 
-def lose_an_end(tasks: Tasks, ticket: WriteHandle, rows: str) -> Prepared:
+def lose_an_end(tasks: Tasks, handle: WriteHandle, rows: str) -> PreparedTask:
     """The message of a task that has a row in each partition; the second one never gets the end of its transaction."""
     values = {(rows, 0): ["0"], (rows, 1): ["1"]}
-    return prepared(ticket, 0, tasks.fill(0, Style.EXPLICIT, values, unknown={(rows, 1)}))
+    return prepared(handle, 0, tasks.fill(0, Style.EXPLICIT, values, unknown={(rows, 1)}))
 
 
 @pytest.mark.parametrize("proxied", ["embedded", *KAFKAS], indirect=True)
 def test_a_partial_batch_is_shown_and_accepted_by_a_person(
-    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks, txn: Txn, monkeypatch: pytest.MonkeyPatch
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks, txn: Txn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ticket = driver.begin(sink)
-    filled = [tasks.fill(slot, ticket.style, {(rows, 0): [str(slot)]}) for slot in range(2)]
-    die_before(sink, 0, [prepared(ticket, 0, each) for each in filled], EndTasks)
+    handle = driver.begin(sink)
+    filled = [tasks.fill(slot, handle.style, {(rows, 0): [str(slot)]}) for slot in range(2)]
+    die_before(sink, 0, [prepared(handle, 0, each) for each in filled], EndTasks)
     code, shown = txn("describe", sink.name)
     assert code == 0
     assert "COMMITTING, batch 0, last done: none" in shown
@@ -104,18 +104,18 @@ def test_a_partial_batch_is_shown_and_accepted_by_a_person(
     code, shown = txn("resolve", sink.name, "--accept-partial", "--yes")
     assert code == 0
     assert "resolved: DONE, batch 0, last done: 0" in shown
-    ticket = driver.begin(sink)
-    assert driver.commit(sink, [inline(ticket, 1, batch(rows, 0, "next"))], 1) == Committed(1)
+    handle = driver.begin(sink)
+    assert driver.commit(sink, [inline(handle, 1, batch(rows, 0, "next"))], 1) == WriteCommitted(1)
     assert committed(proxied, rows) == ["0", "next"]
 
 
 @pytest.mark.parametrize("proxied", ["embedded", *KAFKAS], indirect=True)
 def test_what_dead_tasks_left_is_listed_and_resolved(
-    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks, txn: Txn
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks, txn: Txn
 ) -> None:
-    ticket = driver.begin(sink)
-    driver.commit(sink, [inline(ticket, 0, batch(rows, 0, "a"))], 0)
-    left = tasks.fill(0, ticket.style, {(rows, 0): ["never"]})
+    handle = driver.begin(sink)
+    driver.commit(sink, [inline(handle, 0, batch(rows, 0, "a"))], 0)
+    left = tasks.fill(0, handle.style, {(rows, 0): ["never"]})
     code, shown = txn("list")
     assert code == 0
     assert f"open: 1\n    {left.transactional_id}" in shown
@@ -130,16 +130,16 @@ def test_what_dead_tasks_left_is_listed_and_resolved(
 @pytest.mark.parametrize("proxied", KAFKAS, indirect=True)
 @pytest.mark.usefixtures("trusting")
 def test_a_lost_marker_is_found_by_the_commit_and_repaired_by_a_person(
-    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks, txn: Txn
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks, txn: Txn
 ) -> None:
-    ticket = driver.begin(sink)
-    told = lose_an_end(tasks, ticket, rows)
+    handle = driver.begin(sink)
+    told = lose_an_end(tasks, handle, rows)
     with pytest.raises(ExactlyOnceError, match=f"{rows}-1") as hung:
         driver.commit(sink, [told], 0)
-    assert (hung.value.kind, hung.value.names, hung.value.again) == (Failure.HUNG.name, (f"{rows}-1",), False)
+    assert (hung.value.kind, hung.value.names, hung.value.again) == (FailureKind.HUNG.name, (f"{rows}-1",), False)
     with pytest.raises(ExactlyOnceError) as hung:
         driver.begin(sink)
-    assert hung.value.kind == Failure.HUNG.name
+    assert hung.value.kind == FailureKind.HUNG.name
     assert committed(proxied, rows) == ["0"]
     code, shown = txn("repair", sink.name, "--yes")
     assert code == 0, shown
@@ -158,28 +158,28 @@ def test_a_lost_marker_is_found_by_the_commit_and_repaired_by_a_person(
 @pytest.mark.parametrize("proxied", KAFKAS, indirect=True)
 @pytest.mark.usefixtures("trusting")
 def test_an_older_transaction_that_lost_its_end_is_not_decided_by_a_commit(
-    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks
 ) -> None:
     """The rows of the aborted attempt would become visible with those of the next transaction of the same producer."""
-    ticket: WriteHandle = driver.begin(sink)
+    handle: WriteHandle = driver.begin(sink)
     first = tasks.fill(0, Style.EXPLICIT, {(rows, 0): ["old"], (rows, 1): ["old"]}, unknown={(rows, 1)})
-    assert driver.abort(sink, [prepared(ticket, 0, first)], 0) is not None
-    ticket = driver.begin(sink)
+    assert driver.abort(sink, [prepared(handle, 0, first)], 0) is not None
+    handle = driver.begin(sink)
     second = tasks.fill(0, Style.EXPLICIT, {(rows, 1): ["new"]})
     assert second.producer_id == first.producer_id
     with pytest.raises(ExactlyOnceError, match=f"hangs in {rows}-1") as refused:
-        driver.commit(sink, [prepared(ticket, 0, second)], 0)
-    assert (refused.value.kind, refused.value.again) == (Failure.VOTE.name, True)
-    driver.abort(sink, [prepared(ticket, 0, second)], 0)
-    ticket = driver.begin(sink)
-    assert driver.commit(sink, [inline(ticket, 0, batch(rows, 1, "again"))], 0) == Committed(0)
+        driver.commit(sink, [prepared(handle, 0, second)], 0)
+    assert (refused.value.kind, refused.value.again) == (FailureKind.VOTE.name, True)
+    driver.abort(sink, [prepared(handle, 0, second)], 0)
+    handle = driver.begin(sink)
+    assert driver.commit(sink, [inline(handle, 0, batch(rows, 1, "again"))], 0) == WriteCommitted(0)
     assert committed(proxied, rows) == ["again"]
 
 
-def lose_control_markers(monkeypatch: pytest.MonkeyPatch, sink: Sink, spare: tuple[str, int]) -> None:
+def lose_control_markers(monkeypatch: pytest.MonkeyPatch, sink: SinkSettings, spare: TopicPartition) -> None:
     """From now on the coordinator is not told that control records are in the control partition, so they never get a marker."""
 
-    def without_control(partitions: list[tuple[str, int]]) -> dict[str, list[int]]:
+    def without_control(partitions: list[TopicPartition]) -> dict[str, list[int]]:
         others = [each for each in partitions if each[0] != sink.control_topic]
         return by_topic(others or [spare])
 
@@ -191,17 +191,23 @@ def lose_control_markers(monkeypatch: pytest.MonkeyPatch, sink: Sink, spare: tup
 @pytest.mark.parametrize("way", ["inline", "tasks", "tasks still open"])
 @pytest.mark.usefixtures("trusting")
 def test_a_decision_that_lost_its_own_marker_is_repaired_after_a_begin_as_it_was_decided(
-    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks, way: str, txn: Txn, monkeypatch: pytest.MonkeyPatch
+    proxied: ProxiedBroker,
+    sink: SinkSettings,
+    rows: str,
+    tasks: Tasks,
+    way: str,
+    txn: Txn,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A begin makes the coordinator forget how the transaction was ended; the note of its fence tells that it was committed."""
     once = batch(rows, 0, "once")
     with monkeypatch.context() as losing:
-        lose_control_markers(losing, sink, (rows, 1))
-        ticket = driver.begin(sink)
+        lose_control_markers(losing, sink, TopicPartition(rows, 1))
+        handle = driver.begin(sink)
         if way == "inline":
-            messages: list[TaskOutcome] = [inline(ticket, 0, once)]
+            messages: list[TaskOutcome] = [inline(handle, 0, once)]
         else:
-            messages = [prepared(ticket, 0, tasks.fill(0, Style.EXPLICIT, {(rows, 0): ["once"]}))]
+            messages = [prepared(handle, 0, tasks.fill(0, Style.EXPLICIT, {(rows, 0): ["once"]}))]
         if way == "tasks still open":
             die_before(sink, 0, messages, EndTasks)
         else:
@@ -210,7 +216,7 @@ def test_a_decision_that_lost_its_own_marker_is_repaired_after_a_begin_as_it_was
     driver.close_all()
     with pytest.raises(ExactlyOnceError) as hung:
         driver.begin(sink)
-    assert hung.value.kind == Failure.HUNG.name
+    assert hung.value.kind == FailureKind.HUNG.name
     assert committed(proxied, rows) == ([] if way == "tasks still open" else ["once"])
     code, shown = txn("repair", sink.name, "--yes")
     assert code == 0, shown
@@ -223,32 +229,32 @@ def test_a_decision_that_lost_its_own_marker_is_repaired_after_a_begin_as_it_was
 @pytest.mark.parametrize("proxied", KAFKAS, indirect=True)
 @pytest.mark.usefixtures("trusting")
 def test_what_was_aborted_after_the_commit_point_is_repaired_as_aborted_and_runs_again(
-    proxied: ProxiedBroker, sink: Sink, rows: str, tasks: Tasks, txn: Txn
+    proxied: ProxiedBroker, sink: SinkSettings, rows: str, tasks: Tasks, txn: Txn
 ) -> None:
     """With a commit in the one partition and an abort in the other the batch would be PARTIAL for ever."""
-    ticket = driver.begin(sink)
-    told = lose_an_end(tasks, ticket, rows)
+    handle = driver.begin(sink)
+    told = lose_an_end(tasks, handle, rows)
     die_before(sink, 0, [told], EndTasks)
     take_over(tasks, told.transaction)
     with pytest.raises(ExactlyOnceError, match=f"{rows}-1") as hung:
         driver.begin(sink)
-    assert hung.value.kind == Failure.HUNG.name
+    assert hung.value.kind == FailureKind.HUNG.name
     code, shown = txn("repair", sink.name, "--yes")
     assert code == 0, shown
-    ticket = driver.begin(sink)
-    assert ticket.last is not None
-    assert ticket.last.status is Status.VOID
-    assert driver.commit(sink, [inline(ticket, 0, batch(rows, 1, "again"))], 0) == Committed(0)
+    handle = driver.begin(sink)
+    assert handle.last is not None
+    assert handle.last.status is Status.VOID
+    assert driver.commit(sink, [inline(handle, 0, batch(rows, 1, "again"))], 0) == WriteCommitted(0)
     assert committed(proxied, rows) == ["again"]
 
 
 @pytest.mark.parametrize("proxied", KAFKAS, indirect=True)
 @pytest.mark.usefixtures("trusting")
 def test_what_another_has_repaired_while_the_question_stood_is_not_repaired_again(
-    sink: Sink, rows: str, tasks: Tasks, txn: Txn, monkeypatch: pytest.MonkeyPatch
+    sink: SinkSettings, rows: str, tasks: Tasks, txn: Txn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ticket = driver.begin(sink)
-    told = lose_an_end(tasks, ticket, rows)
+    handle = driver.begin(sink)
+    told = lose_an_end(tasks, handle, rows)
     with pytest.raises(ExactlyOnceError, match=f"{rows}-1"):
         driver.commit(sink, [told], 0)
 
@@ -264,7 +270,9 @@ def test_what_another_has_repaired_while_the_question_stood_is_not_repaired_agai
 
 
 @pytest.mark.parametrize("proxied", ["embedded", *KAFKAS], indirect=True)
-def test_a_mistyped_sink_or_control_topic_is_an_error_that_names_what_there_is(sink: Sink, rows: str, txn: Txn) -> None:
+def test_a_mistyped_sink_or_control_topic_is_an_error_that_names_what_there_is(
+    sink: SinkSettings, rows: str, txn: Txn
+) -> None:
     """It was resolved with success, and the right one stayed as it was."""
     driver.commit(sink, [inline(driver.begin(sink), 0, batch(rows, 0, "a"))], 0)
     for action in (["describe"], ["resolve", "--yes"], ["repair", "--yes"]):
@@ -278,25 +286,25 @@ def test_a_mistyped_sink_or_control_topic_is_an_error_that_names_what_there_is(s
     assert "create the topic" not in shown
 
 
-def test_what_cannot_be_accepted_disturbs_no_running_query(sink: Sink, rows: str, txn: Txn) -> None:
+def test_what_cannot_be_accepted_disturbs_no_running_query(sink: SinkSettings, rows: str, txn: Txn) -> None:
     driver.commit(sink, [inline(driver.begin(sink), 0, batch(rows, 0, "a"))], 0)
     running = driver.begin(sink)
     code, shown = txn("resolve", sink.name, "--accept-partial", "--yes")
     assert code == 1
     assert "is not PARTIAL" in shown
-    assert driver.commit(sink, [inline(running, 1, batch(rows, 0, "b"))], 1) == Committed(1)
+    assert driver.commit(sink, [inline(running, 1, batch(rows, 0, "b"))], 1) == WriteCommitted(1)
 
 
 def test_the_question_is_asked_on_stderr_and_no_answer_or_a_stop_changes_nothing(
     proxied: ProxiedBroker,
-    sink: Sink,
+    sink: SinkSettings,
     rows: str,
     tasks: Tasks,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ticket = driver.begin(sink)
-    tasks.fill(0, ticket.style, {(rows, 0): ["never"]})
+    handle = driver.begin(sink)
+    tasks.fill(0, handle.style, {(rows, 0): ["never"]})
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     asked = ["txn", "resolve", sink.name, "--bootstrap-servers", proxied.bootstrap_servers]
     for stop, code in ((EOFError, 1), (KeyboardInterrupt, INTERRUPTED)):
@@ -321,12 +329,12 @@ def raising(error: type[BaseException]) -> Callable[..., str]:
 
 
 def test_many_open_transactions_are_counted_and_some_of_them_named(
-    sink: Sink, rows: str, tasks: Tasks, txn: Txn
+    sink: SinkSettings, rows: str, tasks: Tasks, txn: Txn
 ) -> None:
-    ticket = driver.begin(sink)
-    driver.commit(sink, [inline(ticket, 0, batch(rows, 0, "a"))], 0)
+    handle = driver.begin(sink)
+    driver.commit(sink, [inline(handle, 0, batch(rows, 0, "a"))], 0)
     for slot in range(MAX_IDS + 2):
-        tasks.fill(slot, ticket.style, {(rows, 0): ["never"]})
+        tasks.fill(slot, handle.style, {(rows, 0): ["never"]})
     code, shown = txn("list")
     assert code == 0
     assert f"open: {MAX_IDS + 2}\n" in shown

@@ -9,43 +9,37 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, Style, TopicPartition
 from spark_producer.exactly_once.cluster.last_commit import is_missing
 from spark_producer.exactly_once.protocol.commands import (
     Command,
+    ControlIdHolder,
+    ControlWritten,
+    DescribeControlId,
     Ended,
+    EndRefused,
     EndTasks,
     Fence,
     Fenced,
     FencedOff,
-    Fencing,
     Found,
-    Glued,
-    Holder,
-    Hung,
     Indeterminate,
     ListOpen,
     LogOutcomes,
-    LookAtHolder,
-    LookAtLogs,
+    MarkersLost,
     Missing,
+    OlderTransactionHangs,
     Opened,
     ReadControl,
-    Refused,
+    ReadLogs,
     Result,
     TasksEnded,
     TransactionOutcome,
     Vote,
     Voted,
     WriteControl,
-    Written,
-)  # fmt: skip
-from spark_producer.exactly_once.protocol.control_record import (
-    ControlRecord,
-    Status,
-    TaskTransaction,
-    TopicPartition,
 )
+from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status, TaskTransaction
 from tests.model.wiring import Wiring
 from tests.model.world import (
     CONTROL,
@@ -82,9 +76,9 @@ class Cluster:
             case Fence():
                 for after in self.fenced(world):
                     noted = after.noted if after.noted >= 0 else None
-                    yield after, Fenced(Fencing(0, after.control.epoch), noted), ()
-            case LookAtHolder():
-                yield world, Holder(Fencing(0, world.control.epoch)), ()
+                    yield after, Fenced(ProducerIdAndEpoch(0, after.control.epoch), noted), ()
+            case DescribeControlId():
+                yield world, ControlIdHolder(ProducerIdAndEpoch(0, world.control.epoch)), ()
             case ReadControl():
                 yield world, self.read(world), ()
             case ListOpen(besides):
@@ -97,7 +91,7 @@ class Cluster:
                 yield world, Voted(tuple(one.transactional_id for one in transactions if self.objects(world, one))), ()
             case EndTasks():
                 yield from self.end_tasks(world, command, aux)
-            case LookAtLogs(transactions):
+            case ReadLogs(transactions):
                 yield world, self.fates(world, transactions), ()
             case _:
                 assert_never(command)
@@ -129,11 +123,11 @@ class Cluster:
         elif self.wiring.r8 and self.wiring.looks_at_inline and record is not None and record.inline:
             hung = (DATA_PARTITION,) if self.hanging(world, CONTROL, control=False) else ()
         if hung:
-            return Hung(hung, None if CONTROL_PARTITION in hung else record)
+            return MarkersLost(hung, None if CONTROL_PARTITION in hung else record)
         # With transaction.version 2 the marker has the epoch that follows that of its record (KIP-890).
         noted = None if world.noted < 0 else world.noted
-        last = Fencing(0, world.writer + (self.wiring.style is Style.IMPLICIT))
-        newest = Fencing(0, world.control.epoch + 1)
+        last = ProducerIdAndEpoch(0, world.writer + (self.wiring.style is Style.IMPLICIT))
+        newest = ProducerIdAndEpoch(0, world.control.epoch + 1)
         missing = is_missing(noted, newest, None if record is None else last)
         return Missing(CONTROL_PARTITION[0]) if missing else Found(record)
 
@@ -142,9 +136,13 @@ class Cluster:
     ) -> Iterator[Reply]:
         control, number = world.control, self.records.of(command.record)
         if not self.wiring.fenced_done and command.record.status is Status.DONE and not command.inline:
-            yield world._replace(record=number, writer=command.fencing.epoch), Written(command.fencing), ()
+            yield world._replace(record=number, writer=command.fencing.epoch), ControlWritten(command.fencing), ()
         elif aux == ("rows alone",):
-            yield world._replace(record=number, writer=command.fencing.epoch), Written(Fencing(0, control.epoch)), ()
+            yield (
+                world._replace(record=number, writer=command.fencing.epoch),
+                ControlWritten(ProducerIdAndEpoch(0, control.epoch)),
+                (),
+            )
         elif aux == ("put off",):
             yield world, self.said_later(world, command), ()
         elif aux:
@@ -169,7 +167,7 @@ class Cluster:
         glued = self.glued(world, command)
         if glued:
             for after in self.end_control(world, commit=False):
-                yield after, Glued(glued), ()
+                yield after, OlderTransactionHangs(glued), ()
             return
         for after in self.end_control(world, commit=True):
             yield after, self.written(after, command), ()
@@ -187,7 +185,9 @@ class Cluster:
             for one in world.entries
             if one.owner == CONTROL and one.truth and one.epoch == command.fencing.epoch
         )
-        return Hung(lost) if lost and self.wiring.r8 else Written(Fencing(0, world.control.epoch))
+        return (
+            MarkersLost(lost) if lost and self.wiring.r8 else ControlWritten(ProducerIdAndEpoch(0, world.control.epoch))
+        )
 
     def said_later(self, world: World, command: WriteControl) -> Result:
         """The commit has happened, but the coordinator had said "later", so it is sent again."""
@@ -235,15 +235,15 @@ class Cluster:
             if result is None:
                 for after, answer in self.end_task(world, command.transactions[index], command.commit):
                     known = (*so_far[:index], answer, *so_far[index + 1 :])
-                    results = tuple(one for one in known if isinstance(one, Ended | Refused))
+                    results = tuple(one for one in known if isinstance(one, Ended | EndRefused))
                     yield (after, TasksEnded(results), ()) if len(results) == len(known) else (after, None, known)
 
-    def end_task(self, world: World, one: TaskTransaction, commit: bool) -> Iterator[tuple[World, Ended | Refused]]:
+    def end_task(self, world: World, one: TaskTransaction, commit: bool) -> Iterator[tuple[World, Ended | EndRefused]]:
         there = identity(world, one.transactional_id)
         state = "C" if commit else "A"
         implicit = self.wiring.style is Style.IMPLICIT
         if there is None:
-            yield world, Refused(49)
+            yield world, EndRefused(49)
         elif there.epoch == one.epoch and there.state == "O":
             for after in decide(world, one.transactional_id, commit):
                 yield with_identity(after, self.bumped(there, state)), Ended()
@@ -252,7 +252,7 @@ class Cluster:
         elif there.epoch == one.epoch + implicit and there.state == state:
             yield world, Ended()
         else:
-            yield world, Refused(90)
+            yield world, EndRefused(90)
 
     def fates(self, world: World, transactions: tuple[TaskTransaction, ...]) -> LogOutcomes:
         fates = tuple(self.fate(world, one) for one in transactions)

@@ -9,21 +9,21 @@ from spark_producer.exactly_once.protocol.commands import Result, WriteControl
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, UNFINISHED, TaskTransaction
 from spark_producer.exactly_once.protocol.outcomes import (
     RUNS_AGAIN,
-    Aborted,
     AlreadyDone,
     Begun,
-    Committed,
     Failed,
-    Failure,
+    FailureKind,
     NothingToAbort,
+    WriteAborted,
+    WriteCommitted,
 )
-from spark_producer.exactly_once.protocol.state_machine import Next, State
+from spark_producer.exactly_once.protocol.state_machine import Next, WriteState
 from spark_producer.exactly_once.protocol.task_messages import (
-    NOWHERE,
+    NO_ORIGIN,
     EncodedBatch,
+    ForeachBatchOrigin,
     InlineRows,
-    Origin,
-    Prepared,
+    PreparedTask,
     Skipped,
     TaskOutcome,
     WriteHandle,
@@ -50,7 +50,16 @@ from tests.model.world import (
 )  # fmt: skip
 
 QUERY, SINK = "q", "s"
-LOUD = frozenset({Failure.NO_RECORD, Failure.PARTIAL, Failure.HUNG, Failure.REFUSED, Failure.MIXED, Failure.UNKNOWN})
+LOUD = frozenset(
+    {
+        FailureKind.NO_RECORD,
+        FailureKind.PARTIAL,
+        FailureKind.HUNG,
+        FailureKind.REFUSED,
+        FailureKind.MIXED,
+        FailureKind.UNKNOWN,
+    }
+)
 """What a person must see: the incarnation stands there with it."""
 
 Move = tuple[tuple[object, ...], World]
@@ -63,7 +72,7 @@ class Moves:
     def __init__(self, wiring: Wiring) -> None:
         self.wiring = wiring
         self.cluster = Cluster(wiring)
-        self.steps: Numbers[State] = Numbers()
+        self.steps: Numbers[WriteState] = Numbers()
         self.tickets: Numbers[WriteHandle | None] = Numbers()
         self.tickets.of(None)
         self.known: dict[tuple[int, type, Result], Next] = {}
@@ -79,7 +88,7 @@ class Moves:
             yield from self.timeouts(world)
         for after in self.cluster.arrivals(world):
             yield ("a late EndTxn of the control id arrives",), after
-        if world.budget.repairs and any(driver.pc == Failure.HUNG.name for driver in world.drivers):
+        if world.budget.repairs and any(driver.pc == FailureKind.HUNG.name for driver in world.drivers):
             yield ("somebody repairs what hangs",), repaired(world)
         if world.budget.topics and world.record and self.is_noted(world):
             yield ("the control topic is lost or changed",), without_topic(world)
@@ -177,13 +186,13 @@ class Moves:
     def goes_on(self, world: World, index: int, driver: Driver, following: Next) -> World:
         match following:
             case Begun(fencing, last):
-                ticket = WriteHandle(SINK, f"{index}.{driver.batch}", fencing, self.wiring.style, last)
-                now = Driver("tasks", driver.batch, ticket=self.tickets.of(ticket))
-            case Committed() | AlreadyDone() if driver.pc == "commit" and (driver.batch + 1) % self.wiring.writes:
+                handle = WriteHandle(SINK, f"{index}.{driver.batch}", fencing, self.wiring.style, last)
+                now = Driver("tasks", driver.batch, handle=self.tickets.of(handle))
+            case WriteCommitted() | AlreadyDone() if driver.pc == "commit" and (driver.batch + 1) % self.wiring.writes:
                 now = Driver("next", driver.batch + 1)
-            case Committed() | AlreadyDone():
+            case WriteCommitted() | AlreadyDone():
                 now = Driver("log" if driver.pc == "commit" else "dead", driver.batch)
-            case Failed(Failure.REFUSED) if world.log > self.micro_batch(driver):
+            case Failed(FailureKind.REFUSED) if world.log > self.micro_batch(driver):
                 now = Driver(
                     "dead"
                 )  # another incarnation has gone on with Spark's log, so this one's batch is old indeed
@@ -194,7 +203,7 @@ class Moves:
             case Failed() if driver.pc == "commit":
                 messages = [message for _, message in self.messages(index, driver)]
                 return self.goes_on(world, index, driver._replace(pc="abort"), self.wiring.abort(messages))
-            case Failed() | Aborted() | NothingToAbort():
+            case Failed() | WriteAborted() | NothingToAbort():
                 now = Driver("dead")
             case _:
                 now = driver._replace(step=self.steps.of(following))
@@ -234,27 +243,27 @@ class Moves:
         """The micro-batch that it is at."""
         return driver.batch // self.wiring.writes
 
-    def whose(self, index: int, driver: Driver) -> tuple[str, Origin]:
+    def whose(self, index: int, driver: Driver) -> tuple[str, ForeachBatchOrigin]:
         """The query that writes, or in whose `foreachBatch` it is written; each incarnation is a run of its own."""
         if not self.wiring.numbers:
-            return QUERY, NOWHERE
+            return QUERY, NO_ORIGIN
         run = f"run {index}" if self.wiring.tells_run else ""
-        return "", Origin(QUERY, run, self.micro_batch(driver) if self.wiring.tells_micro_batch else None)
+        return "", ForeachBatchOrigin(QUERY, run, self.micro_batch(driver) if self.wiring.tells_micro_batch else None)
 
     def messages(self, index: int, driver: Driver) -> list[tuple[int, TaskOutcome]]:
-        ticket = self.tickets.values[driver.ticket]
-        assert ticket is not None
+        handle = self.tickets.values[driver.handle]
+        assert handle is not None
         found: list[tuple[int, TaskOutcome]] = []
         rows = self.micro_batch(driver) + 1  # another number in each, so that none is taken for that of another
         (query, origin), number = self.whose(index, driver), self.number(driver)
         for task, what in driver.won:
             if isinstance(what, TaskTransaction):
-                found.append((task, Prepared(ticket, query, number, what, 0, rows, origin)))
+                found.append((task, PreparedTask(handle, query, number, what, 0, rows, origin)))
             elif what == "inline":
                 encoded = EncodedBatch(*DATA_PARTITION, 1, b"")
-                found.append((task, InlineRows(ticket, query, number, (encoded,), rows, origin)))
+                found.append((task, InlineRows(handle, query, number, (encoded,), rows, origin)))
             else:
-                found.append((task, Skipped(ticket, query, number, rows, origin)))
+                found.append((task, Skipped(handle, query, number, rows, origin)))
         return found
 
     def tasks(self, world: World, index: int, driver: Driver) -> Iterator[Move]:
@@ -266,10 +275,10 @@ class Moves:
         start = self.wiring.abort([message for _, message in messages])
         if self.wiring.aborts:
             yield ("driver", index, "aborts its job"), self.goes_on(world, index, driver._replace(pc="abort"), start)
-        ticket, won = self.tickets.values[driver.ticket], dict(driver.won)
-        assert ticket is not None
+        handle, won = self.tickets.values[driver.handle], dict(driver.won)
+        assert handle is not None
         query, origin = self.whose(index, driver)
-        admission = admit(ticket.last, SINK, query, self.number(driver), origin)
+        admission = admit(handle.last, SINK, query, self.number(driver), origin)
         skip = self.wiring.admits and isinstance(admission, Skip)
         for task, kind in enumerate(self.wiring.tasks):
             if task in won:
@@ -279,11 +288,11 @@ class Moves:
                 accepted = driver._replace(won=tuple(sorted({**won, task: what}.items())))
                 yield ("driver", index, "has task", task, what), with_driver(world, index, accepted)
             else:
-                yield from self.launches(world, index, driver, task, ticket)
+                yield from self.launches(world, index, driver, task, handle)
 
-    def launches(self, world: World, index: int, driver: Driver, task: int, ticket: WriteHandle) -> Iterator[Move]:
+    def launches(self, world: World, index: int, driver: Driver, task: int, handle: WriteHandle) -> Iterator[Move]:
         for number in range(self.wiring.attempts if task == 0 else 1):
-            attempt = Attempt(index, task, number, driver.batch, 0, ticket.fencing.epoch)
+            attempt = Attempt(index, task, number, driver.batch, 0, handle.fencing.epoch)
             there = {one[:3]: one for one in world.attempts}
             before = there.get(attempt[:3])
             if before is not None and before.batch == driver.batch:

@@ -19,19 +19,25 @@ from spark_producer.exactly_once.protocol.commands import (
     Result,
 )
 from spark_producer.exactly_once.protocol.control_record import UNFINISHED, Status
-from spark_producer.exactly_once.protocol.final_status import judge, with_final_status
-from spark_producer.exactly_once.protocol.outcomes import AlreadyDone, Committed, Failed, Failure, RolledForward
-from spark_producer.exactly_once.protocol.state_machine import Next, State
-from spark_producer.exactly_once.protocol.task_messages import Prepared, TaskOutcome
+from spark_producer.exactly_once.protocol.final_status import final_status, with_final_status
+from spark_producer.exactly_once.protocol.outcomes import (
+    AlreadyDone,
+    Failed,
+    FailureKind,
+    RolledForward,
+    WriteCommitted,
+)
+from spark_producer.exactly_once.protocol.state_machine import Next, WriteState
+from spark_producer.exactly_once.protocol.task_messages import PreparedTask, TaskOutcome
 
 Change = Callable[[object, Result], Any]
 """What follows instead from a step (the innermost one) and an answer; None where nothing is changed."""
 
 
-def changed(change: Change) -> Callable[[State, Result], Next]:
+def changed(change: Change) -> Callable[[WriteState, Result], Next]:
     """The product's steps with `change`, also where they carry out what is decided."""
 
-    def on_result(step: State, answer: Result) -> Next:
+    def on_result(step: WriteState, answer: Result) -> Next:
         match step:
             case begin.RollingForwardEarlierWrite(beginning, driving):
                 instead = change(driving, answer)
@@ -70,8 +76,8 @@ class FreshEpoch:
 
     def on_result(self, answer: Result) -> Next:
         assert isinstance(answer, Fenced)
-        ticket = self.messages[0].ticket._replace(fencing=answer.fencing)
-        return commit.commit([one._replace(ticket=ticket) for one in self.messages], self.batch)
+        handle = self.messages[0].handle._replace(fencing=answer.fencing)
+        return commit.commit([one._replace(handle=handle) for one in self.messages], self.batch)
 
 
 def commit_with_a_fresh_epoch(messages: Sequence[TaskOutcome], batch: int) -> Next:
@@ -84,7 +90,7 @@ class ReadsFirst:
 
     failpoint: ClassVar = "readsfirst"
 
-    beginning: begin.Beginning
+    beginning: begin.BeginParameters
 
     @property
     def command(self) -> ReadControl:
@@ -100,7 +106,7 @@ class FencesThen:
 
     failpoint: ClassVar = "fencesthen"
 
-    beginning: begin.Beginning
+    beginning: begin.BeginParameters
     read: Result
 
     @property
@@ -127,42 +133,44 @@ class ListsLate:
     def on_result(self, answer: Result) -> Next:
         assert isinstance(answer, Opened)
         return (
-            commit.AbortingLeftovers(self.batch, answer.transactions) if answer.transactions else Committed(self.batch)
+            commit.AbortingLeftovers(self.batch, answer.transactions)
+            if answer.transactions
+            else WriteCommitted(self.batch)
         )
 
 
-def commit_that_lists_late(step: State, answer: Result) -> Next:
+def commit_that_lists_late(step: WriteState, answer: Result) -> Next:
     following = step.on_result(answer)
     before = isinstance(
         step, commit.WritingControlRecord | commit.RollingForwardWrite | commit.ReadingControlRecordAfterFence
     )
-    return ListsLate(following.batch) if before and isinstance(following, Committed) else following
+    return ListsLate(following.batch) if before and isinstance(following, WriteCommitted) else following
 
 
-def commit_that_knows_too_much(step: State, answer: Result) -> Next:
+def commit_that_knows_too_much(step: WriteState, answer: Result) -> Next:
     """A commit without a number says that it may run again, where it cannot know."""
     following = step.on_result(answer)
-    if isinstance(following, Failed) and following.kind is Failure.UNKNOWN:
+    if isinstance(following, Failed) and following.kind is FailureKind.UNKNOWN:
         return Failed(
-            Failure.NOT_WRITTEN if isinstance(step, commit.ReadingControlRecordAfterFence) else Failure.FENCED,
+            FailureKind.NOT_WRITTEN if isinstance(step, commit.ReadingControlRecordAfterFence) else FailureKind.FENCED,
             following.text,
         )
     return following
 
 
 def begin_that_reads_first(sink: str, token: str) -> Next:
-    return ReadsFirst(begin.Beginning(sink, token))
+    return ReadsFirst(begin.BeginParameters(sink, token))
 
 
 def commit_of_what_is_done(messages: Sequence[TaskOutcome], batch: int) -> Next:
     """A commit that does not look whether its batch is done."""
-    ticket = messages[0].ticket._replace(last=None)
-    return commit.commit([one._replace(ticket=ticket) for one in messages], batch)
+    handle = messages[0].handle._replace(last=None)
+    return commit.commit([one._replace(handle=handle) for one in messages], batch)
 
 
 def commit_that_counts_no_transactions(messages: Sequence[TaskOutcome], batch: int) -> Next:
     """A commit that does not count the rows which tasks have in transactions of their own."""
-    return commit.commit([one._replace(rows=0) if isinstance(one, Prepared) else one for one in messages], batch)
+    return commit.commit([one._replace(rows=0) if isinstance(one, PreparedTask) else one for one in messages], batch)
 
 
 def commit_that_notes_nothing(messages: Sequence[TaskOutcome], batch: int) -> Next:
@@ -173,15 +181,15 @@ def commit_that_notes_nothing(messages: Sequence[TaskOutcome], batch: int) -> Ne
 
 def commit_that_notes_lower_numbers(messages: Sequence[TaskOutcome], batch: int) -> Next:
     """A run notes lower numbers too, which it finds done in a micro-batch that Spark repeats."""
-    start, ticket, origin = commit.commit(messages, batch), messages[0].ticket, messages[0].origin
-    if not isinstance(start, AlreadyDone) or ticket.last is None or not origin.run:
+    start, handle, origin = commit.commit(messages, batch), messages[0].handle, messages[0].origin
+    if not isinstance(start, AlreadyDone) or handle.last is None or not origin.run:
         return start
-    return commit.RecordingRun(ticket.fencing, ticket.last._replace(run=origin.run), batch)
+    return commit.RecordingRun(handle.fencing, handle.last._replace(run=origin.run), batch)
 
 
 def abort_without_a_look(messages: Sequence[TaskOutcome | None]) -> Next:
     """An abort that does what it is called."""
-    return abort.AbortingTransactions(tuple(one.transaction for one in messages if isinstance(one, Prepared)))
+    return abort.AbortingTransactions(tuple(one.transaction for one in messages if isinstance(one, PreparedTask)))
 
 
 # --- single steps -------------------------------------------------------------------------------------------------------
@@ -227,7 +235,7 @@ def void_with_inline_rows(step: object, answer: Result) -> Any:
     """A write whose inline rows are visible is called void."""
     if isinstance(step, roll_forward.ReadingLogs) and isinstance(answer, LogOutcomes):
         record = step.drive.record
-        if judge(record._replace(inline=()), step.refused, answer.fates) is Status.VOID:
+        if final_status(record._replace(inline=()), step.refused, answer.outcomes) is Status.VOID:
             void = with_final_status(record, Status.VOID)
             return roll_forward.WritingStatus(step.drive, void, RolledForward(void, step.drive.fencing))
     return None
@@ -246,7 +254,7 @@ def token_alone(step: object, answer: Result) -> Any:
         or answer.record is None
     ):
         return None
-    return Committed(step.record.batch) if answer.record.token == step.record.token else None
+    return WriteCommitted(step.record.batch) if answer.record.token == step.record.token else None
 
 
 def abort_without_a_fence(step: object, answer: Result) -> Any:

@@ -7,7 +7,7 @@ import itertools
 from typing import NamedTuple
 
 from spark_producer.exactly_once.protocol.control_record import Status
-from spark_producer.exactly_once.protocol.outcomes import Failure
+from spark_producer.exactly_once.protocol.outcomes import FailureKind
 from tests.model.moves import Moves
 from tests.model.wiring import Wiring
 from tests.model.world import World
@@ -39,19 +39,19 @@ def wrong(world: World, moves: Moves) -> str | None:
     if any((batch, item) not in rows for batch in logged for item in range(len(wiring.tasks))):
         return "LOSS"
     states = {driver.pc for driver in world.drivers}
-    if Failure.PARTIAL.name in states and world.budget.timeouts == wiring.budget.timeouts:
+    if FailureKind.PARTIAL.name in states and world.budget.timeouts == wiring.budget.timeouts:
         return "false PARTIAL"
     record = moves.cluster.records.values[world.record]
     if record is not None and record.status is Status.VOID and world.budget.timeouts == wiring.budget.timeouts:
         return "false VOID"
-    if Failure.HUNG.name in states and world.budget.drops == wiring.budget.drops:
+    if FailureKind.HUNG.name in states and world.budget.drops == wiring.budget.drops:
         return "false HUNG"
-    if Failure.NO_RECORD.name in states and world.budget.topics == wiring.budget.topics:
+    if FailureKind.NO_RECORD.name in states and world.budget.topics == wiring.budget.topics:
         return "false NO_RECORD"
-    if Failure.UNKNOWN.name in states and wiring.numbered:
+    if FailureKind.UNKNOWN.name in states and wiring.numbered:
         return "false UNKNOWN"
-    refused = {Failure.REFUSED.name} if rises(wiring) else set()
-    if states & {*refused, Failure.MIXED.name}:
+    refused = {FailureKind.REFUSED.name} if rises(wiring) else set()
+    if states & {*refused, FailureKind.MIXED.name}:
         return "false REFUSED"
     return None
 

@@ -10,12 +10,12 @@ from spark_producer.exactly_once.protocol.abort import abort
 from spark_producer.exactly_once.protocol.begin import begin
 from spark_producer.exactly_once.protocol.commands import Result
 from spark_producer.exactly_once.protocol.commit import commit
-from spark_producer.exactly_once.protocol.state_machine import Next, State
+from spark_producer.exactly_once.protocol.state_machine import Next, WriteState
 from spark_producer.exactly_once.protocol.task_messages import TaskOutcome
 from tests.model.world import Budget
 
 
-def as_it_is(step: State, answer: Result) -> Next:
+def as_it_is(step: WriteState, answer: Result) -> Next:
     """The product's own next step."""
     return step.on_result(answer)
 
@@ -35,7 +35,7 @@ class Wiring(NamedTuple):
     begin: Callable[[str, str], Next] = begin
     commit: Callable[[Sequence[TaskOutcome], int], Next] = commit
     abort: Callable[[Sequence[TaskOutcome | None]], Next] = abort
-    after: Callable[[State, Result], Next] = as_it_is
+    after: Callable[[WriteState, Result], Next] = as_it_is
     ids: str = "worker"
     """whose task ids are: worker (of one incarnation, by task and attempt), task (all incarnations and attempts share them), or
     shared (all incarnations run on the same workers)"""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Generic, NamedTuple, TypeVar
 
+from spark_producer.common.cluster import TopicPartition
+
 CONTROL = "ctl"
 """The owner of the control id's transactions."""
 
-CONTROL_PARTITION, DATA_PARTITION = ("commits", 0), ("t", 0)
+CONTROL_PARTITION, DATA_PARTITION = TopicPartition("commits", 0), TopicPartition("t", 0)
 
 Row = tuple[int, int]
 """A batch and the number of an item in it: each must be visible once."""
@@ -48,7 +50,7 @@ class Driver(NamedTuple):
     """the number of its step"""
     aux: tuple[object, ...] = ()
     """what is done of a step that takes several moves"""
-    ticket: int = 0
+    handle: int = 0
     """the number of its ticket"""
     won: tuple[tuple[int, object], ...] = ()
     """the tasks whose messages Spark has accepted"""

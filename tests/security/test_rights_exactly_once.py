@@ -12,7 +12,7 @@ from spark_producer.common.cluster import Style
 from spark_producer.config import parse_options
 from spark_producer.errors import BrokerError
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.driver import SinkSettings
 from spark_producer.network import ConnectionSettings
 from tests.security import ours
 from tests.security.ways import Way, login
@@ -29,26 +29,26 @@ def settings_of(secured: SecuredKafka, user: str, password: str) -> ConnectionSe
 
 
 @pytest.fixture
-def sink(secured: SecuredKafka) -> Iterator[Sink]:
+def sink(secured: SecuredKafka) -> Iterator[SinkSettings]:
     """A sink with a control topic of its own, of a user who may do nothing."""
     name = f"user-{uuid.uuid4().hex[:8]}"
     secured.add_user(name, "pw")
-    yield Sink(f"sink-{name}", settings_of(secured, name, "pw"), f"commits-{name}", SECONDS)
+    yield SinkSettings(f"sink-{name}", settings_of(secured, name, "pw"), f"commits-{name}", SECONDS)
     driver.close_all()
     secured.delete_user(name)
 
 
-def refusal(sink: Sink, topic: str, number: int) -> str:
+def refusal(sink: SinkSettings, topic: str, number: int) -> str:
     """Write a row; what the error says if it is refused, else nothing."""
     try:
-        ticket = driver.begin(sink)
-        driver.commit(sink, [inline(ticket, number, batch(topic, 0, str(number)))], number)
+        handle = driver.begin(sink)
+        driver.commit(sink, [inline(handle, number, batch(topic, 0, str(number)))], number)
     except BrokerError as error:
         return str(error)
     return ""
 
 
-def write_as_told(secured: SecuredKafka, sink: Sink, topic: str, number: int) -> list[str]:
+def write_as_told(secured: SecuredKafka, sink: SinkSettings, topic: str, number: int) -> list[str]:
     """Write a row, grant what an error tells, and write again, until it succeeds; what had to be granted."""
     user = sink.name.removeprefix("sink-")
     granted: list[str] = []
@@ -66,7 +66,7 @@ def write_as_told(secured: SecuredKafka, sink: Sink, topic: str, number: int) ->
 
 
 def test_every_right_that_is_missing_is_told_with_the_command_that_grants_it(
-    secured: SecuredKafka, sink: Sink, topic: str
+    secured: SecuredKafka, sink: SinkSettings, topic: str
 ) -> None:
     secured.create_topic(topic, 1)
     assert write_as_told(secured, sink, topic, 0) == [

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from spark_producer.admin.parallel_client import ParallelClient
-from spark_producer.common.cluster import Span, Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, Span, Style, TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.inline_produce import Production
-from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.driver import SinkSettings
 from spark_producer.exactly_once.names import task_id
 from spark_producer.exactly_once.protocol import commit as committing
 from spark_producer.exactly_once.protocol import state_machine
-from spark_producer.exactly_once.protocol.commands import Command, Fencing, Result
+from spark_producer.exactly_once.protocol.commands import Command, Result
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.exactly_once.protocol.task_messages import (
     EncodedBatch,
     InlineRows,
-    Prepared,
+    PreparedTask,
     TaskOutcome,
     WriteHandle,
 )
@@ -48,9 +48,9 @@ def batch(topic: str, partition: int, *values: str) -> EncodedBatch:
     return EncodedBatch(topic, partition, len(values), bytes(encode_few([(b"k", each.encode()) for each in values], 1)))
 
 
-def inline(ticket: WriteHandle, number: int, *batches: EncodedBatch) -> InlineRows:
+def inline(handle: WriteHandle, number: int, *batches: EncodedBatch) -> InlineRows:
     """The message of a task that leaves its rows to the driver."""
-    return InlineRows(ticket, QUERY, number, batches, sum(each.records for each in batches))
+    return InlineRows(handle, QUERY, number, batches, sum(each.records for each in batches))
 
 
 class Tasks:
@@ -76,7 +76,7 @@ class Tasks:
     ) -> TaskTransaction:
         """Write rows by topic and partition in a transaction that stays open.
 
-        Of the partitions in `unknown` the coordinator is not told, so they never get a marker, as if they had lost it. That needs
+        The coordinator does not know the partitions in `unknown`, so they never get a marker, as if they had lost it. That needs
         brokers that do not verify partitions, and the explicit style.
         """
         own, deadline = task_id(self.sink, self.worker, slot), self.client.deadline()
@@ -84,24 +84,24 @@ class Tasks:
             INIT_PRODUCER_ID, {own: InitProducerIdRequest(own, timeout_ms)}, deadline, resend=True
         )[own]
         assert started.error_code == 0, started
-        fencing = Fencing(started.producer_id, started.producer_epoch)
+        fencing = ProducerIdAndEpoch(started.producer_id, started.producer_epoch)
         if style is Style.EXPLICIT:
             topics = tuple(AddPartitionsToTxnTopic(topic, (number,)) for topic, number in rows.keys() - set(unknown))
             body = AddPartitionsToTxnRequest(own, *fencing, topics)
             self.brokers.settle(ADD_PARTITIONS_TO_TXN, {own: body}, deadline, resend=True)
-        batches = {where: [batch(*where, *values)] for where, values in rows.items()}
+        batches = {TopicPartition(*tp): [batch(*tp, *values)] for tp, values in rows.items()}
         production = Production(self.brokers, own, fencing, style, batches, {})
         assert production.run(deadline) is None
         spans = tuple(
-            Span(each.topic, each.partition, each.first_offset, each.last_offset, len(rows[each.where]))
-            for each in production.stretches()
+            Span(each.topic, each.partition, each.first_offset, each.last_offset, len(rows[each.topic_partition]))
+            for each in production.spans()
         )
         return TaskTransaction(own, *fencing, style, spans)
 
 
-def prepared(ticket: WriteHandle, number: int, transaction: TaskTransaction) -> Prepared:
+def prepared(handle: WriteHandle, number: int, transaction: TaskTransaction) -> PreparedTask:
     """The message of a task that leaves its transaction to the driver."""
-    return Prepared(ticket, QUERY, number, transaction, 0, sum(span.records for span in transaction.spans))
+    return PreparedTask(handle, QUERY, number, transaction, 0, sum(span.records for span in transaction.spans))
 
 
 def committed(proxied: Broker, topic: str) -> list[str]:
@@ -114,9 +114,9 @@ class Died(Exception):
     """The driver dies here."""
 
 
-def die_before(sink: Sink, batch_number: int, messages: Sequence[TaskOutcome], kind: type) -> None:
+def die_before(sink: SinkSettings, batch_number: int, messages: Sequence[TaskOutcome], kind: type) -> None:
     """Commit as a driver that dies when it is to do a `kind` of ask."""
-    client = ParallelClient(sink.settings, timeout=SECONDS)
+    client = ParallelClient(sink.connection, timeout=SECONDS)
     cluster = CommandExecutor(client, sink.name, sink.control_topic)
     cluster.prepare()
 

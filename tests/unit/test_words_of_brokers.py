@@ -17,6 +17,7 @@ from spark_producer.broker.metrics.page import metrics_page
 from spark_producer.cli import progress, topics, txn
 from spark_producer.cli.check import line
 from spark_producer.cli.record_text import format_record, record_json
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.escape import HAS_LINES, MAX_LENGTH, MAX_LINE, escaping_logger
 from spark_producer.datasource.write.driver.summary import describe
 from spark_producer.errors import MAX_MESSAGE, BrokerError, SchemaError, broker_error
@@ -63,7 +64,7 @@ SHOWN: dict[str, Callable[[str], str]] = {
     "topics describe": of_topic,
     "a label of the metrics": of_label,
     "a finding": lambda word: line(Finding("brokers", State.FAILED, of_error(word), "look")).replace("\n", ""),
-    "partitions": lambda word: format_partitions([(word, 0)]),
+    "partitions": lambda word: format_partitions([TopicPartition(word, 0)]),
 }
 
 

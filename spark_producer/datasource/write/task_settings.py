@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class TaskSettings(NamedTuple):
     """What travels from the driver to the tasks. `own_memory` is true if the user has not set `buffer.memory`.
 
-    `own_time` is true if the user has not set how long a transaction may take. `ticket` is there in an exactly-once write, once
+    `own_time` is true if the user has not set how long a transaction may take. `handle` is there in an exactly-once write, once
     it has begun. `formats` says how columns become bytes, if any do. `write_id` names this execution of the write; it is empty
     where there are no dead letters, which alone tell it.
     """
@@ -24,6 +24,6 @@ class TaskSettings(NamedTuple):
     own_memory: bool = False
     own_time: bool = False
     streaming: bool = False
-    ticket: WriteHandle | None = None
+    handle: WriteHandle | None = None
     formats: Formats | None = None
     write_id: str = ""

@@ -44,7 +44,7 @@ class _Beginning:
 
     @as_pickling_error
     def __getstate__(self) -> dict[str, Any]:
-        if self._is_exactly_once and self.settings.ticket is None:
+        if self._is_exactly_once and self.settings.handle is None:
             from spark_producer.datasource.write.driver.exactly_once import begin_write
 
             self.settings = begin_write(self.settings)

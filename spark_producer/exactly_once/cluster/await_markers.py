@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, ConnectionFailed, KafkaTimeout, SecurityError
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, format_partitions
 from spark_producer.exactly_once.cluster.coordinator_state import ENDING, ONGOING, describe
-from spark_producer.exactly_once.cluster.hanging_transactions import abandoned, still_abandoned
+from spark_producer.exactly_once.cluster.hanging_transactions import find_hanging, still_hanging
 from spark_producer.exactly_once.cluster.partition_state import LOOKS, Producers, TransactionSpan, still_open
-from spark_producer.exactly_once.cluster.required_acls import Right, lacking
-from spark_producer.exactly_once.protocol.control_record import TopicPartition
+from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.protocol.messages import DescribedTransaction
 
 logger = escaping_logger(__name__)
@@ -25,9 +25,9 @@ ASKING_S = 2.0
 """For so long brokers are asked about the transactions of dead tasks: the write itself is carried out by then."""
 
 
-def wait_for_ends(
+def await_markers(
     brokers: TransactionAdmin,
-    stretches: Mapping[str, Sequence[TransactionSpan]],
+    spans: Mapping[str, Sequence[TransactionSpan]],
     deadline: float,
     *,
     told: bool = False,
@@ -45,10 +45,10 @@ def wait_for_ends(
         KafkaTimeout: a coordinator was still writing markers at the deadline. The text names the partitions and why.
     """
     seen = {} if seen is None else seen
-    left = [each for some in stretches.values() for each in some]
-    last = {each.where: each.last_offset for each in sorted(left, key=lambda one: one.last_offset)}
-    own = {(each.where, each.producer_id) for each in left}
-    ids = {each: transactional_id for transactional_id, some in stretches.items() for each in some}
+    left = [each for some in spans.values() for each in some]
+    last = {each.topic_partition: each.last_offset for each in sorted(left, key=lambda one: one.last_offset)}
+    own = {(each.topic_partition, each.producer_id) for each in left}
+    ids = {each: transactional_id for transactional_id, some in spans.items() for each in some}
     attempts = brokers.attempts(deadline, "")
     clock = brokers.client.clock
     missing_since = clock()
@@ -65,10 +65,10 @@ def wait_for_ends(
         if not left or clock() - missing_since >= LOST_AFTER_S:
             break
         if number >= LOOKS:
-            brokers.forget_leaders(each.where for each in left)  # one that was deposed may not know it
+            brokers.forget_leaders(each.topic_partition for each in left)  # one that was deposed may not know it
         attempts.waiting_for = partial(_held_up, brokers, left)
-    shown = {where: _until(last[where], rows) for where, rows in seen.items() if where in last.keys() - without_tasks}
-    return tuple(sorted({each.where for each in left} | _held_by_dead_tasks(brokers, shown, own, deadline)))
+    shown = {tp: _until(last[tp], rows) for tp, rows in seen.items() if tp in last.keys() - without_tasks}
+    return tuple(sorted({each.topic_partition for each in left} | _held_by_dead_tasks(brokers, shown, own, deadline)))
 
 
 def _held_by_dead_tasks(
@@ -83,9 +83,9 @@ def _held_by_dead_tasks(
     """
     clock = brokers.client.clock
     try:
-        found = abandoned(brokers, shown, own, min(deadline, clock() + ASKING_S))
+        found = find_hanging(brokers, shown, own, min(deadline, clock() + ASKING_S))
         until = min(deadline, clock() + LOST_AFTER_S + ASKING_S)
-        return {each.where for each in still_abandoned(brokers, found, until, LOST_AFTER_S)}
+        return {each.topic_partition for each in still_hanging(brokers, found, until, LOST_AFTER_S)}
     except (KafkaTimeout, BrokerError, ConnectionFailed, SecurityError) as error:
         logger.warning(
             "sink %r: another transaction is open where it has written, and whether it is that of a dead task, and holds back "
@@ -101,20 +101,20 @@ def _until(offset: int, rows: Producers) -> Producers:
     return None if rows is None else {name: row for name, row in rows.items() if row.current_txn_start_offset <= offset}
 
 
-def _is_in(some: Collection[str], row: DescribedTransaction | None, stretch: TransactionSpan) -> bool:
+def _is_in(some: Collection[str], row: DescribedTransaction | None, span: TransactionSpan) -> bool:
     """Whether the coordinator has a transaction of this producer in one of these states; ids are forgotten after some days."""
-    return row is not None and row.producer_id == stretch.producer_id and row.transaction_state in some
+    return row is not None and row.producer_id == span.producer_id and row.transaction_state in some
 
 
 def _held_up(brokers: TransactionAdmin, left: Sequence[TransactionSpan]) -> str:
-    where = [each.where for each in left]
+    partitions = [each.topic_partition for each in left]
     blind = sorted(still_open(brokers, left, brokers.client.clock() + 1).unclear)
     if blind:
-        return str(lacking(Right.READ_TOPIC, brokers.sink, brokers.client.user, blind[0].topic))
-    return f"the end of transactions in {format_partitions(where)}{without_leader(brokers, where)}"
+        return str(missing_right(Right.READ_TOPIC, brokers.sink, brokers.client.user, blind[0].topic))
+    return f"the end of transactions in {format_partitions(partitions)}{leaderless_note(brokers, partitions)}"
 
 
-def without_leader(brokers: TransactionAdmin, partitions: Sequence[TopicPartition]) -> str:
+def leaderless_note(brokers: TransactionAdmin, partitions: Sequence[TopicPartition]) -> str:
     """Return which of these partitions have no live leader, for a message; nothing if all have one."""
     lame = brokers.leaderless(partitions, brokers.client.clock() + 1) if partitions else []
     return f"; {format_partitions(lame)} have no live leader: start their brokers" if lame else ""

@@ -7,6 +7,7 @@ from typing import Any
 
 from spark_producer.admin.parallel_client import Call, ParallelClient
 from spark_producer.common.backoff import Backoff
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Action, Code
 from spark_producer.common.escape import for_log
 from spark_producer.errors import (
@@ -18,8 +19,7 @@ from spark_producer.errors import (
     TopicNotFound,
     broker_error,
 )
-from spark_producer.exactly_once.cluster.required_acls import Right, lacking
-from spark_producer.exactly_once.protocol.control_record import TopicPartition
+from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.protocol import FIND_COORDINATOR, AnyApi
 from spark_producer.protocol.messages import (
     AddPartitionsToTxnResponse,
@@ -115,7 +115,7 @@ class TransactionAdmin:
                 return {each: self._coordinators[each] for each in ids}
             for row in self._find(missing, deadline):
                 if row.error_code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-                    raise lacking(Right.TRANSACTIONS, self.sink, self.client.user)
+                    raise missing_right(Right.TRANSACTIONS, self.sink, self.client.user)
                 if row.error_code in MOVED:
                     attempts.waiting_for = f"the coordinator of {row.key!r} ({Code(row.error_code).name})"
                 elif row.error_code:
@@ -225,26 +225,25 @@ class TransactionAdmin:
 
     def _note_absent(self, partitions: Iterable[TopicPartition], told: Mapping[str, Collection[int]]) -> None:
         now = self.client.clock()
-        for topic, partition in partitions:
-            where = topic, partition
-            if partition in told.get(topic, (partition,)):
-                self._absent.pop(where, None)
+        for tp in partitions:
+            if tp.partition in told.get(tp.topic, (tp.partition,)):
+                self._absent.pop(tp, None)
             else:
-                since, last = self._absent.get(where, (now, now))
-                self._absent[where] = since if now - last <= GONE_AFTER else now, now
+                since, last = self._absent.get(tp, (now, now))
+                self._absent[tp] = since if now - last <= GONE_AFTER else now, now
 
-    def _is_absent(self, where: TopicPartition, seconds: float) -> bool:
+    def _is_absent(self, tp: TopicPartition, seconds: float) -> bool:
         """Return whether all responses of at least `seconds` did not know the partition."""
-        since, last = self._absent.get(where, (0.0, -1.0))
+        since, last = self._absent.get(tp, (0.0, -1.0))
         return last - since >= seconds
 
     def has_topic(self, topic: str) -> bool:
         """Whether there was such a topic by the last answer that told of it."""
         return bool(self._told.get(topic))
 
-    def not_found(self, where: TopicPartition) -> BrokerError:
+    def not_found(self, tp: TopicPartition) -> BrokerError:
         """Return the error of rows for a partition that does not exist, by the last answer that told of its topic."""
-        topic, partition = where
+        topic, partition = tp
         known = self._told.get(topic, ())
         if not known:
             why, advice = "the topic does not exist", "create it, or correct its name, and write the batch again"
@@ -254,7 +253,7 @@ class TransactionAdmin:
             why = f"the partition no longer exists: the topic was created again, and has {len(known)} now"
             advice = "write the batch again, so that its rows are shared among the partitions that there are"
         return TopicNotFound(
-            f"exactlyOnceId {self.sink!r}: rows for {format_partitions([where])} were not written, because {why} "
+            f"exactlyOnceId {self.sink!r}: rows for {format_partitions([tp])} were not written, because {why} "
             f"(UNKNOWN_TOPIC_OR_PARTITION). Nothing of the batch is visible. What to do: {advice}.",
             code=Code.UNKNOWN_TOPIC_OR_PARTITION,
             topic=topic,
@@ -266,9 +265,9 @@ class TransactionAdmin:
         for each in partitions:
             self._leaders.pop(each, None)
 
-    def epoch_of(self, where: TopicPartition) -> int:
+    def epoch_of(self, tp: TopicPartition) -> int:
         """Return the leader epoch to ask with: a leader that was deposed, and does not know it, refuses to answer (KIP-320)."""
-        return self._epochs.get(where, -1)
+        return self._epochs.get(tp, -1)
 
     def topic_id(self, topic: str) -> bytes | None:
         """Return the id of a topic, as it was told last; one that is made anew has another. None if no broker was asked."""
@@ -303,7 +302,7 @@ class TransactionAdmin:
         for topic in answer.topics:
             name = topic.name or ""
             if topic.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
-                raise lacking(Right.WRITE_TOPIC, self.sink, self.client.user, name)
+                raise missing_right(Right.WRITE_TOPIC, self.sink, self.client.user, name)
             if topic.error_code in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.INVALID_TOPIC_EXCEPTION):
                 told[name] = ()
                 continue
@@ -311,16 +310,16 @@ class TransactionAdmin:
                 told[name] = {row.partition_index for row in topic.partitions}
             if self._topic_ids.get(name) != topic.topic_id:
                 self._topic_ids[name] = topic.topic_id
-                self._epochs = {where: epoch for where, epoch in self._epochs.items() if where[0] != name}
+                self._epochs = {tp: epoch for tp, epoch in self._epochs.items() if tp[0] != name}
             for row in topic.partitions:
-                where = name, row.partition_index
-                if row.leader_epoch < self._epochs.get(where, -1):
+                tp = TopicPartition(name, row.partition_index)
+                if row.leader_epoch < self._epochs.get(tp, -1):
                     continue  # it has not heard of the newest election
-                self._epochs[where] = row.leader_epoch
+                self._epochs[tp] = row.leader_epoch
                 if row.leader_id in live:
-                    self._leaders[where] = row.leader_id
+                    self._leaders[tp] = row.leader_id
                 else:
-                    self._leaders.pop(where, None)
+                    self._leaders.pop(tp, None)
         self._told |= told
         return told
 
@@ -392,5 +391,5 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 def refused(code: int, what: str, sink: str, user: str) -> PyProducerError:
     """Return what a broker's `code` about the sink's transactions means."""
     if code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-        return lacking(Right.TRANSACTIONS, sink, user)
+        return missing_right(Right.TRANSACTIONS, sink, user)
     return broker_error(code, f"exactlyOnceId {sink!r}: {what}", user=user)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from spark_producer.admin.parallel_client import Call, ParallelClient
-from spark_producer.common.cluster import TRANSACTIONS, Span, Style, style_at
+from spark_producer.common.cluster import TRANSACTIONS, ProducerIdAndEpoch, Span, Style, TopicPartition, style_at
 from spark_producer.errors import ExactlyOnceError, IllegalState, PyProducerError
 from spark_producer.exactly_once.cluster import (
     coordinator_state,
@@ -16,17 +16,17 @@ from spark_producer.exactly_once.cluster import (
     precommit_check,
     record_json,
 )
-from spark_producer.exactly_once.cluster.await_markers import LOST_AFTER_S, wait_for_ends
+from spark_producer.exactly_once.cluster.await_markers import LOST_AFTER_S, await_markers
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.control_log import ControlLog, ControlLogState
 from spark_producer.exactly_once.cluster.control_topic import (
     MIN_PART_BYTES,
     PARTITION,
     ControlTopic,
-    checked,
+    check_settings,
     ensure,
     is_gone,
-    settings_question,
+    settings_request,
 )
 from spark_producer.exactly_once.cluster.control_write import ControlWrite
 from spark_producer.exactly_once.cluster.coordinator_state import ENDING, ONGOING, describe
@@ -34,31 +34,25 @@ from spark_producer.exactly_once.cluster.partition_state import TransactionSpan,
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.commands import (
     Command,
+    DescribeControlId,
     Ended,
     EndTasks,
     Fence,
     Fenced,
-    Fencing,
     Found,
-    Hung,
     ListOpen,
-    LookAtHolder,
-    LookAtLogs,
+    MarkersLost,
     Missing,
     Opened,
     ReadControl,
+    ReadLogs,
     Result,
     TasksEnded,
     Vote,
     Voted,
     WriteControl,
 )
-from spark_producer.exactly_once.protocol.control_record import (
-    UNFINISHED,
-    ControlRecord,
-    TaskTransaction,
-    TopicPartition,
-)
+from spark_producer.exactly_once.protocol.control_record import UNFINISHED, ControlRecord, TaskTransaction
 from spark_producer.exactly_once.protocol.outcomes import no_record
 from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
 from spark_producer.protocol import API_VERSIONS, INIT_PRODUCER_ID, AnyApi
@@ -94,7 +88,7 @@ class CommandExecutor:
         """Whether nothing but a look at the log came since the last fence, with which the coordinator tells of all brokers."""
         self.fenced: Fenced | None = None
         """The result of the last fence."""
-        self._noted: tuple[int | None, Fencing] = None, Fencing(-1, -1)
+        self._noted: tuple[int | None, ProducerIdAndEpoch] = None, ProducerIdAndEpoch(-1, -1)
         """The note of the sink's last commit, and a newer producer id and epoch than all of those before."""
         self.written: tuple[Span, ...] = ()
         """Where the rows lie that `WriteControl` has written last."""
@@ -109,12 +103,12 @@ class CommandExecutor:
         """
         deadline = self.client.deadline()
         if self._known is not None:
-            calls = [Call(None, *versions_question()), Call(None, *settings_question(self.topic))]
+            calls = [Call(None, *versions_request()), Call(None, *settings_request(self.topic))]
             versions, settings = self.client.ask_all(calls, deadline)
             if not isinstance(versions, PyProducerError) and not isinstance(settings, PyProducerError):
                 self.style = style_of(versions)
                 if not is_gone(settings):
-                    self._known = checked(self.topic, settings)
+                    self._known = check_settings(self.topic, settings)
                     return
         self.style = learn_style(self.client, deadline)
         self._known = ensure(self.brokers, self.topic, deadline, (lambda: None) if make else self._refuse_to_forget)
@@ -129,7 +123,7 @@ class CommandExecutor:
         """Take the rows that the next `WriteControl` with `inline` writes. Those of one partition keep their order."""
         found: dict[TopicPartition, list[EncodedBatch]] = {}
         for each in batches:
-            found.setdefault((each.topic, each.partition), []).append(each)
+            found.setdefault(TopicPartition(each.topic, each.partition), []).append(each)
         self._inline = found
         self.written = ()
 
@@ -155,7 +149,7 @@ class CommandExecutor:
                 self.fenced = fencing.fence(self.brokers, self.topic, deadline)
                 self._noted = self.fenced.noted, self.fenced.fencing
                 return self.fenced
-            case LookAtHolder():
+            case DescribeControlId():
                 holder = fencing.holder(self.brokers, self.topic, deadline)
                 if holder.fencing is not None:
                     self._noted = holder.noted, holder.fencing._replace(epoch=holder.fencing.epoch + 1)
@@ -179,10 +173,10 @@ class CommandExecutor:
                 told = zip(transactions, results, strict=True)
                 self._committed = {one for one, result in told if commit and isinstance(result, Ended)}
                 return TasksEnded(results)
-            case LookAtLogs(transactions):
+            case ReadLogs(transactions):
                 ended = self._committed.intersection(transactions)
                 sure = ended <= self._voted
-                return log_outcome.look(self.brokers, transactions, ended, deadline, rows_seen=sure)
+                return log_outcome.read_outcomes(self.brokers, transactions, ended, deadline, rows_seen=sure)
         raise IllegalState(f"{type(command).__name__} is no command")
 
     def _write(self, command: WriteControl, deadline: float) -> Result:
@@ -192,9 +186,9 @@ class CommandExecutor:
         write = ControlWrite(self.brokers, self.topic, self.style, command, deadline)
         answer = write.run(inline, self._largest_part(command.record, deadline))
         if inline:
-            counts = {where: sum(batch.records for batch in batches) for where, batches in inline.items()}
-            stretches = [each for each in write.stretches if each.where in counts]
-            self.written = tuple(Span(*each[1:], counts[each.where]) for each in stretches)
+            counts = {tp: sum(batch.records for batch in batches) for tp, batches in inline.items()}
+            spans = [each for each in write.spans if each.topic_partition in counts]
+            self.written = tuple(Span(*each[1:], counts[each.topic_partition]) for each in spans)
         return answer
 
     def _largest_part(self, record: ControlRecord, deadline: float) -> int:
@@ -203,7 +197,7 @@ class CommandExecutor:
             self._known = ensure(self.brokers, self.topic, deadline)
         return MIN_PART_BYTES if self._known is None else self._known.largest_part
 
-    def _read(self, deadline: float) -> Found | Hung:
+    def _read(self, deadline: float) -> Found | MarkersLost:
         own = control_id(self.sink)
         clock = self.brokers.client.clock
         missing_since, looks = clock(), 0
@@ -224,7 +218,7 @@ class CommandExecutor:
             if not seen.undecided:
                 return self._with_inline(seen, own, deadline)
             if clock() - missing_since >= LOST_AFTER_S and self._lacks_marker(seen, deadline):
-                return Hung(((self.topic, PARTITION),))
+                return MarkersLost((TopicPartition(self.topic, PARTITION),))
             looks += 1
             if looks == LOOKS:
                 # who was idle for a day does not find a marker any more that compaction has taken with its rows
@@ -239,19 +233,19 @@ class CommandExecutor:
 
     def _lacks_marker(self, seen: ControlLogState, deadline: float) -> bool:
         """Whether the leader itself has no marker: one that its replicas have not yet is shown to nobody, and will be."""
-        stretches = [
+        spans = [
             TransactionSpan(producer_id, self.topic, PARTITION, first, last)
             for producer_id, _, first, last in seen.undecided
         ]
-        return any(still_open(self.brokers, stretches, deadline))
+        return any(still_open(self.brokers, spans, deadline))
 
-    def _with_inline(self, seen: ControlLogState, own: str, deadline: float) -> Found | Hung:
+    def _with_inline(self, seen: ControlLogState, own: str, deadline: float) -> Found | MarkersLost:
         """Look whether the partitions of rows that came with the record show their end, and of dead tasks if it is done."""
-        where = seen.record.inline if seen.record is not None else ()
-        left_out = where if seen.record is not None and seen.record.status in UNFINISHED else ()
-        stretches = [TransactionSpan(seen.producer_id, topic, partition, 0, LAST_OFFSET) for topic, partition in where]
-        lost = wait_for_ends(self.brokers, {own: stretches}, deadline, told=True, without_tasks=left_out)
-        return Hung(lost, seen.record) if lost else Found(seen.record)
+        inline = seen.record.inline if seen.record is not None else ()
+        left_out = inline if seen.record is not None and seen.record.status in UNFINISHED else ()
+        spans = [TransactionSpan(seen.producer_id, topic, partition, 0, LAST_OFFSET) for topic, partition in inline]
+        lost = await_markers(self.brokers, {own: spans}, deadline, told=True, without_tasks=left_out)
+        return MarkersLost(lost, seen.record) if lost else Found(seen.record)
 
 
 def learn_style(client: ParallelClient, deadline: float) -> Style:
@@ -260,10 +254,10 @@ def learn_style(client: ParallelClient, deadline: float) -> Style:
     Raises:
         ExactlyOnceError: the brokers have no transactions.
     """
-    return style_of(client.ask(None, *versions_question(), deadline))
+    return style_of(client.ask(None, *versions_request(), deadline))
 
 
-def versions_question() -> tuple[AnyApi, ApiVersionsRequest]:
+def versions_request() -> tuple[AnyApi, ApiVersionsRequest]:
     """Return the ApiVersions request, for the APIs of a broker and the finalized features of the cluster."""
     return API_VERSIONS, ApiVersionsRequest("pyproducer", "1")
 

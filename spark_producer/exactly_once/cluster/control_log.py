@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
@@ -20,8 +21,7 @@ from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.control_topic import PARTITION
 from spark_producer.exactly_once.cluster.fetch import read_at
 from spark_producer.exactly_once.cluster.partition_state import EARLIEST, LATEST, UNCOMMITTED, offsets
-from spark_producer.exactly_once.cluster.required_acls import Right, lacking
-from spark_producer.exactly_once.protocol.commands import Fencing
+from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.exactly_once.protocol.control_record import ControlRecord
 from spark_producer.protocol import decoded_records
 from spark_producer.record.batch_v2 import HEADER_SIZE, BatchHeader, batches
@@ -97,19 +97,19 @@ class ControlLog:
             ExactlyOnceError: what is there is no control record of ours, or of a newer version.
             KafkaTimeout, BrokerError: the brokers do not answer, or refuse.
         """
-        where = (self._topic, PARTITION)
+        tp = TopicPartition(self._topic, PARTITION)
         end = self._end(deadline)
         if self._position < 0:
             self._restart(self._offset(EARLIEST, deadline))
         pauses = iter(self._brokers.attempts(deadline, f"what lies before offset {end} of the control topic"))
         while self._position < end:
             began_at = self._position
-            row = read_at(self._brokers, where, self._position, deadline, FETCH_BYTES)
+            row = read_at(self._brokers, tp, self._position, deadline, FETCH_BYTES)
             if row is None or row.error_code == Code.OFFSET_OUT_OF_RANGE:
                 self._restart(self._offset(EARLIEST, deadline))
                 end = self._end(deadline)
             elif row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
-                raise lacking(Right.CONTROL_TOPIC, self._sink, self._brokers.client.user, self._topic)
+                raise missing_right(Right.CONTROL_TOPIC, self._sink, self._brokers.client.user, self._topic)
             elif row.error_code:
                 raise broker_error(row.error_code, f"the control topic {self._topic!r}")
             else:
@@ -123,7 +123,7 @@ class ControlLog:
 
         If the topic turns out to be another one, or the log stays so short, what was read counts no more.
         """
-        where = (self._topic, PARTITION)
+        tp = TopicPartition(self._topic, PARTITION)
         began = self._brokers.client.clock()
         for _ in self._brokers.attempts(
             deadline, f"offset {self._position} of the control topic, which was there before"
@@ -141,7 +141,7 @@ class ControlLog:
                 self._restart(-1)
             if self._position <= end:
                 return end
-            self._brokers.forget_leaders([where])
+            self._brokers.forget_leaders([tp])
         raise AssertionError
 
     def _offset(self, at: int, deadline: float) -> int:
@@ -150,11 +150,11 @@ class ControlLog:
         The end is not taken from a Fetch: a new leader does not know at once how far its predecessor's records were acknowledged,
         and a Fetch shows less until it does. It answers this question only when it knows (KIP-207).
         """
-        where = (self._topic, PARTITION)
-        found = offsets(self._brokers, [where], deadline, at=at, isolation=UNCOMMITTED)
-        if where not in found:
+        tp = TopicPartition(self._topic, PARTITION)
+        found = offsets(self._brokers, [tp], deadline, at=at, isolation=UNCOMMITTED)
+        if tp not in found:
             raise broker_error(Code.UNKNOWN_TOPIC_OR_PARTITION, f"the control topic {self._topic!r}")
-        return found[where]
+        return found[tp]
 
     def _take(self, data: memoryview, high_watermark: int) -> None:
         headers = [(header, batch) for header, batch in batches(data) if header.last_offset >= self._position]
@@ -254,9 +254,9 @@ class ControlLog:
         return self._times.get(record_json.key_of(sink), -1)
 
     @property
-    def last_end(self) -> Fencing:
+    def last_end(self) -> ProducerIdAndEpoch:
         """The producer id of the last committed record, and the epoch of its transaction's marker."""
-        return Fencing(self._producer_id, self._end_epoch)
+        return ProducerIdAndEpoch(self._producer_id, self._end_epoch)
 
     def pending(self, producer_id: int) -> ControlRecord | None:
         """Return the record that a producer has written, and no marker has decided yet; None if it has not got to its end.

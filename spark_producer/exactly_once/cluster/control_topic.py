@@ -10,11 +10,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ExactlyOnceError, broker_error
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
-from spark_producer.exactly_once.cluster.required_acls import Right, lacking
+from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.exactly_once.names import control_id
 from spark_producer.protocol import CREATE_TOPICS, DESCRIBE_CONFIGS, AnyApi
 from spark_producer.protocol.messages import (
@@ -79,19 +80,19 @@ def ensure(
     if known is None:
         before_making()
         _make(brokers, topic, deadline)
-        brokers.leaders([(topic, PARTITION)], deadline)
+        brokers.leaders([TopicPartition(topic, PARTITION)], deadline)
         known = _look(brokers, topic, deadline)
     if known is None or not known.partitions:
         raise broker_error(Code.UNKNOWN_TOPIC_OR_PARTITION, f"the control topic {topic!r}")
-    api, body = settings_question(topic)
-    return checked(topic, brokers.any(api, body, deadline))
+    api, body = settings_request(topic)
+    return check_settings(topic, brokers.any(api, body, deadline))
 
 
 def _look(brokers: TransactionAdmin, topic: str, deadline: float) -> MetadataResponseTopic | None:
     answer = brokers.client.metadata([topic], deadline)
     found = next((row for row in answer.topics if row.name == topic), None)
     if found is not None and found.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
-        raise lacking(Right.CONTROL_TOPIC, brokers.sink, brokers.client.user, topic)
+        raise missing_right(Right.CONTROL_TOPIC, brokers.sink, brokers.client.user, topic)
     return found if found is not None and found.partitions else None
 
 
@@ -102,7 +103,7 @@ def _make(brokers: TransactionAdmin, topic: str, deadline: float) -> None:
     if row.error_code == Code.INVALID_CONFIG:
         row = _create(brokers, topic, replicas, {**KEPT_FOR_EVER, **in_sync}, deadline)
     if row.error_code in (Code.TOPIC_AUTHORIZATION_FAILED, Code.CLUSTER_AUTHORIZATION_FAILED):
-        raise lacking(Right.MAKE_CONTROL_TOPIC, brokers.sink, brokers.client.user, topic)
+        raise missing_right(Right.MAKE_CONTROL_TOPIC, brokers.sink, brokers.client.user, topic)
     if row.error_code not in (Code.NONE, Code.TOPIC_ALREADY_EXISTS):
         raise broker_error(row.error_code, f"making the control topic {topic!r}", row.error_message)
     if not row.error_code:
@@ -141,7 +142,7 @@ def _create(
     return next(iter(answer.topics), CreatableTopicResult(topic, error_code=Code.UNKNOWN_SERVER_ERROR))
 
 
-def settings_question(topic: str) -> tuple[AnyApi, DescribeConfigsRequest]:
+def settings_request(topic: str) -> tuple[AnyApi, DescribeConfigsRequest]:
     """Return the request for the topic's settings, which any broker answers."""
     names = (*KEPT_FOR_EVER, "max.message.bytes")
     return DESCRIBE_CONFIGS, DescribeConfigsRequest((DescribeConfigsResource(_TOPIC, topic, names),))
@@ -152,7 +153,7 @@ def is_gone(answer: DescribeConfigsResponse) -> bool:
     return any(row.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION for row in answer.results)
 
 
-def checked(topic: str, answer: DescribeConfigsResponse) -> ControlTopic:
+def check_settings(topic: str, answer: DescribeConfigsResponse) -> ControlTopic:
     """Return what the answer about its settings says of the topic.
 
     Raises:

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, Style, TopicPartition
 from spark_producer.common.error_codes import FENCING, Code
 from spark_producer.common.failpoints import failpoint
 from spark_producer.errors import KafkaTimeout, PyProducerError
 from spark_producer.exactly_once.cluster import record_json
-from spark_producer.exactly_once.cluster.await_markers import wait_for_ends
+from spark_producer.exactly_once.cluster.await_markers import await_markers
 from spark_producer.exactly_once.cluster.broker_requests import (
     GONE_AFTER,
     MOVED,
@@ -25,20 +25,18 @@ from spark_producer.exactly_once.cluster.control_topic import PARTITION
 from spark_producer.exactly_once.cluster.coordinator_state import describe
 from spark_producer.exactly_once.cluster.end_transactions import END_STYLE
 from spark_producer.exactly_once.cluster.inline_produce import Production
-from spark_producer.exactly_once.cluster.partition_state import TransactionSpan, producers, unfit
-from spark_producer.exactly_once.cluster.required_acls import Right, lacking
+from spark_producer.exactly_once.cluster.partition_state import TransactionSpan, find_uncommittable, producers
+from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.commands import (
+    ControlWritten,
     FencedOff,
-    Fencing,
-    Glued,
-    Hung,
     Indeterminate,
+    MarkersLost,
+    OlderTransactionHangs,
     WriteControl,
     WriteResult,
-    Written,
 )
-from spark_producer.exactly_once.protocol.control_record import TopicPartition
 from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
 from spark_producer.protocol import ADD_PARTITIONS_TO_TXN
 from spark_producer.protocol.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic, EndTxnRequest
@@ -56,13 +54,13 @@ class ControlWrite:
         self, brokers: TransactionAdmin, topic: str, style: Style, command: WriteControl, deadline: float
     ) -> None:
         self._brokers = brokers
-        self._where: TopicPartition = (topic, PARTITION)
+        self._where: TopicPartition = TopicPartition(topic, PARTITION)
         self._style = style
         self._fencing = command.fencing
         self._record = command.record
         self._id = control_id(brokers.sink)
         self._deadline = deadline
-        self.stretches: list[TransactionSpan] = []
+        self.spans: list[TransactionSpan] = []
         """Where the record and the rows have come to lie, once all are acknowledged."""
 
     def run(self, inline: Mapping[TopicPartition, Sequence[EncodedBatch]], largest_part: int) -> WriteResult:
@@ -87,8 +85,8 @@ class ControlWrite:
             failpoint("control.produced")
             if stop is not None:
                 return self._fenced_off(stop) if isinstance(stop, FencedOff) else stop
-            self.stretches = stretches = production.stretches()
-            older, gone = unfit(self._brokers, stretches, self._deadline)
+            self.spans = spans = production.spans()
+            older, gone = find_uncommittable(self._brokers, spans, self._deadline)
         except (
             BaseException
         ):  # also of defects and of somebody who is tired of waiting: readers would wait for a minute
@@ -96,18 +94,18 @@ class ControlWrite:
             raise
         if older:
             self._abort()
-            return Glued(tuple(sorted({each.where for each in older})))
+            return OlderTransactionHangs(tuple(sorted({each.topic_partition for each in older})))
         if gone:
             self._abort()
             return Indeterminate(
-                f"rows that were acknowledged are not in {format_partitions(each.where for each in gone)} any more"
+                f"rows that were acknowledged are not in {format_partitions(each.topic_partition for each in gone)} any more"
             )
         written = self._commit()
         failpoint("control.ended")
-        if not isinstance(written, Written):
+        if not isinstance(written, ControlWritten):
             return written
-        lost = wait_for_ends(self._brokers, {self._id: stretches}, self._deadline, without_tasks={self._where})
-        return Hung(lost) if lost else written
+        lost = await_markers(self._brokers, {self._id: spans}, self._deadline, without_tasks={self._where})
+        return MarkersLost(lost) if lost else written
 
     def _open(self, partitions: Sequence[TopicPartition]) -> tuple[FencedOff | Indeterminate | None, int]:
         """Begin the transaction, if its style needs that; return also the next sequence in the control partition.
@@ -139,13 +137,13 @@ class ControlWrite:
     def _next_sequence(self) -> int:
         known = producers(self._brokers, [self._where], self._deadline).get(self._where)
         if known is None:
-            raise lacking(Right.CONTROL_TOPIC, self._brokers.sink, self._brokers.client.user, self._where[0])
+            raise missing_right(Right.CONTROL_TOPIC, self._brokers.sink, self._brokers.client.user, self._where[0])
         row = known.get(self._fencing.producer_id)
         if row is None or row.producer_epoch != self._fencing.epoch or row.last_sequence < 0:
             return 0
         return add_to_sequence(row.last_sequence, 1)
 
-    def _commit(self) -> Written | FencedOff | Indeterminate:
+    def _commit(self) -> ControlWritten | FencedOff | Indeterminate:
         """The commit point. After an answer that says "later" it may be sent again; after one that never came it may not (D4).
 
         "Later" may be said of a commit that happens all the same: what the coordinator had written to its log was not replicated
@@ -163,10 +161,10 @@ class ControlWrite:
         if stop is not None:
             return stop
         if self._style is Style.EXPLICIT:
-            return Written(self._fencing)
+            return ControlWritten(self._fencing)
         if answer.producer_id < 0 or answer.producer_epoch < 0:
             return Indeterminate("the commit was answered without the epoch that follows")
-        return Written(Fencing(answer.producer_id, answer.producer_epoch))
+        return ControlWritten(ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch))
 
     def _abort(self) -> None:
         """End the transaction, if that can be had; else the next fence does. What called for it is told, not this."""
@@ -195,7 +193,7 @@ class ControlWrite:
             return Indeterminate(f"{what} was answered {Code(code).name} until the end")
         if topic := _refused_topic(answer):
             right = Right.CONTROL_TOPIC if topic == self._where[0] else Right.WRITE_TOPIC
-            raise lacking(right, self._brokers.sink, self._brokers.client.user, topic)
+            raise missing_right(right, self._brokers.sink, self._brokers.client.user, topic)
         if unknown := _unknown_partition(answer):
             with suppress(PyProducerError):
                 self._brokers.leaderless([unknown], self._brokers.client.clock() + ABORT_SECONDS)
@@ -215,7 +213,7 @@ def _unknown_partition(answer: Any) -> TopicPartition | None:
     for topic in getattr(answer, "results_by_topic_v3_and_below", ()):
         for row in topic.results_by_partition:
             if row.partition_error_code == Code.UNKNOWN_TOPIC_OR_PARTITION:
-                return topic.name, row.partition_index
+                return TopicPartition(topic.name, row.partition_index)
     return None
 
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Collection
 
 from spark_producer.admin.parallel_client import Call
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import Style, TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import PyProducerError
 from spark_producer.exactly_once.cluster.broker_requests import KEYS, MOVED, TransactionAdmin, refused, worst_error
 from spark_producer.exactly_once.names import PREFIX, is_task_of, sink_of, task_prefix
-from spark_producer.exactly_once.protocol.control_record import TaskTransaction, TopicPartition
+from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.protocol import DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS
 from spark_producer.protocol.messages import (
     DescribedTransaction,
@@ -97,7 +97,9 @@ def how_ended(state: DescribedTransaction | None, producer_id: int, epoch: int, 
 
 def partitions_of(row: DescribedTransaction | None) -> list[TopicPartition]:
     """Return the partitions that are in a transaction, as far as the user may see them."""
-    return [] if row is None else [(topic.topic, each) for topic in row.topics for each in topic.partitions]
+    return (
+        [] if row is None else [TopicPartition(topic.topic, each) for topic in row.topics for each in topic.partitions]
+    )
 
 
 def open_tasks(

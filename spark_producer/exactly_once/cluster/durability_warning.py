@@ -19,7 +19,7 @@ _looked_at: set[str] = set()
 """The topics that were looked at in this process."""
 
 
-def tell_once(brokers: TransactionAdmin, topics: Collection[str]) -> None:
+def warn_once(brokers: TransactionAdmin, topics: Collection[str]) -> None:
     """Warn about those of `topics` that this process has not looked at before. What the user may not see is passed over.
 
     A cluster of one broker, where nothing else is possible, is no reason for a warning: the log says it for those who look there.

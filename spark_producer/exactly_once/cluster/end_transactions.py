@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import Style, TopicPartition
 from spark_producer.common.error_codes import FENCING, Code
 from spark_producer.common.failpoints import failpoint
 from spark_producer.errors import KafkaTimeout, PyProducerError
@@ -16,8 +16,8 @@ from spark_producer.exactly_once.cluster.broker_requests import (
     worst_error,
 )
 from spark_producer.exactly_once.cluster.coordinator_state import describe, partitions_of
-from spark_producer.exactly_once.protocol.commands import Ended, Refused
-from spark_producer.exactly_once.protocol.control_record import TaskTransaction, TopicPartition
+from spark_producer.exactly_once.protocol.commands import Ended, EndRefused
+from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.protocol import END_TXN, Api
 from spark_producer.protocol.messages import EndTxnRequest, EndTxnResponse
 
@@ -32,7 +32,7 @@ _REFUSALS = FENCING | {Code.INVALID_TXN_STATE}
 
 def end_tasks(
     brokers: TransactionAdmin, transactions: Sequence[TaskTransaction], commit: bool, deadline: float
-) -> tuple[Ended | Refused, ...]:
+) -> tuple[Ended | EndRefused, ...]:
     """Commit or abort transactions, and return what the coordinators say of each, in order.
 
     What was not answered is sent again: that is harmless, since each transaction has an epoch of its own.
@@ -55,7 +55,7 @@ def end_tasks(
 
 def _result(
     brokers: TransactionAdmin, transaction: TaskTransaction, answer: EndTxnResponse | PyProducerError
-) -> Ended | Refused:
+) -> Ended | EndRefused:
     if isinstance(answer, PyProducerError):
         raise KafkaTimeout(f"{_named(brokers, transaction)} was not ended in time: {answer}") from answer
     code = worst_error(answer)
@@ -63,10 +63,10 @@ def _result(
     if not code:
         return Ended()
     if code in _REFUSALS:
-        return Refused(code)
+        return EndRefused(code)
     if code == Code.CONCURRENT_TRANSACTIONS:
         raise KafkaTimeout(
-            f"{_named(brokers, transaction)} is still being ended; {held_up(brokers, transaction.transactional_id)}"
+            f"{_named(brokers, transaction)} is still being ended; {describe_wait(brokers, transaction.transactional_id)}"
         )
     raise refused(code, f"the end of transaction {transaction.transactional_id!r}", brokers.sink, brokers.client.user)
 
@@ -81,11 +81,13 @@ def wait_for_leaders(brokers: TransactionAdmin, transactions: Sequence[TaskTrans
     Raises:
         KafkaTimeout: some still have none; the text names them.
     """
-    where: set[TopicPartition] = {(span.topic, span.partition) for each in transactions for span in each.spans}
+    partitions: set[TopicPartition] = {
+        TopicPartition(span.topic, span.partition) for each in transactions for span in each.spans
+    }
     unknown = [each.transactional_id for each in transactions if not each.spans]
     for row in describe(brokers, unknown, deadline).values() if unknown else ():
-        where |= set(partitions_of(row))
-    require_leaders(brokers, where, deadline)
+        partitions |= set(partitions_of(row))
+    require_leaders(brokers, partitions, deadline)
 
 
 def require_leaders(brokers: TransactionAdmin, partitions: set[TopicPartition], deadline: float) -> None:
@@ -105,15 +107,15 @@ def require_leaders(brokers: TransactionAdmin, partitions: set[TopicPartition], 
         attempts.waiting_for = f"a live leader of {format_partitions(lame)}: start its broker"
 
 
-def held_up(brokers: TransactionAdmin, transactional_id: str) -> str:
+def describe_wait(brokers: TransactionAdmin, transactional_id: str) -> str:
     """Return what an unfinished transaction waits for, for a message."""
     deadline = brokers.client.clock() + 2
     try:
         row = describe(brokers, [transactional_id], deadline)[transactional_id]
-        where = partitions_of(row)
-        lame = brokers.leaderless(where, deadline) if where else []
+        partitions = partitions_of(row)
+        lame = brokers.leaderless(partitions, deadline) if partitions else []
     except PyProducerError as error:
         return f"its coordinator does not tell what it waits for ({error})"
     state = "unknown to its coordinator" if row is None else f"in state {row.transaction_state}"
     without = f", of which {format_partitions(lame)} have no live leader: start their brokers" if lame else ""
-    return f"it is {state}, and still has to tell {format_partitions(where) or 'no partition that we may see'}{without}"
+    return f"it is {state}, and still has to tell {format_partitions(partitions) or 'no partition that we may see'}{without}"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from spark_producer.common.cluster import ProducerIdAndEpoch
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import KafkaTimeout, PyProducerError, broker_error
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, refused, worst_error
 from spark_producer.exactly_once.cluster.coordinator_state import ENDING, describe, partitions_of
-from spark_producer.exactly_once.cluster.end_transactions import held_up, require_leaders
+from spark_producer.exactly_once.cluster.end_transactions import describe_wait, require_leaders
 from spark_producer.exactly_once.cluster.last_commit import CONTROL_TIMEOUT_MS, noted_commit, timeout_ms
 from spark_producer.exactly_once.names import control_id
-from spark_producer.exactly_once.protocol.commands import Fenced, Fencing, Holder
+from spark_producer.exactly_once.protocol.commands import ControlIdHolder, Fenced
 from spark_producer.protocol import INIT_PRODUCER_ID
 from spark_producer.protocol.messages import InitProducerIdRequest
 
@@ -48,7 +49,8 @@ def _take(brokers: TransactionAdmin, own: str, deadline: float) -> Fenced:
     code = worst_error(answer)
     if code == Code.CONCURRENT_TRANSACTIONS:
         raise KafkaTimeout(
-            f"exactlyOnceId {brokers.sink!r}: the transaction of an earlier driver is still being ended; {held_up(brokers, own)}"
+            f"exactlyOnceId {brokers.sink!r}: the transaction of an earlier driver is still being ended; "
+            f"{describe_wait(brokers, own)}"
         )
     if code:
         raise refused(
@@ -61,11 +63,11 @@ def _take(brokers: TransactionAdmin, own: str, deadline: float) -> Fenced:
         raise broker_error(
             Code.UNKNOWN_SERVER_ERROR, f"taking over {own!r}: its coordinator gave no producer id or epoch"
         )
-    fencing = Fencing(answer.producer_id, answer.producer_epoch)
+    fencing = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
     return Fenced(fencing, noted, -1 if row is None else row.producer_epoch)
 
 
-def holder(brokers: TransactionAdmin, topic: str, deadline: float) -> Holder:
+def holder(brokers: TransactionAdmin, topic: str, deadline: float) -> ControlIdHolder:
     """Return who holds the control id, without fencing, when no transaction of it is just being ended.
 
     As `fence`, it learns from the coordinator who leads the control topic.
@@ -74,18 +76,18 @@ def holder(brokers: TransactionAdmin, topic: str, deadline: float) -> Holder:
         KafkaTimeout, BrokerError: as `fence`.
     """
     own = control_id(brokers.sink)
-    for _ in brokers.attempts(deadline, lambda: f"the end of the last write of {own!r}; {held_up(brokers, own)}"):
+    for _ in brokers.attempts(deadline, lambda: f"the end of the last write of {own!r}; {describe_wait(brokers, own)}"):
         row = describe(brokers, [own], deadline)[own]
         if row is not None and row.transaction_state in ENDING:
             continue
         if brokers.learn_from_coordinator(own, [topic], deadline):
             if row is None:
-                return Holder(None)
-            return Holder(Fencing(row.producer_id, row.producer_epoch), noted_commit(row))
+                return ControlIdHolder(None)
+            return ControlIdHolder(ProducerIdAndEpoch(row.producer_id, row.producer_epoch), noted_commit(row))
     raise AssertionError
 
 
-def is_overtaken(brokers: TransactionAdmin, fencing: Fencing, deadline: float) -> bool:
+def is_overtaken(brokers: TransactionAdmin, fencing: ProducerIdAndEpoch, deadline: float) -> bool:
     """Whether it is known that another writer has taken the control id since. Nothing but words depends on it."""
     own = control_id(brokers.sink)
     with suppress(PyProducerError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import Style, TopicPartition
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.coordinator_state import (
     COMPLETE_ABORT,
@@ -21,14 +21,13 @@ from spark_producer.exactly_once.cluster.coordinator_state import (
 )
 from spark_producer.exactly_once.cluster.partition_state import Producers, producers, transaction_key
 from spark_producer.exactly_once.names import control_id, is_task_of
-from spark_producer.exactly_once.protocol.control_record import TopicPartition
 from spark_producer.protocol.messages import ActiveProducer, DescribedTransaction, ListTransactionsRequest
 
 
-class Abandoned(NamedTuple):
+class HangingTransaction(NamedTuple):
     """A transaction that is open in a partition, as its leader shows it, and over by the `state` that its coordinator has."""
 
-    where: TopicPartition
+    topic_partition: TopicPartition
     row: ActiveProducer
     state: DescribedTransaction
 
@@ -40,22 +39,22 @@ class Abandoned(NamedTuple):
         return has_committed(self.state, self.row.producer_id, self.row.producer_epoch, style)
 
 
-def abandoned(
+def find_hanging(
     brokers: TransactionAdmin,
     seen: Mapping[TopicPartition, Producers],
     besides: Collection[tuple[TopicPartition, int]],
     deadline: float,
-) -> tuple[Abandoned, ...]:
+) -> tuple[HangingTransaction, ...]:
     """Return the transactions of the sink's tasks, and of its control id (rows that were left to a driver), that leaders have
     shown in `seen` and that are over, but for some producers in some partitions.
 
     Nothing is asked if no other transaction is open there. Else the sink's are told from those of strangers by their ids. Leaders
-    may be late with what they show: see `still_abandoned`.
+    may be late with what they show: see `still_hanging`.
 
     Raises:
         BrokerError: the right to see it is missing. KafkaTimeout: not all brokers tell.
     """
-    suspects = [(where, row) for where, row in _open(seen) if (where, row.producer_id) not in besides]
+    suspects = [(tp, row) for tp, row in _open(seen) if (tp, row.producer_id) not in besides]
     if not suspects:
         return ()
     asked = {row.producer_id for _, row in suspects}
@@ -66,28 +65,28 @@ def abandoned(
     }
     states = describe(brokers, sorted(names.values()), deadline) if names else {}
     return tuple(
-        Abandoned(where, row, state)
-        for where, row in suspects
+        HangingTransaction(tp, row, state)
+        for tp, row in suspects
         if (state := states.get(names.get(row.producer_id, ""))) is not None and _is_over(state, row)
     )
 
 
-def still_abandoned(
-    brokers: TransactionAdmin, found: Collection[Abandoned], deadline: float, patience: float
-) -> tuple[Abandoned, ...]:
+def still_hanging(
+    brokers: TransactionAdmin, found: Collection[HangingTransaction], deadline: float, patience: float
+) -> tuple[HangingTransaction, ...]:
     """Return those that partitions still do not end after so many seconds.
 
     Raises: as `producers`.
     """
-    left = {(each.where, each.row.producer_id): each for each in found}
+    left = {(each.topic_partition, each.row.producer_id): each for each in found}
     began = brokers.client.clock()
     for _ in brokers.attempts(deadline, "the end of the transactions of dead tasks"):
         if not left:
             break
-        where = {each.where for each in left.values()}
-        brokers.forget_leaders(where)  # one that was deposed may not know it
+        partitions = {each.topic_partition for each in left.values()}
+        brokers.forget_leaders(partitions)  # one that was deposed may not know it
         now = {
-            (where, row.producer_id): transaction_key(row) for where, row in _open(producers(brokers, where, deadline))
+            (tp, row.producer_id): transaction_key(row) for tp, row in _open(producers(brokers, partitions, deadline))
         }
         left = {name: each for name, each in left.items() if now.get(name) == transaction_key(each.row)}
         if brokers.client.clock() - began >= patience:
@@ -100,8 +99,8 @@ def _is_of(sink: str, transactional_id: str) -> bool:
 
 
 def _open(seen: Mapping[TopicPartition, Producers]) -> Iterator[tuple[TopicPartition, ActiveProducer]]:
-    for where, rows in seen.items():
-        yield from ((where, row) for row in (rows or {}).values() if row.current_txn_start_offset >= 0)
+    for tp, rows in seen.items():
+        yield from ((tp, row) for row in (rows or {}).values() if row.current_txn_start_offset >= 0)
 
 
 def _is_over(state: DescribedTransaction, row: ActiveProducer) -> bool:

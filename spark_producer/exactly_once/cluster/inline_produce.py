@@ -12,14 +12,13 @@ from itertools import islice
 from typing import NamedTuple
 
 from spark_producer.admin.parallel_client import IN_FLIGHT, Call
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, Style, TopicPartition
 from spark_producer.common.error_codes import FENCING, Action, Code
 from spark_producer.errors import BrokersUnreachable, KafkaTimeout, PyProducerError, broker_error
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, by_topic, format_partitions
 from spark_producer.exactly_once.cluster.partition_state import TransactionSpan
-from spark_producer.exactly_once.cluster.required_acls import Right, lacking
-from spark_producer.exactly_once.protocol.commands import FencedOff, Fencing, Indeterminate
-from spark_producer.exactly_once.protocol.control_record import TopicPartition
+from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
+from spark_producer.exactly_once.protocol.commands import FencedOff, Indeterminate
 from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
 from spark_producer.protocol import PRODUCE, Api
 from spark_producer.protocol.messages import (
@@ -120,7 +119,7 @@ class Production:
         self,
         brokers: TransactionAdmin,
         transactional_id: str,
-        fencing: Fencing,
+        fencing: ProducerIdAndEpoch,
         style: Style,
         batches: Mapping[TopicPartition, Sequence[EncodedBatch]],
         sequences: Mapping[TopicPartition, int],
@@ -130,7 +129,7 @@ class Production:
         self._transactional_id = transactional_id
         self._fencing = fencing
         self._api = PRODUCE_STYLE[style]
-        self._queues = {where: _Queue(some, sequences.get(where, 0)) for where, some in batches.items()}
+        self._queues = {tp: _Queue(some, sequences.get(tp, 0)) for tp, some in batches.items()}
 
     def run(self, deadline: float) -> FencedOff | Indeterminate | None:
         """Send everything. None: all is acknowledged.
@@ -149,7 +148,7 @@ class Production:
 
     def _left(self) -> list[TopicPartition]:
         """Return the partitions that have not acknowledged all."""
-        return [where for where, queue in self._queues.items() if queue.next_ones()]
+        return [tp for tp, queue in self._queues.items() if queue.next_ones()]
 
     def _advance(self, deadline: float) -> FencedOff | Indeterminate | None:
         """Send flights until one has got something acknowledged: only what is refused makes the next one wait.
@@ -170,9 +169,9 @@ class Production:
         """Send one flight, and take its answers."""
         left = self._left()
         leaders = self._brokers.leaders(left, deadline)
-        for where in left:
-            if where not in leaders:
-                raise self._brokers.not_found(where)
+        for tp in left:
+            if tp not in leaders:
+                raise self._brokers.not_found(tp)
         sendings = [*self._sendings(leaders)]
         calls = [Call(sending.node, self._api, self._request(sending)) for sending in sendings]
         for queue in self._queues.values():
@@ -190,42 +189,45 @@ class Production:
 
     def _stalled(self) -> list[TopicPartition]:
         """Return the partitions that have refused something for a while in the last flight."""
-        return [where for where, queue in self._queues.items() if queue.stalled]
+        return [tp for tp, queue in self._queues.items() if queue.stalled]
 
-    def stretches(self) -> list[TransactionSpan]:
+    def spans(self) -> list[TransactionSpan]:
         """Return where the rows have come to lie, in each partition."""
         found = []
-        for where, queue in self._queues.items():
+        for tp, queue in self._queues.items():
             offsets = [batch.offsets for batch in queue.batches if batch.offsets is not None]
             first, last = min(first for first, _ in offsets), max(last for _, last in offsets)
-            found.append(TransactionSpan(self._fencing.producer_id, *where, first, last))
+            found.append(TransactionSpan(self._fencing.producer_id, *tp, first, last))
         return found
 
     def _sendings(self, leaders: Mapping[TopicPartition, int]) -> Iterator[_Sending]:
         """Yield the next requests: the first batches of all partitions, then the second ones, up to five of each."""
         for turn in range(IN_FLIGHT):
             by_node: dict[int, list[tuple[TopicPartition, _Batch]]] = {}
-            for where, node in leaders.items():
-                batches = self._queues[where].next_ones()
+            for tp, node in leaders.items():
+                batches = self._queues[tp].next_ones()
                 if turn < len(batches):
-                    by_node.setdefault(node, []).append((where, batches[turn]))
+                    by_node.setdefault(node, []).append((tp, batches[turn]))
             for node, wanted in by_node.items():
                 size = 0
                 some: dict[TopicPartition, _Batch] = {}
-                for where, batch in wanted:
+                for tp, batch in wanted:
                     length = len(batch.encoded.data)
                     if some and size + length > REQUEST_BYTES:
                         yield _Sending(node, some)
                         size, some = 0, {}
                     size += length
-                    some[where] = batch
+                    some[tp] = batch
                 yield _Sending(node, some)
 
     def _request(self, sending: _Sending) -> ProduceRequest:
         topics = tuple(
             ProduceTopic(
                 topic,
-                tuple(ProducePartition(each, self._stamped(sending.batches[topic, each])) for each in partitions),
+                tuple(
+                    ProducePartition(each, self._stamped(sending.batches[TopicPartition(topic, each)]))
+                    for each in partitions
+                ),
             )
             for topic, partitions in by_topic(sending.batches).items()
         )
@@ -236,40 +238,40 @@ class Production:
 
     def _took(self, sending: _Sending, answer: ProduceResponse | PyProducerError) -> FencedOff | Indeterminate | None:
         if isinstance(answer, PyProducerError):  # it was not sent
-            for where in sending.batches:
-                self._queues[where].stalled = True
+            for tp in sending.batches:
+                self._queues[tp].stalled = True
             return None
         rows = {(topic.name, row.index): row for topic in answer.responses for row in topic.partition_responses}
-        for where, batch in sending.batches.items():
-            row = rows.get(where)
+        for tp, batch in sending.batches.items():
+            row = rows.get(tp)
             if row is None:
-                return Indeterminate(f"the leader of {where[0]}-{where[1]} said nothing about a batch")
-            stop = self._judge(where, batch, row)
+                return Indeterminate(f"the leader of {format_partitions([tp])} said nothing about a batch")
+            stop = self._judge(tp, batch, row)
             if stop is not None:
                 return stop
         return None
 
     def _judge(
-        self, where: TopicPartition, batch: _Batch, row: ProducePartitionResponse
+        self, tp: TopicPartition, batch: _Batch, row: ProducePartitionResponse
     ) -> FencedOff | Indeterminate | None:
-        queue, code = self._queues[where], Code(row.error_code)
+        queue, code = self._queues[tp], Code(row.error_code)
         if code is Code.NONE:
             if row.base_offset < 0:
-                return Indeterminate(f"the leader of {where[0]}-{where[1]} did not say where a batch lies")
+                return Indeterminate(f"the leader of {format_partitions([tp])} did not say where a batch lies")
             batch.offsets = row.base_offset, row.base_offset + batch.encoded.records - 1
             queue.acknowledged += 1
             return None
         if code in FENCING:
             return FencedOff(code is Code.INVALID_PRODUCER_ID_MAPPING)
         if code is Code.OUT_OF_ORDER_SEQUENCE_NUMBER and not queue.stalled:
-            return Indeterminate(f"the leader of {where[0]}-{where[1]} misses a batch ({code.name})")
+            return Indeterminate(f"the leader of {format_partitions([tp])} misses a batch ({code.name})")
         if code is Code.TOPIC_AUTHORIZATION_FAILED:
-            raise lacking(Right.WRITE_TOPIC, self._brokers.sink, self._brokers.client.user, where[0])
+            raise missing_right(Right.WRITE_TOPIC, self._brokers.sink, self._brokers.client.user, tp.topic)
         if Action.SPLIT in code.action and batch.encoded.records > 1:
             size = len(batch.encoded.data)
             queue.too_large = size if queue.too_large is None else min(queue.too_large, size)
         elif Action.RETRY not in code.action:
-            subject = f"exactlyOnceId {self._brokers.sink!r}: rows for topic {where[0]!r}, partition {where[1]}"
+            subject = f"exactlyOnceId {self._brokers.sink!r}: rows for {tp}"
             raise broker_error(code, subject, row.error_message)
         queue.stalled = True
         return None

@@ -8,8 +8,8 @@ request: a fence describes the id first, and always gives a timeout.
 
 from __future__ import annotations
 
+from spark_producer.common.cluster import ProducerIdAndEpoch
 from spark_producer.exactly_once.cluster.coordinator_state import COMPLETE_COMMIT, PREPARE_COMMIT
-from spark_producer.exactly_once.protocol.commands import Fencing
 from spark_producer.protocol.messages import DescribedTransaction
 
 CONTROL_TIMEOUT_MS = 60_000
@@ -40,7 +40,7 @@ def noted_commit(row: DescribedTransaction | None) -> int | None:
     return noted if 0 <= noted < EPOCH_MODULUS else None
 
 
-def is_missing(noted: int | None, fencing: Fencing, last: Fencing | None) -> bool:
+def is_missing(noted: int | None, fencing: ProducerIdAndEpoch, last: ProducerIdAndEpoch | None) -> bool:
     """Return whether a control topic lacks the record of the commit that was noted.
 
     `last` is the marker's producer id and epoch of the newest record there (None: there is no record): a coordinator that has

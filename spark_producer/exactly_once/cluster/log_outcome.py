@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from spark_producer.admin.parallel_client import Call
-from spark_producer.common.cluster import Span, Style
+from spark_producer.common.cluster import Span, Style, TopicPartition
 from spark_producer.common.error_codes import Action, Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import PyProducerError, broker_error
-from spark_producer.exactly_once.cluster.await_markers import wait_for_ends
+from spark_producer.exactly_once.cluster.await_markers import await_markers
 from spark_producer.exactly_once.cluster.broker_requests import GONE_AFTER, TransactionAdmin, format_partitions
-from spark_producer.exactly_once.cluster.fetch import question, read_at, rows_of
+from spark_producer.exactly_once.cluster.fetch import fetch_request, read_at, rows_of
 from spark_producer.exactly_once.cluster.partition_state import (
     COMMITTED,
     EARLIEST,
@@ -21,9 +21,9 @@ from spark_producer.exactly_once.cluster.partition_state import (
     TransactionSpan,
     offsets,
 )
-from spark_producer.exactly_once.cluster.required_acls import Right, lacking
+from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.exactly_once.protocol.commands import LogOutcomes, TransactionOutcome
-from spark_producer.exactly_once.protocol.control_record import TaskTransaction, TopicPartition
+from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.protocol import FETCH, decoded_records
 from spark_producer.record.batch_v2 import HEADER_SIZE, batches, read_header
 from spark_producer.record.committed_filter import marker_type
@@ -35,7 +35,7 @@ AT_ONCE = 64
 """So many transactions and partitions are read at once: each brings a batch, of up to some megabytes."""
 
 
-def look(
+def read_outcomes(
     brokers: TransactionAdmin,
     transactions: Sequence[TaskTransaction],
     ended: Collection[TaskTransaction],
@@ -55,55 +55,55 @@ def look(
         KafkaTimeout: markers were still on their way at the deadline; the text names the partitions.
         BrokerError: the right to see it is missing.
     """
-    stretches = {each.transactional_id: [_stretch(each, span) for span in each.spans] for each in transactions}
+    spans = {each.transactional_id: [_transaction_span(each, span) for span in each.spans] for each in transactions}
     seen: dict[TopicPartition, Producers] = {}
-    left_out = () if dead_tasks else {each.where for some in stretches.values() for each in some}
-    lost = wait_for_ends(brokers, stretches, deadline, seen=seen, without_tasks=left_out)
-    closed = [each for some in stretches.values() for each in some if each.where not in lost]
-    fates = {each: TransactionOutcome.OPEN for some in stretches.values() for each in some if each.where in lost}
-    believed = {each for one in ended for each in stretches.get(one.transactional_id, ()) if each.where not in lost}
+    left_out = () if dead_tasks else {each.topic_partition for some in spans.values() for each in some}
+    lost = await_markers(brokers, spans, deadline, seen=seen, without_tasks=left_out)
+    closed = [each for some in spans.values() for each in some if each.topic_partition not in lost]
+    fates = {each: TransactionOutcome.OPEN for some in spans.values() for each in some if each.topic_partition in lost}
+    believed = {
+        each for one in ended for each in spans.get(one.transactional_id, ()) if each.topic_partition not in lost
+    }
     if believed:
         last = {
-            each: one.epoch + (one.style is Style.IMPLICIT) for one in ended for each in stretches[one.transactional_id]
+            each: one.epoch + (one.style is Style.IMPLICIT) for one in ended for each in spans[one.transactional_id]
         }
         for each in believed if rows_seen else believed - _gone(brokers, believed, deadline):
-            row = (seen.get(each.where) or {}).get(each.producer_id)
+            row = (seen.get(each.topic_partition) or {}).get(each.producer_id)
             if row is not None and row.producer_epoch <= last[each]:
                 fates[each] = TransactionOutcome.COMMITTED
-    fates |= fates_of(brokers, [each for each in closed if each not in fates], deadline)
-    return LogOutcomes(
-        tuple(_sum(fates[each] for each in stretches[one.transactional_id]) for one in transactions), lost
-    )
+    fates |= outcomes_by_span(brokers, [each for each in closed if each not in fates], deadline)
+    return LogOutcomes(tuple(_sum(fates[each] for each in spans[one.transactional_id]) for one in transactions), lost)
 
 
-def _gone(brokers: TransactionAdmin, stretches: Collection[TransactionSpan], deadline: float) -> set[TransactionSpan]:
+def _gone(brokers: TransactionAdmin, spans: Collection[TransactionSpan], deadline: float) -> set[TransactionSpan]:
     """Return those whose rows may be gone: their log ends before them, or one partition of the topic shows that it is new."""
-    ends = offsets(brokers, {each.where for each in stretches}, deadline, isolation=UNCOMMITTED)
-    samples = {each.topic: each for each in sorted(stretches)}
-    shown = fates_of(brokers, list(samples.values()), deadline)
+    ends = offsets(brokers, {each.topic_partition for each in spans}, deadline, isolation=UNCOMMITTED)
+    samples = {each.topic: each for each in sorted(spans)}
+    shown = outcomes_by_span(brokers, list(samples.values()), deadline)
     anew = {topic for topic, each in samples.items() if shown[each] is TransactionOutcome.MIXED}
-    return {each for each in stretches if each.topic in anew or ends.get(each.where, -1) <= each.last_offset}
+    return {each for each in spans if each.topic in anew or ends.get(each.topic_partition, -1) <= each.last_offset}
 
 
-def _stretch(transaction: TaskTransaction, span: Span) -> TransactionSpan:
+def _transaction_span(transaction: TaskTransaction, span: Span) -> TransactionSpan:
     return TransactionSpan(transaction.producer_id, span.topic, span.partition, span.first_offset, span.last_offset)
 
 
-def fates_of(
-    brokers: TransactionAdmin, stretches: Sequence[TransactionSpan], deadline: float
+def outcomes_by_span(
+    brokers: TransactionAdmin, spans: Sequence[TransactionSpan], deadline: float
 ) -> dict[TransactionSpan, TransactionOutcome]:
     """Return the fates of transactions that are open in none of these partitions any more; `MIXED` where the rows are gone.
 
-    Raises: as `look`.
+    Raises: as `read_outcomes`.
     """
     found: dict[TransactionSpan, TransactionOutcome] = {}
-    for at in range(0, len(stretches), AT_ONCE):
-        found |= _fates(brokers, stretches[at : at + AT_ONCE], deadline)
+    for at in range(0, len(spans), AT_ONCE):
+        found |= _fates(brokers, spans[at : at + AT_ONCE], deadline)
     return found
 
 
 def _fates(
-    brokers: TransactionAdmin, stretches: Sequence[TransactionSpan], deadline: float
+    brokers: TransactionAdmin, spans: Sequence[TransactionSpan], deadline: float
 ) -> dict[TransactionSpan, TransactionOutcome]:
     """Return the fates by the rows themselves.
 
@@ -111,20 +111,24 @@ def _fates(
     transactions may lack the one that begins there.
     """
     found: dict[TransactionSpan, TransactionOutcome] = {}
-    left = list(stretches)
+    left = list(spans)
     began = brokers.client.clock()
     attempts = brokers.attempts(deadline, "")
     for _ in attempts:
-        leaders = brokers.leaders((each.where for each in left), deadline)
-        found.update((each, _without_partition(brokers, each)) for each in left if each.where not in leaders)
-        asked = [each for each in left if each.where in leaders]
+        leaders = brokers.leaders((each.topic_partition for each in left), deadline)
+        found.update((each, _without_partition(brokers, each)) for each in left if each.topic_partition not in leaders)
+        asked = [each for each in left if each.topic_partition in leaders]
         calls = [
-            Call(leaders[each.where], FETCH, question(brokers, each.where, each.first_offset, COMMITTED, 1))
+            Call(
+                leaders[each.topic_partition],
+                FETCH,
+                fetch_request(brokers, each.topic_partition, each.first_offset, COMMITTED, 1),
+            )
             for each in asked
         ]
         left = []
         for each, answer in zip(asked, brokers.client.ask_all(calls, deadline), strict=True):
-            row = None if isinstance(answer, PyProducerError) else dict(rows_of(answer)).get(each.where)
+            row = None if isinstance(answer, PyProducerError) else dict(rows_of(answer)).get(each.topic_partition)
             if row is None or Action.RETRY in Code(row.error_code).action:
                 left.append(each)
             elif (fate := _fate(brokers, each, row, deadline)) is not None:
@@ -136,27 +140,27 @@ def _fates(
                 found[each] = TransactionOutcome.MIXED
         if not left:
             break
-        where = [each.where for each in left]
-        brokers.forget_leaders(where)
-        attempts.waiting_for = f"the leaders of {format_partitions(where)}, or the rows that were written there"
+        partitions = [each.topic_partition for each in left]
+        brokers.forget_leaders(partitions)
+        attempts.waiting_for = f"the leaders of {format_partitions(partitions)}, or the rows that were written there"
     return found
 
 
-def _without_partition(brokers: TransactionAdmin, stretch: TransactionSpan) -> TransactionOutcome:
+def _without_partition(brokers: TransactionAdmin, span: TransactionSpan) -> TransactionOutcome:
     """Return the fate of rows whose partition is not there: a topic that has others was created again, without these rows."""
-    if not brokers.has_topic(stretch.topic):
+    if not brokers.has_topic(span.topic):
         return TransactionOutcome.UNKNOWN
     logger.error(
-        "rows of %s from offset %d on are gone, with the partition: the topic was created again", *_where(stretch)
+        "rows of %s from offset %d on are gone, with the partition: the topic was created again", *_where(span)
     )
     return TransactionOutcome.MIXED
 
 
-def _where(stretch: TransactionSpan) -> tuple[str, int]:
-    return format_partitions([stretch.where]), stretch.first_offset
+def _where(span: TransactionSpan) -> tuple[str, int]:
+    return format_partitions([span.topic_partition]), span.first_offset
 
 
-def _fate(brokers: TransactionAdmin, stretch: TransactionSpan, row: Any, deadline: float) -> TransactionOutcome | None:
+def _fate(brokers: TransactionAdmin, span: TransactionSpan, row: Any, deadline: float) -> TransactionOutcome | None:
     """Return the fate by an answer about the first row; None if its place is behind the end of the log.
 
     Then the rows are gone, or the leader was deposed and does not know it.
@@ -164,41 +168,39 @@ def _fate(brokers: TransactionAdmin, stretch: TransactionSpan, row: Any, deadlin
     if row.error_code == Code.OFFSET_OUT_OF_RANGE:
         return (
             TransactionOutcome.UNKNOWN
-            if _is_before_log(brokers, stretch.where, stretch.first_offset, deadline)
+            if _is_before_log(brokers, span.topic_partition, span.first_offset, deadline)
             else None
         )
-    if 0 <= stretch.first_offset < row.log_start_offset:
+    if 0 <= span.first_offset < row.log_start_offset:
         return TransactionOutcome.UNKNOWN
-    _check(brokers, stretch, row)
-    if row.last_stable_offset <= stretch.first_offset:
-        if row.high_watermark <= stretch.first_offset and _is_behind_log(brokers, stretch, deadline):
+    _check(brokers, span, row)
+    if row.last_stable_offset <= span.first_offset:
+        if row.high_watermark <= span.first_offset and _is_behind_log(brokers, span, deadline):
             return None
-        return _marker_behind(brokers, stretch, deadline)  # another's transaction is open before
+        return _marker_behind(brokers, span, deadline)  # another's transaction is open before
     data = decoded_records(row.records) or memoryview(b"")
-    if not len(data) or not _begins_at(data, stretch.first_offset):
+    if not len(data) or not _begins_at(data, span.first_offset):
         return TransactionOutcome.UNKNOWN  # compaction has taken the rows
     header = read_header(data)
-    if header.producer_id != stretch.producer_id or header.is_control:
-        logger.error("where rows of %s were, from offset %d on, is something else", *_where(stretch))
+    if header.producer_id != span.producer_id or header.is_control:
+        logger.error("where rows of %s were, from offset %d on, is something else", *_where(span))
         return TransactionOutcome.MIXED
     aborted = {(one.producer_id, one.first_offset) for one in row.aborted_transactions or ()}
     return (
-        TransactionOutcome.ABORTED
-        if (stretch.producer_id, stretch.first_offset) in aborted
-        else TransactionOutcome.COMMITTED
+        TransactionOutcome.ABORTED if (span.producer_id, span.first_offset) in aborted else TransactionOutcome.COMMITTED
     )
 
 
-def _is_before_log(brokers: TransactionAdmin, where: TopicPartition, offset: int, deadline: float) -> bool:
+def _is_before_log(brokers: TransactionAdmin, tp: TopicPartition, offset: int, deadline: float) -> bool:
     """Whether the log begins behind this offset, by its retention; or is not there any more."""
-    start = offsets(brokers, [where], deadline, at=EARLIEST, isolation=UNCOMMITTED).get(where)
+    start = offsets(brokers, [tp], deadline, at=EARLIEST, isolation=UNCOMMITTED).get(tp)
     return start is None or offset < start
 
 
-def _is_behind_log(brokers: TransactionAdmin, stretch: TransactionSpan, deadline: float) -> bool:
+def _is_behind_log(brokers: TransactionAdmin, span: TransactionSpan, deadline: float) -> bool:
     """Whether the log ends before these rows. A new leader answers this only when it knows it (KIP-207)."""
-    end = offsets(brokers, [stretch.where], deadline, isolation=UNCOMMITTED).get(stretch.where, -1)
-    return 0 <= end <= stretch.first_offset
+    end = offsets(brokers, [span.topic_partition], deadline, isolation=UNCOMMITTED).get(span.topic_partition, -1)
+    return 0 <= end <= span.first_offset
 
 
 def _begins_at(data: memoryview, offset: int) -> bool:
@@ -206,35 +208,39 @@ def _begins_at(data: memoryview, offset: int) -> bool:
     return len(data) >= HEADER_SIZE and (header := read_header(data)).base_offset <= offset <= header.last_offset
 
 
-def _marker_behind(brokers: TransactionAdmin, stretch: TransactionSpan, deadline: float) -> TransactionOutcome:
+def _marker_behind(brokers: TransactionAdmin, span: TransactionSpan, deadline: float) -> TransactionOutcome:
     """Find the marker itself behind the rows: it is there, since no transaction of the producer is open any more.
 
     The leader knows it as soon as it has written it, and shows it to nobody before the replicas in sync have it too.
     """
     for _ in brokers.attempts(
-        deadline, f"the replicas of {format_partitions([stretch.where])}: a marker is on its way to them"
+        deadline, f"the replicas of {format_partitions([span.topic_partition])}: a marker is on its way to them"
     ):
-        fate = _shown_behind(brokers, stretch, deadline)
+        fate = _shown_behind(brokers, span, deadline)
         if fate is not None:
             return fate
     raise AssertionError
 
 
-def _shown_behind(brokers: TransactionAdmin, stretch: TransactionSpan, deadline: float) -> TransactionOutcome | None:
+def _shown_behind(brokers: TransactionAdmin, span: TransactionSpan, deadline: float) -> TransactionOutcome | None:
     """Return what the marker behind the rows says; None as long as it is not shown."""
-    position, end = stretch.last_offset + 1, -1
+    position, end = span.last_offset + 1, -1
     while end < 0 or position < end:
-        row = read_at(brokers, stretch.where, position, deadline)
+        row = read_at(brokers, span.topic_partition, position, deadline)
         if row is None:
             return TransactionOutcome.UNKNOWN
         if row.error_code == Code.OFFSET_OUT_OF_RANGE:
-            return TransactionOutcome.UNKNOWN if _is_before_log(brokers, stretch.where, position, deadline) else None
-        _check(brokers, stretch, row)
+            return (
+                TransactionOutcome.UNKNOWN
+                if _is_before_log(brokers, span.topic_partition, position, deadline)
+                else None
+            )
+        _check(brokers, span, row)
         end = row.high_watermark if end < 0 else end
         found = decoded_records(row.records) or memoryview(b"")
         for header, batch in batches(found):
             position = max(position, header.last_offset + 1)
-            if header.is_control and header.producer_id == stretch.producer_id and header.records_count:
+            if header.is_control and header.producer_id == span.producer_id and header.records_count:
                 kind = marker_type(header, batch[HEADER_SIZE:])
                 return TransactionOutcome.COMMITTED if kind == ControlType.COMMIT else TransactionOutcome.ABORTED
         if not len(found):
@@ -242,11 +248,11 @@ def _shown_behind(brokers: TransactionAdmin, stretch: TransactionSpan, deadline:
     return None
 
 
-def _check(brokers: TransactionAdmin, stretch: TransactionSpan, row: Any) -> None:
+def _check(brokers: TransactionAdmin, span: TransactionSpan, row: Any) -> None:
     if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
-        raise lacking(Right.READ_TOPIC, brokers.sink, brokers.client.user, stretch.topic)
+        raise missing_right(Right.READ_TOPIC, brokers.sink, brokers.client.user, span.topic)
     if row.error_code:
-        raise broker_error(row.error_code, f"topic {stretch.topic!r}, partition {stretch.partition}")
+        raise broker_error(row.error_code, f"topic {span.topic!r}, partition {span.partition}")
 
 
 def _sum(fates: Iterable[TransactionOutcome]) -> TransactionOutcome:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import broker_error
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, by_topic
-from spark_producer.exactly_once.cluster.required_acls import Right, lacking
-from spark_producer.exactly_once.protocol.control_record import TopicPartition
+from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.protocol import DESCRIBE_PRODUCERS, LIST_OFFSETS, AnyApi
 from spark_producer.protocol.messages import (
     ActiveProducer,
@@ -41,9 +41,9 @@ class TransactionSpan(NamedTuple):
     last_offset: int
 
     @property
-    def where(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         """Its partition."""
-        return self.topic, self.partition
+        return TopicPartition(self.topic, self.partition)
 
 
 Producers: TypeAlias = dict[int, ActiveProducer] | None
@@ -68,16 +68,20 @@ def producers(
         return DESCRIBE_PRODUCERS, DescribeProducersRequest(tuple(topics))
 
     def rows(answer: DescribeProducersResponse) -> Iterator[tuple[TopicPartition, Any]]:
-        return (((topic.name, row.partition_index), row) for topic in answer.topics for row in topic.partitions)
+        return (
+            (TopicPartition(topic.name, row.partition_index), row)
+            for topic in answer.topics
+            for row in topic.partitions
+        )
 
     found: dict[TopicPartition, Producers] = {}
-    for where, row in brokers.ask_leaders(partitions, question, rows, deadline).items():
+    for tp, row in brokers.ask_leaders(partitions, question, rows, deadline).items():
         if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
-            found[where] = None
+            found[tp] = None
         elif row.error_code:
-            raise broker_error(row.error_code, f"the producers of topic {where[0]!r}, partition {where[1]}")
+            raise broker_error(row.error_code, f"the producers of {tp}")
         else:
-            found[where] = {each.producer_id: each for each in row.active_producers}
+            found[tp] = {each.producer_id: each for each in row.active_producers}
     return found
 
 
@@ -94,22 +98,29 @@ def offsets(
     def question(asked: Sequence[TopicPartition]) -> tuple[AnyApi, Any]:
         topics = (
             ListOffsetsTopic(
-                topic, tuple(ListOffsetsPartition(each, brokers.epoch_of((topic, each)), at) for each in numbers)
+                topic,
+                tuple(
+                    ListOffsetsPartition(each, brokers.epoch_of(TopicPartition(topic, each)), at) for each in numbers
+                ),
             )
             for topic, numbers in by_topic(asked).items()
         )
         return LIST_OFFSETS, ListOffsetsRequest(isolation_level=isolation, topics=tuple(topics))
 
     def rows(answer: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, Any]]:
-        return (((topic.name, row.partition_index), row) for topic in answer.topics for row in topic.partitions)
+        return (
+            (TopicPartition(topic.name, row.partition_index), row)
+            for topic in answer.topics
+            for row in topic.partitions
+        )
 
     found: dict[TopicPartition, int] = {}
-    for where, row in brokers.ask_leaders(partitions, question, rows, deadline).items():
+    for tp, row in brokers.ask_leaders(partitions, question, rows, deadline).items():
         if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
-            raise lacking(Right.WRITE_TOPIC, brokers.sink, brokers.client.user, where[0])
+            raise missing_right(Right.WRITE_TOPIC, brokers.sink, brokers.client.user, tp.topic)
         if row.error_code:
-            raise broker_error(row.error_code, f"the offsets of topic {where[0]!r}, partition {where[1]}")
-        found[where] = row.offset
+            raise broker_error(row.error_code, f"the offsets of {tp}")
+        found[tp] = row.offset
     return found
 
 
@@ -122,7 +133,7 @@ class StillOpen(NamedTuple):
 
 def still_open(
     brokers: TransactionAdmin,
-    stretches: Collection[TransactionSpan],
+    spans: Collection[TransactionSpan],
     deadline: float,
     told: dict[TopicPartition, Producers] | None = None,
 ) -> StillOpen:
@@ -130,34 +141,34 @@ def still_open(
 
     `told` takes what their leaders have said.
     """
-    seen = producers(brokers, (each.where for each in stretches), deadline)
+    seen = producers(brokers, (each.topic_partition for each in spans), deadline)
     if told is not None:
         told.update(seen)
-    unseen = {where for where, known in seen.items() if known is None}
+    unseen = {tp for tp, known in seen.items() if known is None}
     stable = offsets(brokers, unseen, deadline) if unseen else {}
     found = StillOpen([], [])
-    for each in stretches:
-        known = seen.get(each.where, {})
+    for each in spans:
+        known = seen.get(each.topic_partition, {})
         if known is None:
-            if stable.get(each.where, each.last_offset + 1) <= each.first_offset:
+            if stable.get(each.topic_partition, each.last_offset + 1) <= each.first_offset:
                 found.unclear.append(each)
         elif (row := known.get(each.producer_id)) is not None and 0 <= row.current_txn_start_offset <= each.last_offset:
             found.certain.append(each)
     return found
 
 
-class Unfit(NamedTuple):
+class Uncommittable(NamedTuple):
     """Open transactions that must not be committed, by what their partitions say (R7).
 
-    `glued`: an older one of the same producer hangs there, and would be decided too. `gone`: it is not open there from its first
-    row on, so its rows are not there any more, as in a topic that was made anew.
+    `older_hanging`: an older one of the same producer hangs there, and would be decided too. `gone`: it is not open there from
+    its first row on, so its rows are no longer there, as in a topic that was created again.
     """
 
-    glued: list[TransactionSpan]
+    older_hanging: list[TransactionSpan]
     gone: list[TransactionSpan]
 
 
-def unfit(brokers: TransactionAdmin, stretches: Collection[TransactionSpan], deadline: float) -> Unfit:
+def find_uncommittable(brokers: TransactionAdmin, spans: Collection[TransactionSpan], deadline: float) -> Uncommittable:
     """Return those transactions that must not be committed. They are open, and all their rows are acknowledged.
 
     A leader remembers at which offset a producer's open transaction begins, for as long as it is open: no election, restart or
@@ -166,33 +177,33 @@ def unfit(brokers: TransactionAdmin, stretches: Collection[TransactionSpan], dea
     Raises:
         BrokerError: only the right to READ the topic would tell.
     """
-    left, found = list(stretches), Unfit([], [])
+    left, found = list(spans), Uncommittable([], [])
     for number in brokers.attempts(deadline, "what its partitions say of its transactions"):
         found = _unfit(brokers, left, deadline)
-        if found.glued or not found.gone or number >= LOOKS:
+        if found.older_hanging or not found.gone or number >= LOOKS:
             break
         left = found.gone
-        brokers.forget_leaders(each.where for each in left)
+        brokers.forget_leaders(each.topic_partition for each in left)
     return found
 
 
-def _unfit(brokers: TransactionAdmin, stretches: Collection[TransactionSpan], deadline: float) -> Unfit:
-    seen = producers(brokers, (each.where for each in stretches), deadline)
-    unseen = {where for where, known in seen.items() if known is None}
+def _unfit(brokers: TransactionAdmin, spans: Collection[TransactionSpan], deadline: float) -> Uncommittable:
+    seen = producers(brokers, (each.topic_partition for each in spans), deadline)
+    unseen = {tp for tp, known in seen.items() if known is None}
     stable = offsets(brokers, unseen, deadline) if unseen else {}
-    found = Unfit([], [])
-    for each in stretches:
-        known = seen.get(each.where, {})
+    found = Uncommittable([], [])
+    for each in spans:
+        known = seen.get(each.topic_partition, {})
         if known is not None:
             row = known.get(each.producer_id)
             begins = -1 if row is None else row.current_txn_start_offset
             if 0 <= begins < each.first_offset:
-                found.glued.append(each)
+                found.older_hanging.append(each)
             elif begins != each.first_offset:
                 found.gone.append(each)
-        elif stable.get(each.where, each.last_offset + 1) < each.first_offset:
+        elif stable.get(each.topic_partition, each.last_offset + 1) < each.first_offset:
             # Somebody's transaction is open before ours. It may well be another's, and only READ tells.
-            raise lacking(Right.READ_TOPIC, brokers.sink, brokers.client.user, each.topic)
-        elif stable.get(each.where) != each.first_offset:
+            raise missing_right(Right.READ_TOPIC, brokers.sink, brokers.client.user, each.topic)
+        elif stable.get(each.topic_partition) != each.first_offset:
             found.gone.append(each)
     return found

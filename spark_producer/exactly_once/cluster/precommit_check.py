@@ -11,7 +11,7 @@ from spark_producer.errors import PyProducerError
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, format_partitions, worst_error
 from spark_producer.exactly_once.cluster.coordinator_state import ONGOING, describe
 from spark_producer.exactly_once.cluster.end_transactions import wait_for_leaders
-from spark_producer.exactly_once.cluster.partition_state import TransactionSpan, unfit
+from spark_producer.exactly_once.cluster.partition_state import TransactionSpan, find_uncommittable
 from spark_producer.exactly_once.names import task_prefix
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.protocol import LIST_TRANSACTIONS
@@ -51,7 +51,7 @@ def objections(brokers: TransactionAdmin, transactions: Sequence[TaskTransaction
         for each in transactions
         for span in each.spans
     }
-    glued, gone = unfit(brokers, list(owners), deadline)
+    glued, gone = find_uncommittable(brokers, list(owners), deadline)
     return (
         *(
             f"{owners[one].transactional_id!r}: an older transaction of its producer hangs in {_place(one)}"
@@ -61,8 +61,8 @@ def objections(brokers: TransactionAdmin, transactions: Sequence[TaskTransaction
     )
 
 
-def _place(stretch: TransactionSpan) -> str:
-    return format_partitions([stretch.where])
+def _place(span: TransactionSpan) -> str:
+    return format_partitions([span.topic_partition])
 
 
 def _late(brokers: TransactionAdmin, rows: Sequence[DescribedTransaction], deadline: float) -> set[str]:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spark_producer.common.cluster import Span, Style
+from spark_producer.common.cluster import Span, Style, TopicPartition
 from spark_producer.common.escape import for_log
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.names import is_task_of
@@ -132,7 +132,9 @@ def decode(sink: str, value: bytes, parts: Mapping[bytes, bytes]) -> ControlReco
             _number(head["last_done"], least=NO_BATCH),
             _text(head["token"]),
             _transactions(sink, _list(rows)),
-            tuple((_text(topic), _number(partition, _INT_32)) for topic, partition in _list(head["inline"])),
+            tuple(
+                TopicPartition(_text(topic), _number(partition, _INT_32)) for topic, partition in _list(head["inline"])
+            ),
             _number_or_none(head.get("rows")),
             _number_or_none(head.get("done_rows")),
             None if head.get("origin") is None else _text(head["origin"]),

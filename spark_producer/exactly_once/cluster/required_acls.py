@@ -32,10 +32,10 @@ CODES = {
 }
 
 
-def lacking(right: Right, sink: str, user: str, topic: str = "") -> BrokerError:
+def missing_right(right: Right, sink: str, user: str, topic: str = "") -> BrokerError:
     """Return the error that says which right the sink lacks, with the command that grants it. `user`: "user 'app'"."""
     purpose, operations, kind = right.value
-    where, name = {
+    option, name = {
         "transactional-id": (
             f"--transactional-id {task_prefix(sink)} --resource-pattern-type prefixed",
             task_prefix(sink),
@@ -45,9 +45,7 @@ def lacking(right: Right, sink: str, user: str, topic: str = "") -> BrokerError:
     }[kind]
     named = re.fullmatch(r"user '(\w[\w.@-]*)'.*", user)
     wanted = " ".join(f"--operation {operation}" for operation in operations)
-    command = (
-        f"kafka-acls.sh --bootstrap-server … --add --allow-principal User:{named[1] if named else '…'} {wanted} {where}"
-    )
+    command = f"kafka-acls.sh --bootstrap-server … --add --allow-principal User:{named[1] if named else '…'} {wanted} {option}"
     spoken = " and ".join(operation.upper() for operation in operations)
     return broker_error(
         CODES[kind],

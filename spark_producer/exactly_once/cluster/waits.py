@@ -8,7 +8,7 @@ from spark_producer.common.escape import escaping_logger
 
 logger = escaping_logger(__name__)
 
-TOLD_AFTER = 5.0
+LOG_AFTER_S = 5.0
 """Seconds for which one thing must be waited for before the log says so: an election takes some, and markers milliseconds."""
 
 
@@ -24,7 +24,7 @@ class Waits:
 
     def __call__(self, seconds: float, subject: str) -> None:
         """Say that `subject` is waited for, if it has been for so long; a `ParallelClient` calls this in every wait."""
-        if self._since is not None or seconds < TOLD_AFTER:
+        if self._since is not None or seconds < LOG_AFTER_S:
             return
         self._since = self._clock() - seconds
         logger.warning(

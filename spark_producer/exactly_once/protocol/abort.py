@@ -11,23 +11,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
+from spark_producer.common.cluster import ProducerIdAndEpoch
 from spark_producer.exactly_once.protocol import roll_forward
 from spark_producer.exactly_once.protocol.commands import (
     Command,
+    ControlIdHolder,
+    DescribeControlId,
     Ended,
     EndTasks,
     Fence,
     Fenced,
-    Fencing,
     Found,
-    Holder,
-    Hung,
-    LookAtHolder,
+    MarkersLost,
     Missing,
     ReadControl,
     Result,
     TasksEnded,
-)  # fmt: skip
+)
 from spark_producer.exactly_once.protocol.control_record import (
     DECIDED,
     UNFINISHED,
@@ -36,15 +36,21 @@ from spark_producer.exactly_once.protocol.control_record import (
     TaskTransaction,
 )
 from spark_producer.exactly_once.protocol.final_status import void
-from spark_producer.exactly_once.protocol.outcomes import Aborted, Committed, Failed, NothingToAbort, RolledForward
+from spark_producer.exactly_once.protocol.outcomes import (
+    Failed,
+    NothingToAbort,
+    RolledForward,
+    WriteAborted,
+    WriteCommitted,
+)
 from spark_producer.exactly_once.protocol.state_machine import unexpected
-from spark_producer.exactly_once.protocol.task_messages import Prepared, TaskOutcome, WriteHandle
+from spark_producer.exactly_once.protocol.task_messages import PreparedTask, TaskOutcome, WriteHandle
 
 
 class ExecutionState(NamedTuple):
     """State of an execution when it is aborted: its handle, and the transactions that its tasks have reported."""
 
-    ticket: WriteHandle
+    handle: WriteHandle
     transactions: tuple[TaskTransaction, ...]
 
 
@@ -57,13 +63,13 @@ class CheckingHolder:
     remains: ExecutionState
 
     @property
-    def command(self) -> LookAtHolder:
-        return LookAtHolder()
+    def command(self) -> DescribeControlId:
+        return DescribeControlId()
 
     def on_result(self, result: Result) -> Next:
-        if not isinstance(result, Holder):
+        if not isinstance(result, ControlIdHolder):
             unexpected(self, result)
-        if result.fencing == self.remains.ticket.fencing:
+        if result.fencing == self.remains.handle.fencing:
             return FencingExecution(self.remains)
         return ReadingDecision(self.remains, None)
 
@@ -93,7 +99,7 @@ class ReadingDecision:
     failpoint: ClassVar = "abort.reading"
 
     remains: ExecutionState
-    fencing: Fencing | None
+    fencing: ProducerIdAndEpoch | None
 
     @property
     def command(self) -> ReadControl:
@@ -102,18 +108,18 @@ class ReadingDecision:
     def on_result(self, result: Result) -> Next:
         if isinstance(result, Missing):
             return NothingToAbort(f"whether it was decided is not known, since the record is not in {result.topic!r}")
-        if not isinstance(result, Found | Hung):
+        if not isinstance(result, Found | MarkersLost):
             unexpected(self, result)
         record = result.record
-        hanging = result.partitions if isinstance(result, Hung) else ()
+        hanging = result.partitions if isinstance(result, MarkersLost) else ()
         if hanging and record is None:
             return NothingToAbort("the control record cannot be read yet: the next write of this sink goes on from it")
-        if record is None and self.remains.ticket.last is not None:
+        if record is None and self.remains.handle.last is not None:
             return NothingToAbort("whether it was decided is not known, since the sink's record is gone")
-        if record is None or record.token != self.remains.ticket.token or record.status not in DECIDED:
+        if record is None or record.token != self.remains.handle.token or record.status not in DECIDED:
             return AbortingTransactions(self.remains.transactions)
         if self.fencing is not None:
-            return continue_roll_forward(roll_forward.start(roll_forward.RollForward(record, self.fencing, hanging)))
+            return continue_roll_forward(roll_forward.start(roll_forward.DecidedWrite(record, self.fencing, hanging)))
         if record.status in UNFINISHED:
             return CommittingLeftovers(record)
         return NothingToAbort(f"the execution was decided: {record.status.value}")
@@ -135,7 +141,7 @@ class AbortingTransactions:
         if not isinstance(result, TasksEnded):
             unexpected(self, result)
         ended = zip(self.transactions, result.results, strict=True)
-        return Aborted(tuple(one.transactional_id for one, result in ended if isinstance(result, Ended)))
+        return WriteAborted(tuple(one.transactional_id for one, result in ended if isinstance(result, Ended)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +188,7 @@ Aborts: TypeAlias = (
     | CommittingLeftovers
     | RollingForwardExecution
 )
-Next: TypeAlias = Aborts | Aborted | Committed | NothingToAbort | Failed
+Next: TypeAlias = Aborts | WriteAborted | WriteCommitted | NothingToAbort | Failed
 
 
 def abort(messages: Sequence[TaskOutcome | None]) -> Next:
@@ -190,11 +196,11 @@ def abort(messages: Sequence[TaskOutcome | None]) -> Next:
 
     What such tasks have open is found by the next BEGIN: their transactions are not known here.
     """
-    prepared = [one for one in messages if isinstance(one, Prepared)]
+    prepared = [one for one in messages if isinstance(one, PreparedTask)]
     if not prepared:
         return NothingToAbort("no task has reported a transaction")
-    ticket = prepared[0].ticket
-    return CheckingHolder(ExecutionState(ticket, tuple(one.transaction for one in prepared if one.ticket == ticket)))
+    handle = prepared[0].handle
+    return CheckingHolder(ExecutionState(handle, tuple(one.transaction for one in prepared if one.handle == handle)))
 
 
 def continue_roll_forward(driving: roll_forward.Next) -> Next:
@@ -203,6 +209,6 @@ def continue_roll_forward(driving: roll_forward.Next) -> Next:
         case Failed():
             return driving
         case RolledForward(record, _):
-            return Committed(record.batch) if record.status is Status.DONE else void(record)
+            return WriteCommitted(record.batch) if record.status is Status.DONE else void(record)
         case _:
             return RollingForwardExecution(driving)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from spark_producer.exactly_once.protocol.control_record import MAX_EARLIER, NO_BATCH, ControlRecord
-from spark_producer.exactly_once.protocol.task_messages import NOWHERE, Origin
+from spark_producer.exactly_once.protocol.task_messages import NO_ORIGIN, ForeachBatchOrigin
 
 
-class Run(NamedTuple):
+class Admit(NamedTuple):
     """The batch is to be written."""
 
 
@@ -22,10 +22,12 @@ class Refuse(NamedTuple):
     reason: str
 
 
-Admission: TypeAlias = Run | Skip | Refuse
+Admission: TypeAlias = Admit | Skip | Refuse
 
 
-def admit(last: ControlRecord | None, sink: str, query: str, batch: int, origin: Origin = NOWHERE) -> Admission:
+def admit(
+    last: ControlRecord | None, sink: str, query: str, batch: int, origin: ForeachBatchOrigin = NO_ORIGIN
+) -> Admission:
     """Decide by the sink's last control record whether `batch` of `query` is to be written.
 
     `query` is the id of a streaming query, and empty for a batch write, whose `batch` is its `txnVersion`, or `NO_BATCH` if it
@@ -33,24 +35,26 @@ def admit(last: ControlRecord | None, sink: str, query: str, batch: int, origin:
     query as well.
     """
     if last is None:
-        return Run()
+        return Admit()
     if last.query is not None and last.query != query:
-        return Refuse(f"exactlyOnceId {sink!r} {belongs(last.query)}: {advice(last.query, query)}{rebind_advice(sink)}")
+        return Refuse(
+            f"exactlyOnceId {sink!r} {describe_owner(last.query)}: {owner_advice(last.query, query)}{rebind_advice(sink)}"
+        )
     if origin.query and last.origin is not None and last.origin != origin.query:
-        owner = f"{belongs(last.origin)}, in foreachBatch"
-        return Refuse(f"exactlyOnceId {sink!r} {owner}: {advice(last.origin, origin.query)}{rebind_advice(sink)}")
+        owner = f"{describe_owner(last.origin)}, in foreachBatch"
+        return Refuse(f"exactlyOnceId {sink!r} {owner}: {owner_advice(last.origin, origin.query)}{rebind_advice(sink)}")
     if batch == NO_BATCH:
-        return Run()
+        return Admit()
     if origin.query:
         return _in_foreach_batch(last, sink, batch, origin)
     if batch > last.last_done:
-        return Run()
+        return Admit()
     if not query or batch == last.last_done:
         return Skip()
     return Refuse(_rewound(sink, f"batch {last.last_done}", f"batch {batch}"))
 
 
-def _in_foreach_batch(last: ControlRecord, sink: str, number: int, origin: Origin) -> Admission:
+def _in_foreach_batch(last: ControlRecord, sink: str, number: int, origin: ForeachBatchOrigin) -> Admission:
     """The same of a write in `foreachBatch`, whose function may write several numbers in a micro-batch, rising ones.
 
     Spark counts micro-batches up in a run, and begins the next run with the last one again if it was not noted as done. The
@@ -60,7 +64,7 @@ def _in_foreach_batch(last: ControlRecord, sink: str, number: int, origin: Origi
     if done is not None and now is not None and now < done:
         return Refuse(_rewound(sink, f"micro-batch {done}", f"micro-batch {now}"))
     if number > last.last_done:
-        return Run()
+        return Admit()
     if done is not None and now is not None and now > done:
         return Refuse(_not_rising(sink, number, now, last.last_done, done))
     if origin.run and origin.run == last.run:
@@ -136,12 +140,12 @@ def rebind_advice(sink: str) -> str:
     return f". To give this id to the query that writes next: `pyproducer txn resolve {sink} --rebind`"
 
 
-def belongs(query: str) -> str:
+def describe_owner(query: str) -> str:
     """Whose the sink is."""
     return f"belongs to the streaming query {query}" if query else "belongs to batch writes"
 
 
-def advice(owner: str, query: str) -> str:
+def owner_advice(owner: str, query: str) -> str:
     """What to do about a sink of somebody else's."""
     if owner and query:
         return (

@@ -10,27 +10,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
+from spark_producer.common.cluster import ProducerIdAndEpoch
 from spark_producer.exactly_once.protocol import roll_forward
 from spark_producer.exactly_once.protocol.commands import (
     Command,
+    ControlWritten,
     EndTasks,
     Fence,
     Fenced,
     FencedOff,
-    Fencing,
     Found,
-    Glued,
-    Hung,
     Indeterminate,
     ListOpen,
+    MarkersLost,
     Missing,
+    OlderTransactionHangs,
     Opened,
     ReadControl,
     Result,
     TasksEnded,
     WriteControl,
-    Written,
-)  # fmt: skip
+)
 from spark_producer.exactly_once.protocol.control_record import (
     NO_BATCH,
     UNFINISHED,
@@ -44,14 +44,15 @@ from spark_producer.exactly_once.protocol.outcomes import (
     Failed,
     RolledForward,
     fenced_off,
-    hung,
+    markers_lost,
     no_record,
-    unsure,
+    not_acknowledged,
+    partition_names,
 )
 from spark_producer.exactly_once.protocol.state_machine import MAX_TRIES, unexpected, write_result
 
 
-class Beginning(NamedTuple):
+class BeginParameters(NamedTuple):
     """Parameters of one BEGIN. `tries` is how many more times it may start over."""
 
     sink: str
@@ -65,7 +66,7 @@ class FencingControlId:
 
     failpoint: ClassVar = "begin.taking"
 
-    beginning: Beginning
+    beginning: BeginParameters
 
     @property
     def command(self) -> Fence:
@@ -83,20 +84,20 @@ class ReadingControlRecord:
 
     failpoint: ClassVar = "begin.reading"
 
-    beginning: Beginning
-    fencing: Fencing
+    beginning: BeginParameters
+    fencing: ProducerIdAndEpoch
 
     @property
     def command(self) -> ReadControl:
         return ReadControl()
 
     def on_result(self, result: Result) -> Next:
-        if isinstance(result, Hung):
+        if isinstance(result, MarkersLost):
             if result.record is not None and result.record.status in UNFINISHED:
                 # It is carried out before people are called: its tasks' transactions would time out meanwhile.
-                drive = roll_forward.RollForward(result.record, self.fencing, result.partitions)
+                drive = roll_forward.DecidedWrite(result.record, self.fencing, result.partitions)
                 return RollingForwardEarlierWrite(self.beginning, roll_forward.EndingTransactions(drive))
-            return hung(self.beginning.sink, result.partitions)
+            return markers_lost(self.beginning.sink, result.partitions)
         if isinstance(result, Missing):
             return no_record(self.beginning.sink, result.topic)
         if not isinstance(result, Found):
@@ -106,7 +107,7 @@ class ReadingControlRecord:
             return incomplete(record)
         if record is not None and record.status in UNFINISHED:
             return RollingForwardEarlierWrite(
-                self.beginning, roll_forward.EndingTransactions(roll_forward.RollForward(record, self.fencing))
+                self.beginning, roll_forward.EndingTransactions(roll_forward.DecidedWrite(record, self.fencing))
             )
         return ListingOpenTransactions(self.beginning, self.fencing, record)
 
@@ -117,7 +118,7 @@ class RollingForwardEarlierWrite:
 
     failpoint: ClassVar = "begin.redriving"
 
-    beginning: Beginning
+    beginning: BeginParameters
     driving: roll_forward.RollForwardState
 
     @property
@@ -134,8 +135,8 @@ class ListingOpenTransactions:
 
     failpoint: ClassVar = "begin.listing"
 
-    beginning: Beginning
-    fencing: Fencing
+    beginning: BeginParameters
+    fencing: ProducerIdAndEpoch
     last: ControlRecord | None
 
     @property
@@ -156,8 +157,8 @@ class WritingIntent:
 
     failpoint: ClassVar = "begin.intending"
 
-    beginning: Beginning
-    fencing: Fencing
+    beginning: BeginParameters
+    fencing: ProducerIdAndEpoch
     intent: ControlRecord
 
     @property
@@ -166,16 +167,18 @@ class WritingIntent:
 
     def on_result(self, result: Result) -> Next:
         match write_result(self, result):
-            case Written(fencing):
+            case ControlWritten(fencing):
                 return AbortingOrphans(fencing, self.intent)
-            case Hung(partitions):
-                return hung(self.beginning.sink, partitions)
+            case MarkersLost(partitions):
+                return markers_lost(self.beginning.sink, partitions)
             case FencedOff(expired):
                 return fenced_off(self.beginning.sink, "this write does not start", expired=expired)
             case Indeterminate(reason):
                 return restart(self.beginning, reason)
-            case Glued(partitions):
-                return restart(self.beginning, f"an older transaction hung in {partitions}")
+            case OlderTransactionHangs(partitions):
+                return restart(
+                    self.beginning, f"an older transaction hangs in {', '.join(partition_names(partitions))}"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +187,7 @@ class AbortingOrphans:
 
     failpoint: ClassVar = "begin.sweeping"
 
-    fencing: Fencing
+    fencing: ProducerIdAndEpoch
     intent: ControlRecord
 
     @property
@@ -210,10 +213,10 @@ Next: TypeAlias = Begins | Begun | Failed
 
 def begin(sink: str, token: str) -> FencingControlId:
     """Return the first state of BEGIN. `token` (hex of 16 random bytes) is new for each execution."""
-    return FencingControlId(Beginning(sink, token))
+    return FencingControlId(BeginParameters(sink, token))
 
 
-def continue_roll_forward(beginning: Beginning, driving: roll_forward.Next) -> Next:
+def continue_roll_forward(beginning: BeginParameters, driving: roll_forward.Next) -> Next:
     """Return the state of BEGIN after a state of its roll-forward. It continues after `VOID` too: that write may run again."""
     match driving:
         case Failed():
@@ -224,20 +227,22 @@ def continue_roll_forward(beginning: Beginning, driving: roll_forward.Next) -> N
             return RollingForwardEarlierWrite(beginning, driving)
 
 
-def begun(fencing: Fencing, last: ControlRecord | None) -> Begun:
+def begun(fencing: ProducerIdAndEpoch, last: ControlRecord | None) -> Begun:
     """Return the outcome for the tasks, without names of transactions: there may be thousands, and each task gets them."""
     return Begun(fencing, None if last is None else last._replace(transactions=(), inline=()))
 
 
-def intent(beginning: Beginning, last: ControlRecord | None, orphans: tuple[TaskTransaction, ...]) -> ControlRecord:
+def intent(
+    beginning: BeginParameters, last: ControlRecord | None, orphans: tuple[TaskTransaction, ...]
+) -> ControlRecord:
     """Return the record that names `orphans`. It replaces the last one, so it repeats its other fields (R6)."""
     if last is None:
         return ControlRecord(beginning.sink, None, Status.INTENT, NO_BATCH, NO_BATCH, beginning.token, orphans)
     return last._replace(status=Status.INTENT, token=beginning.token, transactions=orphans, inline=())
 
 
-def restart(beginning: Beginning, reason: str) -> Next:
+def restart(beginning: BeginParameters, reason: str) -> Next:
     """Return to the fence. A write without a response is never sent again: a late EndTxn could end the next transaction."""
     if beginning.tries <= 1:
-        return unsure(beginning.sink, MAX_TRIES, reason)
+        return not_acknowledged(beginning.sink, MAX_TRIES, reason)
     return FencingControlId(beginning._replace(tries=beginning.tries - 1))

@@ -11,15 +11,8 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple, TypeAlias
 
-from spark_producer.exactly_once.protocol.control_record import ControlRecord, TaskTransaction, TopicPartition
-
-
-class Fencing(NamedTuple):
-    """Producer id and epoch of the sink's control id. Only the driver with the newest epoch can write the control record."""
-
-    producer_id: int
-    epoch: int
-
+from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
+from spark_producer.exactly_once.protocol.control_record import ControlRecord, TaskTransaction
 
 # --- commands -----------------------------------------------------------------------------------------------------------
 
@@ -31,10 +24,10 @@ class Fence(NamedTuple):
     """
 
 
-class LookAtHolder(NamedTuple):
+class DescribeControlId(NamedTuple):
     """Read who holds the control id, without fencing it.
 
-    The executor waits until no transaction of the id is being completed (PrepareCommit, PrepareAbort). Result: `Holder`.
+    The executor waits until no transaction of the id is being completed (PrepareCommit, PrepareAbort). Result: `ControlIdHolder`.
     """
 
 
@@ -42,7 +35,7 @@ class ReadControl(NamedTuple):
     """Read the sink's last committed control record, after a fence has ended all earlier transactions of the control id.
 
     The executor checks that their transaction markers are in the log: in the control partition and in the record's `inline`
-    partitions (R8). Result: `Found`, `Missing`, `Hung`.
+    partitions (R8). Result: `Found`, `Missing`, `MarkersLost`.
     """
 
 
@@ -60,11 +53,11 @@ class WriteControl(NamedTuple):
 
     Before EndTxn the executor checks that the transaction starts at its own first row in each partition, so that no older
     transaction is merged with it and none of its rows is missing (R7); after it, that all partitions have the marker (R8). A
-    request without a response is never sent again (`Indeterminate`). Result: `Written`, `Hung`, `FencedOff`, `Indeterminate`,
-    `Glued`.
+    request without a response is never sent again (`Indeterminate`). Result: `ControlWritten`, `MarkersLost`, `FencedOff`,
+    `Indeterminate`, `OlderTransactionHangs`.
     """
 
-    fencing: Fencing
+    fencing: ProducerIdAndEpoch
     record: ControlRecord
     inline: bool = False
 
@@ -76,7 +69,7 @@ class Vote(NamedTuple):
     """
 
     transactions: tuple[TaskTransaction, ...]
-    fencing: Fencing
+    fencing: ProducerIdAndEpoch
 
 
 class EndTasks(NamedTuple):
@@ -89,7 +82,7 @@ class EndTasks(NamedTuple):
     commit: bool
 
 
-class LookAtLogs(NamedTuple):
+class ReadLogs(NamedTuple):
     """Read from the partitions' logs how each transaction ended, and whether its markers are there (R8).
 
     Result: `LogOutcomes`.
@@ -98,7 +91,7 @@ class LookAtLogs(NamedTuple):
     transactions: tuple[TaskTransaction, ...]
 
 
-Command: TypeAlias = Fence | LookAtHolder | ReadControl | ListOpen | WriteControl | Vote | EndTasks | LookAtLogs
+Command: TypeAlias = Fence | DescribeControlId | ReadControl | ListOpen | WriteControl | Vote | EndTasks | ReadLogs
 
 
 # --- results ------------------------------------------------------------------------------------------------------------
@@ -110,18 +103,18 @@ class Fenced(NamedTuple):
     `noted` is the coordinator's note of the sink's last commit (`last_commit`); None if there is none.
     """
 
-    fencing: Fencing
+    fencing: ProducerIdAndEpoch
     noted: int | None = None
     before: int = -1
 
 
-class Holder(NamedTuple):
+class ControlIdHolder(NamedTuple):
     """The newest producer id and epoch of the control id; None if the coordinator does not know the id.
 
     `noted` is as in `Fenced`.
     """
 
-    fencing: Fencing | None
+    fencing: ProducerIdAndEpoch | None
     noted: int | None = None
 
 
@@ -144,13 +137,13 @@ class Opened(NamedTuple):
     transactions: tuple[TaskTransaction, ...]
 
 
-class Written(NamedTuple):
+class ControlWritten(NamedTuple):
     """The record is committed, with markers in all partitions. `fencing` is for the next write (EndTxn 5 raises the epoch)."""
 
-    fencing: Fencing
+    fencing: ProducerIdAndEpoch
 
 
-class Hung(NamedTuple):
+class MarkersLost(NamedTuple):
     """The coordinator has ended a transaction of the control id, but these partitions have lost its marker (KIP-664).
 
     As the result of a write: it is committed all the same. As the result of a read: `record` is the last control record that
@@ -177,7 +170,7 @@ class Indeterminate(NamedTuple):
     reason: str = ""
 
 
-class Glued(NamedTuple):
+class OlderTransactionHangs(NamedTuple):
     """The write was aborted, because an older transaction of the same producer hangs in these partitions.
 
     A commit would have committed the rows of the older one as well.
@@ -200,7 +193,7 @@ class Ended(NamedTuple):
     """The coordinator has committed or aborted the transaction as requested."""
 
 
-class Refused(NamedTuple):
+class EndRefused(NamedTuple):
     """The coordinator refused, because the transaction is no longer that of this id and epoch. `code` is its error code."""
 
     code: int
@@ -209,7 +202,7 @@ class Refused(NamedTuple):
 class TasksEnded(NamedTuple):
     """The coordinators' response for each transaction, in the order of the command."""
 
-    results: tuple[Ended | Refused, ...]
+    results: tuple[Ended | EndRefused, ...]
 
 
 class TransactionOutcome(enum.Enum):
@@ -228,9 +221,9 @@ class TransactionOutcome(enum.Enum):
 class LogOutcomes(NamedTuple):
     """The outcome of each transaction, in the order of the command (`OPEN` if open in any partition), and the open partitions."""
 
-    fates: tuple[TransactionOutcome, ...]
+    outcomes: tuple[TransactionOutcome, ...]
     open_partitions: tuple[TopicPartition, ...] = ()
 
 
-WriteResult: TypeAlias = Written | Hung | FencedOff | Indeterminate | Glued
-Result: TypeAlias = Fenced | Holder | Found | Missing | Opened | WriteResult | Voted | TasksEnded | LogOutcomes
+WriteResult: TypeAlias = ControlWritten | MarkersLost | FencedOff | Indeterminate | OlderTransactionHangs
+Result: TypeAlias = Fenced | ControlIdHolder | Found | Missing | Opened | WriteResult | Voted | TasksEnded | LogOutcomes

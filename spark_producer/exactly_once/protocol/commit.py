@@ -13,21 +13,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
+from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
 from spark_producer.exactly_once.protocol import roll_forward
 from spark_producer.exactly_once.protocol.batch_admission import Refuse, Skip, admit
 from spark_producer.exactly_once.protocol.commands import (
     Command,
+    ControlWritten,
     EndTasks,
     Fence,
     Fenced,
     FencedOff,
-    Fencing,
     Found,
-    Glued,
-    Hung,
     Indeterminate,
     ListOpen,
+    MarkersLost,
     Missing,
+    OlderTransactionHangs,
     Opened,
     ReadControl,
     Result,
@@ -35,8 +36,7 @@ from spark_producer.exactly_once.protocol.commands import (
     Vote,
     Voted,
     WriteControl,
-    Written,
-)  # fmt: skip
+)
 from spark_producer.exactly_once.protocol.control_record import (
     DECIDED,
     NO_BATCH,
@@ -47,20 +47,21 @@ from spark_producer.exactly_once.protocol.control_record import (
 from spark_producer.exactly_once.protocol.final_status import done, void
 from spark_producer.exactly_once.protocol.outcomes import (
     AlreadyDone,
-    Committed,
     Failed,
-    Failure,
+    FailureKind,
     RolledForward,
+    WriteCommitted,
     fenced_off,
-    hung,
+    markers_lost,
     no_record,
+    partition_names,
 )
-from spark_producer.exactly_once.protocol.row_count_check import repeated, total_content
+from spark_producer.exactly_once.protocol.row_count_check import check_repeated_batch, total_content
 from spark_producer.exactly_once.protocol.state_machine import unexpected, write_result
 from spark_producer.exactly_once.protocol.task_messages import (
+    ForeachBatchOrigin,
     InlineRows,
-    Origin,
-    Prepared,
+    PreparedTask,
     Skipped,
     TaskOutcome,
     WriteHandle,
@@ -69,7 +70,7 @@ from spark_producer.exactly_once.protocol.task_messages import (
 Orphans: TypeAlias = tuple[TaskTransaction, ...]
 """Transactions that were open before the commit point, and are no part of the write."""
 
-LEFT_TO_OTHERS = frozenset({Failure.FENCED, Failure.EXPIRED, Failure.UNSURE})
+LEFT_TO_OTHERS = frozenset({FailureKind.FENCED, FailureKind.EXPIRED, FailureKind.UNSURE})
 """So a write that is decided may end before it is carried out: others do that."""
 
 
@@ -79,7 +80,7 @@ class ListingOrphans:
 
     failpoint: ClassVar = "commit.listing"
 
-    fencing: Fencing
+    fencing: ProducerIdAndEpoch
     record: ControlRecord
     before: str
     """token of the sink's last control record when the write began; empty if there was none"""
@@ -101,7 +102,7 @@ class CheckingTransactions:
 
     failpoint: ClassVar = "commit.voting"
 
-    fencing: Fencing
+    fencing: ProducerIdAndEpoch
     record: ControlRecord
     orphans: Orphans
     before: str
@@ -118,7 +119,7 @@ class CheckingTransactions:
         if result.overtaken:
             return fenced_off(self.record.sink, "its transactions were aborted, and nothing of it is visible")
         return Failed(
-            Failure.VOTE,
+            FailureKind.VOTE,
             f"{describe_write(self.record)}: transactions of its tasks must not be committed ({'; '.join(result.objections)}). "
             "Nothing of it is visible, and it can be run again. If they were open too long, raise kafka.transaction.timeout.ms",
             result.objections,
@@ -131,7 +132,7 @@ class WritingControlRecord:
 
     failpoint: ClassVar = "commit.writing"
 
-    fencing: Fencing
+    fencing: ProducerIdAndEpoch
     record: ControlRecord
     orphans: Orphans
     before: str
@@ -142,19 +143,19 @@ class WritingControlRecord:
 
     def on_result(self, result: Result) -> Next:
         match write_result(self, result):
-            case Written(fencing):
-                return decided(roll_forward.RollForward(self.record, fencing), self.orphans)
-            case Hung(partitions):
+            case ControlWritten(fencing):
+                return decided(roll_forward.DecidedWrite(self.record, fencing), self.orphans)
+            case MarkersLost(partitions):
                 # It is decided all the same: tasks' transactions are committed before people are called.
-                return decided(roll_forward.RollForward(self.record, self.fencing, partitions), self.orphans)
+                return decided(roll_forward.DecidedWrite(self.record, self.fencing, partitions), self.orphans)
             case FencedOff(expired):
                 return fenced_off(self.record.sink, "nothing of this one is visible", expired=expired)
             case Indeterminate():
                 return FencingAfterTimeout(self.record, self.orphans, self.before)
-            case Glued(partitions):
-                names = tuple(f"{topic}-{partition}" for topic, partition in partitions)
+            case OlderTransactionHangs(partitions):
+                names = partition_names(partitions)
                 return Failed(
-                    Failure.GLUED,
+                    FailureKind.GLUED,
                     f"{describe_write(self.record)}: in {', '.join(names)} an older transaction of the same producer had "
                     "lost its end, and this one would have decided its rows too. Both are aborted: nothing is visible, "
                     "and it can be run again",
@@ -193,7 +194,7 @@ class ReadingControlRecordAfterFence:
     failpoint: ClassVar = "commit.looking"
 
     record: ControlRecord
-    fencing: Fencing
+    fencing: ProducerIdAndEpoch
     orphans: Orphans
     before: str
 
@@ -204,22 +205,22 @@ class ReadingControlRecordAfterFence:
     def on_result(self, result: Result) -> Next:
         if isinstance(result, Missing):
             return no_record(self.record.sink, result.topic)
-        if not isinstance(result, Found | Hung):
+        if not isinstance(result, Found | MarkersLost):
             unexpected(self, result)
         found = result.record
-        hanging = result.partitions if isinstance(result, Hung) else ()
+        hanging = result.partitions if isinstance(result, MarkersLost) else ()
         if found is not None and found.token == self.record.token and found.status in DECIDED:
-            return decided(roll_forward.RollForward(found, self.fencing, hanging), self.orphans)
+            return decided(roll_forward.DecidedWrite(found, self.fencing, hanging), self.orphans)
         if hanging:
-            return require_manual_check(self.record, hung(self.record.sink, hanging))
+            return require_manual_check(self.record, markers_lost(self.record.sink, hanging))
         if found is None or found.token in (self.record.token, self.before):
             why = "it has not happened"
         elif self.record.batch == NO_BATCH:
-            return unknown(self.record, "the brokers did not answer the commit, and another write has followed")
+            return unknown_outcome(self.record, "the brokers did not answer the commit, and another write has followed")
         else:
             why = "it has not happened, or a newer driver has gone on from it"
         return Failed(
-            Failure.NOT_WRITTEN,
+            FailureKind.NOT_WRITTEN,
             f"{describe_write(self.record)}: the brokers did not answer the commit, and {why}. It can be run again: no row will "
             "be doubled",
         )
@@ -242,7 +243,7 @@ class RollingForwardWrite:
         following = self.driving.on_result(result)
         record = self.driving.drive.record
         if isinstance(following, Failed) and following.kind in LEFT_TO_OTHERS and record.batch == NO_BATCH:
-            return unknown(record, f"it is decided, and was left to others ({following.kind.value})")
+            return unknown_outcome(record, f"it is decided, and was left to others ({following.kind.value})")
         return continue_roll_forward(following, self.orphans, record)
 
 
@@ -262,7 +263,7 @@ class AbortingLeftovers:
     def on_result(self, result: Result) -> Next:
         if not isinstance(result, TasksEnded):
             unexpected(self, result)
-        return Committed(self.batch)
+        return WriteCommitted(self.batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +272,7 @@ class RecordingRun:
 
     failpoint: ClassVar = "commit.noting"
 
-    fencing: Fencing
+    fencing: ProducerIdAndEpoch
     record: ControlRecord
     batch: int
 
@@ -281,15 +282,15 @@ class RecordingRun:
 
     def on_result(self, result: Result) -> Next:
         match write_result(self, result):
-            case Written():
+            case ControlWritten():
                 return AlreadyDone(self.batch)
-            case Hung(partitions):
-                return hung(self.record.sink, partitions)
+            case MarkersLost(partitions):
+                return markers_lost(self.record.sink, partitions)
             case FencedOff(expired):
                 return fenced_off(self.record.sink, "this one ends; its batch was committed before", expired=expired)
-            case Indeterminate() | Glued():
+            case Indeterminate() | OlderTransactionHangs():
                 return Failed(
-                    Failure.NOT_WRITTEN,
+                    FailureKind.NOT_WRITTEN,
                     f"sink {self.record.sink!r}, batch {self.batch}: it was committed before, but the brokers did not "
                     "acknowledge the control record that notes this run. It can be run again: no row will be written twice",
                 )
@@ -305,7 +306,7 @@ Commits: TypeAlias = (
     | AbortingLeftovers
     | RecordingRun
 )
-Next: TypeAlias = Commits | Committed | AlreadyDone | Failed
+Next: TypeAlias = Commits | WriteCommitted | AlreadyDone | Failed
 
 
 def commit(messages: Sequence[TaskOutcome], batch: int) -> Next:
@@ -316,33 +317,33 @@ def commit(messages: Sequence[TaskOutcome], batch: int) -> Next:
     """
     if (
         not messages
-        or len({(one.ticket, one.query, one.batch, one.origin) for one in messages}) > 1
+        or len({(one.handle, one.query, one.batch, one.origin) for one in messages}) > 1
         or messages[0].batch != batch
     ):
         return inconsistent_messages(
             batch, "they are of several executions, or of another batch" if messages else "there are none"
         )
-    ticket, query = messages[0].ticket, messages[0].query
+    handle, query = messages[0].handle, messages[0].query
     skipped = [one for one in messages if isinstance(one, Skipped)]
     origin = messages[0].origin
-    admission = admit(ticket.last, ticket.sink, query, batch, origin)
+    admission = admit(handle.last, handle.sink, query, batch, origin)
     if isinstance(admission, Refuse):
-        return Failed(Failure.REFUSED, admission.reason)
+        return Failed(FailureKind.REFUSED, admission.reason)
     if isinstance(admission, Skip) and len(skipped) == len(messages):
-        return noted(ticket, batch, origin, repeated(skipped))
+        return record_run(handle, batch, origin, check_repeated_batch(skipped))
     if isinstance(admission, Skip) or skipped:
         return inconsistent_messages(batch, "some have written, and others say that the batch is done")
-    record = decision(ticket, query, batch, messages)
-    return ListingOrphans(ticket.fencing, record, "" if ticket.last is None else ticket.last.token)
+    record = control_record(handle, query, batch, messages)
+    return ListingOrphans(handle.fencing, record, "" if handle.last is None else handle.last.token)
 
 
-def noted(ticket: WriteHandle, batch: int, origin: Origin, outcome: AlreadyDone | Failed) -> Next:
+def record_run(handle: WriteHandle, batch: int, origin: ForeachBatchOrigin, outcome: AlreadyDone | Failed) -> Next:
     """Return the next step for a batch that is done: in `foreachBatch` the control record notes this run.
 
     It does not for a lower number of a micro-batch that Spark repeats: that would make the next one, the last that is done,
     look like a second write of this run.
     """
-    last = ticket.last
+    last = handle.last
     if isinstance(outcome, Failed) or last is None or not origin.run or batch != last.last_done:
         return outcome
     record = last._replace(
@@ -352,23 +353,26 @@ def noted(ticket: WriteHandle, batch: int, origin: Origin, outcome: AlreadyDone 
         transactions=(),
         inline=(),
     )
-    return RecordingRun(ticket.fencing, record, batch)
+    return RecordingRun(handle.fencing, record, batch)
 
 
-def decision(ticket: WriteHandle, query: str, batch: int, messages: Sequence[TaskOutcome]) -> ControlRecord:
+def control_record(handle: WriteHandle, query: str, batch: int, messages: Sequence[TaskOutcome]) -> ControlRecord:
     """Return the record that commits the batch: `COMMITTING`, or `DONE` if no task has a transaction of its own."""
-    transactions = tuple(one.transaction for one in messages if isinstance(one, Prepared))
+    transactions = tuple(one.transaction for one in messages if isinstance(one, PreparedTask))
     partitions = {
-        (rows.topic, rows.partition) for one in messages if isinstance(one, InlineRows) for rows in one.batches
+        TopicPartition(rows.topic, rows.partition)
+        for one in messages
+        if isinstance(one, InlineRows)
+        for rows in one.batches
     }
-    last = ticket.last
+    last = handle.last
     record = ControlRecord(
-        ticket.sink,
+        handle.sink,
         query,
         Status.COMMITTING,
         batch,
         NO_BATCH if last is None else last.last_done,
-        ticket.token,
+        handle.token,
         transactions,
         tuple(sorted(partitions)),
         sum(one.rows for one in messages if not isinstance(one, Skipped)),
@@ -384,28 +388,28 @@ def decision(ticket: WriteHandle, query: str, batch: int, messages: Sequence[Tas
     return record if transactions else done(record)
 
 
-def decided(drive: roll_forward.RollForward, orphans: Orphans) -> Next:
+def decided(drive: roll_forward.DecidedWrite, orphans: Orphans) -> Next:
     """Return the state that rolls the record forward, once it is in the log."""
     return continue_roll_forward(roll_forward.start(drive), orphans, drive.record)
 
 
-def continue_roll_forward(driving: roll_forward.Next, orphans: Orphans, decision: ControlRecord) -> Next:
+def continue_roll_forward(driving: roll_forward.Next, orphans: Orphans, control_record: ControlRecord) -> Next:
     """The same within COMMIT, where a write that turned out void must be told to whoever has to run it again."""
     match driving:
         case Failed():
-            return require_manual_check(decision, driving)
+            return require_manual_check(control_record, driving)
         case RolledForward(record, _) if record.status is not Status.DONE:
             return void(record)
         case RolledForward(record, _):
-            return AbortingLeftovers(record.batch, orphans) if orphans else Committed(record.batch)
+            return AbortingLeftovers(record.batch, orphans) if orphans else WriteCommitted(record.batch)
         case _:
             return RollingForwardWrite(driving, orphans)
 
 
-def unknown(record: ControlRecord, why: str) -> Failed:
+def unknown_outcome(record: ControlRecord, why: str) -> Failed:
     """A write without a number may be committed, and would not be skipped if it were run again."""
     return Failed(
-        Failure.UNKNOWN,
+        FailureKind.UNKNOWN,
         f"{describe_write(record)}: {why}, so its rows may be visible. Running it again could double them: look first, by a "
         "reader of committed records, whether they are there. With the option txnVersion a write can always be run again",
     )
@@ -413,7 +417,7 @@ def unknown(record: ControlRecord, why: str) -> Failed:
 
 def require_manual_check(record: ControlRecord, failed: Failed) -> Failed:
     """What is told of a write that hangs and has no number: mended it may be committed, and nothing would skip it then."""
-    if failed.kind is not Failure.HUNG or record.batch != NO_BATCH:
+    if failed.kind is not FailureKind.HUNG or record.batch != NO_BATCH:
         return failed
     return failed._replace(
         text=f"{describe_write(record)}: {', '.join(failed.names)} lost the markers that end transactions. Readers wait there, "
@@ -427,7 +431,8 @@ def require_manual_check(record: ControlRecord, failed: Failed) -> Failed:
 def inconsistent_messages(batch: int, why: str) -> Failed:
     """Return the failure for messages that cannot be of one execution of the batch."""
     return Failed(
-        Failure.MIXED, f"batch {batch}: the messages of its tasks do not belong together, {why}. Nothing is committed"
+        FailureKind.MIXED,
+        f"batch {batch}: the messages of its tasks do not belong together, {why}. Nothing is committed",
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from spark_producer.common.cluster import Span, Style
+from spark_producer.common.cluster import Span, Style, TopicPartition
 
 NO_BATCH = -1
 """This stands for the number of a batch where there was none yet."""
@@ -34,10 +34,6 @@ DECIDED = frozenset({Status.COMMITTING, Status.DONE, Status.VOID, Status.PARTIAL
 
 UNFINISHED = frozenset({Status.COMMITTING, Status.HUNG})
 """A record with one of these names transactions that may be open still, and must never be aborted."""
-
-
-TopicPartition: TypeAlias = tuple[str, int]
-"""The name of a topic and the number of one of its partitions."""
 
 
 class TaskTransaction(NamedTuple):

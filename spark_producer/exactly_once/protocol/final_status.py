@@ -13,37 +13,37 @@ from spark_producer.exactly_once.protocol.control_record import (
     Status,
     TaskTransaction,
 )
-from spark_producer.exactly_once.protocol.outcomes import Failed, Failure
+from spark_producer.exactly_once.protocol.outcomes import Failed, FailureKind
 
 
-def is_committed(refused: bool, fate: TransactionOutcome) -> bool:
+def is_committed(refused: bool, outcome: TransactionOutcome) -> bool:
     """Return whether a transaction is committed. If retention has deleted its log, the coordinator's response decides."""
-    return fate is TransactionOutcome.COMMITTED or (fate is TransactionOutcome.UNKNOWN and not refused)
+    return outcome is TransactionOutcome.COMMITTED or (outcome is TransactionOutcome.UNKNOWN and not refused)
 
 
-def judge(record: ControlRecord, refused: Sequence[bool], fates: Sequence[TransactionOutcome]) -> Status:
+def final_status(record: ControlRecord, refused: Sequence[bool], outcomes: Sequence[TransactionOutcome]) -> Status:
     """Return the final status of `record` (`COMMITTING` or `HUNG`): `DONE`, `VOID`, `PARTIAL` or `HUNG`.
 
-    `refused` and `fates` have for each of its transactions the coordinator's response and the outcome in the logs. A write with
-    inline rows is never `VOID`, since those were committed with the record.
+    `refused` and `outcomes` have for each of its transactions the coordinator's response and the outcome in the logs. A write
+    with inline rows is never `VOID`, since those were committed with the record.
     """
-    if TransactionOutcome.OPEN in fates:
+    if TransactionOutcome.OPEN in outcomes:
         return Status.HUNG
-    if all(map(is_committed, refused, fates)):
+    if all(map(is_committed, refused, outcomes)):
         return Status.DONE
-    if all(fate is TransactionOutcome.ABORTED for fate in fates) and not record.inline:
+    if all(outcome is TransactionOutcome.ABORTED for outcome in outcomes) and not record.inline:
         return Status.VOID
     return Status.PARTIAL
 
 
 def missing(
-    record: ControlRecord, refused: Sequence[bool], fates: Sequence[TransactionOutcome]
+    record: ControlRecord, refused: Sequence[bool], outcomes: Sequence[TransactionOutcome]
 ) -> tuple[TaskTransaction, ...]:
     """Return the transactions that are not known to be committed."""
     return tuple(
         transaction
-        for transaction, no, fate in zip(record.transactions, refused, fates, strict=True)
-        if not is_committed(no, fate)
+        for transaction, no, outcome in zip(record.transactions, refused, outcomes, strict=True)
+        if not is_committed(no, outcome)
     )
 
 
@@ -84,7 +84,7 @@ def _earlier(record: ControlRecord) -> tuple[Earlier, ...]:
 def void(record: ControlRecord) -> Failed:
     """Return the failure of a write whose transactions had all timed out before they were committed."""
     return Failed(
-        Failure.VOID,
+        FailureKind.VOID,
         f"sink {record.sink!r}, batch {record.batch}: the write was decided, but all its transactions had timed out before they "
         "could be committed, so none of its rows are visible. Run it again, which a restarted query does by itself",
     )
@@ -94,7 +94,7 @@ def incomplete(record: ControlRecord, names: tuple[str, ...] = ()) -> Failed:
     """Return the failure of a decided write of which only a part is committed. `names` are the missing transactions."""
     whose = ", ".join(names) if names else f"some of {len(record.transactions)} transactions"
     return Failed(
-        Failure.PARTIAL,
+        FailureKind.PARTIAL,
         f"sink {record.sink!r}, batch {record.batch}: the write was decided, but {whose} had timed out before they could be "
         "committed, and the other rows are visible. Nothing more is written, since running it again would double those. "
         "`pyproducer txn describe` names the partitions and offsets, `pyproducer txn resolve --accept-partial` gives them up",

@@ -6,18 +6,18 @@ import enum
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
-from spark_producer.exactly_once.protocol.commands import Fencing
-from spark_producer.exactly_once.protocol.control_record import ControlRecord, TopicPartition
+from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
+from spark_producer.exactly_once.protocol.control_record import ControlRecord
 
 
 class Begun(NamedTuple):
     """Tasks may run. The commit needs `fencing`; `last` is the last control record without transactions and partitions."""
 
-    fencing: Fencing
+    fencing: ProducerIdAndEpoch
     last: ControlRecord | None
 
 
-class Committed(NamedTuple):
+class WriteCommitted(NamedTuple):
     """The batch is committed, with markers in all partitions."""
 
     batch: int
@@ -29,7 +29,7 @@ class AlreadyDone(NamedTuple):
     batch: int
 
 
-class Aborted(NamedTuple):
+class WriteAborted(NamedTuple):
     """No row of the execution will ever be visible. `transactions` are those that this abort has ended."""
 
     transactions: tuple[str, ...]
@@ -41,7 +41,7 @@ class NothingToAbort(NamedTuple):
     text: str
 
 
-class Failure(enum.Enum):
+class FailureKind(enum.Enum):
     """Why a write has failed."""
 
     MIXED = "the messages of the tasks do not belong together"
@@ -60,7 +60,15 @@ class Failure(enum.Enum):
 
 
 RUNS_AGAIN = frozenset(
-    {Failure.VOTE, Failure.FENCED, Failure.EXPIRED, Failure.GLUED, Failure.NOT_WRITTEN, Failure.UNSURE, Failure.VOID}
+    {
+        FailureKind.VOTE,
+        FailureKind.FENCED,
+        FailureKind.EXPIRED,
+        FailureKind.GLUED,
+        FailureKind.NOT_WRITTEN,
+        FailureKind.UNSURE,
+        FailureKind.VOID,
+    }
 )
 """After these the same batch can run again, and each of its rows will be visible once. The others need a person."""
 
@@ -68,7 +76,7 @@ RUNS_AGAIN = frozenset(
 class Failed(NamedTuple):
     """The write has failed. `text` says what happened and what to do; `names` are the transactions or partitions concerned."""
 
-    kind: Failure
+    kind: FailureKind
     text: str
     names: tuple[str, ...] = ()
 
@@ -77,10 +85,10 @@ class RolledForward(NamedTuple):
     """A decided write is completed: `record` (`DONE` or `VOID`) is the last control record, written with `fencing`."""
 
     record: ControlRecord
-    fencing: Fencing
+    fencing: ProducerIdAndEpoch
 
 
-Outcome: TypeAlias = Begun | Committed | AlreadyDone | Aborted | NothingToAbort | Failed
+Outcome: TypeAlias = Begun | WriteCommitted | AlreadyDone | WriteAborted | NothingToAbort | Failed
 
 
 def fenced_off(sink: str, what: str, *, expired: bool = False) -> Failed:
@@ -90,7 +98,7 @@ def fenced_off(sink: str, what: str, *, expired: bool = False) -> Failed:
 
 def _expired(sink: str, what: str) -> Failed:
     return Failed(
-        Failure.EXPIRED,
+        FailureKind.EXPIRED,
         f"sink {sink!r}: its transactional id has expired, since nothing was written with it for longer than the brokers' "
         f"transactional.id.expiration.ms, so {what}. No other driver has taken it over. It can be run again, which a restarted "
         "query does by itself. If batches take longer than that, raise the setting (7 days by default)",
@@ -104,7 +112,7 @@ def _overtaken(sink: str, what: str) -> Failed:
     tell the two apart.
     """
     return Failed(
-        Failure.FENCED,
+        FailureKind.FENCED,
         f"sink {sink!r}: a newer driver has begun a write of this sink, or this one took more than a minute for its control "
         f"record and the rows with it, so {what}. If two jobs or queries are running, give each an exactlyOnceId of its own; if "
         "not, the brokers were too slow. It can be run again, which a restarted query does by itself",
@@ -114,7 +122,7 @@ def _overtaken(sink: str, what: str) -> Failed:
 def no_record(sink: str, topic: str) -> Failed:
     """Return the failure of a sink of which the coordinator has committed a record that the control topic lacks."""
     return Failed(
-        Failure.NO_RECORD,
+        FailureKind.NO_RECORD,
         f"sink {sink!r}: it has committed writes, and the control topic {topic!r} has no record of the last one: "
         "exactlyOnceTopic was changed, or that topic was deleted, or has lost records (retention). Nothing is written, since "
         "rows could be written twice. Give exactlyOnceTopic its former value. If that record is lost, check which rows readers "
@@ -123,11 +131,16 @@ def no_record(sink: str, topic: str) -> Failed:
     )
 
 
-def hung(sink: str, partitions: Iterable[TopicPartition]) -> Failed:
+def partition_names(partitions: Iterable[TopicPartition]) -> tuple[str, ...]:
+    """Return the names of partitions, sorted, as Kafka writes them: `orders-0`."""
+    return tuple(sorted({f"{tp.topic}-{tp.partition}" for tp in partitions}))
+
+
+def markers_lost(sink: str, partitions: Iterable[TopicPartition]) -> Failed:
     """Return the failure of a sink whose partitions lost transaction markers (Kafka 4.3 drops them without a live leader)."""
-    names = tuple(sorted({f"{topic}-{partition}" for topic, partition in partitions}))
+    names = partition_names(partitions)
     return Failed(
-        Failure.HUNG,
+        FailureKind.HUNG,
         f"sink {sink!r}: transactions are ended, but {', '.join(names)} lost the markers that say so. Readers wait there, and a "
         "later transaction might decide those rows, so nothing more is written. Look with `pyproducer txn describe`, mend with "
         "`pyproducer txn repair`, and start again",
@@ -135,10 +148,10 @@ def hung(sink: str, partitions: Iterable[TopicPartition]) -> Failed:
     )
 
 
-def unsure(sink: str, tries: int, reason: str) -> Failed:
+def not_acknowledged(sink: str, tries: int, reason: str) -> Failed:
     """Return the failure of repeated writes of the control record without a usable response."""
     return Failed(
-        Failure.UNSURE,
+        FailureKind.UNSURE,
         f"sink {sink!r}: the control record could not be written in {tries} attempts ({reason}). Nothing is lost: start again "
         "when the brokers answer",
     )

@@ -10,46 +10,48 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypeAlias
 
+from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
 from spark_producer.exactly_once.protocol.commands import (
+    ControlWritten,
+    EndRefused,
     EndTasks,
     Fence,
     Fenced,
     FencedOff,
-    Fencing,
     Found,
-    Glued,
-    Hung,
     Indeterminate,
     LogOutcomes,
-    LookAtLogs,
+    MarkersLost,
     Missing,
+    OlderTransactionHangs,
     ReadControl,
-    Refused,
+    ReadLogs,
     Result,
     TasksEnded,
     WriteControl,
-    Written,
-)  # fmt: skip
-from spark_producer.exactly_once.protocol.control_record import (
-    DECIDED,
-    UNFINISHED,
-    ControlRecord,
-    Status,
-    TopicPartition,
 )
-from spark_producer.exactly_once.protocol.final_status import incomplete, judge, missing, with_final_status
-from spark_producer.exactly_once.protocol.outcomes import Failed, RolledForward, fenced_off, hung, no_record, unsure
+from spark_producer.exactly_once.protocol.control_record import DECIDED, UNFINISHED, ControlRecord, Status
+from spark_producer.exactly_once.protocol.final_status import final_status, incomplete, missing, with_final_status
+from spark_producer.exactly_once.protocol.outcomes import (
+    Failed,
+    RolledForward,
+    fenced_off,
+    markers_lost,
+    no_record,
+    not_acknowledged,
+    partition_names,
+)
 from spark_producer.exactly_once.protocol.state_machine import MAX_TRIES, unexpected, write_result
 
 LEFT = "the next write of the sink goes on from what is decided"
 TAKEN_OVER = "this one leaves what is decided to that driver"
 
 
-class RollForward(NamedTuple):
+class DecidedWrite(NamedTuple):
     """A decided write. `hanging` are partitions that have lost the marker of the record's own transaction."""
 
     record: ControlRecord
-    fencing: Fencing
+    fencing: ProducerIdAndEpoch
     hanging: tuple[TopicPartition, ...] = ()
     tries: int = MAX_TRIES
 
@@ -60,7 +62,7 @@ class EndingTransactions:
 
     failpoint: ClassVar = "ending"
 
-    drive: RollForward
+    drive: DecidedWrite
 
     @property
     def command(self) -> EndTasks:
@@ -69,7 +71,7 @@ class EndingTransactions:
     def on_result(self, result: Result) -> Next:
         if not isinstance(result, TasksEnded):
             unexpected(self, result)
-        return ReadingLogs(self.drive, tuple(isinstance(result, Refused) for result in result.results))
+        return ReadingLogs(self.drive, tuple(isinstance(result, EndRefused) for result in result.results))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,26 +80,26 @@ class ReadingLogs:
 
     failpoint: ClassVar = "looking"
 
-    drive: RollForward
+    drive: DecidedWrite
     refused: tuple[bool, ...]
 
     @property
-    def command(self) -> LookAtLogs:
-        return LookAtLogs(self.drive.record.transactions)
+    def command(self) -> ReadLogs:
+        return ReadLogs(self.drive.record.transactions)
 
     def on_result(self, result: Result) -> Next:
         if not isinstance(result, LogOutcomes):
             unexpected(self, result)
         record, hanging = self.drive.record, self.drive.hanging
-        verdict = judge(record, self.refused, result.fates)
+        verdict = final_status(record, self.refused, result.outcomes)
         if hanging or (verdict is Status.HUNG and record.status is Status.HUNG):
             # Where the control record itself hangs, one more transaction of the control id would decide what hangs there.
-            return hung(record.sink, hanging + result.open_partitions)
+            return markers_lost(record.sink, hanging + result.open_partitions)
         match verdict:
             case Status.HUNG:
-                end: RolledForward | Failed = hung(record.sink, result.open_partitions)
+                end: RolledForward | Failed = markers_lost(record.sink, result.open_partitions)
             case Status.PARTIAL:
-                names = tuple(one.transactional_id for one in missing(record, self.refused, result.fates))
+                names = tuple(one.transactional_id for one in missing(record, self.refused, result.outcomes))
                 end = incomplete(record, names)
             case _:
                 end = RolledForward(with_final_status(record, verdict), self.drive.fencing)
@@ -110,7 +112,7 @@ class WritingStatus:
 
     failpoint: ClassVar = "deciding"
 
-    drive: RollForward
+    drive: DecidedWrite
     record: ControlRecord
     end: RolledForward | Failed
 
@@ -120,16 +122,16 @@ class WritingStatus:
 
     def on_result(self, result: Result) -> Next:
         match write_result(self, result):
-            case Written(fencing):
+            case ControlWritten(fencing):
                 return self.end._replace(fencing=fencing) if isinstance(self.end, RolledForward) else self.end
-            case Hung(partitions):
-                return hung(self.record.sink, partitions)
+            case MarkersLost(partitions):
+                return markers_lost(self.record.sink, partitions)
             case FencedOff(expired):
                 return fenced_off(self.record.sink, LEFT if expired else TAKEN_OVER, expired=expired)
             case Indeterminate(reason):
                 return retry(self.drive, reason)
-            case Glued(partitions):
-                return retry(self.drive, f"an older transaction hung in {partitions}")
+            case OlderTransactionHangs(partitions):
+                return retry(self.drive, f"an older transaction hangs in {', '.join(partition_names(partitions))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ class FencingAgain:
 
     failpoint: ClassVar = "refencing"
 
-    drive: RollForward
+    drive: DecidedWrite
 
     @property
     def command(self) -> Fence:
@@ -156,7 +158,7 @@ class ReadingAgain:
 
     failpoint: ClassVar = "rereading"
 
-    drive: RollForward
+    drive: DecidedWrite
 
     @property
     def command(self) -> ReadControl:
@@ -165,14 +167,14 @@ class ReadingAgain:
     def on_result(self, result: Result) -> Next:
         if isinstance(result, Missing):
             return no_record(self.drive.record.sink, result.topic)
-        if not isinstance(result, Found | Hung):
+        if not isinstance(result, Found | MarkersLost):
             unexpected(self, result)
         record = result.record
-        hanging = result.partitions if isinstance(result, Hung) else ()
+        hanging = result.partitions if isinstance(result, MarkersLost) else ()
         if record is not None and record.token == self.drive.record.token and record.status in DECIDED:
             return start(self.drive._replace(record=record, hanging=hanging))
         if hanging:
-            return hung(self.drive.record.sink, hanging)
+            return markers_lost(self.drive.record.sink, hanging)
         return fenced_off(self.drive.record.sink, TAKEN_OVER)
 
 
@@ -180,19 +182,19 @@ RollForwardState: TypeAlias = EndingTransactions | ReadingLogs | WritingStatus |
 Next: TypeAlias = RollForwardState | RolledForward | Failed
 
 
-def start(drive: RollForward) -> Next:
+def start(drive: DecidedWrite) -> Next:
     """Return the first state for a record with status `COMMITTING`, `HUNG`, `DONE`, `VOID` or `PARTIAL`."""
     if drive.record.status in UNFINISHED:
         return EndingTransactions(drive)
     if drive.hanging:
-        return hung(drive.record.sink, drive.hanging)
+        return markers_lost(drive.record.sink, drive.hanging)
     if drive.record.status is Status.PARTIAL:
         return incomplete(drive.record)
     return RolledForward(drive.record, drive.fencing)
 
 
-def retry(drive: RollForward, reason: str) -> Next:
+def retry(drive: DecidedWrite, reason: str) -> Next:
     """Return the state that fences and reads again, or the failure after `MAX_TRIES` attempts."""
     if drive.tries <= 1:
-        return unsure(drive.record.sink, MAX_TRIES, reason)
+        return not_acknowledged(drive.record.sink, MAX_TRIES, reason)
     return FencingAgain(drive._replace(tries=drive.tries - 1))

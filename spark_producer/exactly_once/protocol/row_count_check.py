@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_producer.exactly_once.protocol.control_record import Earlier
-from spark_producer.exactly_once.protocol.outcomes import AlreadyDone, Failed, Failure
+from spark_producer.exactly_once.protocol.outcomes import AlreadyDone, Failed, FailureKind
 from spark_producer.exactly_once.protocol.task_messages import Skipped, TaskOutcome
 
 CONTENT_MASK = (1 << 63) - 1
 """The bits that a sum of hashes keeps: those that a number of the control record holds."""
 
 
-def repeated(skipped: Sequence[Skipped]) -> AlreadyDone | Failed:
+def check_repeated_batch(skipped: Sequence[Skipped]) -> AlreadyDone | Failed:
     """How a batch ends whose tasks, one or more, have all found it done.
 
     It is `AlreadyDone` too where nobody has counted: tasks of jobs do not read their rows, records of version 1 do not say their
@@ -28,16 +28,16 @@ def repeated(skipped: Sequence[Skipped]) -> AlreadyDone | Failed:
         return AlreadyDone(one.batch)
     now = sum(counted)
     if now != before.rows:
-        return Failed(Failure.REFUSED, _difference(one.ticket.sink, one.query, one.batch, before.rows, now))
+        return Failed(FailureKind.REFUSED, _difference(one.handle.sink, one.query, one.batch, before.rows, now))
     content = total_content(skipped)
     if before.content is None or content is None or content == before.content:
         return AlreadyDone(one.batch)
-    return Failed(Failure.REFUSED, _other_rows(one.ticket.sink, one.query, one.batch, now))
+    return Failed(FailureKind.REFUSED, _other_rows(one.handle.sink, one.query, one.batch, now))
 
 
 def _committed(one: Skipped) -> Earlier | None:
     """What the sink's last word says of the rows that were committed under the number of a task."""
-    last = one.ticket.last
+    last = one.handle.last
     if last is None:
         return None
     if one.batch == last.last_done:

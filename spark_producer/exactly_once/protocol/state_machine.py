@@ -13,29 +13,29 @@ from spark_producer.common.failpoints import failpoint
 from spark_producer.errors import IllegalState
 from spark_producer.exactly_once.protocol.commands import (
     Command,
+    ControlWritten,
     FencedOff,
-    Glued,
-    Hung,
     Indeterminate,
+    MarkersLost,
+    OlderTransactionHangs,
     Result,
     WriteResult,
-    Written,
 )
 from spark_producer.exactly_once.protocol.outcomes import (
-    Aborted,
     AlreadyDone,
     Begun,
-    Committed,
     Failed,
     NothingToAbort,
     Outcome,
+    WriteAborted,
+    WriteCommitted,
 )
 
 MAX_TRIES = 5
 """Maximum number of attempts to write the control record when the outcome is unknown. Each one follows a fence and a read."""
 
 
-class State(Protocol):
+class WriteState(Protocol):
     """A state of a write. `on_result` is pure, and accepts every result that `command` may have."""
 
     failpoint: ClassVar[str]
@@ -49,7 +49,7 @@ class State(Protocol):
         """Return the next state, or the outcome."""
 
 
-Next: TypeAlias = State | Outcome
+Next: TypeAlias = WriteState | Outcome
 """The next state, or the outcome if the write has ended."""
 
 
@@ -59,14 +59,14 @@ def run(start: Next, perform: Callable[[Command], Result]) -> Outcome:
     An exception of `perform` ends the write where it is; the next BEGIN reads from the cluster how far it got.
     """
     now = start
-    while not isinstance(now, Begun | Committed | AlreadyDone | Aborted | NothingToAbort | Failed):
+    while not isinstance(now, Begun | WriteCommitted | AlreadyDone | WriteAborted | NothingToAbort | Failed):
         result = perform(now.command)
         failpoint(failpoint_name(now))
         now = now.on_result(result)
     return now
 
 
-def failpoint_name(state: State) -> str:
+def failpoint_name(state: WriteState) -> str:
     """Return the name of the failpoint of a state: `begin.taking`, or `commit.finishing.ending` within a roll-forward.
 
     The names are literals of their own: the recorded cases of the failure matrix hang on them.
@@ -77,7 +77,7 @@ def failpoint_name(state: State) -> str:
 
 def write_result(state: object, result: Result) -> WriteResult:
     """Return `result` as a result of `WriteControl`; raise `IllegalState` if it is another command's."""
-    if not isinstance(result, Written | Hung | FencedOff | Indeterminate | Glued):
+    if not isinstance(result, ControlWritten | MarkersLost | FencedOff | Indeterminate | OlderTransactionHangs):
         unexpected(state, result)
     return result
 

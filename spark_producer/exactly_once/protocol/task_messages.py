@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from spark_producer.common.cluster import Style
-from spark_producer.exactly_once.protocol.commands import Fencing
+from spark_producer.common.cluster import ProducerIdAndEpoch, Style
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, TaskTransaction
 
 
@@ -19,12 +18,12 @@ class WriteHandle(NamedTuple):
 
     sink: str
     token: str
-    fencing: Fencing
+    fencing: ProducerIdAndEpoch
     style: Style
     last: ControlRecord | None
 
 
-class Origin(NamedTuple):
+class ForeachBatchOrigin(NamedTuple):
     """The streaming query in whose `foreachBatch` a write is, the run of that query, and the micro-batch; empty, or None, where
     that is not known.
     """
@@ -34,7 +33,7 @@ class Origin(NamedTuple):
     micro_batch: int | None = None
 
 
-NOWHERE = Origin()
+NO_ORIGIN = ForeachBatchOrigin()
 """A write that is not in `foreachBatch`."""
 
 
@@ -53,28 +52,28 @@ class InlineRows(NamedTuple):
     `content` is the sum of their hashes (`repetition`); None if it was not computed.
     """
 
-    ticket: WriteHandle
+    handle: WriteHandle
     query: str
     batch: int
     batches: tuple[EncodedBatch, ...]
     rows: int
-    origin: Origin = NOWHERE
+    origin: ForeachBatchOrigin = NO_ORIGIN
     content: int | None = None
 
 
-class Prepared(NamedTuple):
+class PreparedTask(NamedTuple):
     """The task's open transaction with all rows acknowledged, which the driver commits (path B).
 
     `started_ms` is the time at which the transaction was begun, by the clock of the executor, and `rows` the number of rows.
     """
 
-    ticket: WriteHandle
+    handle: WriteHandle
     query: str
     batch: int
     transaction: TaskTransaction
     started_ms: int
     rows: int
-    origin: Origin = NOWHERE
+    origin: ForeachBatchOrigin = NO_ORIGIN
     content: int | None = None
 
 
@@ -84,13 +83,13 @@ class Skipped(NamedTuple):
     `rows` is the number of rows that it has read and dropped; None if it has not read them.
     """
 
-    ticket: WriteHandle
+    handle: WriteHandle
     query: str
     batch: int
     rows: int | None
-    origin: Origin = NOWHERE
+    origin: ForeachBatchOrigin = NO_ORIGIN
     content: int | None = None
 
 
-TaskOutcome: TypeAlias = InlineRows | Prepared | Skipped
+TaskOutcome: TypeAlias = InlineRows | PreparedTask | Skipped
 """A task without rows reports `InlineRows` without batches."""

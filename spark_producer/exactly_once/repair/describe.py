@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from spark_producer.admin.parallel_client import ParallelClient
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import Style, TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, ExactlyOnceError, PyProducerError, broker_error
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
@@ -21,19 +21,19 @@ from spark_producer.exactly_once.cluster.coordinator_state import (
     open_tasks,
     partitions_of,
 )
-from spark_producer.exactly_once.cluster.log_outcome import look
+from spark_producer.exactly_once.cluster.log_outcome import read_outcomes
 from spark_producer.exactly_once.cluster.partition_state import LATEST, UNCOMMITTED, offsets, producers
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.commands import TransactionOutcome
-from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status, TopicPartition
-from spark_producer.exactly_once.repair.lost_markers import LostEnds, find_lost_markers
+from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status
+from spark_producer.exactly_once.repair.lost_markers import LostMarkers, find_lost_markers
 from spark_producer.protocol.messages import DescribedTransaction, ListTransactionsRequest
 
 MISSING_AFTER = 1.0
 """Seconds for which a control topic must be unknown to count as missing, for people: one that was just made may be so."""
 
 
-class SinkLine(NamedTuple):
+class SinkSummary(NamedTuple):
     """A sink in the list: its last word (or why it cannot be read), when it was said, and its open transactions.
 
     A sink that has open ones, and has committed none yet, has no last word.
@@ -45,10 +45,10 @@ class SinkLine(NamedTuple):
     open_ids: tuple[str, ...]
 
 
-class Sinks(NamedTuple):
+class SinkList(NamedTuple):
     """The sinks of a cluster. If there is no control topic, `missing` says so, and `lines` are those with open transactions."""
 
-    lines: tuple[SinkLine, ...]
+    lines: tuple[SinkSummary, ...]
     missing: ExactlyOnceError | None = None
 
 
@@ -62,7 +62,7 @@ class OpenTransaction(NamedTuple):
     partitions: tuple[TopicPartition, ...]
 
 
-class Holder(NamedTuple):
+class BlockingProducer(NamedTuple):
     """A producer that holds readers back: where its transaction begins, and what its coordinator says of that, if it is told."""
 
     producer_id: int
@@ -71,31 +71,31 @@ class Holder(NamedTuple):
     transaction: OpenTransaction | None
 
 
-class WaitingReaders(NamedTuple):
+class BlockedReaders(NamedTuple):
     """A partition in which readers of committed records have not reached the end, and who holds them back there.
 
-    `holders` is None if the right to see them is missing.
+    `producers` is None if the right to see them is missing.
     """
 
-    where: TopicPartition
-    stable: int
-    end: int
-    holders: tuple[Holder, ...] | None
+    topic_partition: TopicPartition
+    last_stable_offset: int
+    end_offset: int
+    producers: tuple[BlockingProducer, ...] | None
 
 
-class Survey(NamedTuple):
-    """All about one sink. `fates` are those of the transactions of a `PARTIAL` record, by what the logs say; else empty."""
+class SinkDescription(NamedTuple):
+    """All about one sink. `outcomes` are those of the transactions of a `PARTIAL` record, by what the logs say; else empty."""
 
-    seen: ControlLogState
+    log_state: ControlLogState
     written_ms: int
     control: DescribedTransaction | None
     open: tuple[OpenTransaction, ...]
-    held_back: tuple[WaitingReaders, ...]
-    lost: LostEnds
-    fates: tuple[TransactionOutcome, ...] = ()
+    blocked_readers: tuple[BlockedReaders, ...]
+    lost_markers: LostMarkers
+    outcomes: tuple[TransactionOutcome, ...] = ()
 
 
-def list_sinks(client: ParallelClient, topic: str) -> Sinks:
+def list_sinks(client: ParallelClient, topic: str) -> SinkList:
     """Return all sinks of a control topic, and those that have nothing but open transactions.
 
     Raises: as `ControlLog.read` and `listed`.
@@ -109,10 +109,10 @@ def list_sinks(client: ParallelClient, topic: str) -> Sinks:
     if missing is None:
         records = log.records(deadline)
     lines = (
-        SinkLine(sink, records.get(sink), log.written_ms(sink), opened.get(sink, ()))
+        SinkSummary(sink, records.get(sink), log.written_ms(sink), opened.get(sink, ()))
         for sink in sorted(records.keys() | opened.keys())
     )
-    return Sinks(tuple(lines), missing)
+    return SinkList(tuple(lines), missing)
 
 
 def known_sinks(brokers: TransactionAdmin, topic: str) -> list[str]:
@@ -142,7 +142,7 @@ def _missing(brokers: TransactionAdmin, topic: str, deadline: float) -> ExactlyO
     )
 
 
-def survey(brokers: TransactionAdmin, topic: str, more: Collection[TopicPartition] = ()) -> Survey:
+def describe_sink(brokers: TransactionAdmin, topic: str, more: Collection[TopicPartition] = ()) -> SinkDescription:
     """Look at a sink from all sides, and change nothing. `more` are partitions to look at besides those of its last batch.
 
     Raises:
@@ -153,21 +153,26 @@ def survey(brokers: TransactionAdmin, topic: str, more: Collection[TopicPartitio
     missing = _missing(brokers, topic, deadline)
     if missing is not None:
         raise missing
-    seen = log.read(deadline)
+    log_state = log.read(deadline)
     own = control_id(brokers.sink)
     tasks = [one.transactional_id for one in open_tasks(brokers, Style.EXPLICIT, deadline)]
     states = describe(brokers, [own, *tasks], deadline)
     now = brokers.client.now_ms()
     opened = [_opened(row, now) for row in states.values() if row is not None and _is_open(row)]
-    where = {(topic, PARTITION), *(each for one in opened for each in one.partitions), *_partitions(seen.record), *more}
-    return Survey(
-        seen,
+    partitions = {
+        TopicPartition(topic, PARTITION),
+        *(each for one in opened for each in one.partitions),
+        *_partitions(log_state.record),
+        *more,
+    }
+    return SinkDescription(
+        log_state,
         log.written_ms(brokers.sink),
         states[own],
         tuple(opened),
-        held_back(brokers, where, deadline),
-        find_lost_markers(brokers, log, (topic, PARTITION), seen, deadline, more),
-        _fates(brokers, seen.record, deadline),
+        find_blocked_readers(brokers, partitions, deadline),
+        find_lost_markers(brokers, log, TopicPartition(topic, PARTITION), log_state, deadline, more),
+        _outcomes(brokers, log_state.record, deadline),
     )
 
 
@@ -183,31 +188,35 @@ def partitions_of_topics(brokers: TransactionAdmin, topics: Collection[str]) -> 
     for row in answer.topics:
         if row.error_code:
             raise broker_error(row.error_code, f"topic {row.name!r}", user=brokers.client.user)
-    return {(row.name or "", each.partition_index) for row in answer.topics for each in row.partitions}
+    return {TopicPartition(row.name or "", each.partition_index) for row in answer.topics for each in row.partitions}
 
 
-def _fates(brokers: TransactionAdmin, record: ControlRecord | None, deadline: float) -> tuple[TransactionOutcome, ...]:
+def _outcomes(
+    brokers: TransactionAdmin, record: ControlRecord | None, deadline: float
+) -> tuple[TransactionOutcome, ...]:
     if record is None or record.status is not Status.PARTIAL:
         return ()
-    return look(brokers, record.transactions, (), deadline, dead_tasks=False).fates
+    return read_outcomes(brokers, record.transactions, (), deadline, dead_tasks=False).outcomes
 
 
 def _partitions(record: ControlRecord | None) -> set[TopicPartition]:
     if record is None:
         return set()
-    return {(span.topic, span.partition) for one in record.transactions for span in one.spans} | set(record.inline)
+    return {TopicPartition(span.topic, span.partition) for one in record.transactions for span in one.spans} | set(
+        record.inline
+    )
 
 
-def held_back(
-    brokers: TransactionAdmin, where: Collection[TopicPartition], deadline: float
-) -> tuple[WaitingReaders, ...]:
+def find_blocked_readers(
+    brokers: TransactionAdmin, partitions: Collection[TopicPartition], deadline: float
+) -> tuple[BlockedReaders, ...]:
     """Return the partitions among these in which readers of committed records have not reached the end.
 
     Raises:
         BrokerError: the right to see a topic is missing. KafkaTimeout: not all brokers tell.
     """
-    stable = offsets(brokers, where, deadline)
-    ends = offsets(brokers, where, deadline, at=LATEST, isolation=UNCOMMITTED)
+    stable = offsets(brokers, partitions, deadline)
+    ends = offsets(brokers, partitions, deadline, at=LATEST, isolation=UNCOMMITTED)
     behind = sorted(each for each in stable if stable[each] < ends[each])
     known = producers(brokers, behind, deadline) if behind else {}
     holding = {
@@ -218,11 +227,13 @@ def held_back(
     found = []
     for each in behind:
         holders = sorted(
-            Holder(row.producer_id, row.producer_epoch, row.current_txn_start_offset, told.get(row.producer_id))
+            BlockingProducer(
+                row.producer_id, row.producer_epoch, row.current_txn_start_offset, told.get(row.producer_id)
+            )
             for row in holding.get(each, ())
         )
         found.append(
-            WaitingReaders(each, stable[each], ends[each], None if known.get(each) is None else tuple(holders))
+            BlockedReaders(each, stable[each], ends[each], None if known.get(each) is None else tuple(holders))
         )
     return tuple(found)
 

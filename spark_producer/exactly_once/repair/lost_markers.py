@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from spark_producer.common.cluster import Span, Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, Span, Style, TopicPartition
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.command_executor import learn_style
 from spark_producer.exactly_once.cluster.control_log import ControlLog, ControlLogState
@@ -21,9 +21,9 @@ from spark_producer.exactly_once.cluster.coordinator_state import (
     how_ended,
 )
 from spark_producer.exactly_once.cluster.fetch import read_at
-from spark_producer.exactly_once.cluster.hanging_transactions import Abandoned, abandoned, still_abandoned
+from spark_producer.exactly_once.cluster.hanging_transactions import HangingTransaction, find_hanging, still_hanging
 from spark_producer.exactly_once.cluster.last_commit import EPOCH_MODULUS, is_missing, noted_commit
-from spark_producer.exactly_once.cluster.log_outcome import fates_of
+from spark_producer.exactly_once.cluster.log_outcome import outcomes_by_span
 from spark_producer.exactly_once.cluster.partition_state import (
     UNCOMMITTED,
     Producers,
@@ -34,8 +34,8 @@ from spark_producer.exactly_once.cluster.partition_state import (
     transaction_key,
 )
 from spark_producer.exactly_once.names import control_id
-from spark_producer.exactly_once.protocol.commands import Fencing, TransactionOutcome
-from spark_producer.exactly_once.protocol.control_record import DECIDED, ControlRecord, TaskTransaction, TopicPartition
+from spark_producer.exactly_once.protocol.commands import TransactionOutcome
+from spark_producer.exactly_once.protocol.control_record import DECIDED, ControlRecord, TaskTransaction
 from spark_producer.protocol import decoded_records
 from spark_producer.protocol.messages import (
     ActiveProducer,
@@ -49,10 +49,10 @@ LAST_OFFSET = (1 << 63) - 1
 LAST_EPOCH = (1 << 15) - 1
 
 
-class Lost(NamedTuple):
+class LostMarker(NamedTuple):
     """A transaction that its coordinator has ended, and a partition does not show it. `commit` is how it was ended, if known."""
 
-    where: TopicPartition
+    topic_partition: TopicPartition
     producer_id: int
     epoch: int
     coordinator_epoch: int
@@ -60,10 +60,10 @@ class Lost(NamedTuple):
     commit: bool | None
 
 
-class LostEnds(NamedTuple):
+class LostMarkers(NamedTuple):
     """What was found. In partitions of `unseen` it is not known, since the right to see their producers (READ) is missing."""
 
-    lost: tuple[Lost, ...]
+    markers: tuple[LostMarker, ...]
     unseen: tuple[TopicPartition, ...]
 
 
@@ -73,7 +73,7 @@ class _Candidate(NamedTuple):
     Where the word says no offsets, their epochs tell them from the rows of another execution.
     """
 
-    where: TopicPartition
+    topic_partition: TopicPartition
     producer_id: int
     first_offset: int
     last_offset: int
@@ -103,7 +103,7 @@ def find_lost_markers(
     seen: ControlLogState,
     deadline: float,
     more: Collection[TopicPartition] = (),
-) -> LostEnds:
+) -> LostMarkers:
     """Return what the sink's last words name and is open in its partitions, although the coordinator has ended it; of tasks
     and drivers that have died, too, which may have written to `more` partitions than the last words name.
 
@@ -116,26 +116,26 @@ def find_lost_markers(
     suspects = _suspects(log, topic_partition, seen)
     known = _known(brokers, suspects, more, deadline)
     rows = _open(suspects, known)
-    unseen = tuple(sorted(where for where, some in known.items() if some is None))
-    named = {(each.where, each.producer_id) for each in suspects if each in rows or not each.is_inline}
+    unseen = tuple(sorted(tp for tp, some in known.items() if some is None))
+    named = {(each.topic_partition, each.producer_id) for each in suspects if each in rows or not each.is_inline}
     named |= _named_by_undecided(log, seen)
     own = control_id(brokers.sink)
-    dead = abandoned(brokers, known, named, deadline)
+    dead = find_hanging(brokers, known, named, deadline)
     style = learn_style(brokers.client, deadline) if dead else Style.EXPLICIT
     has_all = bool(dead) and _has_last_record(brokers, seen, own, deadline)
     found = [
-        Lost(
-            each.where,
+        LostMarker(
+            each.topic_partition,
             each.row.producer_id,
             each.row.producer_epoch,
             each.row.coordinator_epoch,
             each.row.current_txn_start_offset,
             False if has_all and _was_aborted(log, each, style, own) else None,
         )
-        for each in still_abandoned(brokers, dead, deadline, 0)
+        for each in still_hanging(brokers, dead, deadline, 0)
     ]
     if not rows:
-        return LostEnds(tuple(found), unseen)
+        return LostMarkers(tuple(found), unseen)
     states = describe(brokers, sorted({_id_of(each, own) for each in rows}), deadline)
     after = _open(suspects, _known(brokers, suspects, (), deadline))
     for each, row in rows.items():
@@ -148,8 +148,12 @@ def find_lost_markers(
             continue
         commit = _how_ended(brokers, log, seen, each, state, deadline)
         begins = max(each.first_offset, row.current_txn_start_offset)
-        found.append(Lost(each.where, each.producer_id, row.producer_epoch, row.coordinator_epoch, begins, commit))
-    return LostEnds(tuple(found), unseen)
+        found.append(
+            LostMarker(
+                each.topic_partition, each.producer_id, row.producer_epoch, row.coordinator_epoch, begins, commit
+            )
+        )
+    return LostMarkers(tuple(found), unseen)
 
 
 def _has_last_record(brokers: TransactionAdmin, seen: ControlLogState, own: str, deadline: float) -> bool:
@@ -162,11 +166,11 @@ def _has_last_record(brokers: TransactionAdmin, seen: ControlLogState, own: str,
     row = describe(brokers, [own], deadline)[own]
     if row is None:
         return True
-    newest = Fencing(row.producer_id, row.producer_epoch + 1)
-    return not is_missing(noted_commit(row), newest, Fencing(seen.producer_id, seen.end_epoch))
+    newest = ProducerIdAndEpoch(row.producer_id, row.producer_epoch + 1)
+    return not is_missing(noted_commit(row), newest, ProducerIdAndEpoch(seen.producer_id, seen.end_epoch))
 
 
-def _was_aborted(log: ControlLog, each: Abandoned, style: Style, own: str) -> bool:
+def _was_aborted(log: ControlLog, each: HangingTransaction, style: Style, own: str) -> bool:
     """Whether a transaction that no word names was surely aborted.
 
     Rows of a driver come with a record. If no record of its epoch is in this control topic, the word may well be in another one,
@@ -184,7 +188,13 @@ def _suspects(log: ControlLog, topic_partition: TopicPartition, seen: ControlLog
             _Candidate(each, seen.producer_id, 0, LAST_OFFSET, last_epoch=seen.epoch) for each in seen.record.inline
         ]
         found += [
-            _Candidate((span.topic, span.partition), one.producer_id, span.first_offset, span.last_offset, task=one)
+            _Candidate(
+                TopicPartition(span.topic, span.partition),
+                one.producer_id,
+                span.first_offset,
+                span.last_offset,
+                task=one,
+            )
             for one in seen.record.transactions
             for span in one.spans
         ]
@@ -200,7 +210,7 @@ def _named_by_undecided(log: ControlLog, seen: ControlLogState) -> set[tuple[Top
     """Return where tasks have written that records name whose own end is lost: how they end is seen when those have theirs."""
     pending = [log.pending(producer_id) for producer_id, *_ in seen.undecided]
     return {
-        ((span.topic, span.partition), one.producer_id)
+        (TopicPartition(span.topic, span.partition), one.producer_id)
         for record in pending
         if record is not None
         for one in record.transactions
@@ -215,15 +225,15 @@ def _id_of(suspect: _Candidate, own: str) -> str:
 def _known(
     brokers: TransactionAdmin, suspects: Collection[_Candidate], more: Collection[TopicPartition], deadline: float
 ) -> dict[TopicPartition, Producers]:
-    where = {each.where for each in suspects} | set(more)
-    return producers(brokers, where, deadline) if where else {}
+    partitions = {each.topic_partition for each in suspects} | set(more)
+    return producers(brokers, partitions, deadline) if partitions else {}
 
 
 def _open(
     suspects: Collection[_Candidate], known: Mapping[TopicPartition, Producers]
 ) -> dict[_Candidate, ActiveProducer]:
     """Return those whose producer has a transaction open that begins with them or before, by what leaders show."""
-    rows = {each: (known.get(each.where) or {}).get(each.producer_id) for each in suspects}
+    rows = {each: (known.get(each.topic_partition) or {}).get(each.producer_id) for each in suspects}
     return {each: row for each, row in rows.items() if row is not None and each.is_open(row)}
 
 
@@ -307,28 +317,28 @@ def _shown_fates(
 ) -> dict[tuple[TaskTransaction, Span], TransactionOutcome]:
     """Return what each partition says of a transaction by now: `OPEN` if it does not show the end, `UNKNOWN` if that may be
     because the right to see it (READ) is missing."""
-    stretches = {
+    spans = {
         TransactionSpan(one.producer_id, span.topic, span.partition, span.first_offset, span.last_offset): (one, span)
         for one in transactions
         for span in one.spans
     }
-    if not stretches:
+    if not spans:
         return {}
-    held = still_open(brokers, stretches, deadline)
+    held = still_open(brokers, spans, deadline)
     fates = dict.fromkeys(held.certain, TransactionOutcome.OPEN) | dict.fromkeys(
         held.unclear, TransactionOutcome.UNKNOWN
     )
-    fates |= fates_of(brokers, [each for each in stretches if each not in fates], deadline)
-    return {stretches[each]: fate for each, fate in fates.items()}
+    fates |= outcomes_by_span(brokers, [each for each in spans if each not in fates], deadline)
+    return {spans[each]: fate for each, fate in fates.items()}
 
 
 def _inline_fate(
-    brokers: TransactionAdmin, where: TopicPartition, suspect: _Candidate, deadline: float
+    brokers: TransactionAdmin, tp: TopicPartition, suspect: _Candidate, deadline: float
 ) -> TransactionOutcome:
     """Return how a pending transaction was ended in a partition, by its marker; `OPEN` if the partition shows nothing of it."""
     producer_id, epoch = suspect.producer_id, suspect.first_epoch
-    row = (producers(brokers, [where], deadline).get(where) or {}).get(producer_id)
-    if row is None and offsets(brokers, [where], deadline, isolation=UNCOMMITTED).get(where) == 0:
+    row = (producers(brokers, [tp], deadline).get(tp) or {}).get(producer_id)
+    if row is None and offsets(brokers, [tp], deadline, isolation=UNCOMMITTED).get(tp) == 0:
         return TransactionOutcome.OPEN  # nobody has ever written there
     if row is None or row.last_timestamp < 0:
         return TransactionOutcome.UNKNOWN
@@ -337,10 +347,10 @@ def _inline_fate(
     if row.producer_epoch > epoch + 1:
         return TransactionOutcome.UNKNOWN
     # The last that it has written there is the marker. Nothing before this offset is as new.
-    position = offsets(brokers, [where], deadline, at=row.last_timestamp, isolation=UNCOMMITTED).get(where, -1)
-    end = offsets(brokers, [where], deadline, isolation=UNCOMMITTED).get(where, -1)
+    position = offsets(brokers, [tp], deadline, at=row.last_timestamp, isolation=UNCOMMITTED).get(tp, -1)
+    end = offsets(brokers, [tp], deadline, isolation=UNCOMMITTED).get(tp, -1)
     while 0 <= position < end:
-        answer = read_at(brokers, where, position, deadline)
+        answer = read_at(brokers, tp, position, deadline)
         if answer is None or answer.error_code:
             return TransactionOutcome.UNKNOWN
         before = position

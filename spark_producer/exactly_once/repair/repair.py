@@ -6,31 +6,30 @@ import secrets
 from collections.abc import Collection, Sequence
 
 from spark_producer.admin.parallel_client import Call
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, Style, TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
 from spark_producer.exactly_once.cluster.broker_requests import format_partitions
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.control_log import ControlLog
 from spark_producer.exactly_once.cluster.control_topic import PARTITION
-from spark_producer.exactly_once.cluster.required_acls import Right, lacking
+from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.exactly_once.protocol import begin as beginning
 from spark_producer.exactly_once.protocol.commands import (
+    ControlWritten,
     Fence,
     Fenced,
-    Fencing,
     Found,
-    Hung,
+    MarkersLost,
     Missing,
     ReadControl,
     WriteControl,
-    Written,
 )
-from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status, TopicPartition
+from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status
 from spark_producer.exactly_once.protocol.final_status import with_final_status
-from spark_producer.exactly_once.protocol.outcomes import Begun, Failed, Failure, hung, no_record
+from spark_producer.exactly_once.protocol.outcomes import Begun, Failed, FailureKind, markers_lost, no_record
 from spark_producer.exactly_once.protocol.state_machine import run
-from spark_producer.exactly_once.repair.lost_markers import LAST_EPOCH, Lost, find_lost_markers
+from spark_producer.exactly_once.repair.lost_markers import LAST_EPOCH, LostMarker, find_lost_markers
 from spark_producer.protocol import WRITE_TXN_MARKERS
 from spark_producer.protocol.messages import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 
@@ -68,10 +67,10 @@ def accept_partial(cluster: CommandExecutor) -> ControlRecord:
     """
     cluster.prepare()
     fenced, found = cluster.perform(Fence()), cluster.perform(ReadControl())
-    if isinstance(found, Hung):
-        raise ExactlyOnceError(hung(cluster.sink, found.partitions).text, kind=Failure.HUNG.name)
+    if isinstance(found, MarkersLost):
+        raise ExactlyOnceError(markers_lost(cluster.sink, found.partitions).text, kind=FailureKind.HUNG.name)
     if isinstance(found, Missing):
-        raise ExactlyOnceError(no_record(cluster.sink, found.topic).text, kind=Failure.NO_RECORD.name)
+        raise ExactlyOnceError(no_record(cluster.sink, found.topic).text, kind=FailureKind.NO_RECORD.name)
     record = found.record if isinstance(found, Found) else None
     if record is None or record.status is not Status.PARTIAL or not isinstance(fenced, Fenced):
         raise ExactlyOnceError(f"sink {cluster.sink!r}: there is no partial batch to accept")
@@ -100,8 +99,8 @@ def accept_no_record(cluster: CommandExecutor) -> ControlRecord:
     """
     cluster.prepare(make=True)
     fenced, found = cluster.perform(Fence()), cluster.perform(ReadControl())
-    if isinstance(found, Hung):
-        raise ExactlyOnceError(hung(cluster.sink, found.partitions).text, kind=Failure.HUNG.name)
+    if isinstance(found, MarkersLost):
+        raise ExactlyOnceError(markers_lost(cluster.sink, found.partitions).text, kind=FailureKind.HUNG.name)
     if not isinstance(found, Missing) or not isinstance(fenced, Fenced):
         raise ExactlyOnceError(
             f"sink {cluster.sink!r}: nothing to accept: the control topic {cluster.topic!r} has its last committed record"
@@ -118,11 +117,11 @@ def _begun(cluster: CommandExecutor) -> Begun | None:
     return outcome if isinstance(outcome, Begun) else None
 
 
-def _written(cluster: CommandExecutor, fencing: Fencing, record: ControlRecord) -> ControlRecord:
+def _written(cluster: CommandExecutor, fencing: ProducerIdAndEpoch, record: ControlRecord) -> ControlRecord:
     answer = cluster.perform(WriteControl(fencing, record))
-    if isinstance(answer, Hung):
-        raise ExactlyOnceError(hung(cluster.sink, answer.partitions).text, kind=Failure.HUNG.name)
-    if not isinstance(answer, Written):
+    if isinstance(answer, MarkersLost):
+        raise ExactlyOnceError(markers_lost(cluster.sink, answer.partitions).text, kind=FailureKind.HUNG.name)
+    if not isinstance(answer, ControlWritten):
         raise ExactlyOnceError(
             f"sink {cluster.sink!r}: the word was not written ({answer}); look again with `describe`"
         )
@@ -131,7 +130,7 @@ def _written(cluster: CommandExecutor, fencing: Fencing, record: ControlRecord) 
 
 def write_markers(
     cluster: CommandExecutor,
-    lost: Sequence[Lost],
+    lost: Sequence[LostMarker],
     more: Collection[TopicPartition] = (),
     *,
     take_for: bool | None = None,
@@ -144,8 +143,8 @@ def write_markers(
         ExactlyOnceError: it is not known how one was ended (the others are written), or others are lost by now. BrokerError: the
         right to ALTER the cluster is missing, or a leader refuses.
     """
-    known = decided(lost, take_for)
-    unknown = [each.where for each in lost if each.commit is None] if take_for is None else []
+    known = with_known_outcome(lost, take_for)
+    unknown = [each.topic_partition for each in lost if each.commit is None] if take_for is None else []
     if known:
         _write_markers(cluster, lost, known, more)
     if unknown and known:
@@ -163,29 +162,29 @@ def write_markers(
         )
 
 
-def decided(lost: Sequence[Lost], take_for: bool | None = None) -> list[Lost]:
+def with_known_outcome(lost: Sequence[LostMarker], take_for: bool | None = None) -> list[LostMarker]:
     """Return those of which it is known how they were ended, and the others if somebody says what to take them for."""
     told = [each._replace(commit=take_for) if each.commit is None else each for each in lost]
     return [each for each in told if each.commit is not None]
 
 
 def _write_markers(
-    cluster: CommandExecutor, shown: Sequence[Lost], lost: Sequence[Lost], more: Collection[TopicPartition]
+    cluster: CommandExecutor, shown: Sequence[LostMarker], lost: Sequence[LostMarker], more: Collection[TopicPartition]
 ) -> None:
     brokers, deadline = cluster.brokers, cluster.client.deadline()
     cluster.prepare()
     log = ControlLog(brokers, cluster.topic)
-    now = find_lost_markers(brokers, log, (cluster.topic, PARTITION), log.read(deadline), deadline, more)
-    if set(now.lost) != set(shown):
+    now = find_lost_markers(brokers, log, TopicPartition(cluster.topic, PARTITION), log.read(deadline), deadline, more)
+    if set(now.markers) != set(shown):
         raise ExactlyOnceError(
             f"sink {cluster.sink!r}: somebody else writes to it, or repairs it: what is lost is not what was shown any more. "
             "Nothing was written: stop its query, and look again with `pyproducer txn describe`"
         )
-    leaders = brokers.leaders([each.where for each in lost], deadline)
+    leaders = brokers.leaders([each.topic_partition for each in lost], deadline)
     bump = 1 if cluster.style is Style.IMPLICIT else 0
     calls = [
         Call(
-            leaders[each.where],
+            leaders[each.topic_partition],
             WRITE_TXN_MARKERS,
             WriteTxnMarkersRequest(
                 (
@@ -193,7 +192,7 @@ def _write_markers(
                         each.producer_id,
                         min(each.epoch + bump, LAST_EPOCH),
                         bool(each.commit),
-                        (WritableTxnMarkerTopic(each.where[0], (each.where[1],)),),
+                        (WritableTxnMarkerTopic(each.topic_partition[0], (each.topic_partition[1],)),),
                         max(0, each.coordinator_epoch),
                     ),
                 )
@@ -207,6 +206,6 @@ def _write_markers(
         codes = [row.error_code for marker in answer.markers for topic in marker.topics for row in topic.partitions]
         for code in codes:
             if code == Code.CLUSTER_AUTHORIZATION_FAILED:
-                raise lacking(Right.REPAIR, cluster.sink, cluster.client.user)
+                raise missing_right(Right.REPAIR, cluster.sink, cluster.client.user)
             if code:
-                raise broker_error(code, f"the marker for {format_partitions([each.where])}")
+                raise broker_error(code, f"the marker for {format_partitions([each.topic_partition])}")

@@ -28,7 +28,7 @@ from spark_producer.cli.topic_reader import TopicReader
 from spark_producer.config.docs_table import option_rows, render_markdown
 from spark_producer.errors import BrokersUnreachable
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.driver import SinkSettings
 from spark_producer.exactly_once.names import task_id
 from spark_producer.kernel import LOADED
 from spark_producer.kernel.dispatch import LoadedKernel
@@ -283,7 +283,7 @@ def test_txn_does_what_it_was_told_although_nobody_reads_on(
 ) -> None:
     embedded_broker.create_topic(topic, 1)
     servers = embedded_broker.bootstrap_servers
-    driver.begin(Sink(topic, ConnectionSettings(tuple(parse_bootstrap_servers(servers)))))
+    driver.begin(SinkSettings(topic, ConnectionSettings(tuple(parse_bootstrap_servers(servers)))))
     name = task_id(topic, "0" * 32, 0)
     task = ConfluentProducer({"bootstrap.servers": servers, "transactional.id": name, "log_level": 0})
     task.init_transactions(DEADLINE)

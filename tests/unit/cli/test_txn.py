@@ -13,7 +13,7 @@ from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main
 from spark_producer.common.cluster import Style
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.driver import SinkSettings
 from spark_producer.exactly_once.names import control_id
 from spark_producer.exactly_once.protocol.task_messages import WriteHandle
 from tests.support.filled_tasks import SECONDS, Tasks, batch, inline, settings
@@ -33,8 +33,8 @@ def broker() -> Iterator[LocalBroker]:
 
 
 @pytest.fixture
-def sink(broker: LocalBroker) -> Sink:
-    return Sink(SINK, settings(broker.bootstrap_servers), patience=SECONDS)
+def sink(broker: LocalBroker) -> SinkSettings:
+    return SinkSettings(SINK, settings(broker.bootstrap_servers), timeout=SECONDS)
 
 
 @pytest.fixture
@@ -69,14 +69,14 @@ def txn(broker: LocalBroker, capsys: pytest.CaptureFixture[str]) -> Txn:
     return run
 
 
-def committed(sink: Sink) -> WriteHandle:
+def committed(sink: SinkSettings) -> WriteHandle:
     """The ticket of a batch of two rows that is committed."""
-    ticket = driver.begin(sink)
-    driver.commit(sink, [inline(ticket, 0, batch(TOPIC, 1, "a", "b"))], 0)
-    return ticket
+    handle = driver.begin(sink)
+    driver.commit(sink, [inline(handle, 0, batch(TOPIC, 1, "a", "b"))], 0)
+    return handle
 
 
-def test_a_sink_whose_first_write_is_open_is_listed_and_described(sink: Sink, tasks: Tasks, txn: Txn) -> None:
+def test_a_sink_whose_first_write_is_open_is_listed_and_described(sink: SinkSettings, tasks: Tasks, txn: Txn) -> None:
     """It was not listed, as though nothing held readers back."""
     left = tasks.fill(0, driver.begin(sink).style, {(TOPIC, 0): ["never"]})
     assert txn("list") == (0, f"{SINK}  {NO_BATCH}  open: 1\n    {left.transactional_id}\n")
@@ -98,7 +98,7 @@ def test_open_transactions_are_listed_although_there_is_no_control_topic(tasks: 
     assert "there is no topic '__pyproducer_commits'" in last
 
 
-def test_the_drivers_own_transaction_is_one_of_its_sink(broker: LocalBroker, txn: Txn, sink: Sink) -> None:
+def test_the_drivers_own_transaction_is_one_of_its_sink(broker: LocalBroker, txn: Txn, sink: SinkSettings) -> None:
     driver.begin(sink)
     own = ConfluentProducer(
         {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": control_id(SINK), "log_level": 0}
@@ -135,7 +135,7 @@ def test_that_there_is_no_control_topic_is_said_at_once(txn: Txn, action: list[s
     assert len(shown.splitlines()) == 1
 
 
-def test_a_stranger_that_holds_readers_back_is_named(sink: Sink, txn: Txn, stranger: ConfluentProducer) -> None:
+def test_a_stranger_that_holds_readers_back_is_named(sink: SinkSettings, txn: Txn, stranger: ConfluentProducer) -> None:
     committed(sink)
     code, shown = txn("describe", SINK, "--topic", TOPIC)
     assert code == 0
@@ -165,7 +165,7 @@ def test_a_topic_that_nobody_holds_is_said_to_be_free(txn: Txn) -> None:
     assert "give the name of a sink, or --topic" in shown
 
 
-def test_resolve_says_whether_anything_was_left_open(sink: Sink, tasks: Tasks, txn: Txn) -> None:
+def test_resolve_says_whether_anything_was_left_open(sink: SinkSettings, tasks: Tasks, txn: Txn) -> None:
     """The second time it said, too, that what was left open is aborted."""
     tasks.fill(0, committed(sink).style, {(TOPIC, 0): ["never"]})
     assert txn("resolve", SINK, "--yes")[1].endswith("\n    the transactions that were left open are aborted\n")
@@ -174,7 +174,7 @@ def test_resolve_says_whether_anything_was_left_open(sink: Sink, tasks: Tasks, t
     assert shown.endswith("resolved: INTENT, batch 0, last done: 0\n    nothing was left open\n")
 
 
-def test_accept_difference_says_what_is_forgotten(sink: Sink, txn: Txn) -> None:
+def test_accept_difference_says_what_is_forgotten(sink: SinkSettings, txn: Txn) -> None:
     committed(sink)
     code, shown = txn("resolve", SINK, "--accept-difference", "--yes")
     assert code == 0
@@ -184,7 +184,7 @@ def test_accept_difference_says_what_is_forgotten(sink: Sink, txn: Txn) -> None:
 
 
 def test_accept_difference_before_any_batch_says_that_there_is_nothing_to_forget(
-    sink: Sink, tasks: Tasks, txn: Txn
+    sink: SinkSettings, tasks: Tasks, txn: Txn
 ) -> None:
     tasks.fill(0, driver.begin(sink).style, {(TOPIC, 0): ["never"]})
     code, shown = txn("resolve", SINK, "--accept-difference", "--yes")

@@ -9,8 +9,8 @@ import pytest
 from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.broker.coordinator.coordinator import BrokerCoordinator
 from spark_producer.broker.coordinator.transactions import Transaction
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.protocol.control_record import TopicPartition
 from tests.support.filled_tasks import Tasks
 from tests.unit.exactly_once.lossy_world import SINK, Lossy, World
 
@@ -21,9 +21,9 @@ def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     mark = BrokerCoordinator._mark
 
     def lose(
-        self: BrokerCoordinator, transactional_id: str, transaction: Transaction, where: TopicPartition, now_ms: int
+        self: BrokerCoordinator, transactional_id: str, transaction: Transaction, tp: TopicPartition, now_ms: int
     ) -> bool:
-        return (transactional_id, where) in lossy or mark(self, transactional_id, transaction, where, now_ms)
+        return (transactional_id, tp) in lossy or mark(self, transactional_id, transaction, tp, now_ms)
 
     monkeypatch.setattr(BrokerCoordinator, "_mark", lose)
     with LocalBroker(settings=BrokerSettings(transaction_version=request.param)) as broker:

@@ -6,23 +6,23 @@ from collections.abc import Callable
 
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.protocol.batch_admission import Refuse, Skip, admit
-from spark_producer.exactly_once.protocol.task_messages import InlineRows, Origin, Skipped, TaskOutcome
+from spark_producer.exactly_once.protocol.task_messages import ForeachBatchOrigin, InlineRows, Skipped, TaskOutcome
 from tests.support.filled_tasks import batch
 from tests.unit.exactly_once.lossy_world import SINK, ZERO, World
 
 
 def in_foreach_batch(
-    world: World, number: int, origin: Origin, row: str, before_commit: Callable[[], object] | None = None
+    world: World, number: int, origin: ForeachBatchOrigin, row: str, before_commit: Callable[[], object] | None = None
 ) -> None:
     """A write, as its tasks and the driver make it; `before_commit` happens between the two."""
-    world.ticket = driver.begin(world.sink)
-    admission = admit(world.ticket.last, SINK, "", number, origin)
+    world.handle = driver.begin(world.sink)
+    admission = admit(world.handle.last, SINK, "", number, origin)
     if isinstance(admission, Refuse):
         raise ValueError(admission.reason)
     encoded = batch(*ZERO, row)
-    told: TaskOutcome = InlineRows(world.ticket, "", number, (encoded,), 1, origin)
+    told: TaskOutcome = InlineRows(world.handle, "", number, (encoded,), 1, origin)
     if isinstance(admission, Skip):
-        told = Skipped(world.ticket, "", number, 1, origin)
+        told = Skipped(world.handle, "", number, 1, origin)
     if before_commit is not None:
         before_commit()
     driver.commit(world.sink, [told], number)
@@ -31,4 +31,4 @@ def in_foreach_batch(
 def life(world: World, run: str, micro_batch: int, *numbers: int) -> None:
     """What a run does in a micro-batch, until it is killed."""
     for number in numbers:
-        in_foreach_batch(world, number, Origin("q1", run, micro_batch), f"{micro_batch}.{number}")
+        in_foreach_batch(world, number, ForeachBatchOrigin("q1", run, micro_batch), f"{micro_batch}.{number}")

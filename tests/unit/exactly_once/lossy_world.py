@@ -9,14 +9,15 @@ import pytest
 
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster import end_transactions
 from spark_producer.exactly_once.cluster.control_topic import PARTITION
 from spark_producer.exactly_once.cluster.control_write import ControlWrite
 from spark_producer.exactly_once.cluster.inline_produce import Production
-from spark_producer.exactly_once.driver import Sink
-from spark_producer.exactly_once.protocol.control_record import TaskTransaction, TopicPartition
+from spark_producer.exactly_once.driver import SinkSettings
+from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
 from spark_producer.protocol import INIT_PRODUCER_ID
 from spark_producer.protocol.messages import InitProducerIdRequest
@@ -24,8 +25,8 @@ from tests.support.filled_tasks import Died, Tasks, committed, inline, prepared,
 
 PATIENCE, TIMEOUT_MS = 20.0, 60_000
 SINK, OTHER_TOPIC = "orders", "other_commits"
-ZERO, ONE = ("rows", 0), ("rows", 1)
-CONTROL = (driver.CONTROL_TOPIC, PARTITION)
+ZERO, ONE = TopicPartition("rows", 0), TopicPartition("rows", 1)
+CONTROL = TopicPartition(driver.CONTROL_TOPIC, PARTITION)
 
 
 Lossy: TypeAlias = set[tuple[str, TopicPartition]]
@@ -36,16 +37,16 @@ class World:
 
     def __init__(self, broker: LocalBroker, tasks: Tasks, lossy: Lossy) -> None:
         self.broker, self.tasks, self.lossy = broker, tasks, lossy
-        self.sink = Sink(SINK, settings(broker.bootstrap_servers), patience=PATIENCE)
-        self.ticket = driver.begin(self.sink)
+        self.sink = SinkSettings(SINK, settings(broker.bootstrap_servers), timeout=PATIENCE)
+        self.handle = driver.begin(self.sink)
 
     def fill(self, slot: int, *rows: tuple[int, str]) -> TaskTransaction:
         """A task writes a row into each partition."""
-        return self.tasks.fill(slot, self.ticket.style, {("rows", partition): [row] for partition, row in rows})
+        return self.tasks.fill(slot, self.handle.style, {("rows", partition): [row] for partition, row in rows})
 
-    def lose(self, transaction: TaskTransaction | str, where: TopicPartition = ZERO) -> None:
+    def lose(self, transaction: TaskTransaction | str, tp: TopicPartition = ZERO) -> None:
         """Let a partition not get the markers of an id, until `lossy` is cleared."""
-        self.lossy.add((transaction if isinstance(transaction, str) else transaction.transactional_id, where))
+        self.lossy.add((transaction if isinstance(transaction, str) else transaction.transactional_id, tp))
 
     def take_over(self, transaction: TaskTransaction) -> None:
         """Somebody begins with its id, and writes nothing yet."""
@@ -56,7 +57,7 @@ class World:
     def commit(self, number: int, *tasks: TaskTransaction | EncodedBatch) -> None:
         """The driver commits a batch of transactions, and of rows that are left to it."""
         told = [
-            prepared(self.ticket, number, one) if isinstance(one, TaskTransaction) else inline(self.ticket, number, one)
+            prepared(self.handle, number, one) if isinstance(one, TaskTransaction) else inline(self.handle, number, one)
             for one in tasks
         ]
         driver.commit(self.sink, told, number)
@@ -89,7 +90,7 @@ class World:
 
         with pytest.MonkeyPatch.context() as patch, suppress(Died):
             patch.setattr(Production, "run", some)
-            patch.setattr(Production, "stretches", dies)
+            patch.setattr(Production, "spans", dies)
             patch.setattr(ControlWrite, "_abort", lambda _: None)
             self.commit(number, *tasks)
 
@@ -112,8 +113,8 @@ class World:
 
     def run_again(self, number: int, *rows: tuple[int, str] | EncodedBatch) -> None:
         """The query is started again, and writes the batch if it is not done: rows of tasks, and those left to the driver."""
-        self.ticket = driver.begin(self.sink)
-        if self.ticket.last is None or self.ticket.last.last_done < number:
+        self.handle = driver.begin(self.sink)
+        if self.handle.last is None or self.handle.last.last_done < number:
             told = [
                 each if isinstance(each, EncodedBatch) else self.fill(slot, each) for slot, each in enumerate(rows, 5)
             ]
@@ -128,7 +129,7 @@ class World:
         """A task of slot 0 dies with a row in partition 0, and the next driver aborts it."""
         dead = self.fill(0, (0, row))
         self.lose(dead)
-        self.ticket = driver.begin(self.sink)
+        self.handle = driver.begin(self.sink)
         self.lossy.clear()
         return dead
 

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spark_producer.common.cluster import Span, Style
-from spark_producer.exactly_once.protocol.commands import Command, Fencing, Result
+from spark_producer.common.cluster import ProducerIdAndEpoch, Span, Style
+from spark_producer.exactly_once.protocol.commands import Command, Result
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.protocol.outcomes import (
-    Aborted,
     AlreadyDone,
     Begun,
-    Committed,
     Failed,
     NothingToAbort,
     Outcome,
+    WriteAborted,
+    WriteCommitted,
 )
 from spark_producer.exactly_once.protocol.state_machine import Next
-from spark_producer.exactly_once.protocol.task_messages import EncodedBatch, InlineRows, Prepared, Skipped, WriteHandle
+from spark_producer.exactly_once.protocol.task_messages import (
+    EncodedBatch,
+    InlineRows,
+    PreparedTask,
+    Skipped,
+    WriteHandle,
+)
 
 SINK, QUERY, TOKEN = "orders", "q", "ours"
-HELD, NEWER, NEWEST = Fencing(7, 1), Fencing(7, 2), Fencing(7, 3)
+HELD, NEWER, NEWEST = ProducerIdAndEpoch(7, 1), ProducerIdAndEpoch(7, 2), ProducerIdAndEpoch(7, 3)
 
 
 def task(number: int, epoch: int = 0) -> TaskTransaction:
@@ -36,25 +42,25 @@ def record(status: Status, batch: int = 5, token: str = TOKEN, *transactions: Ta
     return ControlRecord(SINK, QUERY, status, batch, batch if status is Status.DONE else batch - 1, token, transactions)
 
 
-def ticket(last: ControlRecord | None = None) -> WriteHandle:
+def handle(last: ControlRecord | None = None) -> WriteHandle:
     """What BEGIN gave to the tasks."""
     return WriteHandle(SINK, TOKEN, HELD, Style.EXPLICIT, last)
 
 
-def prepared(transaction: TaskTransaction, batch: int = 5, of: WriteHandle | None = None) -> Prepared:
+def prepared(transaction: TaskTransaction, batch: int = 5, of: WriteHandle | None = None) -> PreparedTask:
     """A task that wrote a transaction of its own."""
-    return Prepared(of or ticket(), QUERY, batch, transaction, started_ms=0, rows=2)
+    return PreparedTask(of or handle(), QUERY, batch, transaction, started_ms=0, rows=2)
 
 
 def inline(*partitions: int, batch: int = 5, of: WriteHandle | None = None) -> InlineRows:
     """A task that returns a batch for each of `partitions` of topic t; without rows if there are none."""
     batches = tuple(EncodedBatch("t", number, 1, b"row") for number in partitions)
-    return InlineRows(of or ticket(), QUERY, batch, batches, len(partitions))
+    return InlineRows(of or handle(), QUERY, batch, batches, len(partitions))
 
 
 def skipped(batch: int = 5, of: WriteHandle | None = None, rows: int | None = None) -> Skipped:
     """A task that saw that its batch is done."""
-    return Skipped(of or ticket(), QUERY, batch, rows)
+    return Skipped(of or handle(), QUERY, batch, rows)
 
 
 def nobody(batch: int = NO_BATCH) -> ControlRecord:
@@ -66,7 +72,7 @@ def play(start: Next, answers: Iterable[Result]) -> tuple[list[Command], Next]:
     """All asks on the way through `answers`, and where it leads."""
     asked, now = [], start
     for answer in answers:
-        assert not isinstance(now, Begun | Committed | AlreadyDone | Aborted | NothingToAbort | Failed), (
+        assert not isinstance(now, Begun | WriteCommitted | AlreadyDone | WriteAborted | NothingToAbort | Failed), (
             f"it ended with {now}"
         )
         asked.append(now.command)
@@ -77,6 +83,6 @@ def play(start: Next, answers: Iterable[Result]) -> tuple[list[Command], Next]:
 def ended(start: Next, answers: Iterable[Result]) -> tuple[list[Command], Outcome]:
     """The same to the end."""
     asked, now = play(start, answers)
-    if isinstance(now, Begun | Committed | AlreadyDone | Aborted | NothingToAbort | Failed):
+    if isinstance(now, Begun | WriteCommitted | AlreadyDone | WriteAborted | NothingToAbort | Failed):
         return asked, now
     raise ValueError(f"it asks for {now.command}")

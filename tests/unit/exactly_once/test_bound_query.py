@@ -7,63 +7,64 @@ import re
 
 import pytest
 
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster.record_json import decode, encode
-from spark_producer.exactly_once.protocol.batch_admission import Admission, Refuse, Run, Skip, admit
+from spark_producer.exactly_once.protocol.batch_admission import Admission, Admit, Refuse, Skip, admit
 from spark_producer.exactly_once.protocol.commands import (
+    ControlWritten,
+    EndRefused,
     FencedOff,
-    Glued,
-    Hung,
     Indeterminate,
     LogOutcomes,
+    MarkersLost,
+    OlderTransactionHangs,
     Opened,
-    Refused,
     Result,
     TasksEnded,
     TransactionOutcome,
     Voted,
     WriteResult,
-    Written,
 )  # fmt: skip
 from spark_producer.exactly_once.protocol.commit import commit
 from spark_producer.exactly_once.protocol.control_record import MAX_EARLIER, NO_BATCH, ControlRecord, Earlier, Status
 from spark_producer.exactly_once.protocol.final_status import with_final_status
-from spark_producer.exactly_once.protocol.outcomes import AlreadyDone, Failed, Failure
-from spark_producer.exactly_once.protocol.task_messages import InlineRows, Origin, Skipped, TaskOutcome
+from spark_producer.exactly_once.protocol.outcomes import AlreadyDone, Failed, FailureKind
+from spark_producer.exactly_once.protocol.task_messages import ForeachBatchOrigin, InlineRows, Skipped, TaskOutcome
 from tests.unit.exactly_once.functions import in_foreach_batch, life
 from tests.unit.exactly_once.lossy_world import SINK, World
-from tests.unit.exactly_once.script import HELD, NEWER, ended, prepared, task, ticket
+from tests.unit.exactly_once.script import HELD, NEWER, ended, handle, prepared, task
 
-FIRST, AGAIN, OTHER = Origin("q1", "r1"), Origin("q1", "r2"), Origin("q2", "r3")
+FIRST, AGAIN, OTHER = ForeachBatchOrigin("q1", "r1"), ForeachBatchOrigin("q1", "r2"), ForeachBatchOrigin("q2", "r3")
 UNBOUND = ControlRecord(SINK, "", Status.DONE, 5, 5, "old", rows=9, done_rows=9)
 BOUND = UNBOUND._replace(origin="q1", run="r1")
-JOB = Origin()
+JOB = ForeachBatchOrigin()
 
 
 @pytest.mark.parametrize(
     ("last", "number", "origin", "admission"),
     [
-        (None, 0, FIRST, Run),
-        (BOUND, 6, FIRST, Run),
-        (BOUND, 6, AGAIN, Run),
+        (None, 0, FIRST, Admit),
+        (BOUND, 6, FIRST, Admit),
+        (BOUND, 6, AGAIN, Admit),
         (BOUND, 5, AGAIN, Skip),  # Spark repeats the last batch in the next run
         (BOUND, 5, FIRST, Refuse),  # the function writes twice
         (BOUND, 4, AGAIN, Refuse),  # the checkpoint was rewound
         (BOUND, 0, OTHER, Refuse),  # a new checkpoint
         (BOUND, 6, OTHER, Refuse),
-        (UNBOUND, 6, OTHER, Run),  # an older version's record is adopted
+        (UNBOUND, 6, OTHER, Admit),  # an older version's record is adopted
         (UNBOUND, 5, OTHER, Skip),
         (UNBOUND, 0, OTHER, Refuse),
-        (BOUND, 6, JOB, Run),  # a job beside, as before
+        (BOUND, 6, JOB, Admit),  # a job beside, as before
         (BOUND, 5, JOB, Skip),
         (BOUND, 4, JOB, Skip),
-        (BOUND, NO_BATCH, JOB, Run),
-        (UNBOUND, 5, Origin("q1", ""), Skip),  # Spark does not tell the run
-        (BOUND, 5, Origin("q1", ""), Skip),
+        (BOUND, NO_BATCH, JOB, Admit),
+        (UNBOUND, 5, ForeachBatchOrigin("q1", ""), Skip),  # Spark does not tell the run
+        (BOUND, 5, ForeachBatchOrigin("q1", ""), Skip),
     ],
 )
 def test_who_may_write_which_number(
-    last: ControlRecord | None, number: int, origin: Origin, admission: type[Admission]
+    last: ControlRecord | None, number: int, origin: ForeachBatchOrigin, admission: type[Admission]
 ) -> None:
     assert isinstance(admit(last, SINK, "", number, origin), admission)
 
@@ -78,7 +79,9 @@ def test_a_refusal_names_the_remedy() -> None:
     assert "pyproducer txn resolve orders --rebind" in other.reason
 
 
-AT_7, AT_7_AGAIN, AT_6, AT_8 = (Origin("q1", run, at) for run, at in (("r1", 7), ("r2", 7), ("r2", 6), ("r2", 8)))
+AT_7, AT_7_AGAIN, AT_6, AT_8 = (
+    ForeachBatchOrigin("q1", run, at) for run, at in (("r1", 7), ("r2", 7), ("r2", 6), ("r2", 8))
+)
 TWO_NUMBERS = ControlRecord(SINK, "", Status.DONE, 15, 15, "old", rows=9, done_rows=9, origin="q1", run="r1")
 TWO_NUMBERS = TWO_NUMBERS._replace(micro_batch=7, done_micro_batch=7, earlier=(Earlier(14, 3, 33),))
 """The function writes 14 and 15 in micro-batch 7."""
@@ -93,12 +96,12 @@ USUAL = BOUND._replace(micro_batch=5, done_micro_batch=5)
     [
         (TWO_NUMBERS, 14, AT_7_AGAIN, Skip, ""),  # Spark repeats micro-batch 7
         (TWO_NUMBERS, 15, AT_7_AGAIN, Skip, ""),
-        (TWO_NUMBERS, 16, AT_7_AGAIN, Run, ""),  # a third write, before which it was killed
-        (TWO_NUMBERS, 16, AT_8, Run, ""),
+        (TWO_NUMBERS, 16, AT_7_AGAIN, Admit, ""),  # a third write, before which it was killed
+        (TWO_NUMBERS, 16, AT_8, Admit, ""),
         (TWO_NUMBERS, 14, AT_7, Refuse, "txnVersion 14 comes after 15 in this run of the query"),
         (TWO_NUMBERS, 15, AT_7, Refuse, "txnVersion 15 was written before in this run"),
         (TWO_NUMBERS, 13, AT_7_AGAIN, Refuse, "13 was not written before 15 in micro-batch 7, which Spark repeats"),
-        (TWO_NUMBERS, 13, Origin("q1", "", 7), Refuse, "txnVersion 13 was not written before 15"),
+        (TWO_NUMBERS, 13, ForeachBatchOrigin("q1", "", 7), Refuse, "txnVersion 13 was not written before 15"),
         (
             TWO_NUMBERS,
             14,
@@ -111,9 +114,9 @@ USUAL = BOUND._replace(micro_batch=5, done_micro_batch=5)
         (TWO_NUMBERS, 12, AT_6, Refuse, "has micro-batch 7 .* now micro-batch 6 .* checkpoint was rewound"),
         (TWO_NUMBERS, 15, AT_6, Refuse, "has micro-batch 7 .* now micro-batch 6 .* checkpoint was rewound"),
         (TWO_NUMBERS, 99, AT_6, Refuse, "has micro-batch 7 .* now micro-batch 6 .* checkpoint was rewound"),
-        (TWO_NUMBERS, 14, Origin("q1", "", 7), Skip, ""),  # Spark does not tell the run: the driver warns
-        (TWO_NUMBERS, 14, Origin("q1", "", 8), Refuse, "is not higher than 15"),
-        (TWO_NUMBERS, 14, Origin("q1", "r2"), Refuse, "has batch 15 of this query, and now batch 14"),
+        (TWO_NUMBERS, 14, ForeachBatchOrigin("q1", "", 7), Skip, ""),  # Spark does not tell the run: the driver warns
+        (TWO_NUMBERS, 14, ForeachBatchOrigin("q1", "", 8), Refuse, "is not higher than 15"),
+        (TWO_NUMBERS, 14, ForeachBatchOrigin("q1", "r2"), Refuse, "has batch 15 of this query, and now batch 14"),
         (
             JOBS_NUMBER,
             14,
@@ -122,19 +125,25 @@ USUAL = BOUND._replace(micro_batch=5, done_micro_batch=5)
             "does not say in which micro-batch .* leave out the writes below 15 in micro-batch 7",
         ),
         (JOBS_NUMBER, 15, AT_7, Skip, ""),
-        (JOBS_NUMBER, 16, AT_7, Run, ""),
+        (JOBS_NUMBER, 16, AT_7, Admit, ""),
         (UNBOUND, 4, AT_6, Refuse, "txnVersion 4 of micro-batch 6 is lower than 5"),
-        (UNBOUND, 4, Origin("q1", "", 6), Skip, ""),
-        (USUAL, 5, Origin("q1", "r1", 5), Refuse, "txnVersion 5 was written before in this run"),
-        (USUAL, 5, Origin("q1", "r2", 5), Skip, ""),
-        (USUAL, 6, Origin("q1", "r2", 6), Run, ""),
-        (USUAL, 4, Origin("q1", "r2", 4), Refuse, "has micro-batch 5 .* now micro-batch 4 .* checkpoint was rewound"),
-        (BOUND, 4, Origin("q1", "r2", 4), Refuse, "has batch 5 .* now batch 4 .* checkpoint was rewound"),
+        (UNBOUND, 4, ForeachBatchOrigin("q1", "", 6), Skip, ""),
+        (USUAL, 5, ForeachBatchOrigin("q1", "r1", 5), Refuse, "txnVersion 5 was written before in this run"),
+        (USUAL, 5, ForeachBatchOrigin("q1", "r2", 5), Skip, ""),
+        (USUAL, 6, ForeachBatchOrigin("q1", "r2", 6), Admit, ""),
+        (
+            USUAL,
+            4,
+            ForeachBatchOrigin("q1", "r2", 4),
+            Refuse,
+            "has micro-batch 5 .* now micro-batch 4 .* checkpoint was rewound",
+        ),
+        (BOUND, 4, ForeachBatchOrigin("q1", "r2", 4), Refuse, "has batch 5 .* now batch 4 .* checkpoint was rewound"),
         (USUAL, 4, JOB, Skip, ""),
     ],
 )
 def test_numbers_of_a_function_rise_and_come_again_with_the_last_micro_batch_alone(
-    last: ControlRecord, number: int, origin: Origin, admission: type[Admission], said: str
+    last: ControlRecord, number: int, origin: ForeachBatchOrigin, admission: type[Admission], said: str
 ) -> None:
     found = admit(last, SINK, "", number, origin)
     assert isinstance(found, admission)
@@ -144,7 +153,7 @@ def test_numbers_of_a_function_rise_and_come_again_with_the_last_micro_batch_alo
 def test_the_record_says_the_micro_batch_of_the_last_number_alone() -> None:
     """Records that were written before the release of version 3 do not, and are read."""
     for origin, at in ((AT_8, 8), (JOB, None)):
-        asked, _ = ended(commit([message(16, origin, TWO_NUMBERS)], 16), [Opened(()), Written(HELD)])
+        asked, _ = ended(commit([message(16, origin, TWO_NUMBERS)], 16), [Opened(()), ControlWritten(HELD)])
         record = asked[-1].record  # type: ignore[union-attr]
         assert (record.micro_batch, record.done_micro_batch) == (at, at)
         assert record.earlier == ()
@@ -157,21 +166,25 @@ def test_the_record_says_the_micro_batch_of_the_last_number_alone() -> None:
 
 
 def test_a_write_that_is_decided_and_void_leaves_the_micro_batch_of_the_last_number() -> None:
-    told = prepared(task(1), 16, ticket(TWO_NUMBERS))._replace(query="", origin=AT_8)
-    void: list[Result] = [TasksEnded((Refused(90),)), LogOutcomes((TransactionOutcome.ABORTED,)), Written(HELD)]
-    asked, _ = ended(commit([told], 16), [Opened(()), Voted(), Written(HELD), *void])
+    told = prepared(task(1), 16, handle(TWO_NUMBERS))._replace(query="", origin=AT_8)
+    void: list[Result] = [
+        TasksEnded((EndRefused(90),)),
+        LogOutcomes((TransactionOutcome.ABORTED,)),
+        ControlWritten(HELD),
+    ]
+    asked, _ = ended(commit([told], 16), [Opened(()), Voted(), ControlWritten(HELD), *void])
     record = asked[-1].record  # type: ignore[union-attr]
     assert (record.status, record.micro_batch, record.done_micro_batch) == (Status.VOID, 8, 7)
     assert record.earlier == TWO_NUMBERS.earlier
-    assert isinstance(admit(record, SINK, "", 14, Origin("q1", "r3", 7)), Skip)
+    assert isinstance(admit(record, SINK, "", 14, ForeachBatchOrigin("q1", "r3", 7)), Skip)
 
 
 def test_a_lower_number_of_a_repeated_micro_batch_is_not_noted() -> None:
     """The last one is: were the lower one, the last one would count as a second write of this run."""
-    assert commit([Skipped(ticket(TWO_NUMBERS), "", 14, 3, AT_7_AGAIN, 33)], 14) == AlreadyDone(14)
-    asked, _ = ended(commit([message(15, AT_7_AGAIN, TWO_NUMBERS)], 15), [Written(HELD)])
+    assert commit([Skipped(handle(TWO_NUMBERS), "", 14, 3, AT_7_AGAIN, 33)], 14) == AlreadyDone(14)
+    asked, _ = ended(commit([message(15, AT_7_AGAIN, TWO_NUMBERS)], 15), [ControlWritten(HELD)])
     assert asked[-1].record == TWO_NUMBERS._replace(run="r2")  # type: ignore[union-attr]
-    asked, _ = ended(commit([message(15, AT_7, JOBS_NUMBER)], 15), [Written(HELD)])
+    asked, _ = ended(commit([message(15, AT_7, JOBS_NUMBER)], 15), [ControlWritten(HELD)])
     assert asked[-1].record == JOBS_NUMBER._replace(run="r1", done_micro_batch=7)  # type: ignore[union-attr]
 
 
@@ -179,17 +192,17 @@ def test_numbers_of_one_micro_batch_are_kept_with_their_rows() -> None:
     """A function may write very many: then the last of them are, and lower ones are taken for written."""
     last = TWO_NUMBERS._replace(done_content=44)
     for number in range(16, 16 + MAX_EARLIER):
-        asked, _ = ended(commit([message(number, AT_7, last, 55)], number), [Opened(()), Written(HELD)])
+        asked, _ = ended(commit([message(number, AT_7, last, 55)], number), [Opened(()), ControlWritten(HELD)])
         last = asked[-1].record  # type: ignore[union-attr]
         if number == 16:
             assert last.earlier == (Earlier(14, 3, 33), Earlier(15, 9, 44))
     assert last.earlier == (Earlier(15, 9, 44), *(Earlier(16 + at, 9, 55) for at in range(MAX_EARLIER - 1)))
     assert isinstance(admit(last, SINK, "", 15, AT_7_AGAIN), Skip)
     assert isinstance(admit(last, SINK, "", 14, AT_7_AGAIN), Skip)
-    assert commit([Skipped(ticket(last), "", 14, 99, AT_7_AGAIN, 1)], 14) == AlreadyDone(14)
+    assert commit([Skipped(handle(last), "", 14, 99, AT_7_AGAIN, 1)], 14) == AlreadyDone(14)
     written = dict(encode(last, writer=(7, 1)))
     assert decode(SINK, written[SINK.encode()], written) == last
-    asked, _ = ended(commit([message(99, AT_8, last)], 99), [Opened(()), Written(HELD)])
+    asked, _ = ended(commit([message(99, AT_8, last)], 99), [Opened(()), ControlWritten(HELD)])
     assert asked[-1].record.earlier == ()  # type: ignore[union-attr]
 
 
@@ -208,15 +221,17 @@ def test_a_decided_write_that_is_carried_out_keeps_the_numbers_before_it(times: 
 )
 def test_other_rows_under_a_lower_number_are_refused(rows: int, content: int, said: str) -> None:
     """A checkpoint that is one micro-batch behind may bring a late file whose rows all go into the first write."""
-    outcome = commit([Skipped(ticket(TWO_NUMBERS), "", 14, rows, AT_7_AGAIN, content)], 14)
+    outcome = commit([Skipped(handle(TWO_NUMBERS), "", 14, rows, AT_7_AGAIN, content)], 14)
     assert isinstance(outcome, Failed)
-    assert outcome.kind is Failure.REFUSED
+    assert outcome.kind is FailureKind.REFUSED
     assert "txnVersion 14 was" in outcome.text
     assert said in outcome.text
 
 
-def message(number: int, origin: Origin, last: ControlRecord | None, content: int | None = None) -> TaskOutcome:
-    of = ticket(last)
+def message(
+    number: int, origin: ForeachBatchOrigin, last: ControlRecord | None, content: int | None = None
+) -> TaskOutcome:
+    of = handle(last)
     if last is not None and last.last_done == number:
         return Skipped(of, "", number, 9, origin, content)
     return InlineRows(of, "", number, (), 9, origin, content)
@@ -224,7 +239,7 @@ def message(number: int, origin: Origin, last: ControlRecord | None, content: in
 
 def test_a_write_binds_the_sink_to_its_query_and_run() -> None:
     for last in (None, UNBOUND, BOUND):
-        asked, _ = ended(commit([message(6, AGAIN, last, 77)], 6), [Opened(()), Written(HELD)])
+        asked, _ = ended(commit([message(6, AGAIN, last, 77)], 6), [Opened(()), ControlWritten(HELD)])
         record = asked[-1].record  # type: ignore[union-attr]
         assert (record.origin, record.run, record.done_content) == ("q1", "r2", 77)
         [(key, value)] = encode(record, writer=(7, 1))
@@ -232,23 +247,23 @@ def test_a_write_binds_the_sink_to_its_query_and_run() -> None:
 
 
 def test_a_job_leaves_the_sink_bound() -> None:
-    asked, _ = ended(commit([message(6, JOB, BOUND)], 6), [Opened(()), Written(HELD)])
+    asked, _ = ended(commit([message(6, JOB, BOUND)], 6), [Opened(()), ControlWritten(HELD)])
     record = asked[-1].record  # type: ignore[union-attr]
     assert (record.origin, record.run) == ("q1", "")
 
 
-ENDS: list[tuple[WriteResult, type | Failure]] = [
-    (Written(NEWER), AlreadyDone),
-    (Hung((("c", 0),)), Failure.HUNG),
-    (FencedOff(), Failure.FENCED),
-    (Indeterminate(), Failure.NOT_WRITTEN),
-    (Glued((("c", 0),)), Failure.NOT_WRITTEN),
+ENDS: list[tuple[WriteResult, type | FailureKind]] = [
+    (ControlWritten(NEWER), AlreadyDone),
+    (MarkersLost((TopicPartition("c", 0),)), FailureKind.HUNG),
+    (FencedOff(), FailureKind.FENCED),
+    (Indeterminate(), FailureKind.NOT_WRITTEN),
+    (OlderTransactionHangs((TopicPartition("c", 0),)), FailureKind.NOT_WRITTEN),
 ]
 
 
 @pytest.mark.parametrize(("answer", "end"), ENDS)
 def test_a_run_that_finds_a_number_done_is_noted_so_its_second_write_is_not_taken_for_that(
-    answer: WriteResult, end: type | Failure
+    answer: WriteResult, end: type | FailureKind
 ) -> None:
     asked, outcome = ended(commit([message(5, AGAIN, BOUND)], 5), [answer])
     noted = asked[-1].record  # type: ignore[union-attr]
@@ -260,15 +275,15 @@ def test_a_run_that_finds_a_number_done_is_noted_so_its_second_write_is_not_take
 def test_rows_of_another_content_are_refused_though_they_are_as_many() -> None:
     last = BOUND._replace(done_content=100)
     one, two = (message(5, AGAIN, last, content)._replace(rows=rows) for content, rows in ((40, 4), (60, 5)))
-    assert ended(commit([two, one], 5), [Written(HELD)])[1] == AlreadyDone(5), "tasks may share them otherwise"
+    assert ended(commit([two, one], 5), [ControlWritten(HELD)])[1] == AlreadyDone(5), "tasks may share them otherwise"
     other = two._replace(content=61)
     outcome = commit([one, other], 5)
     assert isinstance(outcome, Failed)
-    assert outcome.kind is Failure.REFUSED
+    assert outcome.kind is FailureKind.REFUSED
     assert "was committed with 9 rows, and now has as many, but others" in outcome.text
     for unknown in (two._replace(content=None), None):
         told = [one, unknown] if unknown else [one._replace(content=None, rows=9)]
-        assert ended(commit(told, 5), [Written(HELD)])[1] == AlreadyDone(5)
+        assert ended(commit(told, 5), [ControlWritten(HELD)])[1] == AlreadyDone(5)
 
 
 def test_two_writes_of_a_function_with_one_id_are_never_silent(world: World) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker
+from spark_producer.common.cluster import ProducerIdAndEpoch
 from spark_producer.errors import ExactlyOnceError, TopicNotFound
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster import control_log, fencing
@@ -15,7 +16,6 @@ from spark_producer.exactly_once.cluster.control_log import ControlLog
 from spark_producer.exactly_once.cluster.coordinator_state import describe
 from spark_producer.exactly_once.cluster.last_commit import EPOCH_MODULUS, is_missing, noted_commit, timeout_ms
 from spark_producer.exactly_once.cluster.partition_state import offsets
-from spark_producer.exactly_once.protocol.commands import Fencing
 from spark_producer.exactly_once.protocol.outcomes import NothingToAbort
 from spark_producer.protocol.messages import DescribedTransaction
 from tests.support.filled_tasks import batch, prepared, settings
@@ -66,9 +66,9 @@ def test_another_topic_that_is_there_and_has_other_sinks_is_refused(world: World
 
 def test_a_topic_that_is_deleted_between_two_batches_of_one_process_is_refused(world: World) -> None:
     world.commit(0, batch(*ZERO, "a"))
-    world.ticket = driver.begin(world.sink)
+    world.handle = driver.begin(world.sink)
     world.commit(1, batch(*ZERO, "b"))
-    world.ticket = driver.begin(world.sink)
+    world.handle = driver.begin(world.sink)
     delete(world)
     refused(world)
     assert CONTROL[0] not in world.broker.topics()
@@ -80,10 +80,10 @@ def test_a_topic_that_is_deleted_between_two_batches_of_one_process_is_refused(w
 def test_a_failed_attempt_between_the_commit_and_the_loss_does_not_hide_it(world: World) -> None:
     """The coordinator shows Empty or CompleteAbort then, and no commit any more."""
     world.commit(0, batch(*ZERO, "a"))
-    world.ticket = driver.begin(world.sink)
+    world.handle = driver.begin(world.sink)
     world.die_before_the_commit(1, batch(*ONE, "b"))
     driver.close_all()
-    world.ticket = driver.begin(world.sink)
+    world.handle = driver.begin(world.sink)
     delete(world)
     driver.close_all()
     refused(world)
@@ -143,7 +143,7 @@ def test_what_was_decided_and_is_not_done_is_not_begun_with_a_lost_topic(world: 
     driver.close_all()
     refused(world)
     driver.close_all()
-    told = [prepared(world.ticket, 0, each) for each in (done, left)]
+    told = [prepared(world.handle, 0, each) for each in (done, left)]
     with pytest.raises(TopicNotFound):
         driver.abort(world.sink, told, 0)
     world.broker.create_topic(CONTROL[0])
@@ -156,7 +156,7 @@ def test_what_was_decided_and_is_not_done_is_not_begun_with_a_lost_topic(world: 
 def test_a_sink_that_never_committed_is_not_refused(world: World, times: int, caplog: pytest.LogCaptureFixture) -> None:
     """Its first BEGIN died, or its first batches failed: with the same topic or with another one."""
     for _ in range(times):
-        world.ticket = driver.begin(world.sink)
+        world.handle = driver.begin(world.sink)
         world.die_before_the_commit(0, batch(*ZERO, "a"))
         driver.close_all()
     world.sink = world.sink._replace(control_topic=OTHER_TOPIC)
@@ -168,7 +168,7 @@ def test_a_sink_that_never_committed_is_not_refused(world: World, times: int, ca
 
 def test_a_first_begin_that_died_is_nothing_to_warn_of(caplog: pytest.LogCaptureFixture) -> None:
     with LocalBroker() as broker:
-        world_sink = driver.Sink(SINK, settings(broker.bootstrap_servers))
+        world_sink = driver.SinkSettings(SINK, settings(broker.bootstrap_servers))
         with caplog.at_level(logging.WARNING):
             driver.begin(world_sink)
             driver.close_all()
@@ -210,7 +210,7 @@ def test_the_policy_is_looked_at_by_each_begin(world: World) -> None:
 
 def test_a_begin_takes_no_more_rounds_than_before() -> None:
     with LocalBroker(settings=BrokerSettings(transaction_version=2)) as broker:
-        sink = driver.Sink(SINK, settings(broker.bootstrap_servers))
+        sink = driver.SinkSettings(SINK, settings(broker.bootstrap_servers))
         driver.begin(sink)
         [(_, cluster)] = driver._open
         before = cluster.client.rounds, cluster.client.requests
@@ -220,21 +220,21 @@ def test_a_begin_takes_no_more_rounds_than_before() -> None:
     assert (after[0] - before[0], after[1] - before[1]) == (6, 7)
 
 
-FENCE = Fencing(7, 100)
+FENCE = ProducerIdAndEpoch(7, 100)
 RECORDS = [
     (None, None, False),
     (5, None, True),
-    (5, Fencing(7, 5), False),  # its own
-    (5, Fencing(7, 4), True),  # that of the commit before, with epochs that rise at each begin alone
-    (5, Fencing(7, 3), True),
-    (5, Fencing(7, 9), False),  # two commits followed the note
-    (5, Fencing(8, 0), True),  # another producer's, of long ago
-    (5, Fencing(7, 101), False),  # a newer driver's
+    (5, ProducerIdAndEpoch(7, 5), False),  # its own
+    (5, ProducerIdAndEpoch(7, 4), True),  # that of the commit before, with epochs that rise at each begin alone
+    (5, ProducerIdAndEpoch(7, 3), True),
+    (5, ProducerIdAndEpoch(7, 9), False),  # two commits followed the note
+    (5, ProducerIdAndEpoch(8, 0), True),  # another producer's, of long ago
+    (5, ProducerIdAndEpoch(7, 101), False),  # a newer driver's
 ]
 
 
 @pytest.mark.parametrize(("noted", "last", "missing"), RECORDS)
-def test_which_record_a_note_fits(noted: int | None, last: Fencing | None, missing: bool) -> None:
+def test_which_record_a_note_fits(noted: int | None, last: ProducerIdAndEpoch | None, missing: bool) -> None:
     assert is_missing(noted, FENCE, last) is missing
 
 
@@ -245,17 +245,19 @@ def test_a_record_of_long_ago_does_not_look_newer_than_the_note(age: int) -> Non
     """The note is an epoch modulo a number, so that epochs come round."""
     for committed in range(age, 12_000, 997):
         for fences in (1, 2, 50, EPOCH_MODULUS):
-            fence, last = Fencing(7, committed + fences), Fencing(7, committed - age)
+            fence, last = ProducerIdAndEpoch(7, committed + fences), ProducerIdAndEpoch(7, committed - age)
             assert is_missing(committed % EPOCH_MODULUS, fence, last), (committed, fences)
 
 
 @pytest.mark.parametrize("fences", [1, 20, EPOCH_MODULUS, EPOCH_MODULUS + 1, 5 * EPOCH_MODULUS])
 def test_a_query_may_fail_as_often_as_it_likes(fences: int) -> None:
     for committed in range(0, 12_000, 997):
-        assert not is_missing(committed % EPOCH_MODULUS, Fencing(7, committed + fences), Fencing(7, committed))
-        newer = Fencing(7, committed + fences // 2)  # of a commit that no fence has noted
+        assert not is_missing(
+            committed % EPOCH_MODULUS, ProducerIdAndEpoch(7, committed + fences), ProducerIdAndEpoch(7, committed)
+        )
+        newer = ProducerIdAndEpoch(7, committed + fences // 2)  # of a commit that no fence has noted
         assert fences > EPOCH_MODULUS or not is_missing(
-            committed % EPOCH_MODULUS, Fencing(7, committed + fences), newer
+            committed % EPOCH_MODULUS, ProducerIdAndEpoch(7, committed + fences), newer
         )
 
 
@@ -288,8 +290,8 @@ def test_a_note_is_kept_by_fences(epoch: int) -> None:
 
 
 def test_epochs_that_come_to_their_end_are_no_contradiction() -> None:
-    assert not is_missing(0, Fencing(8, 1), Fencing(7, 32_766))
-    assert not is_missing(32_766 % EPOCH_MODULUS, Fencing(8, 1), Fencing(7, 32_766))
+    assert not is_missing(0, ProducerIdAndEpoch(8, 1), ProducerIdAndEpoch(7, 32_766))
+    assert not is_missing(32_766 % EPOCH_MODULUS, ProducerIdAndEpoch(8, 1), ProducerIdAndEpoch(7, 32_766))
 
 
 @pytest.mark.parametrize(
@@ -308,7 +310,7 @@ def test_a_repair_with_the_wrong_control_topic_aborts_no_task(
     world.sink = world.sink._replace(control_topic=OTHER_TOPIC)
     if has_moved and not expired:
         assert world.txn("resolve", SINK, "--control-topic", OTHER_TOPIC, "--accept-no-record", "--yes") == 0
-    world.ticket = driver.begin(world.sink)
+    world.handle = driver.begin(world.sink)
     left = world.fill(0, (0, "a"), (1, "b"))
     world.lose(left, ZERO)
     with pytest.raises(ExactlyOnceError, match="lost the markers"):
@@ -330,8 +332,8 @@ def test_a_person_s_word_is_told_for_each_transaction_that_it_decides(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     left = world.fill(0, (0, "a"), (1, "b"))
-    for where in (ZERO, ONE):
-        world.lose(left, where)
+    for tp in (ZERO, ONE):
+        world.lose(left, tp)
     world.take_over(left)
     world.lossy.clear()
     capsys.readouterr()

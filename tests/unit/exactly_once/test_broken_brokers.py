@@ -6,15 +6,15 @@ from typing import Any, cast
 
 import pytest
 
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, Style
 from spark_producer.errors import BrokerError, ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster import coordinator_state, fencing
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.control_write import ControlWrite
-from spark_producer.exactly_once.driver import Sink
+from spark_producer.exactly_once.driver import SinkSettings
 from spark_producer.exactly_once.names import control_id, task_id
-from spark_producer.exactly_once.protocol.commands import Fencing, Indeterminate, WriteControl
+from spark_producer.exactly_once.protocol.commands import Indeterminate, WriteControl
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status
 from spark_producer.exactly_once.protocol.task_messages import InlineRows, Skipped, WriteHandle
 from spark_producer.network import ConnectionSettings
@@ -75,18 +75,18 @@ def test_a_commit_that_gives_no_next_epoch_is_looked_for(client: ScriptedClient)
     client.answers(DESCRIBE_PRODUCERS, messages.DescribeProducersResponse(0, (topic,)))
     client.answers(END_TXN, messages.EndTxnResponse(0, 0, -1, -1))
     record = ControlRecord("orders", "q", Status.DONE, 0, 0, "t")
-    ask = WriteControl(Fencing(7, 3), record)
+    ask = WriteControl(ProducerIdAndEpoch(7, 3), record)
     answer = ControlWrite(brokers_of(client), "commits", Style.IMPLICIT, ask, client.deadline()).run({}, 4096)
     assert isinstance(answer, Indeterminate)
 
 
 def test_messages_of_another_sink_are_not_committed(client: ScriptedClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    sink = Sink("orders", ConnectionSettings((("nowhere", 1),)))
+    sink = SinkSettings("orders", ConnectionSettings((("nowhere", 1),)))
     client.close = lambda: None  # type: ignore[attr-defined]
     cluster = CommandExecutor(cast("Any", client), "orders", "commits")
     monkeypatch.setattr(driver, "_open", [(sink, cluster)])
-    ticket = WriteHandle("orders.eu", "t", Fencing(7, 3), Style.EXPLICIT, None)
-    for outcome in (InlineRows(ticket, "q", 0, (), 0), Skipped(ticket, "q", 0, 0)):
+    handle = WriteHandle("orders.eu", "t", ProducerIdAndEpoch(7, 3), Style.EXPLICIT, None)
+    for outcome in (InlineRows(handle, "q", 0, (), 0), Skipped(handle, "q", 0, 0)):
         monkeypatch.setattr(driver, "_open", [(sink, cluster)])
         with pytest.raises(ExactlyOnceError, match=r"are of sink 'orders\.eu'"):
             driver.commit(sink, [outcome], 0)

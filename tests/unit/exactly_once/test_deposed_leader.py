@@ -11,7 +11,7 @@ from spark_producer.admin.parallel_client import Answered, Call, ParallelClient
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
-from spark_producer.exactly_once.protocol.commands import Fence, Fenced, Found, LookAtHolder, ReadControl
+from spark_producer.exactly_once.protocol.commands import DescribeControlId, Fence, Fenced, Found, ReadControl
 from spark_producer.protocol import DESCRIBE_TRANSACTIONS, FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, METADATA, messages
 from tests.unit.exactly_once.cluster.test_control_log import COMMIT, WHERE, Log, word
 from tests.unit.exactly_once.scripted_brokers import LOST, ScriptedClient
@@ -86,7 +86,7 @@ def cluster_of(client: CutOff) -> CommandExecutor:
     return CommandExecutor(cast("ParallelClient", client), "orders", WHERE[0])
 
 
-@pytest.mark.parametrize("ask", [Fence(), LookAtHolder()])
+@pytest.mark.parametrize("ask", [Fence(), DescribeControlId()])
 def test_the_last_word_is_that_of_the_leader_which_the_coordinator_knows(ask: Any) -> None:
     """The older one would have a batch written again that is done."""
     client = CutOff()

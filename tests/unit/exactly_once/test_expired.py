@@ -37,7 +37,7 @@ def test_a_sink_whose_id_has_expired_says_so_and_runs_again(world: World, large:
 
 def test_a_sink_that_was_taken_after_it_had_expired_is_overtaken(world: World) -> None:
     expire(world.broker, control_id(SINK))
-    driver.begin(world.sink._replace(patience=world.sink.patience + 1))
+    driver.begin(world.sink._replace(timeout=world.sink.timeout + 1))
     with pytest.raises(ExactlyOnceError, match="a newer driver has begun") as caught:
         world.commit(0, batch(*ZERO, "a"))
     assert caught.value.kind == "FENCED"

@@ -26,7 +26,7 @@ def make_smaller(world: World, partitions: int = 1) -> None:
 
 
 def test_rows_by_the_driver_for_a_partition_that_is_gone_are_refused(world: World) -> None:
-    world.ticket = driver.begin(world.sink)
+    world.handle = driver.begin(world.sink)
     make_smaller(world)
     with pytest.raises(TopicNotFound, match="rows for rows-1 were not written, because the partition no longer exists"):
         world.commit(0, batch(*ONE, "b"))
@@ -58,7 +58,7 @@ def test_a_transaction_of_a_task_is_not_committed(world: World) -> None:
     with pytest.raises(ExactlyOnceError, match="its rows are not in rows-1 any more") as caught:
         world.commit(0, left)
     assert caught.value.again
-    driver.abort(world.sink, [prepared(world.ticket, 0, left)], 0)
+    driver.abort(world.sink, [prepared(world.handle, 0, left)], 0)
     world.run_again(0, (0, "b"))
     assert world.rows() == ["b"]
 
@@ -90,9 +90,9 @@ def test_only_a_topic_that_exists_says_that_rows_are_gone(world: World) -> None:
     deadline = world.tasks.client.deadline()
     for partitions, fate in ((1, TransactionOutcome.MIXED), (0, TransactionOutcome.UNKNOWN)):
         make_smaller(world, partitions)
-        stretch = TransactionSpan(1, *ONE, 0, 0)
+        span = TransactionSpan(1, *ONE, 0, 0)
         world.tasks.brokers.forget_leaders([ONE])
-        assert log_outcome.fates_of(world.tasks.brokers, [stretch], deadline) == {stretch: fate}
+        assert log_outcome.outcomes_by_span(world.tasks.brokers, [span], deadline) == {span: fate}
 
 
 def test_a_partition_without_a_leader_is_waited_for_as_before(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

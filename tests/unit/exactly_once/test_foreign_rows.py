@@ -35,7 +35,7 @@ def write_rows(
 
     with monkeypatch.context() as patch:
         patch.setattr(filled_tasks, "batch", forged)
-        one = stranger.fill(0, world.ticket.style, {CONTROL: ["x"] * len(rows)})
+        one = stranger.fill(0, world.handle.style, {CONTROL: ["x"] * len(rows)})
     if commit:
         end_tasks(stranger.brokers, [one], commit=True, deadline=stranger.client.deadline())
     stranger.close()
@@ -47,12 +47,12 @@ def test_no_commit_takes_rows_for_a_control_topic(world: World, large: bool, top
     """They were dropped and counted on path A, and moved another sink's last batch on path B."""
     if topic == "the default":
         world.sink = world.sink._replace(control_topic=OTHER_TOPIC)
-        world.ticket = driver.begin(world.sink)
-    told = world.tasks.fill(0, world.ticket.style, {CONTROL: ["x"]}) if large else batch(*CONTROL, "x")
+        world.handle = driver.begin(world.sink)
+    told = world.tasks.fill(0, world.handle.style, {CONTROL: ["x"]}) if large else batch(*CONTROL, "x")
     with pytest.raises(ExactlyOnceError, match=r"is for control records.*Nothing is committed"):
         world.commit(0, batch(*ZERO, "a"), told)
     if large:
-        driver.abort(world.sink, [prepared(world.ticket, 0, told)], 0)  # type: ignore[arg-type]
+        driver.abort(world.sink, [prepared(world.handle, 0, told)], 0)  # type: ignore[arg-type]
     assert world.rows() == []
     assert "x" not in committed(world.broker, CONTROL[0])
 
@@ -63,13 +63,13 @@ def test_a_forged_record_is_not_believed(
     world: World, monkeypatch: pytest.MonkeyPatch, version: int, copied: bool
 ) -> None:
     world.commit(0, batch(*ZERO, "a"))
-    writer = (world.ticket.fencing if copied else (3, 0)) if version == 3 else None
+    writer = (world.handle.fencing if copied else (3, 0)) if version == 3 else None
     write_rows(world, monkeypatch, record_json.encode(FORGED, writer=writer))
     driver.close_all()
     for number in (1, 2):
-        world.ticket = driver.begin(world.sink)
-        assert world.ticket.last is not None
-        assert world.ticket.last.last_done == number - 1
+        world.handle = driver.begin(world.sink)
+        assert world.handle.last is not None
+        assert world.handle.last.last_done == number - 1
         world.commit(number, batch(*ONE, str(number)))
     assert world.rows() == ["1", "2", "a"]
 
@@ -109,7 +109,7 @@ def test_a_record_says_who_writes_it(world: World) -> None:
     world.commit(0, batch(*ZERO, "a"))
     head = json.loads(committed(world.broker, CONTROL[0])[-1])
     assert head["version"] == 3
-    assert head["writer"] == list(world.ticket.fencing)
+    assert head["writer"] == list(world.handle.fencing)
 
 
 def test_a_producer_refuses_rows_that_name_a_control_topic_and_tells_which(world: World) -> None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import pytest
 
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster import fencing
 from spark_producer.exactly_once.cluster.coordinator_state import COMPLETE_ABORT, COMPLETE_COMMIT, describe
 from spark_producer.exactly_once.cluster.end_transactions import end_tasks
 from spark_producer.exactly_once.names import control_id
-from spark_producer.exactly_once.protocol.control_record import TaskTransaction, TopicPartition
+from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from tests.stages.workbench import until
 from tests.support.filled_tasks import Tasks, batch
 from tests.unit.exactly_once.lossy_world import CONTROL, ONE, OTHER_TOPIC, SINK, ZERO, World
@@ -32,7 +33,7 @@ def test_rows_of_a_driver_that_died_are_not_those_of_the_last_word(
 ) -> None:
     """The last batch has rows in the same partition. A repair took the dead ones for its own, and they were seen twice."""
     world.commit(0, batch(*ZERO, "a"))
-    world.ticket = driver.begin(world.sink)
+    world.handle = driver.begin(world.sink)
     world.die_before_the_commit(1, batch(*ZERO, "b"))
     for each in lost:
         world.lose(control_id(SINK), each)
@@ -47,7 +48,7 @@ def test_rows_of_a_driver_that_died_are_not_those_of_the_last_word(
 def test_an_earlier_commit_in_a_partition_does_not_say_that_a_decision_was_made(world: World) -> None:
     """Batch 1 never came to a partition without a leader; its driver died before the commit point. The batch was lost."""
     world.commit(0, batch(*ZERO, "a"), batch(*ONE, "b"))
-    world.ticket = driver.begin(world.sink)
+    world.handle = driver.begin(world.sink)
     world.die_before_the_commit(1, batch(*ZERO, "c"), batch(*ONE, "d"), without=ONE)
     world.lose(control_id(SINK), CONTROL)
     world.lose(control_id(SINK), ONE)
@@ -73,10 +74,10 @@ def test_rows_of_a_dead_driver_that_no_word_names_hold_readers_and_the_next_writ
 ) -> None:
     """A task writes behind them, and its rows would be seen by nobody."""
     world.commit(0, batch(*ONE, "a"))
-    world.ticket = driver.begin(world.sink)
+    world.handle = driver.begin(world.sink)
     world.die_before_the_commit(1, batch(*ZERO, "b"))
     world.lose(control_id(SINK), ZERO)
-    world.ticket = driver.begin(world.sink)
+    world.handle = driver.begin(world.sink)
     with pytest.raises(ExactlyOnceError, match="rows-0 lost the markers"):
         world.commit(1, world.fill(0, (0, "b")))
     world.lossy.clear()
@@ -90,7 +91,7 @@ def test_rows_of_a_dead_driver_that_no_word_names_hold_readers_and_the_next_writ
 def test_the_next_rows_there_end_those_of_a_dead_driver(world: World) -> None:
     world.die_before_the_commit(0, batch(*ZERO, "b"))
     world.lose(control_id(SINK), ZERO)
-    world.ticket = driver.begin(world.sink)
+    world.handle = driver.begin(world.sink)
     world.lossy.clear()
     with pytest.raises(ExactlyOnceError, match="an older transaction"):
         world.commit(0, batch(*ZERO, "b"))
@@ -104,7 +105,7 @@ def test_people_may_mend_what_timed_out_before_the_next_driver_comes(
 ) -> None:
     world.commit(0, batch(*ZERO, "a"))
     monkeypatch.setattr(fencing, "CONTROL_TIMEOUT_MS", 1000)
-    world.ticket = driver.begin(world.sink)
+    world.handle = driver.begin(world.sink)
     world.die_before_the_commit(1, batch(*ZERO, "b"), world.fill(0, (1, "c")))
     world.lose(control_id(SINK), lost)
     until(lambda: state_of(world, control_id(SINK)) == COMPLETE_ABORT, "the transaction to time out")
@@ -118,14 +119,14 @@ def test_people_may_mend_what_timed_out_before_the_next_driver_comes(
 def test_a_marker_behind_a_strangers_open_transaction_is_found(world: World) -> None:
     """Readers stand before it, and do not see the rows yet. They are committed all the same."""
     stranger = Tasks(world.broker.bootstrap_servers, "stranger", "1" * 32)
-    held = stranger.fill(0, world.ticket.style, {ZERO: ["stranger"]})
+    held = stranger.fill(0, world.handle.style, {ZERO: ["stranger"]})
     world.lose(control_id(SINK), CONTROL)
     world.commit_in_vain(batch(*ZERO, "a"))
     world.begin_in_vain()  # the coordinator forgets how it ended
     world.mend()
-    world.ticket = driver.begin(world.sink)
-    assert world.ticket.last is not None
-    assert world.ticket.last.last_done == 0
+    world.handle = driver.begin(world.sink)
+    assert world.handle.last is not None
+    assert world.handle.last.last_done == 0
     end_tasks(stranger.brokers, [held], commit=False, deadline=stranger.client.deadline())
     stranger.close()
     assert world.rows() == ["a"]
@@ -164,15 +165,15 @@ def test_the_word_of_a_person_that_loses_its_marker_holds(
     assert "__pyproducer_commits-0 lost the markers" in capsys.readouterr().err
     world.lossy.clear()
     world.mend()
-    world.ticket = driver.begin(world.sink)
-    assert world.ticket.last is not None
-    assert world.ticket.last.last_done == 0
+    world.handle = driver.begin(world.sink)
+    assert world.handle.last is not None
+    assert world.handle.last.last_done == 0
     assert world.rows() == (["b"] if word == "--accept-partial" else ["a", "b"])
 
 
 def test_a_stranger_in_the_control_topic_changes_nothing(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     stranger = Tasks(world.broker.bootstrap_servers, "stranger", "1" * 32)
-    one: TaskTransaction = stranger.fill(0, world.ticket.style, {CONTROL: ["strange"]})
+    one: TaskTransaction = stranger.fill(0, world.handle.style, {CONTROL: ["strange"]})
     end_tasks(stranger.brokers, [one], commit=True, deadline=stranger.client.deadline())
     stranger.close()
     world.commit(0, world.fill(0, (0, "a")))
@@ -192,7 +193,7 @@ def test_a_person_who_forgets_the_control_topic_aborts_nothing(
     world.sink = world.sink._replace(control_topic=OTHER_TOPIC)
     if has_moved:
         assert world.txn("resolve", SINK, "--control-topic", OTHER_TOPIC, "--accept-no-record", "--yes") == 0
-    world.ticket = driver.begin(world.sink)
+    world.handle = driver.begin(world.sink)
     world.lose(control_id(SINK), ZERO)
     with pytest.raises(ExactlyOnceError, match="rows-0 lost the markers"):
         world.commit(1, batch(*ZERO, "a"))
@@ -211,7 +212,7 @@ def test_a_person_who_forgets_the_control_topic_aborts_nothing(
 def test_a_partition_to_which_nobody_has_written_shows_that_nothing_is_visible(world: World, is_new: bool) -> None:
     if not is_new:
         world.commit(0, batch(*ZERO, "z"))
-        world.ticket = driver.begin(world.sink)
+        world.handle = driver.begin(world.sink)
     world.die_before_the_commit(1, batch(*ZERO, "a"), without=ZERO if is_new else None)
     world.lose(control_id(SINK), CONTROL)
     world.lose(control_id(SINK), ZERO)
@@ -229,7 +230,7 @@ def test_a_person_says_what_to_take_it_for_where_nobody_knows(
 ) -> None:
     """The rows never came to a partition that has others, and does not know the sink's producer."""
     stranger = Tasks(world.broker.bootstrap_servers, "stranger", "1" * 32)
-    other = stranger.fill(0, world.ticket.style, {ZERO: ["of another"]})
+    other = stranger.fill(0, world.handle.style, {ZERO: ["of another"]})
     end_tasks(stranger.brokers, [other], commit=True, deadline=stranger.client.deadline())
     stranger.close()
     world.die_before_the_commit(0, batch(*ZERO, "a"), without=ZERO)

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import pytest
 
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import ExactlyOnceError, KafkaTimeout
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster.coordinator_state import COMPLETE_COMMIT, describe
@@ -121,9 +122,9 @@ def test_a_decision_that_has_committed_a_task_is_not_dropped(world: World) -> No
     with pytest.raises(ExactlyOnceError, match="lost the markers"):
         driver.begin(world.sink)  # the coordinator forgets how the decision ended
     world.mend()
-    world.ticket = driver.begin(world.sink)
-    assert world.ticket.last is not None
-    assert world.ticket.last.last_done == 0
+    world.handle = driver.begin(world.sink)
+    assert world.handle.last is not None
+    assert world.handle.last.last_done == 0
     assert world.rows() == ["a"]
 
 
@@ -156,8 +157,8 @@ def test_what_is_decided_is_carried_out_before_people_are_called(world: World) -
 def test_people_do_not_wait_for_each_transaction_of_a_batch(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """Each was looked for with a patience of seconds, because of a dead task in another of its partitions."""
     dead = world.fill(0, (1, "b"))
-    world.lose(dead, ("rows", 1))
-    world.ticket = driver.begin(world.sink)
+    world.lose(dead, TopicPartition("rows", 1))
+    world.handle = driver.begin(world.sink)
     tasks = [world.fill(slot, (0, f"a{slot}"), (1, f"b{slot}")) for slot in range(1, 11)]
     for task in tasks:
         world.lose(task)
@@ -186,7 +187,7 @@ def test_the_abort_of_a_later_transaction_of_an_id_is_not_that_of_what_was_commi
 def write_as_a_stranger(world: World) -> None:
     """A row in each partition, where those of the sink were in a topic of the same name."""
     stranger = Tasks(world.broker.bootstrap_servers, "stranger", "1" * 32)
-    one = stranger.fill(0, world.ticket.style, {("rows", partition): ["strange"] for partition in range(2)})
+    one = stranger.fill(0, world.handle.style, {("rows", partition): ["strange"] for partition in range(2)})
     end_tasks(stranger.brokers, [one], commit=True, deadline=stranger.client.deadline())
     stranger.close()
 

@@ -15,13 +15,13 @@ from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster.control_write import ControlWrite
 from spark_producer.exactly_once.names import control_id
-from spark_producer.exactly_once.protocol.task_messages import Origin
+from spark_producer.exactly_once.protocol.task_messages import ForeachBatchOrigin
 from tests.support.filled_tasks import Died
 from tests.unit.exactly_once.functions import in_foreach_batch, life
 from tests.unit.exactly_once.lossy_world import CONTROL, SINK, World
 from tests.unit.exactly_once.test_expired import expire
 
-SECOND_RUN = Origin("q1", "r2", 0)
+SECOND_RUN = ForeachBatchOrigin("q1", "r2", 0)
 
 
 def goes_on(world: World) -> None:
@@ -53,7 +53,7 @@ def test_a_driver_that_is_killed_in_its_note(world: World, place: str, monkeypat
 
 def overtaken(world: World) -> None:
     """Another driver begins."""
-    driver.begin(world.sink._replace(patience=world.sink.patience + 1))
+    driver.begin(world.sink._replace(timeout=world.sink.timeout + 1))
 
 
 def forgotten(world: World) -> None:

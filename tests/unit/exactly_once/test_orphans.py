@@ -10,7 +10,7 @@ import pytest
 
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
-from spark_producer.exactly_once.driver import LISTING_SECONDS, perform_commit
+from spark_producer.exactly_once.driver import LISTING_TIMEOUT_S, perform_commit
 from spark_producer.exactly_once.protocol.commands import (
     Command,
     EndTasks,
@@ -59,15 +59,15 @@ def test_a_commit_goes_on_if_nobody_tells_in_time_what_dead_tasks_have_left_open
         answer = perform_commit(cast("CommandExecutor", cluster), ListOpen((ONE,)))
     assert answer == Opened(())
     assert "no answer to ListOpen" in caplog.text
-    assert cluster.seconds == [LISTING_SECONDS]
+    assert cluster.seconds == [LISTING_TIMEOUT_S]
 
 
 def test_a_limit_of_time_ends_an_ask_before_the_patience_of_the_client_does() -> None:
     client = ScriptedClient()
     client.answers(LIST_TRANSACTIONS, LOST)
     with pytest.raises(KafkaTimeout, match="the list of open transactions"):
-        CommandExecutor(cast("Any", client), "orders", "commits").perform(ListOpen(), LISTING_SECONDS)
-    assert client.clock() <= LISTING_SECONDS < PATIENCE
+        CommandExecutor(cast("Any", client), "orders", "commits").perform(ListOpen(), LISTING_TIMEOUT_S)
+    assert client.clock() <= LISTING_TIMEOUT_S < PATIENCE
 
 
 class Growing(ScriptedClient):

@@ -7,22 +7,22 @@ from typing import cast
 import pytest
 
 from spark_producer.admin.parallel_client import ParallelClient
-from spark_producer.common.cluster import Span, Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, Span, Style
 from spark_producer.errors import UnsupportedVersion
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.names import control_id
-from spark_producer.exactly_once.protocol.commands import Fencing, Vote, Voted
+from spark_producer.exactly_once.protocol.commands import Vote, Voted
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, messages
 from tests.unit.exactly_once.scripted_brokers import NOW_MS, ScriptedClient
 
-OURS = Fencing(7, 3)
+OURS = ProducerIdAndEpoch(7, 3)
 TASK = TaskTransaction("pyproducer.orders.00.0", 8, 1, Style.EXPLICIT, (Span("rows", 0, 5, 6, 2),))
 
 
 @pytest.mark.parametrize("state", ["Ongoing", "CompleteAbort"])
-@pytest.mark.parametrize("held", [OURS, OURS._replace(epoch=OURS.epoch + 1), Fencing(99, 0)])
-def test_an_objection_is_told_to_be_the_deed_of_who_has_taken_the_sink(state: str, held: Fencing) -> None:
+@pytest.mark.parametrize("held", [OURS, OURS._replace(epoch=OURS.epoch + 1), ProducerIdAndEpoch(99, 0)])
+def test_an_objection_is_told_to_be_the_deed_of_who_has_taken_the_sink(state: str, held: ProducerIdAndEpoch) -> None:
     """Only if there is an objection: else nobody is asked."""
     client = ScriptedClient()
     client.leaders = {("rows", 0): 2}

@@ -7,21 +7,20 @@ from typing import Any
 
 import pytest
 
-from spark_producer.common.cluster import Span, Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, Span, Style, TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, KafkaTimeout, PyProducerError, UnsupportedVersion
 from spark_producer.exactly_once.cluster import end_transactions, fencing, precommit_check
 from spark_producer.exactly_once.cluster.control_write import ControlWrite
 from spark_producer.exactly_once.protocol.commands import (
+    ControlIdHolder,
+    ControlWritten,
     Ended,
+    EndRefused,
     FencedOff,
-    Fencing,
-    Glued,
-    Holder,
     Indeterminate,
-    Refused,
+    OlderTransactionHangs,
     WriteControl,
-    Written,
 )
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status, TaskTransaction
 from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
@@ -41,9 +40,9 @@ from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.small_batch import encode_few
 from tests.unit.exactly_once.scripted_brokers import LOST, NOW_MS, PATIENCE, ScriptedClient, brokers_of
 
-ROWS = ("rows", 0)
-CONTROL = ("commits", 0)
-OURS = Fencing(7, 3)
+ROWS = TopicPartition("rows", 0)
+CONTROL = TopicPartition("commits", 0)
+OURS = ProducerIdAndEpoch(7, 3)
 TASK = TaskTransaction("pyproducer.orders.00.0", 8, 1, Style.EXPLICIT, (Span("rows", 0, 5, 6, 2),))
 RECORD = ControlRecord("orders", "q", Status.DONE, 0, 0, "t", (), ())
 
@@ -75,7 +74,7 @@ def described(state: str = "Empty", **more: Any) -> Callable[[Any], Any]:
 
 
 def producing(
-    starts: dict[tuple[str, int], int], producer_id: int = OURS.producer_id, **more: int
+    starts: dict[TopicPartition, int], producer_id: int = OURS.producer_id, **more: int
 ) -> Callable[[Any], Any]:
     """Our producer has open transactions that begin there."""
 
@@ -90,7 +89,7 @@ def producing(
                             messages.ActiveProducer(
                                 producer_id,
                                 OURS.epoch,
-                                current_txn_start_offset=starts.get((topic.name, each), -1),
+                                current_txn_start_offset=starts.get(TopicPartition(topic.name, each), -1),
                                 **more,
                             ),
                         ),
@@ -112,7 +111,7 @@ class Log:
         self.codes = list(codes)
         self.taken: list[tuple[str, int, int]] = []
         self.refused: list[tuple[str, int, int]] = []
-        self.starts: dict[tuple[str, int], int] = {}
+        self.starts: dict[TopicPartition, int] = {}
         """where the transaction begins in each partition"""
         self._end = 100
 
@@ -129,15 +128,15 @@ class Log:
                 (self.refused if code else self.taken).append((topic.name, part.index, header.base_sequence))
                 rows.append(messages.ProducePartitionResponse(part.index, code, -1 if code else self._end))
                 if not code:
-                    self.starts.setdefault((topic.name, part.index), self._end)
+                    self.starts.setdefault(TopicPartition(topic.name, part.index), self._end)
                 self._end += 0 if code else header.records_count
             topics.append(messages.ProduceTopicResponse(topic.name, tuple(rows)))
         return messages.ProduceResponse(tuple(topics))
 
 
-def batches(where: tuple[str, int], count: int) -> list[EncodedBatch]:
+def batches(tp: TopicPartition, count: int) -> list[EncodedBatch]:
     """Batches of two records."""
-    return [EncodedBatch(*where, 2, bytes(encode_few([(b"k", b"v")] * 2, 1))) for _ in range(count)]
+    return [EncodedBatch(*tp, 2, bytes(encode_few([(b"k", b"v")] * 2, 1))) for _ in range(count)]
 
 
 def added(**codes: int) -> messages.AddPartitionsToTxnResponse:
@@ -198,7 +197,7 @@ def test_the_end_of_a_tasks_transaction_is_sent_again_if_no_answer_came(client: 
 )
 def test_the_codes_that_say_that_a_transaction_is_over_are_refusals(client: ScriptedClient, code: Code) -> None:
     client.answers(END_TXN, ended(code))
-    assert end_transactions.end_tasks(brokers_of(client), [TASK], True, client.deadline()) == (Refused(code),)
+    assert end_transactions.end_tasks(brokers_of(client), [TASK], True, client.deadline()) == (EndRefused(code),)
 
 
 def test_a_transaction_that_stays_in_between_names_what_holds_it_up(client: ScriptedClient) -> None:
@@ -223,7 +222,7 @@ def test_nothing_is_ended_or_fenced_while_a_partition_has_no_leader(client: Scri
 def test_the_fence_is_asked_for_again_and_an_unfinished_transaction_is_named(client: ScriptedClient) -> None:
     init = messages.InitProducerIdResponse
     client.answers(INIT_PRODUCER_ID, LOST, init(0, Code.CONCURRENT_TRANSACTIONS), init(0, 0, 9, 4))
-    assert fencing.fence(brokers_of(client), CONTROL[0], client.deadline()).fencing == Fencing(9, 4)
+    assert fencing.fence(brokers_of(client), CONTROL[0], client.deadline()).fencing == ProducerIdAndEpoch(9, 4)
     client.answers(INIT_PRODUCER_ID, init(0, Code.CONCURRENT_TRANSACTIONS))
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("PrepareAbort")
     with pytest.raises(KafkaTimeout, match=r"earlier driver is still being ended; it is in state PrepareAbort"):
@@ -238,9 +237,11 @@ def test_the_holder_is_told_once_nothing_is_being_ended(client: ScriptedClient) 
     client.scripts[DESCRIBE_TRANSACTIONS.name] = lambda body: described(next(states), producer_id=4, producer_epoch=2)(
         body
     )
-    assert fencing.holder(brokers_of(client), CONTROL[0], client.deadline()) == Holder(Fencing(4, 2))
+    assert fencing.holder(brokers_of(client), CONTROL[0], client.deadline()) == ControlIdHolder(
+        ProducerIdAndEpoch(4, 2)
+    )
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described(error_code=Code.TRANSACTIONAL_ID_NOT_FOUND)
-    assert fencing.holder(brokers_of(client), CONTROL[0], client.deadline()) == Holder(None)
+    assert fencing.holder(brokers_of(client), CONTROL[0], client.deadline()) == ControlIdHolder(None)
 
 
 def test_the_commit_point_is_never_sent_again_if_no_answer_came(client: ScriptedClient) -> None:
@@ -250,7 +251,7 @@ def test_the_commit_point_is_never_sent_again_if_no_answer_came(client: Scripted
     assert len(client.bodies(END_TXN)) == 1
     client.answers(END_TXN, ended(Code.CONCURRENT_TRANSACTIONS), ended())
     client.scripts[PRODUCE.name] = Log()
-    assert write(client) == Written(OURS)
+    assert write(client) == ControlWritten(OURS)
     client.answers(END_TXN, ended(Code.INVALID_TXN_STATE))
     client.scripts[PRODUCE.name] = Log()
     assert isinstance(write(client), Indeterminate)
@@ -270,7 +271,7 @@ def test_a_newer_holder_after_a_commit_that_was_put_off_says_nothing_of_it(clien
 def test_the_implicit_style_takes_its_next_epoch_from_the_answer_and_adds_no_partitions(client: ScriptedClient) -> None:
     client.scripts[PRODUCE.name] = Log()
     client.answers(END_TXN, ended(0, 7, 4))
-    assert write(client, Style.IMPLICIT) == Written(Fencing(7, 4))
+    assert write(client, Style.IMPLICIT) == ControlWritten(ProducerIdAndEpoch(7, 4))
     assert client.bodies(ADD_PARTITIONS_TO_TXN) == []
 
 
@@ -278,14 +279,14 @@ def test_an_older_transaction_before_ours_aborts_it(client: ScriptedClient) -> N
     client.scripts[PRODUCE.name] = Log()
     client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 99, CONTROL: 102})
     client.answers(END_TXN, ended())
-    assert write(client, told=True) == Glued((ROWS,))
+    assert write(client, told=True) == OlderTransactionHangs((ROWS,))
     assert [body.committed for body in client.bodies(END_TXN)] == [False]
 
 
 @pytest.mark.parametrize(
     "starts", [{}, {ROWS: 100}, {CONTROL: 102}, {ROWS: 103, CONTROL: 102}, {ROWS: 100, CONTROL: 0x7FFF}]
 )
-def test_a_write_whose_rows_are_gone_is_aborted(client: ScriptedClient, starts: dict[tuple[str, int], int]) -> None:
+def test_a_write_whose_rows_are_gone_is_aborted(client: ScriptedClient, starts: dict[TopicPartition, int]) -> None:
     """A topic was deleted and made anew, or a leader came back without its data: the commit would find nothing there."""
     client.scripts[PRODUCE.name] = Log()
     client.scripts[DESCRIBE_PRODUCERS.name] = producing(starts)
@@ -300,7 +301,7 @@ def test_explicitly_the_sequence_of_the_control_partition_goes_on_within_an_epoc
     """A batch that repeated a sequence would be acknowledged and not written."""
     client.scripts[PRODUCE.name] = log = Log()
     client.answers(END_TXN, ended())
-    assert write(client, last_sequence=4) == Written(OURS)
+    assert write(client, last_sequence=4) == ControlWritten(OURS)
     assert sorted(log.taken) == [("commits", 0, 5), ("rows", 0, 0)]
 
 
@@ -309,7 +310,7 @@ def test_a_topic_that_the_coordinator_does_not_know_yet_is_added_in_a_while(clie
     client.answers(END_TXN, ended())
     unknown = added(rows=Code.OPERATION_NOT_ATTEMPTED, commits=Code.UNKNOWN_TOPIC_OR_PARTITION)
     client.answers(ADD_PARTITIONS_TO_TXN, unknown, unknown, added(rows=0, commits=0))
-    assert write(client) == Written(OURS)
+    assert write(client) == ControlWritten(OURS)
     assert len(client.bodies(ADD_PARTITIONS_TO_TXN)) == 3
 
 
@@ -353,7 +354,7 @@ def test_an_abort_that_fails_does_not_hide_that_an_older_transaction_hangs(clien
     client.scripts[PRODUCE.name] = Log()
     client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 99, CONTROL: 102})
     client.scripts[END_TXN.name] = lambda _: moved_away(client)
-    assert write(client, told=True) == Glued((ROWS,))
+    assert write(client, told=True) == OlderTransactionHangs((ROWS,))
 
 
 @pytest.mark.parametrize("error", [ValueError("a defect"), KeyboardInterrupt()])
@@ -399,7 +400,7 @@ def test_the_vote_says_which_transaction_is_unfit_and_why(
 
 
 def fit(
-    client: ScriptedClient, starts: dict[tuple[str, int], int], transaction: TaskTransaction = TASK
+    client: ScriptedClient, starts: dict[TopicPartition, int], transaction: TaskTransaction = TASK
 ) -> tuple[str, ...]:
     """What the vote objects to if leaders say that our producer's transactions begin there."""
     row = {"producer_id": OURS.producer_id, "producer_epoch": 1, "transaction_timeout_ms": 30_000}

@@ -9,61 +9,63 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
 from spark_producer.exactly_once.protocol.abort import abort
 from spark_producer.exactly_once.protocol.begin import begin
 from spark_producer.exactly_once.protocol.commands import (
     Command,
+    ControlIdHolder,
+    ControlWritten,
+    DescribeControlId,
     Ended,
+    EndRefused,
     EndTasks,
     Fence,
     Fenced,
     FencedOff,
-    Fencing,
     Found,
-    Glued,
-    Holder,
-    Hung,
     Indeterminate,
     ListOpen,
     LogOutcomes,
-    LookAtHolder,
-    LookAtLogs,
+    MarkersLost,
     Missing,
+    OlderTransactionHangs,
     Opened,
     ReadControl,
-    Refused,
+    ReadLogs,
     Result,
     TasksEnded,
     TransactionOutcome,
     Vote,
     Voted,
     WriteControl,
-    Written,
-)  # fmt: skip
+)
 from spark_producer.exactly_once.protocol.commit import commit
 from spark_producer.exactly_once.protocol.control_record import UNFINISHED, Status, TaskTransaction
 from spark_producer.exactly_once.protocol.outcomes import (
-    Aborted,
     AlreadyDone,
     Begun,
-    Committed,
     Failed,
     NothingToAbort,
     Outcome,
+    WriteAborted,
+    WriteCommitted,
 )
 from spark_producer.exactly_once.protocol.state_machine import MAX_TRIES, Next
-from tests.unit.exactly_once.script import SINK, TOKEN, inline, prepared, record, task, ticket
+from tests.unit.exactly_once.script import SINK, TOKEN, handle, inline, prepared, record, task
 
 TASKS = [task(number) for number in range(3)]
 LAST = record(Status.DONE, 4, "old")
-WHERE = ((("commits", 0),), (("t", 1), ("t", 2)))
-FENCINGS = [Fencing(7, epoch) for epoch in (1, 2, 3)]
+WHERE = ((TopicPartition("commits", 0),), (TopicPartition("t", 1), TopicPartition("t", 2)))
+FENCINGS = [ProducerIdAndEpoch(7, epoch) for epoch in (1, 2, 3)]
 SOME = [TASKS[:1], TASKS[1:3], TASKS]
 RECORDS = [
     record(status, 5, token, *transactions)._replace(inline=rows)
-    for status, token, transactions, rows in product(Status, (TOKEN, "old", "newer"), SOME, ((), (("t", 9),)))
+    for status, token, transactions, rows in product(
+        Status, (TOKEN, "old", "newer"), SOME, ((), (TopicPartition("t", 9),))
+    )
 ]
-RESULTS: tuple[Ended | Refused, ...] = (Ended(), Refused(90))
+RESULTS: tuple[Ended | EndRefused, ...] = (Ended(), EndRefused(90))
 MAX_ASKS = 8 * (MAX_TRIES + 1)
 """BEGIN takes eight asks at most, and starts over a few times."""
 
@@ -73,20 +75,25 @@ def answers(command: Command) -> list[Result]:
     match command:
         case Fence():
             return [Fenced(fencing) for fencing in FENCINGS]
-        case LookAtHolder():
-            return [Holder(None), *map(Holder, FENCINGS)]
+        case DescribeControlId():
+            return [ControlIdHolder(None), *map(ControlIdHolder, FENCINGS)]
         case ReadControl():
-            return [Found(None), *map(Found, RECORDS), Missing("commits"), *map(Hung, WHERE)]
+            return [Found(None), *map(Found, RECORDS), Missing("commits"), *map(MarkersLost, WHERE)]
         case ListOpen(besides):
             return [Opened(()), *(Opened(tuple(some)) for some in SOME if not set(besides) & set(some))]
         case WriteControl():
             refusals: list[Result] = [FencedOff(), FencedOff(expired=True), Indeterminate()]
-            return [*map(Written, FENCINGS), *map(Hung, WHERE), *refusals, *map(Glued, WHERE)]
+            return [
+                *map(ControlWritten, FENCINGS),
+                *map(MarkersLost, WHERE),
+                *refusals,
+                *map(OlderTransactionHangs, WHERE),
+            ]
         case Vote():
             return [Voted(), Voted(("too old",))]
         case EndTasks(transactions):
             return [TasksEnded(results) for results in product(RESULTS, repeat=len(transactions))]
-        case LookAtLogs(transactions):
+        case ReadLogs(transactions):
             return [LogOutcomes(fates, WHERE[1]) for fates in product(TransactionOutcome, repeat=len(transactions))]
 
 
@@ -101,7 +108,7 @@ def play(start: Next, data: st.DataObject) -> tuple[list[Told], Outcome | None]:
     """A whole way with random answers; without an outcome if it is too long."""
     told: list[Told] = []
     now = start
-    while not isinstance(now, Begun | Committed | AlreadyDone | Aborted | NothingToAbort | Failed):
+    while not isinstance(now, Begun | WriteCommitted | AlreadyDone | WriteAborted | NothingToAbort | Failed):
         if len(told) == MAX_ASKS:
             return told, None
         choices = answers(now.command)
@@ -113,8 +120,8 @@ def play(start: Next, data: st.DataObject) -> tuple[list[Told], Outcome | None]:
 
 STARTS: dict[str, Callable[[], Next]] = {
     "begin": lambda: begin(SINK, "new"),
-    "commit": lambda: commit([prepared(TASKS[0], of=ticket(LAST)), inline(3, of=ticket(LAST))], 5),
-    "commit inline": lambda: commit([inline(0, of=ticket(LAST))], 5),
+    "commit": lambda: commit([prepared(TASKS[0], of=handle(LAST)), inline(3, of=handle(LAST))], 5),
+    "commit inline": lambda: commit([inline(0, of=handle(LAST))], 5),
     "abort": lambda: abort([prepared(TASKS[0]), prepared(TASKS[1]), None]),
 }
 starts = st.sampled_from(sorted(STARTS))
@@ -137,8 +144,8 @@ def test_after_an_unanswered_write_comes_a_fence_and_never_the_same_write(start:
             assert following.command == Fence()
             assert isinstance(one.command, WriteControl)
     for index, one in enumerate(told):
-        if isinstance(one.command, WriteControl) and one.command.fencing != ticket().fencing:
-            givers = [before.answer for before in told[:index] if isinstance(before.answer, Fenced | Written)]
+        if isinstance(one.command, WriteControl) and one.command.fencing != handle().fencing:
+            givers = [before.answer for before in told[:index] if isinstance(before.answer, Fenced | ControlWritten)]
             assert givers, "an epoch that nobody gave"
             assert givers[-1].fencing == one.command.fencing, "not the newest epoch"
 
@@ -154,7 +161,7 @@ def test_what_is_decided_is_never_aborted(start: str, data: st.DataObject) -> No
             decided = set(answer.record.transactions) if answer.record is not None and unfinished else set()
             if start == "abort" and answer.record is not None and answer.record.token != TOKEN:
                 decided = set()  # a record of another execution names none of this one's transactions
-        elif isinstance(command, WriteControl) and isinstance(answer, Written):
+        elif isinstance(command, WriteControl) and isinstance(answer, ControlWritten):
             decided = set(command.record.transactions) if command.record.status is Status.COMMITTING else set()
         elif isinstance(command, EndTasks) and not command.commit:
             assert not decided & set(command.transactions)
@@ -168,7 +175,7 @@ def test_orphans_are_aborted_only_after_they_were_named_in_a_fenced_write(data: 
         if isinstance(command, EndTasks) and not command.commit:
             before = told[index - 1]
             assert isinstance(before.command, WriteControl)
-            assert isinstance(before.answer, Written)
+            assert isinstance(before.answer, ControlWritten)
             assert before.command.record.status is Status.INTENT
             assert before.command.record.transactions == command.transactions
 
@@ -179,7 +186,7 @@ def test_begin_fences_and_reads_before_it_does_anything_else(data: st.DataObject
     told, outcome = play(STARTS["begin"](), data)
     assert [one.command for one in told[:2]] == [Fence(), ReadControl()]
     if isinstance(outcome, Begun):
-        givers = [one.answer for one in told if isinstance(one.answer, Fenced | Written)]
+        givers = [one.answer for one in told if isinstance(one.answer, Fenced | ControlWritten)]
         assert givers[-1].fencing == outcome.fencing
 
 
@@ -189,11 +196,11 @@ def test_committed_means_that_the_record_is_known_to_be_there_and_all_of_it_is_d
     start: str, data: st.DataObject
 ) -> None:
     told, outcome = play(STARTS[start](), data)
-    if isinstance(outcome, Committed):
+    if isinstance(outcome, WriteCommitted):
         done = [
             one for one in told
             if (isinstance(one.command, WriteControl) and one.command.record.status is Status.DONE
-                and isinstance(one.answer, Written))
+                and isinstance(one.answer, ControlWritten))
             or (isinstance(one.answer, Found) and one.answer.record and one.answer.record.status is Status.DONE
                 and one.answer.record.token == TOKEN)
         ]  # fmt: skip
@@ -214,5 +221,5 @@ def test_a_commit_aborts_nothing_but_orphans_and_these_last_of_all(start: str, d
     told, outcome = play(STARTS[start](), data)
     aborted = [index for index, (command, _) in enumerate(told) if isinstance(command, EndTasks) and not command.commit]
     assert aborted in ([], [len(told) - 1])
-    if isinstance(outcome, Committed):
+    if isinstance(outcome, WriteCommitted):
         assert bool(aborted) == bool(orphans_of(told))

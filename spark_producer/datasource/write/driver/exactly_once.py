@@ -32,8 +32,8 @@ from spark_producer.datasource.write.driver.transaction_timeout import (
 from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH
-from spark_producer.exactly_once.protocol.outcomes import Aborted, Committed, NothingToAbort
-from spark_producer.exactly_once.protocol.task_messages import InlineRows, Prepared, Skipped, TaskOutcome
+from spark_producer.exactly_once.protocol.outcomes import NothingToAbort, WriteAborted, WriteCommitted
+from spark_producer.exactly_once.protocol.task_messages import InlineRows, PreparedTask, Skipped, TaskOutcome
 from spark_producer.metrics import WriteReport, merge
 from spark_producer.metrics.write_report import OffsetRange
 from spark_producer.network import ConnectionSettings
@@ -58,7 +58,7 @@ def begin_write(settings: TaskSettings) -> TaskSettings:
     else:
         check_transaction_timeout(settings.config)
     _tell_of_transactions(settings.sink)
-    return settings._replace(ticket=driver.begin(_sink(settings)))
+    return settings._replace(handle=driver.begin(_sink(settings)))
 
 
 def _tell_of_transactions(sink: SinkOptions) -> None:
@@ -109,8 +109,8 @@ def commit_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage 
 
 def _tell_of_skipped(one: TaskOutcome, what: str) -> None:
     """Say that nothing was written. A restarted query does that as a matter of course; a job's author may not expect it."""
-    sink = one.ticket.sink
-    done = NO_BATCH if one.ticket.last is None else one.ticket.last.last_done
+    sink = one.handle.sink
+    done = NO_BATCH if one.handle.last is None else one.handle.last.last_done
     if one.query:
         logger.info("%s of exactlyOnceId %s was committed before the query was started again", what, sink)
     elif one.origin.run:
@@ -134,12 +134,12 @@ def _tell_of_skipped(one: TaskOutcome, what: str) -> None:
 
 def _warn_without_number(one: TaskOutcome) -> None:
     """Somebody who gave numbers once, and now gives none, has probably forgotten it."""
-    last = one.ticket.last
+    last = one.handle.last
     if not one.query and one.batch == NO_BATCH and last is not None and last.last_done != NO_BATCH:
         logger.warning(
             "exactlyOnceId %s: this write has no txnVersion, and earlier ones had, up to %d. If it is run again, its rows are "
             "written again",
-            one.ticket.sink,
+            one.handle.sink,
             last.last_done,
         )
 
@@ -156,28 +156,28 @@ def abort_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage |
     logger.warning("%s of exactlyOnceId %s failed: %s", what, settings.sink.exactly_once_id, _ending(ended))
     total, metrics = merge_reports(messages)
     match ended:
-        case Aborted():
+        case WriteAborted():
             return ReportedWrite(WriteReport({}), exactly_once=_told(outcomes), status="aborted")
-        case Committed():
+        case WriteCommitted():
             return ReportedWrite(total, metrics, _told(outcomes))
         case NothingToAbort():
             return ReportedWrite(WriteReport({}), exactly_once=_told(outcomes), status="unknown")
 
 
-def _ending(ended: Aborted | Committed | NothingToAbort) -> str:
+def _ending(ended: WriteAborted | WriteCommitted | NothingToAbort) -> str:
     """Say what became of a write whose commit Spark takes for failed."""
     match ended:
-        case Aborted(transactions):
+        case WriteAborted(transactions):
             return f"nothing of it is visible; {len(transactions)} transactions were aborted"
-        case Committed():
+        case WriteCommitted():
             return "yet all its rows are committed, and a restart does not write them again"
         case NothingToAbort(text):
             return text
 
 
-def _sink(settings: TaskSettings) -> driver.Sink:
+def _sink(settings: TaskSettings) -> driver.SinkSettings:
     config, sink = settings.config, settings.sink
-    return driver.Sink(
+    return driver.SinkSettings(
         sink.exactly_once_id or "",
         ConnectionSettings.from_config(config),
         sink.exactly_once_topic,
@@ -195,10 +195,10 @@ def _told(outcomes: Sequence[TaskOutcome]) -> dict[str, object]:
     """Return for people and programs which way the rows of the tasks went."""
     ways = Counter(type(outcome) for outcome in outcomes)
     return {
-        "id": outcomes[0].ticket.sink,
+        "id": outcomes[0].handle.sink,
         "batch": outcomes[0].batch,
         "inline": ways[InlineRows],
-        "transactions": ways[Prepared],
+        "transactions": ways[PreparedTask],
         "skipped": ways[Skipped],
     }
 

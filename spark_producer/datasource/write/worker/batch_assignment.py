@@ -8,7 +8,7 @@ from spark_producer.config import SinkOptions
 from spark_producer.errors import ConfigError, ExactlyOnceError
 from spark_producer.exactly_once.protocol.batch_admission import Refuse, Skip, admit
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH
-from spark_producer.exactly_once.protocol.task_messages import Origin, WriteHandle
+from spark_producer.exactly_once.protocol.task_messages import ForeachBatchOrigin, WriteHandle
 
 
 class SparkTaskInfo(NamedTuple):
@@ -24,10 +24,10 @@ class SparkTaskInfo(NamedTuple):
     run: str = ""
 
     @property
-    def origin(self) -> Origin:
+    def origin(self) -> ForeachBatchOrigin:
         """The query in whose `foreachBatch` the task writes, its run, and the micro-batch."""
         inside = not self.streaming and self.micro_batch is not None and bool(self.query)
-        return Origin(self.query or "", self.run, self.micro_batch) if inside else Origin()
+        return ForeachBatchOrigin(self.query or "", self.run, self.micro_batch) if inside else ForeachBatchOrigin()
 
 
 class BatchAssignment(NamedTuple):
@@ -38,15 +38,15 @@ class BatchAssignment(NamedTuple):
     done: bool = False
 
 
-def check_admission(ticket: WriteHandle, sink: SinkOptions, where: SparkTaskInfo) -> BatchAssignment:
+def check_admission(handle: WriteHandle, sink: SinkOptions, where: SparkTaskInfo) -> BatchAssignment:
     """Compare what is to be written with what the sink's control record says of it.
 
     Raises:
         ConfigError: the write is in `foreachBatch`, and has no number that a restart would find again.
         ExactlyOnceError: the id belongs to another query or kind of write, or the checkpoint is older than what was written.
     """
-    duty = _wanted(ticket.sink, sink, where)
-    admission = admit(ticket.last, ticket.sink, duty.query, duty.batch, where.origin)
+    duty = _wanted(handle.sink, sink, where)
+    admission = admit(handle.last, handle.sink, duty.query, duty.batch, where.origin)
     if isinstance(admission, Refuse):
         raise ExactlyOnceError(f"{admission.reason}. Nothing was written")
     return duty._replace(done=isinstance(admission, Skip))

@@ -25,12 +25,12 @@ from spark_producer.datasource.write.worker.batch_assignment import BatchAssignm
 from spark_producer.datasource.write.worker.cache import ProducerCache
 from spark_producer.datasource.write.worker.row_contents import HashedBatches
 from spark_producer.datasource.write.worker.transaction_writer import TransactionWriter, inline_limit
-from spark_producer.datasource.write.worker.transactional_ids import Sink, TransactionalId, TransactionalIdPool
+from spark_producer.datasource.write.worker.transactional_ids import SinkKey, TransactionalId, TransactionalIdPool
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.exactly_once.protocol.task_messages import (
+    ForeachBatchOrigin,
     InlineRows,
-    Origin,
-    Prepared,
+    PreparedTask,
     Skipped,
     TaskOutcome,
     WriteHandle,
@@ -49,7 +49,7 @@ _RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def write_exactly_once(
     settings: TaskSettings,
     config: ProducerConfig,
-    ticket: WriteHandle,
+    handle: WriteHandle,
     batches: Iterator[pa.RecordBatch],
     producers: ProducerCache,
     *,
@@ -65,26 +65,26 @@ def write_exactly_once(
         ConfigError, ExactlyOnceError: as `check_admission`; there is no free slot; or the transaction is open for too long.
         Whatever `Producer.send_batch` and `prepare` raise. The transaction is then given up, and its id not used again.
     """
-    where = where or whereabouts(settings.streaming)
-    duty = check_admission(ticket, settings.sink, where)
+    where = where or task_info(settings.streaming)
+    duty = check_admission(handle, settings.sink, where)
     compares = where.micro_batch is not None and settings.sink.exactly_once_compare == "content"
     hashed = HashedBatches(batches, hashes=compares)
     if duty.done:
         rows = None if where.micro_batch is None else _read_to_the_end(hashed)
         return TaskReport(
-            WriteReport({}), outcome=Skipped(ticket, duty.query, duty.batch, rows, where.origin, hashed.content)
+            WriteReport({}), outcome=Skipped(handle, duty.query, duty.batch, rows, where.origin, hashed.content)
         )
-    slot = slots.take(Sink(ticket.sink, config.bootstrap_servers), ticket.fencing)
+    slot = slots.take(SinkKey(handle.sink, config.bootstrap_servers), handle.fencing)
     config = dataclasses.replace(config, transactional_id=slot.transactional_id)
     producer = producers.get(config)
     parts = parts_of(producer)
     parts.meter.start_interval()
-    slot.fencing = ticket.fencing
+    slot.fencing = handle.fencing
     limit = inline_limit(settings.sink, where.partition)
     filling = TransactionWriter(producer, settings, limit, where.attempt, clock)
     try:
         filling.fill(iter(hashed))
-        report = _finished(filling, slot, ticket, duty)
+        report = _finished(filling, slot, handle, duty)
         report = dataclasses.replace(report, outcome=_with_origin(report.outcome, where.origin, hashed.content))
         failpoint("task.prepared")
         _warn_of_many_ids(slot, where)
@@ -98,7 +98,7 @@ def write_exactly_once(
     return report
 
 
-def _with_origin(outcome: TaskOutcome | None, origin: Origin, content: int | None) -> TaskOutcome | None:
+def _with_origin(outcome: TaskOutcome | None, origin: ForeachBatchOrigin, content: int | None) -> TaskOutcome | None:
     return None if outcome is None else outcome._replace(origin=origin, content=content)
 
 
@@ -111,7 +111,7 @@ def _read_to_the_end(batches: Iterable[pa.RecordBatch]) -> int:
     return sum(batch.num_rows for batch in batches)
 
 
-def whereabouts(streaming: bool) -> SparkTaskInfo:
+def task_info(streaming: bool) -> SparkTaskInfo:
     """Return what Spark says of the task that runs now."""
     context = TaskContext.get()
     if context is None:
@@ -133,13 +133,13 @@ def run_of(job_group: str | None) -> str:
 
 
 def _finished(
-    filling: TransactionWriter, slot: TransactionalId, ticket: WriteHandle, duty: BatchAssignment
+    filling: TransactionWriter, slot: TransactionalId, handle: WriteHandle, duty: BatchAssignment
 ) -> TaskReport:
     inline = filling.take_inline()
     if inline is not None:
         slot.fencing = None  # no transaction was begun
         report = filling.report_of(WriteReport({}))  # the driver adds the rows that it sends
-        return TaskReport(report, outcome=InlineRows(ticket, duty.query, duty.batch, inline, filling.rows))
+        return TaskReport(report, outcome=InlineRows(handle, duty.query, duty.batch, inline, filling.rows))
     failpoint("task.sent")
     prepared = filling.prepare()
     spans = tuple(Span(*span) for span in prepared.spans)
@@ -147,7 +147,7 @@ def _finished(
         prepared.transactional_id, prepared.producer_id, prepared.epoch, Style(prepared.style), spans
     )
     parts = parts_of(filling.producer)
-    outcome = Prepared(ticket, duty.query, duty.batch, transaction, prepared.started_ms, filling.rows)
+    outcome = PreparedTask(handle, duty.query, duty.batch, transaction, prepared.started_ms, filling.rows)
     return TaskReport(filling.report_of(parts.take_report()), metrics=parts.meter.interval(), outcome=outcome)
 
 

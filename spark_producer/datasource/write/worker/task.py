@@ -49,14 +49,14 @@ def write_task(
     _warn_of_kernel()
     add_control_topic(settings.sink.exactly_once_topic)
     config, rows = worker_config(settings), jvm.answered(batches)
-    if settings.ticket is None:
+    if settings.handle is None:
         report = _write_at_least_once(config, settings, rows, producers)
     else:
         from spark_producer.datasource.write.worker.exactly_once_task import (
             write_exactly_once,  # only those who ask for it pay
         )
 
-        report = write_exactly_once(settings, config, settings.ticket, rows, producers)
+        report = write_exactly_once(settings, config, settings.handle, rows, producers)
     jvm.answer_at_once()
     return report
 

@@ -9,15 +9,15 @@ import os
 import uuid
 from typing import NamedTuple
 
+from spark_producer.common.cluster import ProducerIdAndEpoch
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.names import task_id
-from spark_producer.exactly_once.protocol.commands import Fencing
 
-MOST = 1000
+MAX_IDS_PER_SINK = 1000
 """The most slots of one sink in a worker: the most tasks with a transaction of their own that one worker runs in one batch."""
 
 
-class Sink(NamedTuple):
+class SinkKey(NamedTuple):
     """An `exactlyOnceId` on a cluster. Two clusters may have the same ids, and know nothing of each other's epochs."""
 
     name: str
@@ -27,12 +27,12 @@ class Sink(NamedTuple):
 class TransactionalId:
     """One transactional id of a sink. `fencing` is that of the task which left a transaction there; None: there is none."""
 
-    def __init__(self, sink: Sink, transactional_id: str) -> None:
+    def __init__(self, sink: SinkKey, transactional_id: str) -> None:
         self.sink = sink
         self.transactional_id = transactional_id
-        self.fencing: Fencing | None = None
+        self.fencing: ProducerIdAndEpoch | None = None
 
-    def is_free(self, fencing: Fencing) -> bool:
+    def is_free(self, fencing: ProducerIdAndEpoch) -> bool:
         """Whether a task with this fencing may use the slot.
 
         If a transaction was left, its batch must have been decided: that is so once the same control id has a newer epoch,
@@ -49,7 +49,7 @@ class TransactionalIdPool:
     def __init__(self) -> None:
         self._forget()
 
-    def take(self, sink: Sink, fencing: Fencing) -> TransactionalId:
+    def take(self, sink: SinkKey, fencing: ProducerIdAndEpoch) -> TransactionalId:
         """Return a slot that is free for a task of a sink: of those the last used, whose producer is the likeliest to be kept.
 
         Raises:
@@ -63,7 +63,7 @@ class TransactionalIdPool:
                 self._slots.remove(slot)
                 self._slots.append(slot)
                 return slot
-        if len(ours) >= MOST:
+        if len(ours) >= MAX_IDS_PER_SINK:
             self._drop_those_of_another_control_id(sink, fencing)
         made = TransactionalId(sink, task_id(sink.name, self.worker, self._next))
         self._next += 1
@@ -81,15 +81,15 @@ class TransactionalIdPool:
         self._next = 0
         self._slots: list[TransactionalId] = []
 
-    def _drop_those_of_another_control_id(self, sink: Sink, fencing: Fencing) -> None:
+    def _drop_those_of_another_control_id(self, sink: SinkKey, fencing: ProducerIdAndEpoch) -> None:
         """Forget slots that no task will find free any more, since the producer id of the control id has changed."""
 
         def stays(slot: TransactionalId) -> bool:
             return slot.sink != sink or slot.fencing is None or slot.fencing.producer_id == fencing.producer_id
 
         self._slots[:] = filter(stays, self._slots)
-        if sum(slot.sink == sink for slot in self._slots) >= MOST:
+        if sum(slot.sink == sink for slot in self._slots) >= MAX_IDS_PER_SINK:
             raise ExactlyOnceError(
-                f"exactlyOnceId {sink.name!r}: {MOST} transactions of this Python worker wait for the driver. Each task with "
-                "more than exactlyOnceInlineBytes has one: write with fewer tasks (coalesce), or with more executors"
+                f"exactlyOnceId {sink.name!r}: {MAX_IDS_PER_SINK} transactions of this Python worker wait for the driver. Each "
+                "task with more than exactlyOnceInlineBytes has one: write with fewer tasks (coalesce), or with more executors"
             )

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import KafkaTimeout
-from spark_producer.exactly_once.cluster.await_markers import wait_for_ends
+from spark_producer.exactly_once.cluster.await_markers import await_markers
 from spark_producer.exactly_once.cluster.partition_state import TransactionSpan
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, messages
 from tests.unit.exactly_once.scripted_brokers import PATIENCE, ScriptedClient, brokers_of
@@ -24,7 +25,7 @@ class Cluster:
 
     def __init__(self, *states: str, producer_id: int = 7, start: Callable[[str], int] = lambda _: -1) -> None:
         self.client = ScriptedClient()
-        self.client.leaders = {OURS.where: 1}
+        self.client.leaders = {OURS.topic_partition: 1}
         self.client.scripts[DESCRIBE_TRANSACTIONS.name] = self._transactions
         self.client.scripts[DESCRIBE_PRODUCERS.name] = self._producers
         self._states: Iterator[str] = chain(states[:-1], repeat(states[-1]))
@@ -32,9 +33,9 @@ class Cluster:
         self._start = start
         self._state = ""
 
-    def wait(self, **more: Any) -> tuple[tuple[str, int], ...]:
+    def wait(self, **more: Any) -> tuple[TopicPartition, ...]:
         """Wait for the end of our transaction."""
-        return wait_for_ends(brokers_of(self.client), {"id": [OURS]}, self.client.deadline(), **more)
+        return await_markers(brokers_of(self.client), {"id": [OURS]}, self.client.deadline(), **more)
 
     @property
     def asked(self) -> list[str]:
@@ -65,7 +66,7 @@ def test_a_marker_that_its_leader_shows_late_is_not_lost() -> None:
 def test_a_marker_that_a_leader_showed_before_the_coordinator_was_done_may_be_lost_yet() -> None:
     """The leader that had it died, and the next one never got it."""
     cluster = Cluster(PREPARE, PREPARE, COMPLETE, start=lambda state: 100 if state == COMPLETE else -1)
-    assert cluster.wait() == (OURS.where,)
+    assert cluster.wait() == (OURS.topic_partition,)
 
 
 def test_the_leader_is_looked_at_once_when_the_coordinator_is_done() -> None:
@@ -79,7 +80,7 @@ def test_a_coordinator_that_is_known_to_be_done_is_not_asked() -> None:
     assert cluster.wait(told=True) == ()
     assert cluster.asked == ["leader"]
     cluster = Cluster(COMPLETE, start=lambda _: 100)
-    assert cluster.wait(told=True) == (OURS.where,)
+    assert cluster.wait(told=True) == (OURS.topic_partition,)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_what_may_be_the_next_transaction_of_the_producer_is_not_taken_for_a_los
 )
 def test_a_coordinator_that_is_never_done_is_told_with_what_it_has_to_tell(leader: int, told: str) -> None:
     cluster = Cluster(PREPARE)
-    cluster.client.leaders = {OURS.where: leader}
+    cluster.client.leaders = {OURS.topic_partition: leader}
     began = cluster.client.clock()
     with pytest.raises(KafkaTimeout, match=told):
         cluster.wait()

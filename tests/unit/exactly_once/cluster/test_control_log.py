@@ -7,11 +7,12 @@ from typing import cast
 import pytest
 
 from spark_producer.admin.parallel_client import ParallelClient
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import ExactlyOnceError, KafkaTimeout
 from spark_producer.exactly_once.cluster import record_json
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.control_log import ControlLog, WholeControlLog
-from spark_producer.exactly_once.protocol.commands import Found, Hung, ReadControl
+from spark_producer.exactly_once.protocol.commands import Found, MarkersLost, ReadControl
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, FETCH, LIST_OFFSETS, messages
 from spark_producer.record.batch_v2 import assign_base_offset
@@ -20,7 +21,7 @@ from spark_producer.record.transaction_stamp import stamp
 from tests.unit.exactly_once.scripted_brokers import ScriptedClient, brokers_of
 from tests.unit.record.control_batches import marker
 
-WHERE = ("commits", 0)
+WHERE = TopicPartition("commits", 0)
 ABORT, COMMIT = 0, 1
 
 
@@ -179,7 +180,7 @@ def test_a_marker_that_the_leader_has_not_although_its_coordinator_is_done_is_lo
     log = Log()
     log.write(7, word(0))
     found, seconds = read_control(log, open_for=1_000_000)
-    assert found == Hung((WHERE,))
+    assert found == MarkersLost((WHERE,))
     assert seconds < 4
 
 

@@ -13,7 +13,7 @@ from spark_producer.exactly_once.cluster import coordinator_state
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.control_topic import ensure
 from spark_producer.exactly_once.names import task_id
-from spark_producer.exactly_once.protocol.commands import WriteControl, Written
+from spark_producer.exactly_once.protocol.commands import ControlWritten, WriteControl
 from spark_producer.exactly_once.protocol.control_record import Status, TaskTransaction
 from spark_producer.protocol import (
     ADD_PARTITIONS_TO_TXN,
@@ -105,7 +105,7 @@ def test_a_process_that_has_not_begun_asks_how_long_a_part_may_be(tasks: int, as
     )
     cluster = CommandExecutor(cast("Any", client), "orders", CONTROL[0])
     answer = cluster.perform(WriteControl(OURS, RECORD._replace(status=Status.COMMITTING, transactions=many)))
-    assert answer == Written(OURS)
+    assert answer == ControlWritten(OURS)
     sizes = [
         len(part.records or b"")
         for body in client.bodies(PRODUCE)

@@ -53,7 +53,7 @@ class Replicated(ScriptedClient):
 def told(caplog: pytest.LogCaptureFixture, client: ScriptedClient, *topics: str) -> list[tuple[str, str]]:
     """The levels and texts of what is said of the topics now."""
     caplog.clear()
-    durability_warning.tell_once(brokers_of(client), topics)
+    durability_warning.warn_once(brokers_of(client), topics)
     return [(record.levelname, record.getMessage()) for record in caplog.records]
 
 
@@ -92,12 +92,12 @@ def test_a_commit_looks_only_at_topics_of_which_the_begin_did_not_know(
     def note(_: object, topics: Collection[str]) -> None:
         told.append(set(topics))
 
-    monkeypatch.setattr(durability_warning, "tell_once", note)
+    monkeypatch.setattr(durability_warning, "warn_once", note)
     other = f"{topic}-other"
     for each in (topic, other):
         embedded_broker.create_topic(each, 1)
-    sink = driver.Sink(topic[-40:], settings(embedded_broker.bootstrap_servers), topics=(topic,))
-    ticket = driver.begin(sink)
-    driver.commit(sink, [inline(ticket, 0, batch(topic, 0, "a"), batch(other, 0, "b"))], 0)
+    sink = driver.SinkSettings(topic[-40:], settings(embedded_broker.bootstrap_servers), topics=(topic,))
+    handle = driver.begin(sink)
+    driver.commit(sink, [inline(handle, 0, batch(topic, 0, "a"), batch(other, 0, "b"))], 0)
     driver.close_all()
     assert told == [{driver.CONTROL_TOPIC, COORDINATORS_TOPIC, topic}, {other}]

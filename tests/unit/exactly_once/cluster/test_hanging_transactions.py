@@ -8,18 +8,23 @@ from typing import Any
 import pytest
 
 from spark_producer.admin.parallel_client import Answered, Call
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import KafkaTimeout
-from spark_producer.exactly_once.cluster.await_markers import ASKING_S, LOST_AFTER_S, wait_for_ends
+from spark_producer.exactly_once.cluster.await_markers import ASKING_S, LOST_AFTER_S, await_markers
 from spark_producer.exactly_once.cluster.control_log import ControlLog, ControlLogState
-from spark_producer.exactly_once.cluster.hanging_transactions import abandoned
+from spark_producer.exactly_once.cluster.hanging_transactions import find_hanging
 from spark_producer.exactly_once.cluster.partition_state import TransactionSpan
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status
-from spark_producer.exactly_once.repair.lost_markers import Lost, LostEnds, find_lost_markers
+from spark_producer.exactly_once.repair.lost_markers import LostMarker, LostMarkers, find_lost_markers
 from spark_producer.protocol import API_VERSIONS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, messages
 from tests.unit.exactly_once.scripted_brokers import LOST, ScriptedClient, brokers_of
 
-ROWS, ELSEWHERE, CONTROL = ("rows", 0), ("rows", 1), ("__pyproducer_commits", 0)
+ROWS, ELSEWHERE, CONTROL = (
+    TopicPartition("rows", 0),
+    TopicPartition("rows", 1),
+    TopicPartition("__pyproducer_commits", 0),
+)
 OURS = TransactionSpan(7, *ROWS, 100, 109)
 DEAD = 8
 TASK = f"pyproducer.orders.{'0' * 32}.0"
@@ -47,9 +52,9 @@ class Cluster:
         self.version = 1
         self.state, self.start, self.name, self.looks, self.epoch = state, start, name, looks, epoch
 
-    def wait(self) -> tuple[tuple[str, int], ...]:
+    def wait(self) -> tuple[TopicPartition, ...]:
         """Wait for the end of our transaction."""
-        return wait_for_ends(brokers_of(self.client), {"id": [OURS]}, self.client.deadline())
+        return await_markers(brokers_of(self.client), {"id": [OURS]}, self.client.deadline())
 
     def _producers(self, body: messages.DescribeProducersRequest) -> messages.DescribeProducersResponse:
         self.looks -= 1
@@ -162,7 +167,7 @@ def test_a_broker_that_has_joined_since_is_asked() -> None:
     brokers = brokers_of(cluster.client)
     brokers.leaders([ROWS], cluster.client.deadline())
     cluster.client.brokers = {1: ("one", 9092)}
-    assert wait_for_ends(brokers, {"id": [OURS]}, cluster.client.deadline()) == (ROWS,)
+    assert await_markers(brokers, {"id": [OURS]}, cluster.client.deadline()) == (ROWS,)
     assert {node for name, node, _ in cluster.client.sent if name == LIST_TRANSACTIONS.name} == {1, 2}
 
 
@@ -187,7 +192,7 @@ def test_a_deposed_leader_is_not_believed() -> None:
 
 def test_with_little_time_left_a_write_that_is_carried_out_does_not_fail(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster()
-    assert wait_for_ends(brokers_of(cluster.client), {"id": [OURS]}, cluster.client.clock() + 2) == ()
+    assert await_markers(brokers_of(cluster.client), {"id": [OURS]}, cluster.client.clock() + 2) == ()
     assert "waited in vain for the end of the transactions of dead tasks" in caplog.text
 
 
@@ -205,23 +210,23 @@ def test_a_coordinator_that_was_deposed_knows_an_older_epoch(state: str) -> None
 def test_a_producer_of_ours_may_have_left_another_partition_open_before() -> None:
     cluster = Cluster()
     own = {"id": [OURS], TASK: [TransactionSpan(DEAD, *ELSEWHERE, 0, 9)]}
-    assert wait_for_ends(brokers_of(cluster.client), own, cluster.client.deadline()) == (ROWS,)
+    assert await_markers(brokers_of(cluster.client), own, cluster.client.deadline()) == (ROWS,)
 
 
 def test_nobody_looks_for_dead_tasks_where_no_task_writes() -> None:
     cluster = Cluster()
     deadline = cluster.client.deadline()
-    assert wait_for_ends(brokers_of(cluster.client), {"id": [OURS]}, deadline, without_tasks={ROWS}) == ()
+    assert await_markers(brokers_of(cluster.client), {"id": [OURS]}, deadline, without_tasks={ROWS}) == ()
     assert cluster.client.bodies(LIST_TRANSACTIONS) == []
 
 
 def test_where_producers_may_not_be_seen_nothing_is_told() -> None:
     cluster = Cluster()
-    assert abandoned(brokers_of(cluster.client), {ROWS: None}, (), cluster.client.deadline()) == ()
+    assert find_hanging(brokers_of(cluster.client), {ROWS: None}, (), cluster.client.deadline()) == ()
     assert cluster.client.sent == []
 
 
-def people_see(cluster: Cluster, inline: tuple[tuple[str, int], ...], more: tuple[tuple[str, int], ...]) -> LostEnds:
+def people_see(cluster: Cluster, inline: tuple[TopicPartition, ...], more: tuple[TopicPartition, ...]) -> LostMarkers:
     brokers = brokers_of(cluster.client)
     record = ControlRecord("orders", "q", Status.DONE, 0, 0, "t", (), inline)
     log = ControlLog(brokers, CONTROL[0])
@@ -233,11 +238,11 @@ def people_see(cluster: Cluster, inline: tuple[tuple[str, int], ...], more: tupl
 @pytest.mark.parametrize("state", ["CompleteAbort", "CompleteCommit", "Ongoing", "Empty"])
 @pytest.mark.parametrize(("inline", "more"), [((ROWS,), ()), ((), (ROWS,))], ids=["last batch", "another partition"])
 def test_people_are_told_of_it_and_may_abort_it(
-    state: str, inline: tuple[tuple[str, int], ...], more: tuple[tuple[str, int], ...]
+    state: str, inline: tuple[TopicPartition, ...], more: tuple[TopicPartition, ...]
 ) -> None:
     """What its coordinator says with a newer epoch is of the id's next transaction."""
     found = people_see(Cluster(state, epoch=EPOCH + 1), inline, more)
-    assert found.lost == (Lost(ROWS, DEAD, EPOCH, 5, 50, False),)
+    assert found.markers == (LostMarker(ROWS, DEAD, EPOCH, 5, 50, False),)
 
 
 @pytest.mark.parametrize(("version", "newer", "commit"), [(1, 0, None), (1, 1, False), (2, 1, None), (2, 2, False)])
@@ -247,7 +252,7 @@ def test_what_the_coordinator_has_committed_itself_is_no_dead_tasks(
     """With transaction.version 2 the end of a transaction has the next epoch."""
     cluster = Cluster("CompleteCommit", epoch=EPOCH + newer)
     cluster.version = version
-    assert [each.commit for each in people_see(cluster, (ROWS,), ()).lost] == [commit]
+    assert [each.commit for each in people_see(cluster, (ROWS,), ()).markers] == [commit]
 
 
 def test_people_are_not_told_that_all_is_well_while_a_coordinator_loads() -> None:

@@ -10,7 +10,7 @@ import pytest
 from spark_producer.common.cluster import Span, Style
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.broker_requests import GONE_AFTER, RetryUntil, TransactionAdmin
-from spark_producer.exactly_once.cluster.log_outcome import _marker_behind, look
+from spark_producer.exactly_once.cluster.log_outcome import _marker_behind, read_outcomes
 from spark_producer.exactly_once.cluster.partition_state import TransactionSpan
 from spark_producer.exactly_once.protocol.commands import TransactionOutcome
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
@@ -103,7 +103,7 @@ def looking(start: int, end: int) -> tuple[ScriptedClient, TransactionOutcome]:
     client.scripts[FETCH.name] = fetch
     row = ListOffsetsPartitionResponse(0, offset=start)
     client.answers(LIST_OFFSETS, ListOffsetsResponse(0, (ListOffsetsTopicResponse("orders", (row,)),)))
-    [fate] = look(brokers_of(client), [TASK], (), client.deadline()).fates
+    [fate] = read_outcomes(brokers_of(client), [TASK], (), client.deadline()).outcomes
     return client, fate
 
 

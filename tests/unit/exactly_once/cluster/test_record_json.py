@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_producer.common.cluster import Span, Style
+from spark_producer.common.cluster import Span, Style, TopicPartition
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.cluster.record_json import MAX_BYTES, decode, encode, key_of
 from spark_producer.exactly_once.names import control_id, task_id
@@ -23,7 +23,7 @@ RECORD = ControlRecord(
     6,
     "0f" * 16,
     (TaskTransaction(task_id("orders", "a" * 32, 0), 4, 1, Style.IMPLICIT, (Span("rows", 2, 10, 19, 10),)),),
-    (("small", 0), ("small", 3)),
+    (TopicPartition("small", 0), TopicPartition("small", 3)),
     rows=13,
     done_rows=90,
 )

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import pytest
 
+from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
 from spark_producer.exactly_once.protocol.abort import abort
 from spark_producer.exactly_once.protocol.commands import (
+    ControlIdHolder,
+    ControlWritten,
+    DescribeControlId,
     Ended,
+    EndRefused,
     EndTasks,
     Fence,
     Fenced,
-    Fencing,
     Found,
-    Holder,
-    Hung,
     LogOutcomes,
-    LookAtHolder,
+    MarkersLost,
     ReadControl,
-    Refused,
     TasksEnded,
     TransactionOutcome,
     WriteControl,
-    Written,
-)  # fmt: skip
+)
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status
-from spark_producer.exactly_once.protocol.outcomes import Aborted, Committed, Failed, Failure, NothingToAbort
+from spark_producer.exactly_once.protocol.outcomes import (
+    Failed,
+    FailureKind,
+    NothingToAbort,
+    WriteAborted,
+    WriteCommitted,
+)
 from tests.unit.exactly_once.script import (
     HELD,
     NEWER,
@@ -53,55 +59,57 @@ def test_nothing_is_asked_where_no_task_has_told_of_a_transaction() -> None:
     "last", [None, record(Status.DONE, 4, "old"), record(Status.INTENT), record(Status.COMMITTING, 5, "newer", TWO)]
 )
 def test_an_execution_that_is_not_decided_is_aborted_after_a_fence_and_a_look(last: ControlRecord | None) -> None:
-    asked, outcome = ended(abort(BOTH), [Holder(HELD), Fenced(NEWER), Found(last), TasksEnded((Ended(), Refused(90)))])
-    assert asked == [LookAtHolder(), Fence(), ReadControl(), EndTasks((ONE, TWO), commit=False)]
-    assert outcome == Aborted((ONE.transactional_id,))
+    asked, outcome = ended(
+        abort(BOTH), [ControlIdHolder(HELD), Fenced(NEWER), Found(last), TasksEnded((Ended(), EndRefused(90)))]
+    )
+    assert asked == [DescribeControlId(), Fence(), ReadControl(), EndTasks((ONE, TWO), commit=False)]
+    assert outcome == WriteAborted((ONE.transactional_id,))
 
 
 def test_a_decided_execution_is_carried_out_and_never_aborted() -> None:
     asked, outcome = ended(
         abort(BOTH),
         [
-            Holder(HELD),
+            ControlIdHolder(HELD),
             Fenced(NEWER),
             Found(DECIDED),
             ALL_ENDED,
             LogOutcomes((TransactionOutcome.COMMITTED,) * 2),
-            Written(NEWEST),
+            ControlWritten(NEWEST),
         ],
     )
     assert EndTasks((ONE, TWO), commit=True) in asked
     assert asked[-1] == WriteControl(NEWER, record(Status.DONE))
-    assert outcome == Committed(5)
+    assert outcome == WriteCommitted(5)
 
 
 @pytest.mark.parametrize("status", [Status.DONE, Status.VOID, Status.PARTIAL])
 def test_an_execution_with_a_verdict_is_left_as_it_is(status: Status) -> None:
-    asked, _ = ended(abort(BOTH), [Holder(HELD), Fenced(NEWER), Found(record(status))])
+    asked, _ = ended(abort(BOTH), [ControlIdHolder(HELD), Fenced(NEWER), Found(record(status))])
     assert not any(isinstance(ask, EndTasks) for ask in asked)
-    overtaken, outcome = ended(abort(BOTH), [Holder(NEWER), Found(record(status))])
-    assert overtaken == [LookAtHolder(), ReadControl()]
+    overtaken, outcome = ended(abort(BOTH), [ControlIdHolder(NEWER), Found(record(status))])
+    assert overtaken == [DescribeControlId(), ReadControl()]
     assert isinstance(outcome, NothingToAbort)
 
 
-@pytest.mark.parametrize("holder", [NEWER, Fencing(8, 1), None])
-def test_an_overtaken_driver_aborts_its_own_without_fencing(holder: Fencing | None) -> None:
-    asked, outcome = ended(abort(BOTH), [Holder(holder), Found(record(Status.DONE, 4, "new")), ALL_ENDED])
-    assert asked == [LookAtHolder(), ReadControl(), EndTasks((ONE, TWO), commit=False)]
-    assert isinstance(outcome, Aborted)
+@pytest.mark.parametrize("holder", [NEWER, ProducerIdAndEpoch(8, 1), None])
+def test_an_overtaken_driver_aborts_its_own_without_fencing(holder: ProducerIdAndEpoch | None) -> None:
+    asked, outcome = ended(abort(BOTH), [ControlIdHolder(holder), Found(record(Status.DONE, 4, "new")), ALL_ENDED])
+    assert asked == [DescribeControlId(), ReadControl(), EndTasks((ONE, TWO), commit=False)]
+    assert isinstance(outcome, WriteAborted)
 
 
 def test_an_overtaken_driver_helps_with_what_is_decided_and_gives_no_verdict() -> None:
-    asked, outcome = ended(abort(BOTH), [Holder(NEWER), Found(DECIDED), ALL_ENDED])
+    asked, outcome = ended(abort(BOTH), [ControlIdHolder(NEWER), Found(DECIDED), ALL_ENDED])
     assert asked[2:] == [EndTasks((ONE, TWO), commit=True)]
     assert isinstance(outcome, NothingToAbort)
 
 
 @pytest.mark.parametrize("fenced", [True, False])
 def test_what_is_decided_is_carried_out_although_its_own_rows_hang(fenced: bool) -> None:
-    begin = [Holder(HELD), Fenced(NEWER)] if fenced else [Holder(NEWER)]
+    begin = [ControlIdHolder(HELD), Fenced(NEWER)] if fenced else [ControlIdHolder(NEWER)]
     looks = [LogOutcomes((TransactionOutcome.COMMITTED,) * 2)] if fenced else []
-    asked, outcome = ended(abort(BOTH), [*begin, Hung((("t", 0),), DECIDED), ALL_ENDED, *looks])
+    asked, outcome = ended(abort(BOTH), [*begin, MarkersLost((TopicPartition("t", 0),), DECIDED), ALL_ENDED, *looks])
     assert EndTasks((ONE, TWO), commit=True) in asked
     assert not any(isinstance(ask, WriteControl) for ask in asked)
     assert isinstance(outcome, Failed if fenced else NothingToAbort)
@@ -109,20 +117,24 @@ def test_what_is_decided_is_carried_out_although_its_own_rows_hang(fenced: bool)
 
 def test_an_execution_that_is_not_decided_is_aborted_although_rows_of_another_hang() -> None:
     last = record(Status.DONE, 4, "old")
-    asked, _ = ended(abort(BOTH), [Holder(HELD), Fenced(NEWER), Hung((("t", 0),), last), ALL_ENDED])
+    asked, _ = ended(
+        abort(BOTH), [ControlIdHolder(HELD), Fenced(NEWER), MarkersLost((TopicPartition("t", 0),), last), ALL_ENDED]
+    )
     assert asked[-1] == EndTasks((ONE, TWO), commit=False)
 
 
 @pytest.mark.parametrize("fenced", [True, False])
 def test_what_cannot_be_read_is_left_to_the_next_begin(fenced: bool) -> None:
-    begin = [Holder(HELD), Fenced(NEWER)] if fenced else [Holder(NEWER)]
-    asked, outcome = ended(abort(BOTH), [*begin, Hung((("c", 0),))])
+    begin = [ControlIdHolder(HELD), Fenced(NEWER)] if fenced else [ControlIdHolder(NEWER)]
+    asked, outcome = ended(abort(BOTH), [*begin, MarkersLost((TopicPartition("c", 0),))])
     assert not any(isinstance(ask, EndTasks) for ask in asked)
     assert isinstance(outcome, NothingToAbort)
 
 
 def test_a_decided_execution_that_timed_out_is_told_as_void() -> None:
-    refused, aborted = TasksEnded((Refused(90), Refused(90))), LogOutcomes((TransactionOutcome.ABORTED,) * 2)
-    _, outcome = ended(abort(BOTH), [Holder(HELD), Fenced(NEWER), Found(DECIDED), refused, aborted, Written(NEWEST)])
+    refused, aborted = TasksEnded((EndRefused(90), EndRefused(90))), LogOutcomes((TransactionOutcome.ABORTED,) * 2)
+    _, outcome = ended(
+        abort(BOTH), [ControlIdHolder(HELD), Fenced(NEWER), Found(DECIDED), refused, aborted, ControlWritten(NEWEST)]
+    )
     assert isinstance(outcome, Failed)
-    assert outcome.kind is Failure.VOID
+    assert outcome.kind is FailureKind.VOID

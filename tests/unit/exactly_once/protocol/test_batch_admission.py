@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.exactly_once.protocol.batch_admission import Refuse, Run, Skip, admit
+from spark_producer.exactly_once.protocol.batch_admission import Admit, Refuse, Skip, admit
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status
 from tests.unit.exactly_once.script import SINK, nobody
 
@@ -12,23 +12,23 @@ STREAM = ControlRecord(SINK, "q", Status.DONE, 5, 5, "t")
 JOBS = ControlRecord(SINK, "", Status.DONE, 5, 5, "t")
 
 TABLE: list[tuple[ControlRecord | None, str, int, type]] = [
-    (None, "q", 0, Run),
-    (None, "", NO_BATCH, Run),
-    (nobody(), "q", 0, Run),
-    (nobody(), "", 7, Run),
-    (STREAM, "q", 6, Run),
-    (STREAM, "q", 9, Run),
+    (None, "q", 0, Admit),
+    (None, "", NO_BATCH, Admit),
+    (nobody(), "q", 0, Admit),
+    (nobody(), "", 7, Admit),
+    (STREAM, "q", 6, Admit),
+    (STREAM, "q", 9, Admit),
     (STREAM, "q", 5, Skip),
     (STREAM, "q", 4, Refuse),
-    (STREAM._replace(status=Status.VOID, last_done=4), "q", 5, Run),
+    (STREAM._replace(status=Status.VOID, last_done=4), "q", 5, Admit),
     (STREAM._replace(status=Status.INTENT, last_done=4), "q", 4, Skip),
     (STREAM, "r", 6, Refuse),
     (STREAM, "", 6, Refuse),
     (JOBS, "q", 6, Refuse),
-    (JOBS, "", 6, Run),
+    (JOBS, "", 6, Admit),
     (JOBS, "", 5, Skip),
     (JOBS, "", 3, Skip),
-    (JOBS, "", NO_BATCH, Run),
+    (JOBS, "", NO_BATCH, Admit),
 ]
 
 

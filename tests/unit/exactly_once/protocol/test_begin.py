@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import pytest
 
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.exactly_once.protocol.begin import begin
 from spark_producer.exactly_once.protocol.commands import (
+    ControlWritten,
     Ended,
+    EndRefused,
     EndTasks,
     Fence,
     Fenced,
     FencedOff,
     Found,
-    Glued,
-    Hung,
     Indeterminate,
     ListOpen,
     LogOutcomes,
-    LookAtLogs,
+    MarkersLost,
+    OlderTransactionHangs,
     Opened,
     ReadControl,
-    Refused,
+    ReadLogs,
     Result,
     TasksEnded,
     TransactionOutcome,
     WriteControl,
-    Written,
 )  # fmt: skip
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status
-from spark_producer.exactly_once.protocol.outcomes import Begun, Failed, Failure
+from spark_producer.exactly_once.protocol.outcomes import Begun, Failed, FailureKind
 from spark_producer.exactly_once.protocol.state_machine import MAX_TRIES
 from tests.unit.exactly_once.script import (
     HELD,
@@ -58,7 +59,7 @@ def test_a_new_sink_without_orphans_is_begun_with_three_asks() -> None:
 def test_orphans_are_named_in_a_fenced_write_before_any_is_aborted() -> None:
     asked, outcome = ended(
         begin(SINK, "new"),
-        [FENCED, Found(DONE), Opened((ONE, TWO)), Written(NEWER), TasksEnded((Ended(), Refused(90)))],
+        [FENCED, Found(DONE), Opened((ONE, TWO)), ControlWritten(NEWER), TasksEnded((Ended(), EndRefused(90)))],
     )
     intent = ControlRecord(SINK, QUERY, Status.INTENT, 4, 4, "new", (ONE, TWO))
     assert asked[3:] == [WriteControl(HELD, intent), EndTasks((ONE, TWO), commit=False)]
@@ -67,7 +68,7 @@ def test_orphans_are_named_in_a_fenced_write_before_any_is_aborted() -> None:
 
 def test_the_intent_of_a_new_sink_leaves_it_open_whose_it_will_be() -> None:
     asked, outcome = ended(
-        begin(SINK, "new"), [FENCED, Found(None), Opened((ONE,)), Written(HELD), TasksEnded((Ended(),))]
+        begin(SINK, "new"), [FENCED, Found(None), Opened((ONE,)), ControlWritten(HELD), TasksEnded((Ended(),))]
     )
     assert asked[3] == WriteControl(HELD, ControlRecord(SINK, None, Status.INTENT, NO_BATCH, NO_BATCH, "new", (ONE,)))
     assert isinstance(outcome, Begun)
@@ -75,23 +76,25 @@ def test_the_intent_of_a_new_sink_leaves_it_open_whose_it_will_be() -> None:
 
 @pytest.mark.parametrize("status", [Status.COMMITTING, Status.HUNG])
 def test_what_is_decided_is_finished_before_anything_is_listed(status: Status) -> None:
-    decided = DECIDED._replace(status=status, inline=(("t", 9),))
+    decided = DECIDED._replace(status=status, inline=(TopicPartition("t", 9),))
     asked, outcome = ended(
-        begin(SINK, "new"), [FENCED, Found(decided), ALL_ENDED, COMMITTED, Written(NEWER), Opened(())]
+        begin(SINK, "new"), [FENCED, Found(decided), ALL_ENDED, COMMITTED, ControlWritten(NEWER), Opened(())]
     )
     done = record(Status.DONE, 5, "old")
     assert asked[2:] == [
-        EndTasks((ONE, TWO), commit=True), LookAtLogs((ONE, TWO)), WriteControl(HELD, done), ListOpen(),
+        EndTasks((ONE, TWO), commit=True), ReadLogs((ONE, TWO)), WriteControl(HELD, done), ListOpen(),
     ]  # fmt: skip
     assert outcome == Begun(NEWER, done)
 
 
 def test_a_write_that_turned_out_void_may_run_again_at_once() -> None:
     refused, aborted = (
-        TasksEnded((Refused(90), Refused(47))),
+        TasksEnded((EndRefused(90), EndRefused(47))),
         LogOutcomes((TransactionOutcome.ABORTED, TransactionOutcome.ABORTED)),
     )
-    asked, outcome = ended(begin(SINK, "new"), [FENCED, Found(DECIDED), refused, aborted, Written(NEWER), Opened(())])
+    asked, outcome = ended(
+        begin(SINK, "new"), [FENCED, Found(DECIDED), refused, aborted, ControlWritten(NEWER), Opened(())]
+    )
     assert asked[4] == WriteControl(HELD, record(Status.VOID, 5, "old"))
     assert outcome == Begun(NEWER, record(Status.VOID, 5, "old"))
     assert outcome.last is not None
@@ -101,43 +104,45 @@ def test_a_write_that_turned_out_void_may_run_again_at_once() -> None:
 @pytest.mark.parametrize("status", [Status.COMMITTING, Status.HUNG])
 def test_a_decision_whose_own_rows_hang_is_carried_out_and_no_word_is_written(status: Status) -> None:
     """One more transaction of the control id would decide what hangs."""
-    decided = DECIDED._replace(status=status, inline=(("t", 9),))
-    asked, outcome = ended(begin(SINK, "new"), [FENCED, Hung((("t", 9),), decided), ALL_ENDED, COMMITTED])
-    assert asked[2:] == [EndTasks((ONE, TWO), commit=True), LookAtLogs((ONE, TWO))]
+    decided = DECIDED._replace(status=status, inline=(TopicPartition("t", 9),))
+    asked, outcome = ended(
+        begin(SINK, "new"), [FENCED, MarkersLost((TopicPartition("t", 9),), decided), ALL_ENDED, COMMITTED]
+    )
+    assert asked[2:] == [EndTasks((ONE, TWO), commit=True), ReadLogs((ONE, TWO))]
     assert isinstance(outcome, Failed)
-    assert (outcome.kind, outcome.names) == (Failure.HUNG, ("t-9",))
+    assert (outcome.kind, outcome.names) == (FailureKind.HUNG, ("t-9",))
 
 
-STOPS: list[tuple[str, list[Result], Failure, tuple[str, ...]]] = [
-    ("partial", [FENCED, Found(DECIDED._replace(status=Status.PARTIAL))], Failure.PARTIAL, ()),
-    ("control record hangs", [FENCED, Hung((("c", 0),))], Failure.HUNG, ("c-0",)),
-    ("rows of the last batch hang", [FENCED, Hung((("t", 0),), DONE)], Failure.HUNG, ("t-0",)),
-    ("overtaken while listing", [FENCED, Found(DONE), Opened((ONE,)), FencedOff()], Failure.FENCED, ()),
-    ("intent hangs", [FENCED, Found(DONE), Opened((ONE,)), Hung((("c", 0),))], Failure.HUNG, ("c-0",)),
-    ("overtaken at the verdict", [FENCED, Found(DECIDED), ALL_ENDED, COMMITTED, FencedOff()], Failure.FENCED, ()),
+STOPS: list[tuple[str, list[Result], FailureKind, tuple[str, ...]]] = [
+    ("partial", [FENCED, Found(DECIDED._replace(status=Status.PARTIAL))], FailureKind.PARTIAL, ()),
+    ("control record hangs", [FENCED, MarkersLost((TopicPartition("c", 0),))], FailureKind.HUNG, ("c-0",)),
+    ("rows of the last batch hang", [FENCED, MarkersLost((TopicPartition("t", 0),), DONE)], FailureKind.HUNG, ("t-0",)),
+    ("overtaken while listing", [FENCED, Found(DONE), Opened((ONE,)), FencedOff()], FailureKind.FENCED, ()),
+    ("intent hangs", [FENCED, Found(DONE), Opened((ONE,)), MarkersLost((TopicPartition("c", 0),))], FailureKind.HUNG, ("c-0",)),
+    ("overtaken at the verdict", [FENCED, Found(DECIDED), ALL_ENDED, COMMITTED, FencedOff()], FailureKind.FENCED, ()),
     (
         "marker lost",
         [
             FENCED, Found(DECIDED), ALL_ENDED,
-            LogOutcomes((TransactionOutcome.COMMITTED, TransactionOutcome.OPEN), (("t", 2),)), Written(HELD),
+            LogOutcomes((TransactionOutcome.COMMITTED, TransactionOutcome.OPEN), (TopicPartition("t", 2),)), ControlWritten(HELD),
         ],
-        Failure.HUNG,
+        FailureKind.HUNG,
         ("t-2",),
     ),
     (
         "only some were committed",
         [
-            FENCED, Found(DECIDED), TasksEnded((Ended(), Refused(90))),
-            LogOutcomes((TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED)), Written(HELD),
+            FENCED, Found(DECIDED), TasksEnded((Ended(), EndRefused(90))),
+            LogOutcomes((TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED)), ControlWritten(HELD),
         ],
-        Failure.PARTIAL,
+        FailureKind.PARTIAL,
         (TWO.transactional_id,),
     ),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("answers", "kind", "names"), [row[1:] for row in STOPS], ids=[row[0] for row in STOPS])
-def test_begin_stops(answers: list[Result], kind: Failure, names: tuple[str, ...]) -> None:
+def test_begin_stops(answers: list[Result], kind: FailureKind, names: tuple[str, ...]) -> None:
     _, outcome = ended(begin(SINK, "new"), answers)
     assert isinstance(outcome, Failed)
     assert (outcome.kind, outcome.names) == (kind, names)
@@ -152,20 +157,20 @@ def test_a_hung_write_is_looked_at_again_without_a_further_write() -> None:
             FENCED,
             Found(hung),
             ALL_ENDED,
-            LogOutcomes((TransactionOutcome.COMMITTED, TransactionOutcome.OPEN), (("t", 2),)),
+            LogOutcomes((TransactionOutcome.COMMITTED, TransactionOutcome.OPEN), (TopicPartition("t", 2),)),
         ],
     )
     assert isinstance(outcome, Failed)
-    assert outcome.kind is Failure.HUNG
+    assert outcome.kind is FailureKind.HUNG
     assert not any(isinstance(ask, WriteControl) for ask in asked)
 
 
-@pytest.mark.parametrize("answer", [Indeterminate("reset"), Glued((("c", 0),))])
+@pytest.mark.parametrize("answer", [Indeterminate("reset"), OlderTransactionHangs((TopicPartition("c", 0),))])
 def test_begin_starts_over_when_its_write_is_not_known_to_be_there(answer: Result) -> None:
     first: list[Result] = [FENCED, Found(DONE), Opened((ONE,)), answer]
     asked, outcome = ended(
         begin(SINK, "new"),
-        [*first, Fenced(NEWER), Found(DONE), Opened((task(3),)), Written(NEWEST), TasksEnded((Ended(),))],
+        [*first, Fenced(NEWER), Found(DONE), Opened((task(3),)), ControlWritten(NEWEST), TasksEnded((Ended(),))],
     )
     assert asked[4:7] == [Fence(), ReadControl(), ListOpen()]
     assert isinstance(asked[7], WriteControl)
@@ -177,6 +182,6 @@ def test_begin_does_not_start_over_for_ever() -> None:
     once: list[Result] = [FENCED, Found(DONE), Opened((ONE,)), Indeterminate("reset")]
     asked, outcome = ended(begin(SINK, "new"), once * MAX_TRIES)
     assert isinstance(outcome, Failed)
-    assert outcome.kind is Failure.UNSURE
+    assert outcome.kind is FailureKind.UNSURE
     assert "reset" in outcome.text
     assert sum(isinstance(ask, WriteControl) for ask in asked) == MAX_TRIES

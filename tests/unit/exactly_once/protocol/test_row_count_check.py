@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.exactly_once.protocol.commands import (
+    ControlWritten,
     Ended,
+    EndRefused,
     LogOutcomes,
     Opened,
-    Refused,
     Result,
     TasksEnded,
     TransactionOutcome,
     Voted,
     WriteControl,
-    Written,
 )
 from spark_producer.exactly_once.protocol.commit import commit
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status
-from spark_producer.exactly_once.protocol.outcomes import AlreadyDone, Failed, Failure
+from spark_producer.exactly_once.protocol.outcomes import AlreadyDone, Failed, FailureKind
 from spark_producer.exactly_once.protocol.task_messages import InlineRows, Skipped, TaskOutcome
-from tests.unit.exactly_once.script import HELD, ONE, TWO, ended, inline, prepared, record, skipped, ticket
+from tests.unit.exactly_once.script import HELD, ONE, TWO, ended, handle, inline, prepared, record, skipped
 
 COUNTED = record(Status.DONE, 5, "old")._replace(rows=90, done_rows=90)
 VOID = record(Status.VOID, 6, "old")._replace(last_done=5, rows=7, done_rows=90)
@@ -29,7 +29,7 @@ INTENT = COUNTED._replace(status=Status.INTENT)
 
 def again(last: ControlRecord, *counts: int | None, batch: int = 5) -> object:
     """How a repetition ends whose tasks have read `counts` rows."""
-    of = ticket(last)
+    of = handle(last)
     return commit([skipped(batch, of, count) for count in counts], batch)
 
 
@@ -40,7 +40,7 @@ def test_the_rows_of_all_tasks_together_are_those_that_were_committed(last: Cont
     for counts in ((180,), (40, 49), (0,), (90, 1)):
         outcome = again(last, *counts)
         assert isinstance(outcome, Failed)
-        assert outcome.kind is Failure.REFUSED
+        assert outcome.kind is FailureKind.REFUSED
 
 
 def test_a_difference_says_both_numbers_and_what_to_do() -> None:
@@ -70,7 +70,7 @@ def test_in_foreach_batch_only_the_last_number_is_compared() -> None:
     """Of a lower one nothing is known any more."""
 
     def job(batch: int) -> object:
-        of = ticket(COUNTED._replace(query=""))
+        of = handle(COUNTED._replace(query=""))
         return commit([Skipped(of, "", batch, 7)], batch)
 
     assert job(4) == AlreadyDone(4)
@@ -81,14 +81,14 @@ def test_in_foreach_batch_only_the_last_number_is_compared() -> None:
 
 
 IN_TIME = (TasksEnded((Ended(),)), LogOutcomes((TransactionOutcome.COMMITTED,)))
-TOO_LATE = (TasksEnded((Refused(90),)), LogOutcomes((TransactionOutcome.ABORTED,)))
+TOO_LATE = (TasksEnded((EndRefused(90),)), LogOutcomes((TransactionOutcome.ABORTED,)))
 
 
 def written(fate: tuple[Result, Result]) -> list[ControlRecord]:
     """The control records of a write of two rows in a transaction, and of a task without rows."""
-    of = ticket(COUNTED)
+    of = handle(COUNTED)
     messages: list[TaskOutcome] = [prepared(ONE, 6, of), inline(batch=6, of=of)]
-    asked, _ = ended(commit(messages, 6), [Opened(()), Voted(), Written(HELD), *fate, Written(HELD)])
+    asked, _ = ended(commit(messages, 6), [Opened(()), Voted(), ControlWritten(HELD), *fate, ControlWritten(HELD)])
     return [ask.record for ask in asked if isinstance(ask, WriteControl)]
 
 
@@ -104,19 +104,19 @@ def test_a_void_batch_leaves_the_number_of_the_one_before() -> None:
 
 
 def test_a_write_without_a_number_leaves_the_number_of_the_last_one() -> None:
-    of = ticket(COUNTED._replace(query=""))
+    of = handle(COUNTED._replace(query=""))
     message = inline(0, 1, 2, batch=NO_BATCH, of=of)._replace(query="")
-    asked, _ = ended(commit([message], NO_BATCH), [Opened(()), Written(HELD)])
+    asked, _ = ended(commit([message], NO_BATCH), [Opened(()), ControlWritten(HELD)])
     [one] = [ask.record for ask in asked if isinstance(ask, WriteControl)]
     assert (one.last_done, one.rows, one.done_rows) == (5, 3, 90)
 
 
 def test_what_the_tasks_have_taken_counts_and_not_what_the_log_has() -> None:
     """The way of a row, and how often it was sent, changes nothing."""
-    of = ticket(COUNTED)
+    of = handle(COUNTED)
     messages: list[TaskOutcome] = [InlineRows(of, "q", 6, (), 11), prepared(TWO, 6, of)._replace(rows=31)]
     asked, _ = ended(
         commit(messages, 6),
-        [Opened(()), Voted(), Written(HELD), *IN_TIME, Written(HELD)],
+        [Opened(()), Voted(), ControlWritten(HELD), *IN_TIME, ControlWritten(HELD)],
     )
     assert [ask.record.rows for ask in asked if isinstance(ask, WriteControl)] == [42, 42]

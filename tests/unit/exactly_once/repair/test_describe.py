@@ -8,11 +8,18 @@ from typing import Any, cast
 import pytest
 
 from spark_producer.admin.parallel_client import ParallelClient
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.cluster.coordinator_state import open_by_sink
 from spark_producer.exactly_once.names import control_id, task_id
-from spark_producer.exactly_once.repair.describe import MISSING_AFTER, Holder, held_back, list_sinks, survey
+from spark_producer.exactly_once.repair.describe import (
+    MISSING_AFTER,
+    BlockingProducer,
+    describe_sink,
+    find_blocked_readers,
+    list_sinks,
+)
 from spark_producer.protocol import (
     DESCRIBE_PRODUCERS,
     DESCRIBE_TRANSACTIONS,
@@ -23,7 +30,7 @@ from spark_producer.protocol import (
 from tests.unit.exactly_once.scripted_brokers import NOW_MS, ScriptedClient, brokers_of
 from tests.unit.exactly_once.test_performers import described
 
-ROWS = ("rows", 0)
+ROWS = TopicPartition("rows", 0)
 WORKER = "0" * 32
 
 
@@ -86,7 +93,7 @@ def test_a_control_topic_that_is_not_there_is_said_so_after_a_second() -> None:
     """It took five, and said that a broker were to be started."""
     client = Late(known_at=1e9)
     with pytest.raises(ExactlyOnceError, match="there is no topic 'commits'"):
-        survey(brokers_of(client), "commits")
+        describe_sink(brokers_of(client), "commits")
     assert MISSING_AFTER <= client.clock() < MISSING_AFTER + 0.5
     told = list_sinks(cast("ParallelClient", client), "commits")
     assert told.lines == ()
@@ -95,14 +102,14 @@ def test_a_control_topic_that_is_not_there_is_said_so_after_a_second() -> None:
 
 def test_a_control_topic_that_was_just_made_is_waited_for() -> None:
     client = Late(known_at=0.4)
-    assert survey(brokers_of(client), "commits").seen.record is None
+    assert describe_sink(brokers_of(client), "commits").log_state.record is None
     assert client.clock() < MISSING_AFTER
 
 
 def test_who_holds_readers_back_is_named_with_its_transaction() -> None:
-    [held] = held_back(brokers_of(held_by_a_stranger()), [ROWS], 10.0)
+    [held] = find_blocked_readers(brokers_of(held_by_a_stranger()), [ROWS], 10.0)
     assert held[:3] == (ROWS, 3, 4)
-    [(producer_id, epoch, first, transaction)] = held.holders or ()
+    [(producer_id, epoch, first, transaction)] = held.producers or ()
     assert (producer_id, epoch, first) == (82, 0, 3)
     assert transaction is not None
     assert transaction[:4] == ("billing-1", "Ongoing", 9_000, 60_000)
@@ -112,22 +119,22 @@ def test_without_the_right_to_see_the_transaction_its_producer_is_shown_all_the_
     client = held_by_a_stranger()
     refused = int(Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described(error_code=refused)
-    [held] = held_back(brokers_of(client), [ROWS], 10.0)
-    assert held.holders == (Holder(82, 0, 3, None),)
+    [held] = find_blocked_readers(brokers_of(client), [ROWS], 10.0)
+    assert held.producers == (BlockingProducer(82, 0, 3, None),)
 
 
 def test_brokers_that_do_not_list_the_id_leave_it_with_the_producer() -> None:
     client = held_by_a_stranger()
     client.answers(LIST_TRANSACTIONS, messages.ListTransactionsResponse())
-    [held] = held_back(brokers_of(client), [ROWS], 10.0)
-    assert held.holders == (Holder(82, 0, 3, None),)
+    [held] = find_blocked_readers(brokers_of(client), [ROWS], 10.0)
+    assert held.producers == (BlockingProducer(82, 0, 3, None),)
 
 
 def test_a_transaction_of_the_same_id_and_another_producer_is_not_taken_for_it() -> None:
     client = held_by_a_stranger()
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("Ongoing", producer_id=99)
-    [held] = held_back(brokers_of(client), [ROWS], 10.0)
-    assert held.holders == (Holder(82, 0, 3, None),)
+    [held] = find_blocked_readers(brokers_of(client), [ROWS], 10.0)
+    assert held.producers == (BlockingProducer(82, 0, 3, None),)
 
 
 def test_open_transactions_are_told_by_sink_and_those_of_strangers_left_out() -> None:

@@ -10,7 +10,7 @@ from spark_producer.common.cluster import Span, Style
 from spark_producer.common.error_codes import Code
 from spark_producer.exactly_once.cluster.control_log import ControlLog, ControlLogState
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status, TaskTransaction
-from spark_producer.exactly_once.repair.lost_markers import Lost, LostEnds, find_lost_markers
+from spark_producer.exactly_once.repair.lost_markers import LostMarker, LostMarkers, find_lost_markers
 from spark_producer.protocol import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, messages
 from tests.unit.exactly_once.scripted_brokers import ScriptedClient, brokers_of
 from tests.unit.exactly_once.test_performers import CONTROL, OURS, ROWS, described, producing
@@ -20,7 +20,7 @@ DECIDED = ControlRecord("orders", "q", Status.COMMITTING, 0, -1, "t", (TASK,))
 INLINE = ControlRecord("orders", "q", Status.DONE, 0, 0, "t", (), (ROWS,))
 
 
-def found(client: ScriptedClient, seen: ControlLogState) -> LostEnds:
+def found(client: ScriptedClient, seen: ControlLogState) -> LostMarkers:
     client.leaders = {ROWS: 2, CONTROL: 1}
     brokers = brokers_of(client)
     return find_lost_markers(brokers, ControlLog(brokers, CONTROL[0]), CONTROL, seen, client.deadline())
@@ -45,8 +45,8 @@ def test_a_decided_transaction_that_its_coordinator_has_aborted_is_not_committed
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described(
         state, producer_id=OURS.producer_id, producer_epoch=TASK.epoch + newer
     )
-    assert found(client, ControlLogState(DECIDED, 99, 0, ())).lost == (
-        Lost(ROWS, OURS.producer_id, OURS.epoch, 0, 5, commit),
+    assert found(client, ControlLogState(DECIDED, 99, 0, ())).markers == (
+        LostMarker(ROWS, OURS.producer_id, OURS.epoch, 0, 5, commit),
     )
 
 
@@ -56,7 +56,7 @@ def test_a_write_that_goes_on_has_not_lost_its_end() -> None:
     client.scripts[DESCRIBE_PRODUCERS.name] = producing({CONTROL: 2})
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("CompleteCommit", producer_id=OURS.producer_id)
     undecided = (OURS.producer_id, OURS.epoch, 0, 0)
-    assert found(client, ControlLogState(None, -1, -1, (undecided,))).lost == ()
+    assert found(client, ControlLogState(None, -1, -1, (undecided,))).markers == ()
 
 
 def test_a_write_that_begins_while_the_coordinator_is_asked_has_not_lost_its_end() -> None:
@@ -69,15 +69,15 @@ def test_a_write_that_begins_while_the_coordinator_is_asked_has_not_lost_its_end
 
     client.scripts[DESCRIBE_PRODUCERS.name] = one_after_the_other
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("CompleteCommit", producer_id=OURS.producer_id)
-    assert found(client, ControlLogState(INLINE, OURS.producer_id, OURS.epoch, ())).lost == ()
+    assert found(client, ControlLogState(INLINE, OURS.producer_id, OURS.epoch, ())).markers == ()
 
 
 def test_rows_that_came_with_the_record_and_stay_open_have_lost_their_end() -> None:
     client = ScriptedClient()
     client.scripts[DESCRIBE_PRODUCERS.name] = producing({ROWS: 4})
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("Empty", producer_id=OURS.producer_id)
-    lost = Lost(ROWS, OURS.producer_id, OURS.epoch, 0, 4, True)
-    assert found(client, ControlLogState(INLINE, OURS.producer_id, OURS.epoch, ())).lost == (lost,)
+    lost = LostMarker(ROWS, OURS.producer_id, OURS.epoch, 0, 4, True)
+    assert found(client, ControlLogState(INLINE, OURS.producer_id, OURS.epoch, ())).markers == (lost,)
 
 
 def test_a_partition_whose_producers_may_not_be_seen_is_named() -> None:
@@ -86,4 +86,4 @@ def test_a_partition_whose_producers_may_not_be_seen_is_named() -> None:
     hidden = messages.DescribeProducersPartition(ROWS[1], Code.TOPIC_AUTHORIZATION_FAILED)
     answer = messages.DescribeProducersResponse(0, (messages.DescribeProducersTopicResult(ROWS[0], (hidden,)),))
     client.answers(DESCRIBE_PRODUCERS, answer)
-    assert found(client, ControlLogState(DECIDED, 99, 0, ())) == LostEnds((), (ROWS,))
+    assert found(client, ControlLogState(DECIDED, 99, 0, ())) == LostMarkers((), (ROWS,))

@@ -7,25 +7,25 @@ from typing import Any, cast
 
 import pytest
 
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import Style, TopicPartition
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.control_log import ControlLog
 from spark_producer.exactly_once.repair import repair as mending
-from spark_producer.exactly_once.repair.lost_markers import Lost, LostEnds
+from spark_producer.exactly_once.repair.lost_markers import LostMarker, LostMarkers
 from spark_producer.protocol import WRITE_TXN_MARKERS, messages
 from tests.unit.exactly_once.scripted_brokers import ScriptedClient
 
-KNOWN = Lost(("rows", 0), 8, 3, 5, 50, False)
-UNKNOWN = Lost(("rows", 1), 9, 1, 5, 7, None)
+KNOWN = LostMarker(TopicPartition("rows", 0), 8, 3, 5, 50, False)
+UNKNOWN = LostMarker(TopicPartition("rows", 1), 9, 1, 5, 7, None)
 
 
 class Repair:
     """A person who was shown something, while something is lost."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *lost: Lost) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *lost: LostMarker) -> None:
         self.client = ScriptedClient()
-        self.client.leaders = {KNOWN.where: 1, UNKNOWN.where: 2}
+        self.client.leaders = {KNOWN.topic_partition: 1, UNKNOWN.topic_partition: 2}
         self.client.answers(WRITE_TXN_MARKERS, messages.WriteTxnMarkersResponse(()))
         self.cluster = CommandExecutor(cast("Any", self.client), "orders", "commits")
         self.cluster.style = Style.IMPLICIT
@@ -33,14 +33,14 @@ class Repair:
         monkeypatch.setattr(CommandExecutor, "prepare", lambda _: None)
         monkeypatch.setattr(ControlLog, "read", lambda *_: None)
 
-        def lost_ends(*given: Any) -> LostEnds:
+        def lost_ends(*given: Any) -> LostMarkers:
             self.looked.append(given[-1])
-            return LostEnds(lost, ())
+            return LostMarkers(lost, ())
 
         monkeypatch.setattr(mending, "find_lost_markers", lost_ends)
 
-    def write(self, shown: Sequence[Lost]) -> None:
-        mending.write_markers(self.cluster, shown, (("more", 0),))
+    def write(self, shown: Sequence[LostMarker]) -> None:
+        mending.write_markers(self.cluster, shown, (TopicPartition("more", 0),))
 
     @property
     def written(self) -> list[tuple[int, int, bool]]:

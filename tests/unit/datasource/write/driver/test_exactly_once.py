@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.serializers import CloudPickleSerializer
 
-from spark_producer.common.cluster import Span, Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, Span, Style
 from spark_producer.config import SinkOptions, producer_config
 from spark_producer.datasource.write.driver import transaction_timeout
 from spark_producer.datasource.write.driver.commit import TaskReport
@@ -21,27 +21,28 @@ from spark_producer.datasource.write.task_settings import TaskSettings
 from spark_producer.datasource.write.writers import BatchWriter, StreamWriter
 from spark_producer.errors import BrokersUnreachable, CommitError, ConfigError, ExactlyOnceError
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.protocol.commands import Fencing
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status, TaskTransaction
-from spark_producer.exactly_once.protocol.outcomes import Aborted, AlreadyDone, Committed, NothingToAbort
+from spark_producer.exactly_once.protocol.outcomes import AlreadyDone, NothingToAbort, WriteAborted, WriteCommitted
 from spark_producer.exactly_once.protocol.task_messages import (
     EncodedBatch,
+    ForeachBatchOrigin,
     InlineRows,
-    Origin,
-    Prepared,
+    PreparedTask,
     Skipped,
     TaskOutcome,
     WriteHandle,
 )
 from spark_producer.metrics import OffsetRange, WriteReport
 
-TICKET = WriteHandle("orders", "cd" * 16, Fencing(1, 5), Style.IMPLICIT, None)
+TICKET = WriteHandle("orders", "cd" * 16, ProducerIdAndEpoch(1, 5), Style.IMPLICIT, None)
 NOTHING = WriteReport({})
 INLINE = TaskReport(NOTHING, outcome=InlineRows(TICKET, "q1", 4, (EncodedBatch("t", 0, 3, b"x" * 90),), 3))
 SPAN = Span("t", 1, 20, 29, 10)
 PREPARED = TaskReport(
     WriteReport({("t", 1): OffsetRange(20, 29, 10)}, 10, 1000, 1, 1),
-    outcome=Prepared(TICKET, "q1", 4, TaskTransaction("pyproducer.orders.x.0", 7, 0, Style.IMPLICIT, (SPAN,)), 1, 10),
+    outcome=PreparedTask(
+        TICKET, "q1", 4, TaskTransaction("pyproducer.orders.x.0", 7, 0, Style.IMPLICIT, (SPAN,)), 1, 10
+    ),
 )
 SKIPPED = TaskReport(NOTHING, outcome=Skipped(TICKET, "q1", 4, 13))
 
@@ -52,26 +53,28 @@ class Steps:
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.raises: Exception | None = None
-        self.committed: Committed | AlreadyDone = Committed(4)
-        self.aborted: Aborted | Committed | NothingToAbort = Aborted(("pyproducer.orders.x.0",))
+        self.committed: WriteCommitted | AlreadyDone = WriteCommitted(4)
+        self.aborted: WriteAborted | WriteCommitted | NothingToAbort = WriteAborted(("pyproducer.orders.x.0",))
 
-    def begin(self, sink: driver.Sink) -> WriteHandle:
+    def begin(self, sink: driver.SinkSettings) -> WriteHandle:
         self.calls.append(("begin", sink))
         if self.raises is not None:
             raise self.raises
         return TICKET
 
-    def commit(self, sink: driver.Sink, messages: Sequence[TaskOutcome], batch: int) -> Committed | AlreadyDone:
+    def commit(
+        self, sink: driver.SinkSettings, messages: Sequence[TaskOutcome], batch: int
+    ) -> WriteCommitted | AlreadyDone:
         self.calls.append(("commit", sink.name, tuple(messages), batch))
         return self.committed
 
-    def inline_spans(self, sink: driver.Sink) -> tuple[Span, ...]:
+    def inline_spans(self, sink: driver.SinkSettings) -> tuple[Span, ...]:
         assert self.calls[-1][:2] == ("commit", sink.name), "they are known after the commit"
         return (Span("t", 0, 100, 102, 3),)
 
     def abort(
-        self, sink: driver.Sink, messages: Sequence[TaskOutcome], batch: int
-    ) -> Aborted | Committed | NothingToAbort:
+        self, sink: driver.SinkSettings, messages: Sequence[TaskOutcome], batch: int
+    ) -> WriteAborted | WriteCommitted | NothingToAbort:
         self.calls.append(("abort", sink.name, tuple(messages), batch))
         return self.aborted
 
@@ -99,8 +102,8 @@ def test_a_writer_begins_when_it_is_pickled_first_and_only_then(steps: Steps) ->
     copies = [pickle.loads(spark.dumps(writer)) for _ in range(2)]  # type: ignore[no-untyped-call]
     [(name, sink)] = steps.calls
     assert name == "begin"
-    assert (sink.name, sink.control_topic, sink.patience, sink.topics) == ("orders", "commits", 7.0, ("t",))
-    assert [copy.settings.ticket for copy in copies] == [TICKET, TICKET]
+    assert (sink.name, sink.control_topic, sink.timeout, sink.topics) == ("orders", "commits", 7.0, ("t",))
+    assert [copy.settings.handle for copy in copies] == [TICKET, TICKET]
     pickle.dumps(copies[0])
     assert len(steps.calls) == 1, "what is pickled has begun"
 
@@ -122,7 +125,7 @@ def test_a_time_that_brokers_do_not_allow_is_refused_before_any_task(steps: Step
 def test_without_an_id_nothing_begins(steps: Steps) -> None:
     for kind in (BatchWriter, StreamWriter):
         copy = pickle.loads(pickle.dumps(kind(settings(sink=SinkOptions(topic="t")))))
-        assert copy.settings.ticket is None
+        assert copy.settings.handle is None
     assert steps.calls == []
 
 
@@ -170,8 +173,8 @@ def numbered(
     """The report of a task of a write whose sink has come to `last_done`."""
     assert INLINE.outcome is not None
     last = ControlRecord("orders", query, Status.DONE, last_done, last_done, "t")
-    ticket = INLINE.outcome.ticket._replace(last=last)
-    outcome = Skipped(ticket, query, batch, None) if kind is Skipped else InlineRows(ticket, query, batch, (), 0)
+    handle = INLINE.outcome.handle._replace(last=last)
+    outcome = Skipped(handle, query, batch, None) if kind is Skipped else InlineRows(handle, query, batch, (), 0)
     return TaskReport(NOTHING, outcome=outcome)
 
 
@@ -179,7 +182,7 @@ def repeated(last_done: int, run: str) -> TaskReport:
     """The same in `foreachBatch`, of version 4."""
     report = numbered(last_done, 4)
     assert report.outcome is not None
-    return dataclasses.replace(report, outcome=report.outcome._replace(origin=Origin("q", run, 2)))
+    return dataclasses.replace(report, outcome=report.outcome._replace(origin=ForeachBatchOrigin("q", run, 2)))
 
 
 @pytest.mark.parametrize(
@@ -224,13 +227,13 @@ def test_a_commit_without_reports_commits_nothing(steps: Steps) -> None:
 @pytest.mark.parametrize(
     ("outcome", "said"),
     [
-        (Aborted(("a", "b")), "nothing of it is visible; 2 transactions were aborted"),
-        (Committed(4), "yet all its rows are committed, and a restart does not write them again"),
+        (WriteAborted(("a", "b")), "nothing of it is visible; 2 transactions were aborted"),
+        (WriteCommitted(4), "yet all its rows are committed, and a restart does not write them again"),
         (NothingToAbort("no task has reported a transaction"), "no task has reported a transaction"),
     ],
 )
 def test_an_abort_says_what_became_of_the_write(
-    steps: Steps, caplog: pytest.LogCaptureFixture, outcome: Aborted | Committed | NothingToAbort, said: str
+    steps: Steps, caplog: pytest.LogCaptureFixture, outcome: WriteAborted | WriteCommitted | NothingToAbort, said: str
 ) -> None:
     steps.aborted = outcome
     StreamWriter(settings()).abort([None, PREPARED, None], 4)
@@ -277,14 +280,14 @@ def test_brokers_that_do_not_say_it_are_asked_again(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("ended", "status", "records"),
     [
-        (Aborted(("a",)), "aborted", 0),
-        (Committed(4), "committed", 10),
+        (WriteAborted(("a",)), "aborted", 0),
+        (WriteCommitted(4), "committed", 10),
         (NothingToAbort("a newer driver"), "unknown", 0),
     ],
     ids=["aborted", "committed", "left alone"],
 )
 def test_com15_programs_are_told_what_is_visible_of_a_failed_write(
-    steps: Steps, ended: Aborted | Committed | NothingToAbort, status: str, records: int
+    steps: Steps, ended: WriteAborted | WriteCommitted | NothingToAbort, status: str, records: int
 ) -> None:
     steps.aborted = ended
     told = abort_write(settings(), [PREPARED, None], "micro-batch 4")

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, Style
 from spark_producer.config import SinkOptions
 from spark_producer.datasource.write.worker.batch_assignment import BatchAssignment, SparkTaskInfo, check_admission
 from spark_producer.errors import ConfigError, ExactlyOnceError
-from spark_producer.exactly_once.protocol.commands import Fencing
 from spark_producer.exactly_once.protocol.control_record import NO_BATCH, ControlRecord, Status
 from spark_producer.exactly_once.protocol.task_messages import WriteHandle
 
 
-def ticket(query: str | None = None, last_done: int = NO_BATCH, status: Status = Status.DONE) -> WriteHandle:
+def handle(query: str | None = None, last_done: int = NO_BATCH, status: Status = Status.DONE) -> WriteHandle:
     last = ControlRecord("orders", query, status, max(last_done, 0), last_done, "ab" * 16)
-    return WriteHandle("orders", "cd" * 16, Fencing(1, 5), Style.IMPLICIT, last)
+    return WriteHandle("orders", "cd" * 16, ProducerIdAndEpoch(1, 5), Style.IMPLICIT, last)
 
 
-NEW = ticket()._replace(last=None)
+NEW = handle()._replace(last=None)
 STREAM = SinkOptions(exactly_once_id="orders")
 BATCH_3 = SinkOptions(exactly_once_id="orders", txn_version=3)
 
@@ -33,18 +32,18 @@ def micro_batch(number: int | None, query: str | None = "q1") -> SparkTaskInfo:
         (NEW, 0, BatchAssignment("q1", 0)),
         (NEW, 7, BatchAssignment("q1", 7)),  # the option was added to a query that has run before
         (
-            ticket(None, NO_BATCH, Status.INTENT),
+            handle(None, NO_BATCH, Status.INTENT),
             0,
             BatchAssignment("q1", 0),
         ),  # a driver died before anything was written
-        (ticket("q1", 3), 4, BatchAssignment("q1", 4)),
-        (ticket("q1", 3, Status.VOID), 4, BatchAssignment("q1", 4)),
+        (handle("q1", 3), 4, BatchAssignment("q1", 4)),
+        (handle("q1", 3, Status.VOID), 4, BatchAssignment("q1", 4)),
         (
-            ticket("q1", 3),
+            handle("q1", 3),
             3,
             BatchAssignment("q1", 3, done=True),
         ),  # Spark's commit log was lost, or the driver died before it
-        (ticket("q1", 3), 9, BatchAssignment("q1", 9)),  # in between the option was not set
+        (handle("q1", 3), 9, BatchAssignment("q1", 9)),  # in between the option was not set
     ],
 )
 def test_a_micro_batch_is_written_unless_it_is_the_last_one(
@@ -58,7 +57,7 @@ def test_a_rewound_checkpoint_is_refused() -> None:
         r"has batch 3 of this query, and now batch 2 .*checkpoint was rewound.* new exactlyOnceId .*Nothing was written"
     )
     with pytest.raises(ExactlyOnceError, match=wanted):
-        check_admission(ticket("q1", 3), STREAM, micro_batch(2))
+        check_admission(handle("q1", 3), STREAM, micro_batch(2))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +65,7 @@ def test_a_rewound_checkpoint_is_refused() -> None:
 )
 def test_an_id_is_one_querys(query: str, named: str) -> None:
     with pytest.raises(ExactlyOnceError, match=f"'orders' belongs to {named}.* exactlyOnceId of .*own"):
-        check_admission(ticket(query, 3), STREAM, micro_batch(4))
+        check_admission(handle(query, 3), STREAM, micro_batch(4))
 
 
 @pytest.mark.parametrize("where", [micro_batch(3, None), micro_batch(3, ""), micro_batch(None)])
@@ -81,13 +80,13 @@ IN_FOREACH_BATCH = SparkTaskInfo("q1", 5, False)
 
 @pytest.mark.parametrize("where", [BATCH, IN_FOREACH_BATCH])
 @pytest.mark.parametrize(
-    ("given", "done"), [(NEW, False), (ticket("", 2), False), (ticket("", 3), True), (ticket("", 9), True)]
+    ("given", "done"), [(NEW, False), (handle("", 2), False), (handle("", 3), True), (handle("", 9), True)]
 )
 def test_a_version_is_written_once(where: SparkTaskInfo, given: WriteHandle, done: bool) -> None:
     assert check_admission(given, BATCH_3, where) == BatchAssignment("", 3, done)
 
 
-@pytest.mark.parametrize("given", [NEW, ticket("", NO_BATCH), ticket("", 6)])
+@pytest.mark.parametrize("given", [NEW, handle("", NO_BATCH), handle("", 6)])
 def test_a_batch_write_without_a_version_is_written_whenever_it_is_run(given: WriteHandle) -> None:
     assert check_admission(given, STREAM, BATCH) == BatchAssignment("", NO_BATCH)
 
@@ -101,4 +100,4 @@ def test_a_write_in_foreach_batch_needs_a_number() -> None:
 def test_batch_writes_do_not_share_an_id_with_a_query(sink: SinkOptions) -> None:
     """A number that one kind has counted up to would make writes of the other one look done."""
     with pytest.raises(ExactlyOnceError, match=r"belongs to the streaming query q0: give .* each an exactlyOnceId"):
-        check_admission(ticket("q0", 1), sink, BATCH)
+        check_admission(handle("q0", 1), sink, BATCH)

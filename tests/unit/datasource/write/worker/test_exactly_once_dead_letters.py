@@ -19,7 +19,7 @@ from spark_producer.datasource.write.worker.exactly_once_task import write_exact
 from spark_producer.datasource.write.worker.transactional_ids import TransactionalIdPool
 from spark_producer.errors import BrokerError
 from spark_producer.exactly_once import driver
-from spark_producer.exactly_once.protocol.task_messages import InlineRows, Prepared
+from spark_producer.exactly_once.protocol.task_messages import InlineRows, PreparedTask
 from spark_producer.metrics import OffsetRange
 from tests.support.read_back import read_topic
 
@@ -58,13 +58,13 @@ def one_task(
     given |= {"exactlyOnceId": topic} | {name.replace("__", "."): value for name, value in options.items()}
     config, sink = parse_options(given)
     settings = begin_write(TaskSettings(config, sink))
-    assert settings.ticket is not None
+    assert settings.handle is not None
     where, producers = SparkTaskInfo(None, None, False, 0, 0), ProducerCache()
     try:
         report = write_exactly_once(
             settings,
             settings.config,
-            settings.ticket,
+            settings.handle,
             iter([batch]),
             producers,
             where=where,
@@ -82,7 +82,7 @@ def committed(broker: LocalBroker, topic: str) -> list[bytes | None]:
 
 def test_com6_they_commit_with_the_batch(broker: LocalBroker, topic: str, dead: str) -> None:
     settings, report = one_task(broker, topic, dead, rows(large=True))
-    assert isinstance(report.outcome, Prepared), "the driver could not send rows elsewhere"
+    assert isinstance(report.outcome, PreparedTask), "the driver could not send rows elsewhere"
     assert report.outcome.rows == ROWS
     assert committed(broker, dead) == [], "nothing before the commit"
     total = commit_write(settings, [report], "batch write").report

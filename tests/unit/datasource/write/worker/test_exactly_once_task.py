@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 
-from spark_producer.common.cluster import Style
+from spark_producer.common.cluster import ProducerIdAndEpoch, Style
 from spark_producer.config import ProducerConfig, SinkOptions, producer_config
 from spark_producer.datasource.write.driver.commit import TaskReport
 from spark_producer.datasource.write.task_settings import TaskSettings
@@ -22,15 +22,20 @@ from spark_producer.datasource.write.worker.spool import Spool
 from spark_producer.datasource.write.worker.transaction_writer import inline_limit
 from spark_producer.datasource.write.worker.transactional_ids import TransactionalIdPool
 from spark_producer.errors import ExactlyOnceError
-from spark_producer.exactly_once.protocol.commands import Fencing
 from spark_producer.exactly_once.protocol.control_record import ControlRecord, Status, TaskTransaction
-from spark_producer.exactly_once.protocol.task_messages import EncodedBatch, InlineRows, Prepared, Skipped, WriteHandle
+from spark_producer.exactly_once.protocol.task_messages import (
+    EncodedBatch,
+    InlineRows,
+    PreparedTask,
+    Skipped,
+    WriteHandle,
+)
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import Producer
 from tests.stages.held_producer import ROW_BYTES, HeldProducer
 
-FENCING = Fencing(1, 5)
-NEXT = Fencing(1, 7)
+FENCING = ProducerIdAndEpoch(1, 5)
+NEXT = ProducerIdAndEpoch(1, 7)
 CONFIG = producer_config({"bootstrap.servers": "localhost:1", "transaction.timeout.ms": 60_000, "batch.size": 0})
 """With batches of one record nothing is gathered: every Arrow batch goes on as it comes."""
 
@@ -52,7 +57,7 @@ class Worker:
     def write(
         self,
         batches: Iterator[pa.RecordBatch],
-        fencing: Fencing = FENCING,
+        fencing: ProducerIdAndEpoch = FENCING,
         *,
         last: ControlRecord | None = None,
         partition: int = 0,
@@ -62,12 +67,12 @@ class Worker:
     ) -> TaskReport:
         """Run one task of micro-batch 4; `options` are those of the sink."""
         sink = SinkOptions(topic="t", exactly_once_id="orders", **options)  # type: ignore[arg-type]
-        ticket = WriteHandle("orders", "cd" * 16, fencing, Style.IMPLICIT, last)
+        handle = WriteHandle("orders", "cd" * 16, fencing, Style.IMPLICIT, last)
         config = dataclasses.replace(CONFIG, bootstrap_servers=servers)
-        settings = TaskSettings(config, sink, streaming=True, ticket=ticket)
+        settings = TaskSettings(config, sink, streaming=True, handle=handle)
         where = SparkTaskInfo("q1", 4, True, partition, attempt)
         return write_exactly_once(
-            settings, config, ticket, batches, self.producers, where=where, slots=self.slots, clock=lambda: self.now
+            settings, config, handle, batches, self.producers, where=where, slots=self.slots, clock=lambda: self.now
         )
 
 
@@ -91,7 +96,7 @@ def test_few_rows_travel_to_the_driver() -> None:
     assert isinstance(report.outcome, InlineRows)
     assert report.outcome.batches == (EncodedBatch("t", 0, 5000, bytes(LIMIT)),)
     assert report.outcome.rows == 5000
-    assert (report.outcome.query, report.outcome.batch, report.outcome.ticket.fencing) == ("q1", 4, FENCING)
+    assert (report.outcome.query, report.outcome.batch, report.outcome.handle.fencing) == ("q1", 4, FENCING)
     assert report.report == WriteReport({}), "where they will lie is known to the driver alone"
     assert worker.made[0].transactions.calls == ["hold", "take_held"]
     again = worker.write(rows(1), exactly_once_inline_bytes=LIMIT)
@@ -102,7 +107,7 @@ def test_few_rows_travel_to_the_driver() -> None:
 def test_many_rows_get_a_transaction() -> None:
     worker = Worker()
     report = worker.write(rows(3000, 2001, 4000), exactly_once_inline_bytes=LIMIT)
-    assert isinstance(report.outcome, Prepared)
+    assert isinstance(report.outcome, PreparedTask)
     made = worker.made[0]
     assert report.outcome.transaction == TaskTransaction(
         made.transactions.transactional_id, 4000, 0, Style.IMPLICIT, report.outcome.transaction.spans
@@ -117,7 +122,7 @@ def test_many_rows_get_a_transaction() -> None:
 def test_without_inline_bytes_every_row_gets_a_transaction(count: int) -> None:
     report = Worker().write(rows(count), exactly_once_inline_bytes=0)
     if count:
-        assert isinstance(report.outcome, Prepared)
+        assert isinstance(report.outcome, PreparedTask)
     else:
         assert isinstance(report.outcome, InlineRows), "an empty transaction cannot be ended"
         assert report.outcome.batches == ()
@@ -126,16 +131,16 @@ def test_without_inline_bytes_every_row_gets_a_transaction(count: int) -> None:
 
 def test_a_hold_that_ends_for_want_of_memory_is_a_transaction() -> None:
     report = (worker := Worker(memory=2000 * ROW_BYTES)).write(rows(3000), exactly_once_inline_bytes=LIMIT)
-    assert isinstance(report.outcome, Prepared)
+    assert isinstance(report.outcome, PreparedTask)
     assert worker.made[0].transactions.calls == ["hold", "prepare"]
 
 
 def test_a_task_takes_the_id_of_a_decided_batch_and_no_other() -> None:
     worker = Worker()
     ids = []
-    for fencing in (FENCING, FENCING, NEXT, FENCING, Fencing(2, 0)):
+    for fencing in (FENCING, FENCING, NEXT, FENCING, ProducerIdAndEpoch(2, 0)):
         report = worker.write(rows(10), fencing, exactly_once_inline_bytes=0)
-        assert isinstance(report.outcome, Prepared)
+        assert isinstance(report.outcome, PreparedTask)
         ids.append(report.outcome.transaction.transactional_id.rpartition(".")[2])
     assert ids == ["0", "1", "1", "2", "3"]
 
@@ -155,11 +160,11 @@ def test_a_micro_batch_that_is_done_is_read_to_the_end_and_not_written() -> None
 def test_a_job_that_is_done_reads_its_rows_only_in_foreach_batch(micro_batch: int | None, unread: int) -> None:
     """A function of foreachBatch writes rows that may come out of stateful operators too."""
     last = ControlRecord("orders", "", Status.DONE, 7, 7, "ab" * 16)
-    ticket = WriteHandle("orders", "cd" * 16, FENCING, Style.IMPLICIT, last)
-    settings = TaskSettings(CONFIG, SinkOptions(topic="t", exactly_once_id="orders", txn_version=7), ticket=ticket)
+    handle = WriteHandle("orders", "cd" * 16, FENCING, Style.IMPLICIT, last)
+    settings = TaskSettings(CONFIG, SinkOptions(topic="t", exactly_once_id="orders", txn_version=7), handle=handle)
     worker, left = Worker(), rows(3000, 3000)
     where = SparkTaskInfo(None if micro_batch is None else "q1", micro_batch, streaming=False)
-    report = write_exactly_once(settings, CONFIG, ticket, left, worker.producers, where=where, slots=worker.slots)
+    report = write_exactly_once(settings, CONFIG, handle, left, worker.producers, where=where, slots=worker.slots)
     assert isinstance(report.outcome, Skipped)
     assert report.outcome.rows == (None if unread else 6000)
     assert len(list(left)) == unread
@@ -176,7 +181,7 @@ def test_a_failed_task_gives_its_transaction_up_and_raises_the_first_error() -> 
     assert not len(worker.producers)
     worker.of_producers = {}
     again = worker.write(rows(10), NEXT, exactly_once_inline_bytes=0)
-    assert isinstance(again.outcome, Prepared)
+    assert isinstance(again.outcome, PreparedTask)
     assert again.outcome.transaction.transactional_id.endswith(".1"), "what is left in slot 0 is not known"
 
 
@@ -264,7 +269,7 @@ def test_rows_are_spooled_so_that_the_transaction_is_open_only_to_send_them(
         yield batch(20)
 
     report = worker.write(given(), exactly_once_inline_bytes=LIMIT, exactly_once_spool=spool, attempt=attempt)
-    assert isinstance(report.outcome, Prepared)
+    assert isinstance(report.outcome, PreparedTask)
     assert report.outcome.rows == report.report.records == 6030
     assert spooled == ([10, 20] if spools else [])
     assert worker.made[0].first_rows == [0, 6000, 6010]
@@ -286,7 +291,7 @@ def test_the_same_id_on_another_cluster_does_not_free_what_waits_on_this_one() -
     ids = []
     for fencing, servers in ((FENCING, "here:1"), (NEXT, "there:1"), (NEXT, "here:1")):
         outcome = worker.write(rows(1), fencing, exactly_once_inline_bytes=0, servers=servers).outcome
-        assert isinstance(outcome, Prepared)
+        assert isinstance(outcome, PreparedTask)
         ids.append(outcome.transaction.transactional_id)
     assert ids[0] == ids[2] != ids[1]
 
