@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from spark_producer.broker.storage.file_ops import SystemFiles
-from spark_producer.broker.storage.tiered.journal import Journal, JournalSettings, Record
+from spark_producer.broker.storage.tiered.journal import Journal, JournalRecord, JournalSettings
 
 DEADLINE = 120.0
 Append = Callable[[int, memoryview], None]
@@ -84,13 +84,13 @@ def in_groups(
     safe = [threading.Semaphore(0) for _ in range(writers)]
     one_at_a_time = threading.Lock()  # the broker has one thread that appends
 
-    def forced(records: Sequence[Record]) -> None:
+    def forced(records: Sequence[JournalRecord]) -> None:
         for record in records:
             safe[record.log_id].release()
 
     def append(writer: int, batch: memoryview) -> None:
         with one_at_a_time:
-            journal.append(Record(writer, 0, 1, batch))
+            journal.append(JournalRecord(writer, 0, 1, batch))
         if not safe[writer].acquire(timeout=DEADLINE):
             raise TimeoutError("the journal did not force a batch")
 

@@ -20,7 +20,7 @@ from spark_producer.broker.coordinator.entries import Entry, LogStart, from_text
 from spark_producer.broker.storage.disk import (
     PRIVATE_FILE,
     is_at,
-    moved,
+    moved_error,
     storage_errors,
     sync_data,
     sync_directory,
@@ -171,7 +171,7 @@ class CoordinatorLog:
             if self._size == 0:
                 self._begin()
             elif not is_at(self._opened, self._path):
-                raise moved(self._path)
+                raise moved_error(self._path)
             self._write(data)
         self._size += len(data)
 

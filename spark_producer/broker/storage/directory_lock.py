@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker.storage.disk import PRIVATE_FILE, is_at, moved
+from spark_producer.broker.storage.disk import PRIVATE_FILE, is_at, moved_error
 from spark_producer.errors import ConfigError
 
 LOCK_NAME: Final = ".lock"
@@ -57,7 +57,7 @@ class DirectoryLock:
             OSError: the directory, or one above it, was renamed or removed; another one may be in its place.
         """
         if not is_at(self._file, self.path):
-            raise moved(self.path.parent)
+            raise moved_error(self.path.parent)
 
     def close(self) -> None:
         """Give the lock back. To call it again is harmless. In a forked child the parent keeps the lock."""

@@ -16,7 +16,7 @@ from spark_producer.errors import BrokerError
 PRIVATE_FILE: Final = 0o600
 PRIVATE_DIRECTORY: Final = 0o700
 """The modes of all files and directories that the broker makes: only its user may read them, whatever the umask allows."""
-FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+DISK_FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """The errors of a disk without space, or of a user who may have no more of it: the same call succeeds once there is space."""
 
 
@@ -35,7 +35,7 @@ def storage_errors(path: Path, needed: int | None = None) -> Iterator[None]:
 
 def is_full(error: BaseException | None) -> bool:
     """Return whether an error is that of a full disk."""
-    return isinstance(error, OSError) and error.errno in FULL
+    return isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS
 
 
 def _full_disk(path: Path, error: OSError, needed: int | None) -> str:
@@ -44,12 +44,12 @@ def _full_disk(path: Path, error: OSError, needed: int | None) -> str:
     except OSError:
         free = None
     if needed is not None:
-        return without_space(error, needed, free)
+        return full_disk_message(error, needed, free)
     there = "" if free is None else f"; {free:,} bytes are free"
     return f"{error}{there}. Free some space on that disk, and send it again"
 
 
-def without_space(error: OSError, needed: int, free: int | None) -> str:
+def full_disk_message(error: OSError, needed: int, free: int | None) -> str:
     """Return the message for a full disk: the system's, the bytes needed and free, and what to do."""
     there = "" if free is None else f", and {free:,} are free"
     return (
@@ -86,7 +86,7 @@ class HeldDirectory:
             OSError: it, or a directory above it, was renamed or removed.
         """
         if self._file >= 0 and not is_at(self._file, self._path):
-            raise moved(self._path)
+            raise moved_error(self._path)
 
     def close(self) -> None:
         """Let the directory go. To call it again is harmless."""
@@ -95,7 +95,7 @@ class HeldDirectory:
             self._file = -1
 
 
-def moved(path: Path) -> OSError:
+def moved_error(path: Path) -> OSError:
     """Return the error that an open file is no longer at `path`."""
     return OSError(
         errno.ENOENT,

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from spark_producer.broker.storage.disk import (
-    FULL,
+    DISK_FULL_ERRNOS,
     PRIVATE_FILE,
     HeldDirectory,
+    full_disk_message,
     is_at,
     make_private_directory,
     sync_data,
     sync_directory,
-    without_space,
 )
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -170,7 +170,7 @@ class SystemFiles:
         for first in range(0, len(buffers), MAX_BUFFERS):
             some = buffers[first : first + MAX_BUFFERS]
             size = sum(map(len, some))
-            with self._telling_of_space(file, size):
+            with self._with_space_details(file, size):
                 written = os.pwritev(file, some, position)
                 if written < size:  # the disk is nearly full, or the call was more than the system takes at once
                     rest = memoryview(b"".join(some))[written:]
@@ -178,14 +178,14 @@ class SystemFiles:
             position += size
 
     @contextmanager
-    def _telling_of_space(self, file: int, size: int) -> Iterator[None]:
+    def _with_space_details(self, file: int, size: int) -> Iterator[None]:
         """Have an error inside the `with` block that the disk is full say how much was wanted, and how much there is."""
         try:
             yield
         except OSError as error:
-            if error.errno not in FULL:
+            if error.errno not in DISK_FULL_ERRNOS:
                 raise
-            raise OSError(error.errno, without_space(error, size, self.free_bytes(file))) from error
+            raise OSError(error.errno, full_disk_message(error, size, self.free_bytes(file))) from error
 
     @staticmethod
     def _write_rest(file: int, rest: memoryview, position: int) -> None:
@@ -221,7 +221,7 @@ class SystemFiles:
         """See `FileOps.reserve`. macOS has no call for it."""
         if hasattr(os, "posix_fallocate"):
             try:
-                with self._telling_of_space(file, size):
+                with self._with_space_details(file, size):
                     os.posix_fallocate(file, position, size)
             except OSError as error:
                 if error.errno not in UNSUPPORTED:

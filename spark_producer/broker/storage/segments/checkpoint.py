@@ -70,8 +70,8 @@ def _is_legal(checkpoint: Checkpoint) -> bool:
 
 
 def _content(checkpoint: Checkpoint, partition: str) -> dict[str, int | str]:
-    said = {"format": _FORMAT, "partition": partition, **checkpoint._asdict()}
-    return {**said, "crc32c": _crc(checkpoint, partition)}
+    fields = {"format": _FORMAT, "partition": partition, **checkpoint._asdict()}
+    return {**fields, "crc32c": _crc(checkpoint, partition)}
 
 
 def _crc(checkpoint: Checkpoint, partition: str) -> int:
@@ -80,8 +80,8 @@ def _crc(checkpoint: Checkpoint, partition: str) -> int:
     Without it, one flipped digit of `log_start_offset` could name a later segment, and all before that would be deleted. So it
     would be with the checkpoint of another partition, whose name is in the file for that.
     """
-    said: tuple[int | str, ...] = (*checkpoint, partition)
+    fields: tuple[int | str, ...] = (*checkpoint, partition)
     if not partition:  # earlier versions wrote the offsets alone, and then the segment
-        said = checkpoint[:2] if checkpoint.written_segment < 0 else checkpoint
-    checksum: int = crc32c(" ".join(map(str, said)).encode())
+        fields = checkpoint[:2] if checkpoint.written_segment < 0 else checkpoint
+    checksum: int = crc32c(" ".join(map(str, fields)).encode())
     return checksum

@@ -84,21 +84,23 @@ class SegmentLog:
         make_private_directory(directory)
         directory.chmod(PRIVATE_DIRECTORY)  # earlier versions were less strict
         finish_rewriting(directory, sync=self._is_kept)
-        self._noted = read_checkpoint(directory)
-        start = self._noted.log_start_offset if self._noted else 0
+        self._checkpoint = read_checkpoint(directory)
+        start = self._checkpoint.log_start_offset if self._checkpoint else 0
         self._boot_id = SystemFiles().boot_id().hex()
         self._written_segment = -1
 
-        def seen(header: BatchHeader, batch: bytes) -> None:
+        def visit_readable(header: BatchHeader, batch: bytes) -> None:
             if header.last_offset >= start:  # the segment that holds the start may begin before it
                 visit(header, batch)
 
-        self._segments = recover(directory, self._noted, seen, boot_id=self._boot_id, skip_damage=skip_damage)
+        self._segments = recover(
+            directory, self._checkpoint, visit_readable, boot_id=self._boot_id, skip_damage=skip_damage
+        )
         if skip_damage:
-            self._noted = read_checkpoint(directory)
+            self._checkpoint = read_checkpoint(directory)
         self._bases = [segment.base_offset for segment in self._segments]
-        self._start = max(self._bases[0], self._noted.log_start_offset if self._noted else 0)
-        self._forced_to = self._noted.recovery_point if self._noted else self.start_offset
+        self._start = max(self._bases[0], self._checkpoint.log_start_offset if self._checkpoint else 0)
+        self._forced_to = self._checkpoint.recovery_point if self._checkpoint else self.start_offset
         self._active.create()
         self._names_are_forced = False
         if self._is_kept and self._forced_to < self.high_watermark:
@@ -148,16 +150,16 @@ class SegmentLog:
         if self._sync_each_append:
             self._force()
         if self._is_kept and self._written_segment != self._active.base_offset:
-            self._note_written()
+            self._store_written_segment()
 
-    def _note_written(self) -> None:
+    def _store_written_segment(self) -> None:
         """Note that the active segment has records, so that a file that is missing or empty is missed.
 
         A full disk may refuse that, and then it is tried again: the batch is in the log all the same.
         """
         self._written_segment = self._active.base_offset
         try:
-            self._note_checkpoint(self.start_offset)
+            self._store_checkpoint(self.start_offset)
         except OSError as error:
             self._written_segment = -1
             logger.warning(
@@ -197,7 +199,7 @@ class SegmentLog:
     def _roll(self) -> None:
         if self._is_kept:
             self._force()
-            self._note_checkpoint(self.start_offset)
+            self._store_checkpoint(self.start_offset)
         following = Segment(self._directory, self.high_watermark)
         try:
             following.create()
@@ -230,17 +232,17 @@ class SegmentLog:
         self._names_are_forced = True
         self._forced_to = self.high_watermark
 
-    def _note_checkpoint(self, start_offset: int, *, sync: bool = False) -> None:
+    def _store_checkpoint(self, start_offset: int, *, sync: bool = False) -> None:
         fresh = Checkpoint(self._forced_to, start_offset, *self._written())
-        if fresh != self._noted:
+        if fresh != self._checkpoint:
             write_checkpoint(self._directory, fresh, sync=sync)
-            self._noted = fresh
+            self._checkpoint = fresh
 
     def _written(self) -> tuple[int, str]:
         """Return the newest segment that was written to, as far as is known, and in which run of the machine."""
         if self._written_segment >= 0:
             return self._written_segment, self._boot_id
-        return (-1, "") if self._noted is None else (self._noted.written_segment, self._noted.boot_id)
+        return (-1, "") if self._checkpoint is None else (self._checkpoint.written_segment, self._checkpoint.boot_id)
 
     def delete_before(self, offset: int) -> None:
         """Move the start of the log, and delete the segments before it. See `Log.delete_before`."""
@@ -252,12 +254,14 @@ class SegmentLog:
                 self._roll()
             if self._is_kept:  # else a loss of power might leave a log that ends before its start
                 self._force()
-            self._begin_at(max(bisect_right(self._bases, offset) - 1, 0), offset, must_note=True)
+            self._move_start(max(bisect_right(self._bases, offset) - 1, 0), offset, must_note=True)
 
-    def _begin_at(self, count: int, start_offset: int, *, must_note: bool) -> None:
+    def _move_start(self, count: int, start_offset: int, *, must_note: bool) -> None:
         """Have the log begin at `start_offset`, without the first `count` segments."""
-        if must_note or self._is_kept or self._noted is not None:  # an old checkpoint would ask for what is deleted now
-            self._note_checkpoint(start_offset, sync=self._is_kept or not must_note)
+        if (
+            must_note or self._is_kept or self._checkpoint is not None
+        ):  # an old checkpoint would ask for what is deleted now
+            self._store_checkpoint(start_offset, sync=self._is_kept or not must_note)
         self._start = start_offset
         gone = self._segments[:count]
         del self._segments[:count], self._bases[:count]
@@ -306,7 +310,7 @@ class SegmentLog:
                 return
             if count == len(self._segments):
                 self._roll()
-            self._begin_at(count, self._bases[count], must_note=False)
+            self._move_start(count, self._bases[count], must_note=False)
 
     def _segment_of(self, offset: int) -> Segment:
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
@@ -368,9 +372,9 @@ class SegmentLog:
     def _first_at_or_after(self, segment: Segment, timestamp: int) -> BatchHeader | None:
         if segment.base_offset >= self._start:
             return segment.first_at_or_after(timestamp)
-        return next((each for each in self._left_of_first() if each.max_timestamp >= timestamp), None)
+        return next((each for each in self._headers_from_start() if each.max_timestamp >= timestamp), None)
 
-    def _left_of_first(self) -> Iterator[BatchHeader]:
+    def _headers_from_start(self) -> Iterator[BatchHeader]:
         """Yield the headers of the first segment from the batch on that holds the start of the log."""
         first = self._segments[0]
         return first.headers_from(first.locate(self._start))
@@ -391,7 +395,7 @@ class SegmentLog:
     def _latest_of(self, segment: Segment) -> int:
         if segment.base_offset >= self._start:
             return segment.max_timestamp
-        return max((header.max_timestamp for header in self._left_of_first()), default=NO_TIMESTAMP)
+        return max((header.max_timestamp for header in self._headers_from_start()), default=NO_TIMESTAMP)
 
     def _if_readable(self, found: TimestampOffset | None) -> TimestampOffset | None:
         return found if found is not None and found.offset < self.high_watermark else None
@@ -408,7 +412,7 @@ class SegmentLog:
             if self._forced_to < self.high_watermark:
                 self._force()
             if self._forced_to > 0:
-                self._note_checkpoint(self.start_offset)
+                self._store_checkpoint(self.start_offset)
 
 
 @contextlib.contextmanager

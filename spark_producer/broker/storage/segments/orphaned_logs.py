@@ -36,9 +36,9 @@ def set_aside(directory: Path) -> Path | None:
     """
     if not _holds_records(directory):
         return None
-    place = directory.parent / NAME
-    make_private_directory(place)
-    return directory.rename(place / f"{directory.name}.{uuid.uuid4().hex}")
+    lost_directory = directory.parent / NAME
+    make_private_directory(lost_directory)
+    return directory.rename(lost_directory / f"{directory.name}.{uuid.uuid4().hex}")
 
 
 def _holds_records(directory: Path) -> bool:

@@ -60,7 +60,7 @@ def recover(
             _recovered(directory, checkpoint, _ignore, boot_id)
         except DamagedLog as error:
             logger.error("%s", error)
-            _give_up(directory, error)
+            _set_aside_damage(directory, error)
             checkpoint = None
         else:
             break
@@ -71,27 +71,27 @@ def _ignore(_header: BatchHeader, _batch: bytes) -> None:
     """Ignore a batch."""
 
 
-def _give_up(directory: Path, error: DamagedLog) -> None:
+def _set_aside_damage(directory: Path, error: DamagedLog) -> None:
     """Set aside what follows damage: segments are moved, and the damaged one is cut, of which there is a copy."""
-    place = directory / DAMAGED
-    make_private_directory(place)
+    damaged_directory = directory / DAMAGED
+    make_private_directory(damaged_directory)
     after = error.offset - 1 if error.segment is None else error.segment.base_offset
     lost = [] if error.first >= 0 else [base for base in Segment.base_offsets(directory) if base > after]
     names = [Segment(directory, base).path.name for base in lost]
     for name in [*names, CHECKPOINT]:
         if (directory / name).exists():
-            (directory / name).replace(_free(place / name))
+            (directory / name).replace(_unused_path(damaged_directory / name))
     if error.segment is not None:
         _copied_aside(error.segment)
         error.segment.truncate()
     until = "on" if error.first < 0 else f"up to {error.first}"
     logger.error(
         "partition %s goes on without its records from offset %d %s: %d segments were moved to %s",
-        *(directory.name, error.offset, until, len(names), place),
+        *(directory.name, error.offset, until, len(names), damaged_directory),
     )
 
 
-def _free(path: Path) -> Path:
+def _unused_path(path: Path) -> Path:
     """Return a path of this name that nothing has yet."""
     number, free = 1, path
     while free.exists():
@@ -116,9 +116,9 @@ def _recovered(directory: Path, checkpoint: Checkpoint | None, visit: Recovered,
             same_boot = checkpoint is not None and boot_id != "" and checkpoint.boot_id == boot_id
             _cut_torn_end(segment, damage, bases, recovery_point, same_boot=same_boot)
         expected = segment.next_offset
-    there_were = max(recovery_point, checkpoint.log_start_offset if checkpoint else 0) if segments else recovery_point
-    if checkpoint is not None and expected < there_were:
-        raise _missing(_last_written(directory, checkpoint, segments), expected, there_were, later=False)
+    expected_end = max(recovery_point, checkpoint.log_start_offset if checkpoint else 0) if segments else recovery_point
+    if checkpoint is not None and expected < expected_end:
+        raise _missing(_last_written(directory, checkpoint, segments), expected, expected_end, later=False)
     if checkpoint is not None and checkpoint.written_segment >= 0:
         _check_written(directory, checkpoint.written_segment, segments[-1] if segments else None)
     return segments or [Segment(directory, expected)]
@@ -188,12 +188,12 @@ def _damaged(segment: Segment, damage: str, later: list[int]) -> DamagedLog:
 
 def _copied_aside(segment: Segment) -> str:
     """Copy the damaged file once, so that the original may safely be changed; return a sentence that says where the copy is."""
-    place = segment.path.parent / DAMAGED
+    damaged_directory = segment.path.parent / DAMAGED
     size = segment.path.stat().st_size
-    copy = place / f"{segment.path.name}.{segment.path.stat().st_mtime_ns}"
+    copy = damaged_directory / f"{segment.path.name}.{segment.path.stat().st_mtime_ns}"
     try:
         if not copy.exists() or copy.stat().st_size != size:
-            make_private_directory(place)
+            make_private_directory(damaged_directory)
             shutil.copyfile(segment.path, copy)
             copy.chmod(PRIVATE_FILE)
     except OSError as error:

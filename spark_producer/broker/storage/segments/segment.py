@@ -121,8 +121,8 @@ class Segment:
         """
         with self._mapped() as view:
             return any(
-                self._is_later_batch(view, place.start() - _EPOCH_AT)
-                for place in _EPOCH_AND_MAGIC.finditer(view, self.size + 1 + _EPOCH_AT)
+                self._is_later_batch(view, match.start() - _EPOCH_AT)
+                for match in _EPOCH_AND_MAGIC.finditer(view, self.size + 1 + _EPOCH_AT)
             )
 
     def has_whole_batch(self) -> bool:

@@ -14,7 +14,7 @@ from spark_producer.broker.storage.disk import HeldDirectory
 from spark_producer.broker.storage.segments.log import SegmentLog, ignore
 from spark_producer.broker.storage.segments.orphaned_logs import NAME as LOST
 from spark_producer.broker.storage.segments.orphaned_logs import find_orphaned, set_aside
-from spark_producer.broker.storage.segments.pending_deletes import Graves
+from spark_producer.broker.storage.segments.pending_deletes import PendingDeletes
 from spark_producer.broker.storage.segments.segment import Segment
 from spark_producer.broker.storage.space_notice import SpaceNotice
 from spark_producer.common.error_codes import Code
@@ -43,7 +43,7 @@ class SegmentStorage:
         self._sync_on_close = settings.sync_on_close
         self._skip_damage = settings.skip_damage
         self._made: set[str] = set()
-        self._graves = Graves(data_dir)
+        self._pending_deletes = PendingDeletes(data_dir)
         self._held = HeldDirectory(data_dir)
         self._space = SpaceNotice(data_dir)
 
@@ -79,7 +79,7 @@ class SegmentStorage:
                 "broker.json. They stay where they are until a topic of that name is created; then they are moved to %s",
                 *(self._data_dir, len(orphaned), first_few(orphaned), self._data_dir / LOST),
             )
-        self._graves.clear()
+        self._pending_deletes.clear()
 
     def open(self, topic: str, partition: int, settings: TopicSettings, recovered: Recovered) -> SegmentLog:
         """Open the log of a partition. Its directory and first segment were made with the topic, so they must be there."""
@@ -127,7 +127,7 @@ class SegmentStorage:
         """Remove the directories of partitions."""
         self._held.check()
         for topic, partition in partitions:
-            self._graves.bury(self._directory(topic, partition))
+            self._pending_deletes.delete(self._directory(topic, partition))
 
     def close(self) -> bool:
         """Return True, because nothing is open besides the logs and the directory."""

@@ -4,9 +4,9 @@ A batch goes into a write cache and a journal, which confirms it; the cache is f
 an index says where each batch lies. A reader is served by the first of these tiers that has the batch: tail cache, write cache,
 read cache, entry log.
 
-Owns: `TieredStorage` (`storage`), its parts put together (`engine`), the way in (`write_path`, `halves`, `journal/`), the flush
-(`flush`, `entry_log`, `location_index/`, `catalog`), the caches and the order in which they are read (`read_path`), recovery, and
-what all of them count (`counters`).
+Owns: `TieredStorage` (`storage`), the assembly of its parts (`engine`), writing (`write_path`, `write_cache`, `journal/`), the
+flush (`flush`, `entry_log`, `location_index/`, `catalog`), the caches and the order in which they are read (`read_path`),
+recovery, and the metrics of all parts (`counters`).
 Must not know: requests, connections, producers.
 """
 

@@ -24,23 +24,23 @@ class BatchLimit:
 
     def __init__(self, half_size: int) -> None:
         self.half_size = half_size
-        self._told: dict[str, int] = {}
+        self._warned: dict[str, int] = {}
         self._refused: set[str] = set()
 
-    def look_at(self, topic: str, settings: TopicSettings) -> None:
+    def warn_if_exceeded(self, topic: str, settings: TopicSettings) -> None:
         """Warn of a topic with these settings if it promises more than there is room for, unless that was said before."""
         promised = settings.max_message_bytes
         if promised <= self.half_size:
-            self._told.pop(topic, None)
-        elif self._told.get(topic) != promised:
-            self._told[topic] = promised
+            self._warned.pop(topic, None)
+        elif self._warned.get(topic) != promised:
+            self._warned[topic] = promised
             logger.warning(
                 "topic %s: max.message.bytes is %s, but batches of more than %s bytes, half of the write cache, are refused: "
                 "set %s to %s at least",
                 *(quoted(topic), f"{promised:,}", f"{self.half_size:,}", SETTING, f"{2 * promised:,}"),
             )
 
-    def check_promise(self, size: int) -> None:
+    def check_setting(self, size: int) -> None:
         """Check the `max.message.bytes` that somebody wants for a topic. The words are those of Kafka's ConfigDef.Range.
 
         Raises:
@@ -73,5 +73,5 @@ class BatchLimit:
 
     def forget(self, topic: str) -> None:
         """Forget what was said of a topic that was deleted."""
-        self._told.pop(topic, None)
+        self._warned.pop(topic, None)
         self._refused.discard(topic)

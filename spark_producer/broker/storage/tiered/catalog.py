@@ -19,11 +19,11 @@ from spark_producer.broker.storage.tiered.ledgers import Ledger
 from spark_producer.errors import CorruptRecord
 
 _FORMAT: Final = 2
-_WITHOUT_PLACES: Final = 1
+_WITHOUT_DIRECTORIES: Final = 1
 """The format of data directories from before a journal and entry logs could be elsewhere."""
 
 
-class Outside(NamedTuple):
+class ExternalDirectories(NamedTuple):
     """The directories that an engine uses outside of its data directory; none where they are inside, as they are by default."""
 
     journal: str | None = None
@@ -80,7 +80,7 @@ class Catalog:
         """Whether there was none on the disk."""
         self.identity = uuid.uuid4().hex
         """What tells this data directory from all others."""
-        self.outside: Outside | None = None
+        self.external: ExternalDirectories | None = None
         """The directories outside that belong to this one; None as long as it has not been settled which they are."""
         self._changes, self._stored = (
             1,
@@ -102,15 +102,17 @@ class Catalog:
 
     def _take(self, stored: dict[str, Any]) -> None:
         """Take what was stored: the whole catalog, or what has changed since."""
-        if stored["format"] not in (_WITHOUT_PLACES, _FORMAT):
+        if stored["format"] not in (_WITHOUT_DIRECTORIES, _FORMAT):
             raise ValueError("unknown format")
         self._next_log_id = stored["next_log_id"]
-        if stored["format"] == _WITHOUT_PLACES:
-            self._index_bytes, self.outside = {0: stored["index_bytes"]}, Outside()
+        if stored["format"] == _WITHOUT_DIRECTORIES:
+            self._index_bytes, self.external = {0: stored["index_bytes"]}, ExternalDirectories()
         else:
             self._index_bytes, self.identity = dict(enumerate(stored["index_bytes"])), stored["identity"]
-            places = stored["outside"]
-            self.outside = None if places is None else Outside(places["journal"], tuple(places["ledgers"]))
+            external = stored["outside"]
+            self.external = (
+                None if external is None else ExternalDirectories(external["journal"], tuple(external["ledgers"]))
+            )
         for log_id in stored.get("removed", ()):
             self._drop(log_id)
         for fields in stored["logs"]:
@@ -159,10 +161,10 @@ class Catalog:
         was stored."""
         return self._index_bytes.get(directory, 0)
 
-    def settle(self, outside: Outside) -> None:
+    def set_external(self, external: ExternalDirectories) -> None:
         """Note which directories outside belong to this one."""
         with self._lock:
-            self.outside = outside
+            self.external = external
             self._changes += 1
 
     def entries(self) -> list[CatalogEntry]:
@@ -237,7 +239,7 @@ class Catalog:
                     self._put(replace(entry, ledgers=kept))
             self._changes += 1
 
-    def note_index(self, directory: int, size: int) -> None:
+    def set_index_bytes(self, directory: int, size: int) -> None:
         """Note how many bytes of the index in a ledger directory are on the disk for certain."""
         with self._lock:
             self._index_bytes[directory] = size
@@ -276,7 +278,7 @@ class Catalog:
             "format": _FORMAT,
             "next_log_id": self._next_log_id,
             "identity": self.identity,
-            "outside": None if self.outside is None else self.outside._asdict(),
+            "outside": None if self.external is None else self.external._asdict(),
             "index_bytes": [self.index_bytes(number) for number in range(max(self._index_bytes, default=-1) + 1)],
             "removed": removed,
             "logs": [{**_fields(entry), "ledgers": [astuple(ledger) for ledger in entry.ledgers]} for entry in entries],

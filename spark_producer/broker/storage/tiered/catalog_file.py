@@ -40,7 +40,7 @@ class CatalogFile:
         """Whether `replace` comes next, and not `append`."""
         self._generation = 0
         self._torn = ""
-        self._size = self._most = 0
+        self._size = self._max_changed_bytes = 0
         """The bytes of changes, and how many there may be."""
 
     def load(self) -> Iterator[dict[str, Any]]:
@@ -130,7 +130,7 @@ class CatalogFile:
         self._files.close(self._files.open(changes, create=True))
         self._files.sync_directory(self._directory)
         self._files.replace_file(self.path, b"%08x\n" % crc32c(text) + text, sync=True)
-        self._size, self._most = 0, max(len(text), _MIN_CHANGED_BYTES)
+        self._size, self._max_changed_bytes = 0, max(len(text), _MIN_CHANGED_BYTES)
         self.must_replace = False
         self._remove_older()
 
@@ -163,7 +163,7 @@ class CatalogFile:
         finally:
             self._files.close(file)
         self._size += len(line)
-        self.must_replace = self._size >= self._most
+        self.must_replace = self._size >= self._max_changed_bytes
 
 
 def missing_catalog(path: Path, trace: str) -> str:

@@ -17,7 +17,7 @@ from typing import Final
 
 from spark_producer.broker.storage.tiered.counters import CursorCounters
 
-THRESHOLD: Final = 1000
+MAX_ACTIVE_LAG: Final = 1000
 """The lag in entries from which on a cursor is inactive."""
 
 IDLE_S: Final = 60.0
@@ -55,7 +55,7 @@ class _Partition:
             return threshold
         return min(len(self.ends) - bisect_right(self.ends, position), threshold)
 
-    def moved(self, offset: int, next_offset: int, now: float) -> None:
+    def reader_moved(self, offset: int, next_offset: int, now: float) -> None:
         """Note that a reader has come from `offset` to `next_offset`; it is a new one if none was there."""
         there = self.readers.get(offset)
         if there:
@@ -64,14 +64,14 @@ class _Partition:
                 del self.readers[offset]
         self.readers.setdefault(next_offset, []).append(now)
         if self.count > 1:
-            self._forget_idle(now - IDLE_S)
+            self._forget_idle_readers(now - IDLE_S)
 
     @property
     def count(self) -> int:
         """The number of readers."""
         return sum(map(len, self.readers.values()))
 
-    def _forget_idle(self, before: float) -> None:
+    def _forget_idle_readers(self, before: float) -> None:
         for position, moments in list(self.readers.items()):
             self.readers[position] = [moment for moment in moments if moment >= before]
             if not self.readers[position]:
@@ -94,7 +94,7 @@ class Cursors:
         counters: CursorCounters,
         clock: Callable[[], float],
         *,
-        threshold: int = THRESHOLD,
+        threshold: int = MAX_ACTIVE_LAG,
         require_durable: bool = True,
     ) -> None:
         self._counters = counters
@@ -123,11 +123,11 @@ class Cursors:
             return False
         if partition.known_from is None:
             partition.known_from = base_offset
-            self._judge(partition)
+            self._update_active(partition)
         was_active = partition.is_active
         partition.admitted(end_offset, self._threshold)
         if was_active:
-            self._judge(partition)
+            self._update_active(partition)
         return was_active
 
     def has_active(self, log_id: int) -> bool:
@@ -135,17 +135,17 @@ class Cursors:
         partition = self._logs.get(log_id)
         return partition is not None and partition.is_active
 
-    def seen(self, log_id: int, offset: int) -> None:
+    def reader_waits(self, log_id: int, offset: int) -> None:
         """Note that somebody waits to read from `offset` on."""
-        self.moved(log_id, offset, offset)
+        self.reader_moved(log_id, offset, offset)
 
-    def moved(self, log_id: int, offset: int, next_offset: int) -> None:
+    def reader_moved(self, log_id: int, offset: int, next_offset: int) -> None:
         """Note that somebody has read from `offset` to `next_offset`."""
         if self._require_durable and log_id not in self._logs:
             return
         partition = self._known(log_id)
-        partition.moved(offset, next_offset, self._clock())
-        self._judge(partition)
+        partition.reader_moved(offset, next_offset, self._clock())
+        self._update_active(partition)
 
     def slowest(self, log_id: int) -> int | None:
         """Return the offset before which every active cursor has read everything; None if that is not known.
@@ -165,7 +165,7 @@ class Cursors:
             self._count(partition, 1)
         return partition
 
-    def _judge(self, partition: _Partition) -> None:
+    def _update_active(self, partition: _Partition) -> None:
         nearest = max(partition.readers, default=-1)
         is_active = partition.lag(nearest, self._threshold) < self._threshold
         if is_active != partition.is_active:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from spark_producer.broker.storage.directory_lock import LOCK_NAME
 from spark_producer.broker.storage.file_ops import FileOps
-from spark_producer.broker.storage.tiered.catalog import Catalog, Outside
+from spark_producer.broker.storage.tiered.catalog import Catalog, ExternalDirectories
 from spark_producer.broker.storage.tiered.location_index import require_rocksdict
 from spark_producer.broker.storage.tiered.options import TieredOptions
 from spark_producer.common.escape import escaping_logger
@@ -24,20 +24,20 @@ LEDGERS: Final = "ledgers"
 OWNER: Final = "owner"
 """The name of the file in a directory outside that says to which data directory it belongs."""
 
-_NOTHING: Final = frozenset({OWNER, f"{OWNER}.new", LOCK_NAME, "lost+found"})
+_IGNORED_NAMES: Final = frozenset({OWNER, f"{OWNER}.new", LOCK_NAME, "lost+found"})
 """Names that an empty directory may have: a new file system has the last one."""
 
 logger = escaping_logger(__name__)
 
 
-class Places(NamedTuple):
+class EngineDirectories(NamedTuple):
     """The directory of the journal, and those of the ledgers by their numbers."""
 
     journal: Path
     ledgers: tuple[Path, ...]
 
 
-def check_beginning(files: FileOps, directory: Path, options: TieredOptions) -> None:
+def check_new_engine(files: FileOps, directory: Path, options: TieredOptions) -> None:
     """Check that an engine can begin in the folder `directory`, if that is not there yet. Nothing is made.
 
     The folder decides with which engine the data directory is opened from then on, so a start that is refused must not leave it.
@@ -68,12 +68,12 @@ def _check_free(files: FileOps, path: Path, names: list[str], owner: bytes) -> N
             f"the directory {path} belongs to another data directory, or to this one as something else ({path / OWNER} says "
             "so): name an empty one"
         )
-    if not _NOTHING.issuperset(names):
-        found = min(set(names) - _NOTHING)
+    if not _IGNORED_NAMES.issuperset(names):
+        found = min(set(names) - _IGNORED_NAMES)
         raise ConfigError(f"the directory {path} is not empty (it has {found}): name an empty one")
 
 
-def prepare(files: FileOps, directory: Path, options: TieredOptions, catalog: Catalog) -> Places:
+def prepare_directories(files: FileOps, directory: Path, options: TieredOptions, catalog: Catalog) -> EngineDirectories:
     """Return the directories of the engine in the folder `directory`, all of which are there then.
 
     Those that are outside are taken when the catalog is new; later they must be the same ones.
@@ -82,33 +82,33 @@ def prepare(files: FileOps, directory: Path, options: TieredOptions, catalog: Ca
         ConfigError: they are not those of before; or a new one holds anything, or belongs to another data directory.
         OSError: the disk refused.
     """
-    outside = Outside(
+    external = ExternalDirectories(
         None if options.journal_dir is None else str(options.journal_dir), tuple(map(str, options.ledger_dirs))
     )
-    owners = _owners(catalog.identity, outside)
-    if catalog.outside is None:
+    owners = _owners(catalog.identity, external)
+    if catalog.external is None:
         _take(files, owners, catalog)
-        catalog.settle(outside)
+        catalog.set_external(external)
         catalog.store()  # else its loss could not be told from a first start that a full disk has ended
-    elif catalog.outside != outside:
+    elif catalog.external != external:
         raise ConfigError(
-            f"the records of {directory} are kept with {_described(catalog.outside)}, and this start names "
-            f"{_described(outside)}: name the same directories, in the same order"
+            f"the records of {directory} are kept with {_described(catalog.external)}, and this start names "
+            f"{_described(external)}: name the same directories, in the same order"
         )
     else:
         _check(files, owners, directory)
-    places = places_of(directory, options)
-    for path in (places.journal, *places.ledgers):
+    directories = engine_directories(directory, options)
+    for path in (directories.journal, *directories.ledgers):
         files.make_directory(path)
-    return places
+    return directories
 
 
-def places_of(directory: Path, options: TieredOptions) -> Places:
+def engine_directories(directory: Path, options: TieredOptions) -> EngineDirectories:
     """Return the directories of the engine in the folder `directory`, whether they are there or not."""
-    return Places(options.journal_dir or directory / JOURNAL, options.ledger_dirs or (directory / LEDGERS,))
+    return EngineDirectories(options.journal_dir or directory / JOURNAL, options.ledger_dirs or (directory / LEDGERS,))
 
 
-def tell_of_shared_devices(files: FileOps, directory: Path, places: Places, are_chosen: bool) -> None:
+def log_shared_devices(files: FileOps, directory: Path, directories: EngineDirectories, are_chosen: bool) -> None:
     """Say in the log if the journal or any of the ledgers share a device. It is for engines that force each batch.
 
     BookKeeper recommends to put them apart, because a force of the journal waits for what a flush writes to the same disk. It
@@ -118,7 +118,7 @@ def tell_of_shared_devices(files: FileOps, directory: Path, places: Places, are_
         OSError: the disk refused.
     """
     on: dict[int, list[str]] = {}
-    for name, path in [("the journal", places.journal), *(("ledgers", path) for path in places.ledgers)]:
+    for name, path in [("the journal", directories.journal), *(("ledgers", path) for path in directories.ledgers)]:
         on.setdefault(files.device(path), []).append(f"{name} in {path}")
     shared = "; ".join(" and ".join(names) for names in on.values() if len(names) > 1)
     if shared:
@@ -131,11 +131,11 @@ def tell_of_shared_devices(files: FileOps, directory: Path, places: Places, are_
         )
 
 
-def _owners(identity: str, outside: Outside) -> dict[Path, bytes]:
+def _owners(identity: str, external: ExternalDirectories) -> dict[Path, bytes]:
     """Return what the file of each directory outside says."""
-    journal = {} if outside.journal is None else {outside.journal: "journal"}
-    count = len(outside.ledgers)
-    ledgers = {path: f"ledgers {number} of {count}" for number, path in enumerate(outside.ledgers, 1)}
+    journal = {} if external.journal is None else {external.journal: "journal"}
+    count = len(external.ledgers)
+    ledgers = {path: f"ledgers {number} of {count}" for number, path in enumerate(external.ledgers, 1)}
     return {Path(path): f"{identity} {role}\n".encode() for path, role in (journal | ledgers).items()}
 
 
@@ -163,7 +163,7 @@ def _check(files: FileOps, owners: dict[Path, bytes], directory: Path) -> None:
             )
 
 
-def _described(outside: Outside) -> str:
-    journal = f"the journal in {outside.journal}" if outside.journal else "the journal inside"
-    ledgers = f"ledgers in {', '.join(outside.ledgers)}" if outside.ledgers else "ledgers inside"
+def _described(external: ExternalDirectories) -> str:
+    journal = f"the journal in {external.journal}" if external.journal else "the journal inside"
+    ledgers = f"ledgers in {', '.join(external.ledgers)}" if external.ledgers else "ledgers inside"
     return f"{journal} and {ledgers}"

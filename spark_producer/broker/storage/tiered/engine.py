@@ -12,14 +12,18 @@ from pathlib import Path
 from typing import Final
 
 from spark_producer.broker.counters import MetricReading
-from spark_producer.broker.storage.disk import FULL
+from spark_producer.broker.storage.disk import DISK_FULL_ERRNOS
 from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.catalog import Catalog
 from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.broker.storage.tiered.cursors import Cursors
-from spark_producer.broker.storage.tiered.directories import check_beginning, places_of, prepare, tell_of_shared_devices
-from spark_producer.broker.storage.tiered.double_buffer import Halves
-from spark_producer.broker.storage.tiered.flush import Flush, FlushPlaces
+from spark_producer.broker.storage.tiered.directories import (
+    check_new_engine,
+    engine_directories,
+    log_shared_devices,
+    prepare_directories,
+)
+from spark_producer.broker.storage.tiered.flush import Flush, FlushTargets
 from spark_producer.broker.storage.tiered.flusher import Flusher
 from spark_producer.broker.storage.tiered.journal import (
     MIN_ALIGNMENT,
@@ -38,11 +42,12 @@ from spark_producer.broker.storage.tiered.read_path import ReadPath
 from spark_producer.broker.storage.tiered.recovery import Recovery
 from spark_producer.broker.storage.tiered.tail_cache import TailCache
 from spark_producer.broker.storage.tiered.traces import traces
+from spark_producer.broker.storage.tiered.write_cache import WriteCache
 from spark_producer.broker.storage.tiered.write_path import WritePath
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord
 
-STUCK_S: Final = 30.0
+DISK_TIMEOUT_S: Final = 30.0
 """For how many seconds the end of an engine waits for a disk that does not answer: once for the journal when the logs are closed,
 and once for all the rest. So the broker says what is left before systemd kills it, after 90 s by default (DefaultTimeoutStopSec).
 To flush the write cache takes about a second of a disk that works."""
@@ -59,24 +64,26 @@ class Engine:
         self.directory = directory
         self.counters = TierCounters()
         self._files, self._options, self.sync = files, options, sync
-        self._is_stuck = False
-        self.halves: Halves[Mark | None] = Halves(  # the system may not have the memory: nothing is made before
-            options.write_cache_bytes // 2, self._mark, swapped=self._swapped, counters=self.counters.write_cache
+        self._disk_timed_out = False
+        self.write_cache: WriteCache[Mark | None] = (
+            WriteCache(  # the system may not have the memory: nothing is made before
+                options.write_cache_bytes // 2, self._mark, swapped=self._swapped, counters=self.counters.write_cache
+            )
         )
         self._read_cache = ReadCache(options.read_cache_bytes, self.counters.read_cache)
-        check_beginning(files, directory, options)
+        check_new_engine(files, directory, options)
         files.make_directory(directory)
         self.catalog = Catalog(files, directory)
         self._check_traces()
-        self.places = prepare(files, directory, options, self.catalog)
+        self.directories = prepare_directories(files, directory, options, self.catalog)
         if sync:
-            tell_of_shared_devices(files, directory, self.places, are_chosen=options.chooses_directories)
-        self.ledgers = open_ledgers(files, self.places.ledgers, self.catalog, options)
-        self.last_mark = LastMark(self.places.ledgers, files, skip_damage=options.skip_damage)
+            log_shared_devices(files, directory, self.directories, are_chosen=options.chooses_directories)
+        self.ledgers = open_ledgers(files, self.directories.ledgers, self.catalog, options)
+        self.last_mark = LastMark(self.directories.ledgers, files, skip_damage=options.skip_damage)
         self.read_path = self._make_read_path()
         recovery = Recovery(self.catalog, self.ledgers, options.roll, clock_ms, skip_damage=options.skip_damage)
         self.write_path = WritePath(
-            halves=self.halves,
+            write_cache=self.write_cache,
             catalog=self.catalog,
             states=recovery.states,
             sync=sync,
@@ -86,26 +93,26 @@ class Engine:
         )
         recovery.read_index()
         records = replay(
-            *(self.places.journal, files, self.last_mark.latest),
+            *(self.directories.journal, files, self.last_mark.latest),
             newest=self.last_mark.newest,
             skip_damage=options.skip_damage,
         )
-        recovery.replay(records, self.halves, self._flush_replayed)
+        recovery.replay(records, self.write_cache, self._flush_replayed)
         self.journal = self.write_path.journal = self._open_journal()
-        if recovery.held_back:
+        if recovery.journal_only:
             kept = self.journal.keep_files()
-            for name, count in recovery.held_back.items():
+            for name, count in recovery.journal_only.items():
                 logger.error(
                     "partition %s is damaged, and %d batches of it are kept in the journal: %s", name, count, kept
                 )
         self.flusher = self._make_flusher()
-        self._settle()
+        self._finish_recovery()
         self.flusher.start()
 
     def _check_traces(self) -> None:
         """Check that a catalog that is missing was never there."""
         try:
-            self.catalog.check_new(traces(self._files, *places_of(self.directory, self._options)))
+            self.catalog.check_new(traces(self._files, *engine_directories(self.directory, self._options)))
         except CorruptRecord as error:
             if not self._options.skip_damage:
                 raise
@@ -117,14 +124,14 @@ class Engine:
 
     def _swapped(self) -> None:
         if self.write_path.journal is not None:
-            self.flusher.ask()
+            self.flusher.wake()
 
     def _make_read_path(self) -> ReadPath:
         options, counters, clock = self._options, self.counters, time.monotonic
         return ReadPath(
             tail=TailCache(options.tail_cache_bytes, counters.tail, clock, ttl_ms=options.tail_ttl_ms),
             cursors=Cursors(counters.cursor, clock),
-            write_cache=self.halves,
+            write_cache=self.write_cache,
             read_cache=self._read_cache,
             index=self.ledgers,
             entry_logs=self.ledgers,
@@ -138,7 +145,7 @@ class Engine:
         if not self.sync:  # each record is a group, and nothing is gained by whole pages that are not forced
             settings = replace(settings, alignment=MIN_ALIGNMENT)
         return Journal(
-            self.places.journal,
+            self.directories.journal,
             self._files,
             settings,
             sync=self.sync,
@@ -149,9 +156,9 @@ class Engine:
             counters=self.counters.journal,
         )
 
-    def _places(self, journal: Journal | None) -> FlushPlaces:
-        return FlushPlaces(
-            self.halves,
+    def _targets(self, journal: Journal | None) -> FlushTargets:
+        return FlushTargets(
+            self.write_cache,
             self.ledgers,
             self.catalog,
             self.last_mark,
@@ -163,23 +170,23 @@ class Engine:
 
     def _make_flusher(self) -> Flusher:
         return Flusher(
-            self._places(self.journal),
+            self._targets(self.journal),
             self._options,
-            gave_up=self.write_path.gave_up,
-            cleared=self.write_path.room_came,
-            chores=self.ledgers.collect,
+            flushes_failed=self.write_path.flushes_failed,
+            cleared=self.write_path.space_freed,
+            collect_garbage=self.ledgers.collect,
             expire=self.read_path.expire,
             counters=self.counters.flush,
         )
 
     def _flush_replayed(self) -> None:
         """Empty the write cache in the middle of a replay. The mark does not move, so the replay may begin again."""
-        self.halves.swap()
-        waiting = self.halves.flushing
+        self.write_cache.swap()
+        waiting = self.write_cache.flushing
         if waiting is not None:
-            Flush(*waiting, self._places(None)).run()
+            Flush(*waiting, self._targets(None)).run()
 
-    def _settle(self) -> None:
+    def _finish_recovery(self) -> None:
         """Flush what was replayed, so that it is on the disk before anybody reads it, and drop the journals of earlier lives.
 
         Without `sync`, a disk that refuses is no reason not to serve what can be read: the thread of the flush goes on trying.
@@ -189,29 +196,29 @@ class Engine:
             self.flusher.flush_now()
             self.catalog.store()
             for state in self.write_path.states.values():
-                state.is_noted = True  # so that their first batches need not wait for the catalog's disk
+                state.is_in_catalog = True  # so that their first batches need not wait for the catalog's disk
             mark = self.journal.mark()
             if mark is not None:
                 self.last_mark.advance(mark)
                 self.journal.drop_before(mark)
         except OSError as error:
-            if self.sync and not self.halves.is_empty:
+            if self.sync and not self.write_cache.is_empty:
                 try:
-                    self._keep_replayed(error)
+                    self._force_replayed(error)
                 except OSError:
                     self.close(flush=False)
                     raise
             logger.warning("%s: what the journal had could not be flushed: %s", self.directory, error)
 
-    def _keep_replayed(self, error: OSError) -> None:
+    def _force_replayed(self, error: OSError) -> None:
         """Have what was replayed on the disk for certain where it is, in the journal, if the disk is full: that takes no space.
 
         Raises:
             OSError: the disk refused, or `error` is not that it is full.
         """
-        if error.errno not in FULL:
+        if error.errno not in DISK_FULL_ERRNOS:
             raise error
-        force_again(self.places.journal, self._files, self.last_mark.latest)
+        force_again(self.directories.journal, self._files, self.last_mark.latest)
 
     def find(self, topic: str, partition: int) -> LogState | None:
         """Return the state of a partition's log, None if it has none."""
@@ -229,13 +236,13 @@ class Engine:
         self.catalog.remove(state.log_id)
         self.write_path.states.pop(state.log_id, None)
         self.write_path.limit.forget(state.topic)
-        self.halves.forget(state.log_id)
+        self.write_cache.forget(state.log_id)
         ledger = self.ledgers.of(state.log_id)
         ledger.index.delete_log(state.log_id)
         if state.has_records:
-            ledger.collector.ask()
+            ledger.collector.request()
         self.read_path.forget(state.log_id)
-        self.flusher.ask()
+        self.flusher.wake()
 
     def set_aside(self, state: LogState) -> None:
         """Keep the records of a log, whose partition has no log then."""
@@ -263,22 +270,24 @@ class Engine:
             BrokerError: the journal has failed.
         """
         if self.journal.full:
-            raise OSError(errno.ENOSPC, self.journal.full, str(self.places.journal))
+            raise OSError(errno.ENOSPC, self.journal.full, str(self.directories.journal))
         ticket = self.journal.counters.added
-        timeout = 0.0 if self._is_stuck else STUCK_S  # else logs that are closed one after another would each wait
+        timeout = (
+            0.0 if self._disk_timed_out else DISK_TIMEOUT_S
+        )  # else logs that are closed one after another would each wait
         end = time.monotonic() + timeout
         written = self.journal.wait_written(ticket, timeout)
         left = max(0.0, end - time.monotonic())
         if not written or (self.journal.forced_ticket < ticket and not self.journal.force_now(left)):
-            self._is_stuck = True
-            raise TimeoutError(f"the disk of {self.places.journal} has not answered for {STUCK_S} s")
+            self._disk_timed_out = True
+            raise TimeoutError(f"the disk of {self.directories.journal} has not answered for {DISK_TIMEOUT_S} s")
 
     def close(self, *, flush: bool) -> bool:
         """End all threads and close all files; flush the write cache before, if that is asked for.
 
-        An error of the disk is logged: everything that was confirmed is in the journal. So is a disk that does not answer within
-        `STUCK_S`: then False is returned, and a thread goes on that waits for it, so nobody else may use the directory until
-        this process has ended.
+        An error of the disk is logged: everything that was confirmed is in the journal. If the disk does not answer within
+        `DISK_TIMEOUT_S`, that is logged too, and False is returned: a thread still waits for it, so no other process may use the
+        directory until this one has ended.
         """
         failed: list[BaseException] = []
 
@@ -290,21 +299,21 @@ class Engine:
 
         closing = threading.Thread(target=work, name="close", daemon=True)
         closing.start()
-        closing.join(STUCK_S)
+        closing.join(DISK_TIMEOUT_S)
         if closing.is_alive():
-            self._tell_what_is_left()
+            self._log_unflushed()
             return False
         if failed:
             raise failed[0]
         return True
 
-    def _tell_what_is_left(self) -> None:
+    def _log_unflushed(self) -> None:
         cache, journal = self.counters.write_cache, self.journal
         logger.error(
             "%s: the disk has not answered for %s s, so the broker ends without it. %d batches (%s bytes) are not flushed; those "
             "of them that were confirmed are in the journal, which the next start reads. %d batches are not in the journal, and "
             "were not confirmed. The directory stays locked until this process has ended",
-            *(self.directory, STUCK_S, cache.entries, f"{cache.bytes:,}"),
+            *(self.directory, DISK_TIMEOUT_S, cache.entries, f"{cache.bytes:,}"),
             self._unconfirmed(journal),
         )
 

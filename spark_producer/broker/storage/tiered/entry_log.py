@@ -19,7 +19,7 @@ from spark_producer.broker.storage.tiered.entry_log_format import (
     entry_header,
     file_header,
     ids_in,
-    joined,
+    merge_extents,
     name_of,
     pack_map,
 )
@@ -40,11 +40,11 @@ class NewEntry(NamedTuple):
     batch: Buffer
 
 
-class Written(NamedTuple):
+class EntryPosition(NamedTuple):
     """Where an entry was written: the file, and the byte at which the entry begins."""
 
     file_id: int
-    place: int
+    position: int
 
 
 @dataclass
@@ -83,13 +83,13 @@ class EntryLogWriter:
         self._max_bytes = max_bytes
         self._number, self._step = number, directories
         self._next_id = 0
-        self.begin_behind(max(ids_in(directory, files), default=0))
+        self.skip_ids(max(ids_in(directory, files), default=0))
         self._log: _OpenLog | None = None
         self._begun: list[int] = []
         self.readable_ends: dict[int, int] = {}
         """Up to where each file may be read: what was forced, and in files of earlier lives what the index has."""
 
-    def begin_behind(self, last: int) -> None:
+    def skip_ids(self, last: int) -> None:
         """Give no file an id up to `last`: there was one of that id, though it may be missing now."""
         self._next_id = max(self._next_id, last + 1 + (self._number - last - 1) % self._step)
 
@@ -98,7 +98,7 @@ class EntryLogWriter:
         """The id of the file that is written to, None if there is none."""
         return None if self._log is None else self._log.file_id
 
-    def write(self, entries: Iterable[NewEntry]) -> list[Written]:
+    def write(self, entries: Iterable[NewEntry]) -> list[EntryPosition]:
         """Write entries and force them; return where each of them is.
 
         Raises:
@@ -107,33 +107,33 @@ class EntryLogWriter:
         """
         self._begun = []
         try:
-            places = [place for chunk in _chunks(entries) for place in self._write_chunk(chunk)]
+            positions = [position for chunk in _chunks(entries) for position in self._write_chunk(chunk)]
             if self._log is not None:
                 self._files.force(self._log.file)
                 self.readable_ends[self._log.file_id] = self._log.end
         except OSError:
             self._abandon()
             raise
-        return places
+        return positions
 
-    def _write_chunk(self, entries: list[NewEntry]) -> list[Written]:
+    def _write_chunk(self, entries: list[NewEntry]) -> list[EntryPosition]:
         size = sum(ENTRY_HEADER.size + len(entry.batch) for entry in entries)
-        log = self._with_room(size)
-        places: list[Written] = []
+        log = self._log_with_space(size)
+        positions: list[EntryPosition] = []
         parts: list[Buffer] = []
         end = log.end
         for entry in entries:
-            places.append(Written(log.file_id, end))
+            positions.append(EntryPosition(log.file_id, end))
             parts += [entry_header(entry.log_id, entry.batch), entry.batch]
             end += ENTRY_HEADER.size + len(entry.batch)
         self._files.write(log.file, parts, log.end)
         log.end = end
-        log.extents = joined(
+        log.extents = merge_extents(
             [*log.extents, *(Extent(*entry[:3], len(entry.batch) + ENTRY_HEADER.size) for entry in entries)]
         )
-        return places
+        return positions
 
-    def _with_room(self, size: int) -> _OpenLog:
+    def _log_with_space(self, size: int) -> _OpenLog:
         if self._log is not None and self._log.end > HEADER_SIZE and self._log.end + size > self._max_bytes:
             self.seal()
         if self._log is None:

@@ -13,11 +13,11 @@ from spark_producer.broker.storage.tiered.entry_log_format import (
     Extent,
     checksum,
     ids_in,
-    map_place,
+    map_position,
     name_of,
     read_map,
 )
-from spark_producer.broker.storage.tiered.interfaces import EntryMissing, Location, StoredEntry, Stretch, Taking
+from spark_producer.broker.storage.tiered.interfaces import EntryConsumer, EntryMissing, EntryRun, Location, StoredEntry
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.checksum import crc32c
@@ -114,34 +114,34 @@ class EntryLogFiles:
         finally:
             self._files.close(file)
 
-    def stretches(self, location: Location, taking: Taking) -> Generator[Stretch, None, None]:
-        """See `sources.EntryLogReader.stretches`."""
+    def runs(self, location: Location, consumer: EntryConsumer) -> Generator[EntryRun, None, None]:
+        """See `sources.EntryLogReader.runs`."""
         file = self._open(location.file_id)
         try:
             end = self._end(file, location.file_id)
             position, read = location.position, max(FIRST_READ, location.size + ENTRY_HEADER.size)
-            while not taking.is_done:
+            while not consumer.is_done:
                 size = min(read, end - position)
                 view = memoryview(self._files.read(file, size, position)) if size > 0 else memoryview(b"")
                 if len(view) < size:  # a part of the file is gone, which another read would not bring back
                     end = position + len(view)
-                stretch, taken = taking.take(view)
-                if stretch is not None:
-                    yield stretch
+                run, taken = consumer.take(view)
+                if run is not None:
+                    yield run
                     read = min(2 * read, MAX_READ_BYTES)
-                elif not taking.is_done:  # it is larger than what was read, or what the file has left
-                    read = self._whole(view, end - position, taking)
+                elif not consumer.is_done:  # it is larger than what was read, or what the file has left
+                    read = self._whole(view, end - position, consumer)
                 position += taken
         except CorruptRecord as error:
             raise self._damaged(location.file_id, location.position) from error
         finally:
             self._files.close(file)
 
-    def _whole(self, view: memoryview, end: int, taking: Taking) -> int:
+    def _whole(self, view: memoryview, end: int, consumer: EntryConsumer) -> int:
         """Return how much must be read for an entry with whose first bytes `view` begins; there are `end` bytes of the file."""
         whole = ENTRY_HEADER.size + ENTRY_HEADER.unpack_from(view)[0] if len(view) >= ENTRY_HEADER.size else 0
         if not len(view) < whole <= end:
-            taking.broken()
+            consumer.on_damage()
         return whole
 
     def _open(self, file_id: int) -> int:
@@ -164,7 +164,7 @@ class EntryLogFiles:
         forced = self._readable_end(file_id)
         if forced is not None:
             return forced
-        return map_place(self._files.read(file, HEADER_SIZE, 0), file_id) or self._files.size(file)
+        return map_position(self._files.read(file, HEADER_SIZE, 0), file_id) or self._files.size(file)
 
     def is_cached(self, location: Location) -> bool | None:
         """See `sources.EntryLogReader.is_cached`."""
@@ -177,7 +177,7 @@ class EntryLogFiles:
         finally:
             self._files.close(file)
 
-    def mapped(self, file_id: int) -> list[Extent] | None:
+    def stored_extents(self, file_id: int) -> list[Extent] | None:
         """Return what a file holds by its map, None if it has none, or that is gone.
 
         Raises:
@@ -186,13 +186,13 @@ class EntryLogFiles:
         """
         file = self._open(file_id)
         try:
-            place = map_place(self._files.read(file, HEADER_SIZE, 0), file_id)
-            size = self._files.size(file) - place if place else 0
-            return read_map(self._files.read(file, size, place)) if place and size > 0 else None
+            position = map_position(self._files.read(file, HEADER_SIZE, 0), file_id)
+            size = self._files.size(file) - position if position else 0
+            return read_map(self._files.read(file, size, position)) if position and size > 0 else None
         finally:
             self._files.close(file)
 
-    def scanned(self, file_id: int) -> Generator[Extent, None, None]:
+    def scanned_extents(self, file_id: int) -> Generator[Extent, None, None]:
         """Yield what a file holds, entry by entry, up to the first damage: it is read as a whole.
 
         Raises:

@@ -62,13 +62,13 @@ def ids_in(directory: Path, files: FileOps) -> list[int]:
     return sorted(int(match[1], 16) for match in found if match is not None)
 
 
-def file_header(file_id: int, map_place: int = 0) -> bytes:
+def file_header(file_id: int, map_position: int = 0) -> bytes:
     """Return the first bytes of a file."""
-    fields = _HEADER.pack(_MAGIC, file_id, map_place)
+    fields = _HEADER.pack(_MAGIC, file_id, map_position)
     return (fields + _CRC.pack(crc32c(fields))).ljust(HEADER_SIZE, b"\0")
 
 
-def map_place(start: bytes, file_id: int) -> int | None:
+def map_position(start: bytes, file_id: int) -> int | None:
     """Return where the map of a file is that begins with `start`, 0 if it has none; None if these are no bytes of that file."""
     fields = start[: _HEADER.size]
     if len(start) < _HEADER.size + _CRC.size or _CRC.unpack_from(start, _HEADER.size) != (crc32c(fields),):
@@ -105,7 +105,7 @@ def read_map(data: bytes) -> list[Extent] | None:
     return [Extent(*row) for row in _EXTENT.iter_unpack(rows)]
 
 
-def joined(entries: Iterable[Extent]) -> list[Extent]:
+def merge_extents(entries: Iterable[Extent]) -> list[Extent]:
     """Return extents of a file, given entry by entry in the order of the file, with those joined that follow each other."""
     found: list[Extent] = []
     last: dict[int, int] = {}

@@ -20,23 +20,23 @@ from typing import Final, Protocol
 
 from spark_producer.broker.storage.tiered.catalog import Catalog
 from spark_producer.broker.storage.tiered.counters import FlushCounters
-from spark_producer.broker.storage.tiered.double_buffer import Halves
 from spark_producer.broker.storage.tiered.entry_log import NewEntry
 from spark_producer.broker.storage.tiered.journal import LastMark, Mark
 from spark_producer.broker.storage.tiered.ledger_directories import LedgerDirectories, LedgerDirectory
 from spark_producer.broker.storage.tiered.ledgers import Ledger, with_batches
 from spark_producer.broker.storage.tiered.location_index import IndexRow
-from spark_producer.broker.storage.tiered.write_cache import NOTHING, Half, Slot
+from spark_producer.broker.storage.tiered.write_cache import WriteCache
+from spark_producer.broker.storage.tiered.write_cache_half import NO_TICKET, Slot, WriteCacheHalf
 from spark_producer.common.escape import escaping_logger
 from spark_producer.record.batch_v2 import HEADER_SIZE
 
-WAIT_S: Final = 1.0
+MAX_JOURNAL_WAIT_S: Final = 1.0
 """How long a flush waits for the journal at a time, at most."""
 
 logger = escaping_logger(__name__)
 
 
-class FlushedJournal(Protocol):
+class JournalForFlush(Protocol):
     """What a flush asks of the journal."""
 
     def wait_written(self, ticket: int, timeout: float) -> bool:
@@ -58,18 +58,18 @@ class FlushedJournal(Protocol):
 
 
 @dataclass(frozen=True)
-class FlushPlaces:
+class FlushTargets:
     """Where a flush writes. Without a journal (in a recovery) nothing is waited for, and nothing dropped.
 
     With `sync` batches are confirmed when the journal is forced, else when it is written; the flush waits for that, so the index
     has nothing but confirmed batches. A flush fails if the journal takes longer than `journal_timeout_s`.
     """
 
-    halves: Halves[Mark | None]
+    write_cache: WriteCache[Mark | None]
     ledgers: LedgerDirectories
     catalog: Catalog
     last_mark: LastMark
-    journal: FlushedJournal | None
+    journal: JournalForFlush | None
     sync: bool
     journal_timeout_s: float = 60.0
     clock: Callable[[], float] = time.monotonic
@@ -79,10 +79,10 @@ class FlushPlaces:
 class Flush:
     """The flush of one half, with the mark that was taken for it (None: the mark stays). Only the thread of the flush uses it."""
 
-    def __init__(self, half: Half, mark: Mark | None, places: FlushPlaces) -> None:
+    def __init__(self, half: WriteCacheHalf, mark: Mark | None, targets: FlushTargets) -> None:
         self._half = half
         self._mark = mark
-        self._places = places
+        self._targets = targets
         self._contents: list[tuple[int, list[Slot]]] = []
         self._rows: dict[int, dict[int, list[IndexRow]]] = {}
         """By directory that has the batches in its entry log: by log."""
@@ -111,36 +111,36 @@ class Flush:
 
     def _await_journal(self) -> None:
         """Wait until the journal, which writes from the half, needs it no more, and its batches are confirmed."""
-        journal, ticket = self._places.journal, self._half.ticket
-        if journal is None or ticket == NOTHING:
+        journal, ticket = self._targets.journal, self._half.ticket
+        if journal is None or ticket == NO_TICKET:
             return
-        deadline = self._places.clock() + self._places.journal_timeout_s
-        while not journal.wait_written(ticket, WAIT_S):
+        deadline = self._targets.clock() + self._targets.journal_timeout_s
+        while not journal.wait_written(ticket, MAX_JOURNAL_WAIT_S):
             if journal.full:
                 raise OSError(errno.ENOSPC, journal.full)
             self._check(deadline, "written")
-        while self._places.sync and journal.forced_ticket < ticket:
-            if not journal.force_now(WAIT_S):
+        while self._targets.sync and journal.forced_ticket < ticket:
+            if not journal.force_now(MAX_JOURNAL_WAIT_S):
                 self._check(deadline, "forced")
 
     def _check(self, deadline: float, what: str) -> None:
-        if self._places.clock() >= deadline:
+        if self._targets.clock() >= deadline:
             raise TimeoutError(
-                f"the journal has not {what} the batches to be flushed within {self._places.journal_timeout_s} s: its disk hangs"
+                f"the journal has not {what} the batches to be flushed within {self._targets.journal_timeout_s} s: its disk hangs"
             )
 
     def _write_entries(self) -> None:
-        begin = self._places.clock()
+        begin = self._targets.clock()
         if not self._rows:  # those that some directories have must be the same ones after a failure
-            self._contents = self._places.halves.contents()
-        for ledger in self._places.ledgers:
+            self._contents = self._targets.write_cache.contents()
+        for ledger in self._targets.ledgers:
             if ledger.number not in self._rows:
-                with _naming(ledger.path):
+                with _naming_directory(ledger.path):
                     self._rows[ledger.number] = self._written_to(ledger)
-        self._places.counters.entrylog_us += self._since(begin)
+        self._targets.counters.entrylog_us += self._since(begin)
 
     def _written_to(self, ledger: LedgerDirectory) -> dict[int, list[IndexRow]]:
-        contents = [each for each in self._contents if self._places.ledgers.of(each[0]) is ledger]
+        contents = [each for each in self._contents if self._targets.ledgers.of(each[0]) is ledger]
         if not contents:
             return {}
         written = iter(ledger.entry_log.write(self._entries(contents)))
@@ -149,26 +149,26 @@ class Flush:
     def _entries(self, contents: list[tuple[int, list[Slot]]]) -> Iterator[NewEntry]:
         for log_id, slots in contents:
             for slot in slots:
-                yield NewEntry(log_id, slot.placed.base_offset, slot.placed.end_offset, self._half.view(slot))
+                yield NewEntry(log_id, slot.batch.base_offset, slot.batch.end_offset, self._half.view(slot))
 
-    def _row(self, slot: Slot, file_id: int, place: int) -> IndexRow:
-        return IndexRow(bytes(self._half.view(slot)[:HEADER_SIZE]), slot.placed.position, file_id, place)
+    def _row(self, slot: Slot, file_id: int, file_position: int) -> IndexRow:
+        return IndexRow(bytes(self._half.view(slot)[:HEADER_SIZE]), slot.batch.position, file_id, file_position)
 
     def _since(self, begin: float) -> int:
         """Return the microseconds since a moment."""
-        return int((self._places.clock() - begin) * 1_000_000)
+        return int((self._targets.clock() - begin) * 1_000_000)
 
     def _add_rows(self) -> None:
-        begin = self._places.clock()
-        for ledger in self._places.ledgers:
+        begin = self._targets.clock()
+        for ledger in self._targets.ledgers:
             if ledger.number not in self._added and self._rows[ledger.number]:
-                with _naming(ledger.path):
+                with _naming_directory(ledger.path):
                     ledger.index.add(self._rows[ledger.number])
             self._added.add(ledger.number)
-        self._places.counters.index_us += self._since(begin)
+        self._targets.counters.index_us += self._since(begin)
 
     def _note_ledgers(self) -> None:
-        catalog, ledgers = self._places.catalog, self._places.ledgers
+        catalog, ledgers = self._targets.catalog, self._targets.ledgers
         known = {log_id: entry for log_id, _ in self._contents if (entry := catalog.get(log_id)) is not None}
         for log_id, _ in self._contents:
             if log_id in known:
@@ -177,33 +177,33 @@ class Flush:
                 ledgers.of(log_id).index.delete_log(log_id)
         catalog.set_ledgers(
             {
-                log_id: with_batches(known[log_id].ledgers, map(_counted, slots))
+                log_id: with_batches(known[log_id].ledgers, map(_ledger_batch, slots))
                 for log_id, slots in self._contents
                 if log_id in known
             }
         )
         for ledger in ledgers:
-            catalog.note_index(ledger.number, ledger.index.trusted)
+            catalog.set_index_bytes(ledger.number, ledger.index.durable_bytes)
         catalog.store()
 
     def _keep_mark(self) -> None:
         if self._mark is not None:
-            self._places.last_mark.advance(self._mark)
+            self._targets.last_mark.advance(self._mark)
 
     def _clear(self) -> None:
-        self._places.halves.clear()
+        self._targets.write_cache.clear()
 
     def _drop_journals(self) -> None:
-        latest = self._places.last_mark.latest
-        if self._places.journal is not None and latest is not None:
+        latest = self._targets.last_mark.latest
+        if self._targets.journal is not None and latest is not None:
             try:
-                self._places.journal.drop_before(latest)
+                self._targets.journal.drop_before(latest)
             except OSError as error:
                 logger.warning("files of the journal that are not needed any more could not be removed: %s", error)
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def _naming_directory(path: Path) -> Iterator[None]:
     """Have an OSError inside the `with` block say which directory refused."""
     try:
         yield
@@ -211,6 +211,6 @@ def _naming(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
-def _counted(slot: Slot) -> tuple[Ledger, int, int, int]:
-    placed = slot.placed
-    return placed.ledger, placed.end_offset, placed.size, placed.max_timestamp
+def _ledger_batch(slot: Slot) -> tuple[Ledger, int, int, int]:
+    batch = slot.batch
+    return batch.ledger, batch.end_offset, batch.size, batch.max_timestamp

@@ -8,47 +8,52 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from spark_producer.broker.storage.disk import FULL
+from spark_producer.broker.storage.disk import DISK_FULL_ERRNOS
 from spark_producer.broker.storage.tiered.counters import FlushCounters
-from spark_producer.broker.storage.tiered.flush import Flush, FlushPlaces
+from spark_producer.broker.storage.tiered.flush import Flush, FlushTargets
 from spark_producer.broker.storage.tiered.options import TieredOptions
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError
 
 CLOSE_TIMEOUT_S: Final = 60.0
-EXPIRE_S: Final = 1.0
-WHAT: Final = 24
+EXPIRY_INTERVAL_S: Final = 1.0
+ERROR_PREFIX_CHARS: Final = 24
 """So many characters of what the system says of an error tell it from others; numbers that change come behind them."""
 
 logger = escaping_logger(__name__)
 
 
 class Flusher:
-    """Flushes as `FlushPlaces` say. Its thread begins with `start`; `flush_now` flushes in the thread of the caller.
+    """Flushes as `FlushTargets` say. Its thread begins with `start`; `flush_now` flushes in the thread of the caller.
 
     A flush that failed is repeated from the step that failed, with the same half: the halves do not change places meanwhile, and
-    the mark does not move. After `flush_tries` failures `gave_up` is called with the reason, and there is no further try.
-    `cleared` is called after each flush, when there is room again. `chores` is called between flushes (see `between_flushes`),
-    for what else this thread does, and returns the seconds after which it wants to be called again. `expire` is called every
-    second, for the tail cache when nothing is written.
+    the mark does not move. After `flush_tries` failures `flushes_failed` is called with the reason, and there is no further try.
+    `cleared` is called after each flush, when there is room again. `collect_garbage` is called between
+    flushes (see `between_flushes`), and returns the seconds after which it is due again. `expire` is called every second, for the
+    tail cache when nothing is written.
     """
 
     def __init__(
         self,
-        places: FlushPlaces,
+        targets: FlushTargets,
         options: TieredOptions,
         *,
-        gave_up: Callable[[str], None],
+        flushes_failed: Callable[[str], None],
         cleared: Callable[[], None],
-        chores: Callable[[], float] = lambda: math.inf,
+        collect_garbage: Callable[[], float] = lambda: math.inf,
         expire: Callable[[], object] = lambda: None,
         counters: FlushCounters | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.counters = counters if counters is not None else FlushCounters()
-        self._places = places
+        self._targets = targets
         self._options = options
-        self._gave_up, self._cleared, self._chores, self._expire = gave_up, cleared, chores, expire
+        self._flushes_failed, self._cleared, self._collect_garbage, self._expire = (
+            flushes_failed,
+            cleared,
+            collect_garbage,
+            expire,
+        )
         self._clock = clock
         self._wake = threading.Event()
         self._running = threading.Lock()
@@ -56,9 +61,9 @@ class Flusher:
         self._flush: Flush | None = None
         self._failures = 0
         self._retry_at = 0.0
-        self._chores_at = math.inf
+        self._collect_at = math.inf
         self._next_due = clock() + options.flush_interval_s
-        self._said = ""
+        self._logged_error = ""
         """The last error that was logged, which is not logged again while it stays the same."""
         self._thread = threading.Thread(target=self._run, name="flush", daemon=True)
 
@@ -66,12 +71,12 @@ class Flusher:
         """Begin to flush."""
         self._thread.start()
 
-    def ask(self) -> None:
+    def wake(self) -> None:
         """Have the thread look for something to do. It does not wait."""
         self._wake.set()
 
     @property
-    def has_given_up(self) -> bool:
+    def is_stopped(self) -> bool:
         """Whether flushes failed so often that they are not tried any more."""
         return self._failures >= self._options.flush_tries
 
@@ -84,7 +89,7 @@ class Flusher:
         """
         with self._running:
             self._finish()
-            while self._places.halves.swap():
+            while self._targets.write_cache.swap():
                 self._finish()
 
     def between_flushes(self, work: Callable[[], object]) -> bool:
@@ -111,12 +116,12 @@ class Flusher:
 
     def _finish(self) -> None:
         """Flush the half that is to be flushed, if there is one."""
-        waiting = self._places.halves.flushing
-        if waiting is None or self.has_given_up:
+        waiting = self._targets.write_cache.flushing
+        if waiting is None or self.is_stopped:
             return
         half, mark = waiting
         if self._flush is None:
-            self._flush = Flush(half, mark, self._places)
+            self._flush = Flush(half, mark, self._targets)
         size, begin = half.bytes, self._clock()
         try:
             self._flush.run()
@@ -130,16 +135,16 @@ class Flusher:
         self._cleared()
 
     def _failed(self, error: OSError) -> None:
-        if error.errno in FULL:
+        if error.errno in DISK_FULL_ERRNOS:
             self._found_no_space(error)
             return
         self._failures += 1
         self._retry_at = self._clock() + self._options.flush_retry_s
         self.counters.failed += 1
-        if not self.has_given_up:
+        if not self.is_stopped:
             logger.error("flush %d of the same batches failed: %s", self._failures, error)
         else:
-            self._gave_up(
+            self._flushes_failed(
                 f"the broker takes no more records: {self._failures} flushes of its write cache failed, the last with: {error}. "
                 "Look after the disk, then restart the broker; no record is lost, all are in the journal"
             )
@@ -149,8 +154,8 @@ class Flusher:
         self._retry_at = self._clock() + self._options.flush_retry_s
         self.counters.failed += 1
         what = error.strerror or str(error)
-        if self._said != what[:WHAT]:
-            self._said = what[:WHAT]
+        if self._logged_error != what[:ERROR_PREFIX_CHARS]:
+            self._logged_error = what[:ERROR_PREFIX_CHARS]
             logger.error("the write cache is not flushed, and the same is tried again until there is space: %s", error)
 
     def _run(self) -> None:
@@ -162,7 +167,7 @@ class Flusher:
                 with self._running:
                     self._round()
                 if self._flush is None:
-                    self._said = ""
+                    self._logged_error = ""
             except OSError as error:
                 self._refused(error)
             except BrokerError as error:  # the journal has failed: everything is left as it is for a recovery
@@ -170,7 +175,7 @@ class Flusher:
                 return
             except Exception as error:  # of whatever kind: without this thread the write cache would be full for ever
                 logger.exception("the thread of the flush has ended")
-                self._gave_up(
+                self._flushes_failed(
                     f"the broker takes no more records: its flush has ended with {error!r}. Restart the broker"
                 )
                 return
@@ -178,15 +183,15 @@ class Flusher:
     def _refused(self, error: OSError) -> None:
         """Log what the disk has refused, once: a disk that is full refuses it again every second."""
         what = error.strerror or str(error)  # whatever file it is
-        if self._flush is None and self._said != what:  # of a flush `_failed` has told
-            self._said = what
+        if self._flush is None and self._logged_error != what:  # of a flush `_failed` has told
+            self._logged_error = what
             logger.warning("the thread of the flush goes on after an error: %s", error)
 
     def _seconds_to_wait(self) -> float:
-        if self.has_given_up:
-            return EXPIRE_S
-        due = min(self._next_due, self._chores_at) if self._flush is None else self._retry_at
-        return min(max(0.0, due - self._clock()), EXPIRE_S)
+        if self.is_stopped:
+            return EXPIRY_INTERVAL_S
+        due = min(self._next_due, self._collect_at) if self._flush is None else self._retry_at
+        return min(max(0.0, due - self._clock()), EXPIRY_INTERVAL_S)
 
     def _round(self) -> None:
         if self._closing or (self._flush is not None and self._clock() < self._retry_at):
@@ -194,12 +199,14 @@ class Flusher:
         self._finish()
         if self._clock() >= self._next_due:
             self._next_due = self._clock() + self._options.flush_interval_s
-            if self._places.halves.swap():
+            if self._targets.write_cache.swap():
                 self._finish()
-        self._chores_at = math.inf  # should the disk refuse, the next round comes with `EXPIRE_S`, and not at once
-        self._places.catalog.store()
+        self._collect_at = (
+            math.inf
+        )  # should the disk refuse, the next round comes with `EXPIRY_INTERVAL_S`, and not at once
+        self._targets.catalog.store()
         if self._flush is None:  # see `between_flushes`
-            self._chores_at = self._chores() + self._clock()
+            self._collect_at = self._collect_garbage() + self._clock()
 
     def close(self) -> None:
         """End the thread. What is in the write cache stays there: see `flush_now`."""

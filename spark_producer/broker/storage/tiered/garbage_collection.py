@@ -18,7 +18,7 @@ from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.catalog import Catalog
 from spark_producer.broker.storage.tiered.entry_log import CHUNK, EntryLogWriter, NewEntry
 from spark_producer.broker.storage.tiered.entry_log_files import EntryLogFiles
-from spark_producer.broker.storage.tiered.entry_log_format import HEADER_SIZE, Extent, joined
+from spark_producer.broker.storage.tiered.entry_log_format import HEADER_SIZE, Extent, merge_extents
 from spark_producer.broker.storage.tiered.interfaces import Location
 from spark_producer.broker.storage.tiered.location_index import LocationIndex
 from spark_producer.broker.storage.tiered.options import TieredOptions
@@ -26,14 +26,14 @@ from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import read_header
 
-_NOTHING: Final = 1e-9
+_MIN_USAGE: Final = 1e-9
 """A part smaller than this is no entry."""
 
 logger = escaping_logger(__name__)
 
 
 @dataclass
-class CollectionCounters:
+class GarbageCollectionCounters:
     """What garbage collections have done: files deleted, files compacted, and bytes copied by compactions."""
 
     deleted: int = 0
@@ -41,7 +41,7 @@ class CollectionCounters:
     copied_bytes: int = 0
 
 
-class Collector:
+class GarbageCollector:
     """Collects the garbage of one ledger directory, by its number.
 
     It reads files without a map, and copies what compactions keep, `CHUNK` bytes at a time, and `compaction_rate` bytes per
@@ -60,14 +60,14 @@ class Collector:
         number: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.counters = CollectionCounters()
+        self.counters = GarbageCollectionCounters()
         self._files, self._entry_log, self._entry_log_files = files, entry_log, entry_log_files
         self._index, self._catalog, self._options = index, catalog, options
         self._number = number
         self._clock = clock
         self._work: Generator[int, None, None] | None = None
-        self._go_on_at = 0.0
-        self._is_asked = self._is_thorough = False
+        self._continue_at = 0.0
+        self._is_requested = self._is_thorough = False
         self.is_paused = False
         """Whether entries are being written that the index does not have yet: nothing may be collected then."""
         self._extents: dict[int, list[Extent]] = {}
@@ -77,9 +77,9 @@ class Collector:
         self._next_minor = now + options.minor_interval_s
         self._next_major = now + options.major_interval_s
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Have a collection begin soon, since a log was deleted. Any thread may call this."""
-        self._is_asked = True
+        self._is_requested = True
 
     def run_if_due(self) -> float:
         """Do what the intervals of the options say is due now; return the seconds after which there is something to do again.
@@ -88,17 +88,17 @@ class Collector:
             OSError: the disk refused; what is left is done another time.
         """
         now = self._clock()
-        if self._is_asked:
-            self._is_asked, self._is_thorough = False, True
+        if self._is_requested:
+            self._is_requested, self._is_thorough = False, True
             soon = max(now + self._options.gc_after_deletion_s, self._begun_at + self._options.gc_spacing_s)
             self._next = min(self._next, soon)
         if self.is_paused:
             return max(0.0, self._next - now, 1.0)
         if self._work is None and now >= self._next:
-            self._work, self._go_on_at = self.steps(self._threshold_of(now)), now
-        if self._work is not None and now >= self._go_on_at:
-            self._go_on(self._work)
-        until = self._next if self._work is None else self._go_on_at
+            self._work, self._continue_at = self.steps(self._threshold_of(now)), now
+        if self._work is not None and now >= self._continue_at:
+            self._continue(self._work)
+        until = self._next if self._work is None else self._continue_at
         return max(0.0, until - self._clock())
 
     def _threshold_of(self, now: float) -> float:
@@ -114,7 +114,7 @@ class Collector:
             threshold = max(threshold, self._options.minor_threshold)
         return threshold
 
-    def _go_on(self, work: Generator[int, None, None]) -> None:
+    def _continue(self, work: Generator[int, None, None]) -> None:
         """Read or copy once more, and see how long to wait after it."""
         try:
             done = next(work, None)
@@ -124,7 +124,7 @@ class Collector:
         if done is None:
             self._work = None
         else:
-            self._go_on_at = self._clock() + done / self._options.compaction_rate
+            self._continue_at = self._clock() + done / self._options.compaction_rate
 
     def steps(self, threshold: float) -> Generator[int, None, None]:
         """Delete the files of which nothing is needed, and compact those of which a smaller part than `threshold` is. Yield after
@@ -143,7 +143,7 @@ class Collector:
         for file_id in unknown:
             yield from self._scan(file_id)
         yield from self._collect(unknown, threshold)
-        self._index.compact(self._note_index)
+        self._index.compact(self._store_index_bytes)
 
     def _collect(self, file_ids: Sequence[int], threshold: float) -> Iterator[int]:
         """Delete or compact those of these files for which it is time."""
@@ -169,14 +169,14 @@ class Collector:
             self._work.close()
             self._work = None
 
-    def _note_index(self, trusted: int) -> None:
-        self._catalog.note_index(self._number, trusted)
+    def _store_index_bytes(self, durable_bytes: int) -> None:
+        self._catalog.set_index_bytes(self._number, durable_bytes)
         self._catalog.store()
 
     def _end_open_file(self, threshold: float) -> None:
         """End the file that is written to if it is to be deleted or compacted: it might not be full for a long time."""
         extents, file_id = self._entry_log.open_extents, self._entry_log.open_id
-        if extents and file_id is not None and self._needed_part(file_id, extents) < max(threshold, _NOTHING):
+        if extents and file_id is not None and self._needed_part(file_id, extents) < max(threshold, _MIN_USAGE):
             self._entry_log.end()
 
     def _closed_files(self) -> tuple[list[int], list[int]]:
@@ -184,7 +184,7 @@ class Collector:
         those that must be read for it."""
         closed = [file_id for file_id in self._entry_log_files.ids() if file_id != self._entry_log.open_id]
         for file_id in closed:
-            found = None if file_id in self._extents else self._entry_log_files.mapped(file_id)
+            found = None if file_id in self._extents else self._entry_log_files.stored_extents(file_id)
             if found is not None:
                 self._extents[file_id] = found
         known = self._extents.keys() & closed
@@ -194,9 +194,9 @@ class Collector:
         """Learn what a file without a map holds, as each life leaves its last one. It is read as a whole: yield after each chunk
         how many bytes that were."""
         found: list[Extent] = []
-        with contextlib.closing(self._entry_log_files.scanned(file_id)) as entries:
+        with contextlib.closing(self._entry_log_files.scanned_extents(file_id)) as entries:
             for chunk, size in _by_chunks(entries):
-                found = joined([*found, *chunk])
+                found = merge_extents([*found, *chunk])
                 yield size
         self._extents[file_id] = found
 
@@ -248,8 +248,8 @@ class Collector:
         """Copy entries, and tell the index; return their bytes."""
         written = self._entry_log.write(chunk)
         locations: dict[int, list[Location]] = {}
-        for entry, (file_id, place) in zip(chunk, written, strict=True):
-            location = Location(entry.base_offset, entry.end_offset, file_id, place, len(entry.batch))
+        for entry, (file_id, position) in zip(chunk, written, strict=True):
+            location = Location(entry.base_offset, entry.end_offset, file_id, position, len(entry.batch))
             locations.setdefault(entry.log_id, []).append(location)
         self._index.move(locations)
         copied = sum(len(entry.batch) for entry in chunk)
@@ -259,18 +259,18 @@ class Collector:
     def _chunks(self, file_id: int) -> Iterator[list[NewEntry]]:
         """Yield the entries of a file that the index has in it, some at a time."""
         chunk: list[NewEntry] = []
-        size, place = 0, HEADER_SIZE
+        size, position = 0, HEADER_SIZE
         for entry in self._entry_log_files.entries(file_id):
             header = read_header(entry.batch)
             location = self._index.find(entry.log_id, header.base_offset)
-            if location is not None and (location.file_id, location.position) == (file_id, place):
+            if location is not None and (location.file_id, location.position) == (file_id, position):
                 batch = bytes(entry.batch)
                 chunk.append(NewEntry(entry.log_id, header.base_offset, header.last_offset + 1, batch))
                 size += len(batch)
             if size >= CHUNK:
                 yield chunk
                 chunk, size = [], 0
-            place = entry.next_position
+            position = entry.next_position
         if chunk:
             yield chunk
 

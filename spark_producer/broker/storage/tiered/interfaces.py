@@ -12,20 +12,20 @@ from typing import NamedTuple, Protocol
 from spark_producer.errors import PyProducerError
 
 
-class Wanted(NamedTuple):
-    """What a reader takes of the entries that follow each other: those before the offset `end`, `room` bytes at most; with
+class ReadLimits(NamedTuple):
+    """What a reader takes of the entries that follow each other: those before the offset `end`, `max_bytes` bytes at most; with
     `at_least_one` the first of them however large it is."""
 
     end: int
-    room: int
+    max_bytes: int
     at_least_one: bool = False
 
-    def takes(self, size: int, taken: int) -> bool:
+    def allows(self, size: int, taken: int) -> bool:
         """Return whether an entry of `size` bytes is taken too, after others of `taken` bytes together."""
-        return taken + size <= self.room or (self.at_least_one and not taken)
+        return taken + size <= self.max_bytes or (self.at_least_one and not taken)
 
 
-class Run(NamedTuple):
+class ReadResult(NamedTuple):
     """Entries of a log that follow each other up to before `end_offset`, copied one behind the other into `data`.
 
     There are no `entries` if the first one takes more room than there is. `is_flushing`: whether they are in the half of the
@@ -41,7 +41,7 @@ class Run(NamedTuple):
 class WriteCacheReader(Protocol):
     """The two halves of the write cache, as the read path sees them."""
 
-    def run(self, log_id: int, offset: int, wanted: Wanted) -> Run | None:
+    def read(self, log_id: int, offset: int, limits: ReadLimits) -> ReadResult | None:
         """Return entries from the one that holds `offset` on, as many as one half has of those wanted, or fewer: from the active
         half or else from the one being flushed. Return None if neither has that entry.
 
@@ -79,7 +79,7 @@ class StoredEntry(NamedTuple):
     next_position: int
 
 
-class Stretch(NamedTuple):
+class EntryRun(NamedTuple):
     """Entries of one log that follow each other.
 
     bases: the base offset of each.
@@ -92,18 +92,18 @@ class Stretch(NamedTuple):
     batches: list[memoryview]
 
 
-class Taking(Protocol):
+class EntryConsumer(Protocol):
     """Who takes entries of what is read of an entry log: see `read_ahead.ReadAhead`."""
 
     @property
     def is_done(self) -> bool:
         """Whether nothing more is taken."""
 
-    def take(self, view: memoryview, at: int = 0) -> tuple[Stretch | None, int]:
+    def take(self, view: memoryview, at: int = 0) -> tuple[EntryRun | None, int]:
         """See `ReadAhead.take`."""
 
-    def broken(self) -> None:
-        """See `ReadAhead.broken`."""
+    def on_damage(self) -> None:
+        """See `ReadAhead.on_damage`."""
 
 
 class EntryMissing(PyProducerError):
@@ -113,9 +113,9 @@ class EntryMissing(PyProducerError):
 class EntryLogReader(Protocol):
     """The entry logs, as the read path sees them. What it returns was checked against the checksum of the entry."""
 
-    def stretches(self, location: Location, taking: Taking) -> Generator[Stretch, None, None]:
-        """Yield what `taking` takes of a file, from a location on, to the last entry that was flushed: a stretch for each read of
-        the file.
+    def runs(self, location: Location, consumer: EntryConsumer) -> Generator[EntryRun, None, None]:
+        """Yield the entries of a file that `consumer` takes, from a location to the last entry that was flushed: one run for each
+        read of the file.
 
         Raises:
             EntryMissing: the file is gone.

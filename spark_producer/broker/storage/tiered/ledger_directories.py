@@ -16,8 +16,8 @@ from spark_producer.broker.storage.tiered.catalog import Catalog
 from spark_producer.broker.storage.tiered.entry_log import EntryLogWriter
 from spark_producer.broker.storage.tiered.entry_log_files import EntryLogFiles
 from spark_producer.broker.storage.tiered.entry_log_format import HEADER_SIZE
-from spark_producer.broker.storage.tiered.garbage_collection import Collector
-from spark_producer.broker.storage.tiered.interfaces import Location, StoredEntry, Stretch, Taking
+from spark_producer.broker.storage.tiered.garbage_collection import GarbageCollector
+from spark_producer.broker.storage.tiered.interfaces import EntryConsumer, EntryRun, Location, StoredEntry
 from spark_producer.broker.storage.tiered.location_index import LocationIndex, open_index
 from spark_producer.broker.storage.tiered.options import TieredOptions
 
@@ -34,7 +34,7 @@ class LedgerDirectory:
     entry_log: EntryLogWriter
     entry_log_files: EntryLogFiles
     index: LocationIndex
-    collector: Collector
+    collector: GarbageCollector
     lost_files: Mapping[int, str]
 
     def close(self) -> None:
@@ -71,9 +71,9 @@ class LedgerDirectories:
         """See `EntryLogFiles.entries`."""
         return self._files(file_id).entries(file_id, position)
 
-    def stretches(self, location: Location, taking: Taking) -> Generator[Stretch, None, None]:
-        """See `sources.EntryLogReader.stretches`."""
-        return self._files(location.file_id).stretches(location, taking)
+    def runs(self, location: Location, consumer: EntryConsumer) -> Generator[EntryRun, None, None]:
+        """See `sources.EntryLogReader.runs`."""
+        return self._files(location.file_id).runs(location, consumer)
 
     def is_cached(self, location: Location) -> bool | None:
         """See `sources.EntryLogReader.is_cached`."""
@@ -128,12 +128,12 @@ def _opened(
         path,
         [entry for entry in catalog.entries() if entry.log_id % directories == number],
         reader,
-        trusted=catalog.index_bytes(number),
+        durable_bytes=catalog.index_bytes(number),
         engine=options.index_engine,
         cache_bytes=options.index_cache_bytes // directories,
     )
     ends = index.file_ends()
     writer.readable_ends.update(ends)
-    writer.begin_behind(max(ends, default=0))
-    collector = Collector(files, writer, reader, index, catalog, options, number=number)
+    writer.skip_ids(max(ends, default=0))
+    collector = GarbageCollector(files, writer, reader, index, catalog, options, number=number)
     return LedgerDirectory(number, path, writer, reader, index, collector, reader.lost(ends))

@@ -45,7 +45,7 @@ class Ledger:
     first_timestamp: int = NO_TIMESTAMP
     max_timestamp: int = NO_TIMESTAMP
 
-    def take(self, end_offset: int, size: int, max_timestamp: int, now_ms: int) -> None:
+    def add_batch(self, end_offset: int, size: int, max_timestamp: int, now_ms: int) -> None:
         """Count a batch, which comes after all others."""
         if not self.entries:
             self.first_timestamp = max_timestamp
@@ -88,5 +88,5 @@ def with_batches(ledgers: Sequence[Ledger], batches: Iterable[tuple[Ledger, int,
         if not extended or extended[-1].first_offset != live.first_offset:
             extended.append(Ledger(live.first_offset, live.first_offset, live.begun_ms, live.begun_ms))
         if end_offset > extended[-1].end_offset:
-            extended[-1].take(end_offset, size, max_timestamp, live.written_ms)
+            extended[-1].add_batch(end_offset, size, max_timestamp, live.written_ms)
     return extended

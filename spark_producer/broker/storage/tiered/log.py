@@ -9,15 +9,15 @@ from spark_producer.broker.settings import TopicSettings
 from spark_producer.broker.storage.base import TimestampOffset
 from spark_producer.broker.storage.disk import storage_errors
 from spark_producer.broker.storage.tiered.catalog import Catalog
-from spark_producer.broker.storage.tiered.double_buffer import Halves
 from spark_producer.broker.storage.tiered.interfaces import EntryMissing
 from spark_producer.broker.storage.tiered.journal import Mark
-from spark_producer.broker.storage.tiered.location_index import Indexed, LocationIndex
+from spark_producer.broker.storage.tiered.location_index import IndexedBatch, LocationIndex
 from spark_producer.broker.storage.tiered.log_state import LogState
 from spark_producer.broker.storage.tiered.operations import LogOperations, LogRewriting
 from spark_producer.broker.storage.tiered.read_path import ReadPath
 from spark_producer.broker.storage.tiered.retention import count_expired
-from spark_producer.broker.storage.tiered.write_cache import Placed
+from spark_producer.broker.storage.tiered.write_cache import WriteCache
+from spark_producer.broker.storage.tiered.write_cache_half import CachedBatch
 from spark_producer.broker.storage.tiered.write_path import WritePath
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
@@ -40,7 +40,7 @@ class TieredLog:
         *,
         write_path: WritePath,
         read_path: ReadPath,
-        halves: Halves[Mark | None],
+        write_cache: WriteCache[Mark | None],
         index: LocationIndex,
         catalog: Catalog,
         closed: Callable[[bool], None],
@@ -50,7 +50,7 @@ class TieredLog:
         self._operations = operations
         self._write_path, self._read_path = write_path, read_path
         self.settings = settings
-        self._halves, self._index, self._catalog = halves, index, catalog
+        self._write_cache, self._index, self._catalog = write_cache, index, catalog
         self._closed = closed
 
     @property
@@ -61,7 +61,7 @@ class TieredLog:
     @settings.setter
     def settings(self, settings: TopicSettings) -> None:
         self._settings = settings
-        self._write_path.limit.look_at(self._state.topic, settings)
+        self._write_path.limit.warn_if_exceeded(self._state.topic, settings)
 
     @property
     def start_offset(self) -> int:
@@ -119,8 +119,8 @@ class TieredLog:
         """See `Log.offset_upper_bound`."""
         position = self._position(offset) + size
         log_id = self._state.log_id
-        found = self._halves.first_behind(log_id, position)
-        indexed = self._index.first_behind(log_id, position)  # after the halves: see Halves.clear
+        found = self._write_cache.first_at_or_after_position(log_id, position)
+        indexed = self._index.first_at_or_after_position(log_id, position)  # after the halves: see Halves.clear
         return min((each.base_offset for each in (found, indexed) if each is not None), default=self._state.end_offset)
 
     def available(self, offset: int, at_most: int, *, up_to: int | None = None) -> int:
@@ -129,7 +129,7 @@ class TieredLog:
         offset = max(offset, self.start_offset)
         if offset >= end or at_most <= 0:
             if offset >= self.high_watermark:
-                self._read_path.wanted(self._state.log_id, offset)
+                self._read_path.reader_waits(self._state.log_id, offset)
             return 0
         return min(self._position(end) - self._position(offset), at_most)
 
@@ -139,10 +139,10 @@ class TieredLog:
             return self._state.end_position
         return self._known(offset).position
 
-    def _known(self, offset: int) -> Placed | Indexed:
-        """Return what is known of the batch that holds `offset`. The halves are asked first: see `Halves.clear`."""
+    def _known(self, offset: int) -> CachedBatch | IndexedBatch:
+        """Return what is known of the batch that holds `offset`. The halves are asked first: see `WriteCache.clear`."""
         log_id = self._state.log_id
-        found = self._halves.placed(log_id, offset) or self._index.indexed(log_id, offset)
+        found = self._write_cache.cached_batch(log_id, offset) or self._index.indexed(log_id, offset)
         if found is None:
             raise BrokerError(
                 f"the index of {self._state.name} has lost offset {offset}", code=Code.KAFKA_STORAGE_ERROR
@@ -156,12 +156,12 @@ class TieredLog:
             return None
         return TimestampOffset(found.max_timestamp, max(found.base_offset, self._state.start_offset))
 
-    def _first_at_or_after(self, timestamp: int) -> Placed | Indexed | None:
+    def _first_at_or_after(self, timestamp: int) -> CachedBatch | IndexedBatch | None:
         state = self._state
         begin, end = state.start_offset, self.high_watermark
-        cached = self._halves.first(
+        cached = self._write_cache.first(
             state.log_id,
-            lambda placed: placed.max_timestamp >= timestamp and begin <= placed.base_offset < end,
+            lambda batch: batch.max_timestamp >= timestamp and begin <= batch.base_offset < end,
         )
         self._index.delete_before(state.log_id, begin)  # a flush may have added batches that were deleted before
         indexed = self._index.first_at_or_after(state.log_id, timestamp)
@@ -171,7 +171,7 @@ class TieredLog:
     def latest_timestamp(self) -> TimestampOffset | None:
         """See `Log.latest_timestamp`."""
         state, end = self._state, self.high_watermark
-        cached = self._halves.latest_timestamp(state.log_id, state.start_offset, end)
+        cached = self._write_cache.latest_timestamp(state.log_id, state.start_offset, end)
         self._index.delete_before(state.log_id, state.start_offset)
         indexed = self._index.latest_timestamp(state.log_id)
         latest = max((each for each in (cached, indexed) if each is not None), default=NO_TIMESTAMP)
@@ -193,7 +193,7 @@ class TieredLog:
             state.start_offset = start
             self._index.delete_before(state.log_id, start)
             self._catalog.store()
-        state.is_noted = True
+        state.is_in_catalog = True
         logger.info("%s: deleted %d ledgers; offsets begin at %d", state.name, count, start)
 
     def delete_before(self, offset: int) -> None:

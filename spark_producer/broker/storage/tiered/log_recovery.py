@@ -41,15 +41,15 @@ def visit(state: LogState, engine: Engine, recovered: Recovered) -> None:
             raise CorruptRecord(f"its records from offset {expected} up to {header.base_offset} are missing")
         recovered(header, _stored(row, engine) if header.is_control else b"")
         expected = header.last_offset + 1
-    for placed, batch in engine.halves.all_placed(state.log_id):
-        if placed.base_offset >= expected:
+    for cached, batch in engine.write_cache.cached_batches(state.log_id):
+        if cached.base_offset >= expected:
             header = read_header(batch)
             recovered(header, batch if header.is_control else b"")
-            expected = placed.end_offset
+            expected = cached.end_offset
     if expected != state.end_offset:
         raise CorruptRecord(f"its records from offset {expected} up to {state.end_offset} are missing")
 
 
 def _stored(row: IndexRow, engine: Engine) -> bytes:
-    stored = next(engine.ledgers.entries(row.file_id, row.place))
+    stored = next(engine.ledgers.entries(row.file_id, row.file_position))
     return bytes(stored.batch)

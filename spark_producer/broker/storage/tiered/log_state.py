@@ -31,7 +31,7 @@ class LogState:
     written_end: int
     confirmed_end: int
     ledgers: list[Ledger] = field(default_factory=list)
-    is_noted: bool = False
+    is_in_catalog: bool = False
     damage: str | None = None
 
     @classmethod
@@ -61,7 +61,7 @@ class LogState:
             return self.ledgers[-1]
         return Ledger(self.end_offset, self.end_offset, now_ms, now_ms)
 
-    def take(self, ledger: Ledger, end_offset: int, size: int, max_timestamp: int, now_ms: int) -> None:
+    def add_batch(self, ledger: Ledger, end_offset: int, size: int, max_timestamp: int, now_ms: int) -> None:
         """Count a batch that was put into the cache, in the ledger that `ledger_for` returned."""
         self.count(ledger, end_offset, size, max_timestamp, now_ms)
         self.end_offset = end_offset
@@ -71,12 +71,12 @@ class LogState:
         """Count a batch in the ledger that `ledger_for` returned, and nowhere else."""
         if not self.ledgers or self.ledgers[-1] is not ledger:
             self.ledgers.append(ledger)
-        ledger.take(end_offset, size, max_timestamp, now_ms)
+        ledger.add_batch(end_offset, size, max_timestamp, now_ms)
 
     def confirm_all(self) -> None:
         """Take everything for confirmed, which was read from the disk again."""
         self.written_end = self.confirmed_end = self.end_offset
 
 
-Tell = Callable[[str, int], None]
+LogListener = Callable[[str, int], None]
 """Called with topic and partition of a log of which batches were confirmed, or can no longer be."""

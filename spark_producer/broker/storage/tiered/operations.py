@@ -10,7 +10,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from spark_producer.broker.storage.disk import storage_errors
-from spark_producer.broker.storage.tiered.entry_log import CHUNK, NewEntry, Written
+from spark_producer.broker.storage.tiered.entry_log import CHUNK, EntryPosition, NewEntry
 from spark_producer.broker.storage.tiered.location_index import IndexRow
 from spark_producer.broker.storage.tiered.log_state import LogState
 from spark_producer.common.escape import escaping_logger
@@ -36,16 +36,16 @@ class LogOperations:
         engine = self._engine
         engine.write_path.check_writable()
         with storage_errors(engine.directory):
-            placed = engine.halves.placed(state.log_id, offset)
-            if placed is not None and placed.base_offset < offset:
+            cached = engine.write_cache.cached_batch(state.log_id, offset)
+            if cached is not None and cached.base_offset < offset:
                 engine.flusher.flush_now()
             engine.catalog.set_start(state.log_id, offset)
             state.ledgers[:] = [ledger for ledger in state.ledgers if ledger.end_offset > offset]
             state.start_offset = offset
             engine.ledgers.of(state.log_id).index.delete_before(state.log_id, offset)
             engine.catalog.store()
-        state.is_noted = True
-        engine.ledgers.of(state.log_id).collector.ask()
+        state.is_in_catalog = True
+        engine.ledgers.of(state.log_id).collector.request()
         logger.info("%s: offsets begin at %d", state.name, offset)
 
     def rewritable_end(self, state: LogState) -> int:
@@ -74,7 +74,7 @@ class LogRewriting:
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
         self._headers: list[bytes] = []
-        self._written: list[Written] = []
+        self._written: list[EntryPosition] = []
         self._directory.collector.is_paused = True
 
     def add(self, batch: bytes) -> bool:
@@ -117,10 +117,10 @@ class LogRewriting:
             if ledger.first_offset in sizes:
                 ledger.entries, ledger.bytes = sizes[ledger.first_offset]
         engine.catalog.set_compacted(state.log_id, sizes)
-        engine.catalog.note_index(self._directory.number, self._directory.index.trusted)
+        engine.catalog.set_index_bytes(self._directory.number, self._directory.index.durable_bytes)
         engine.read_path.rewritten(state.log_id)
-        self._go_on_collecting()
-        self._directory.collector.ask()
+        self._resume_collecting()
+        self._directory.collector.request()
         engine.catalog.store()
 
     def _rows(self, headers: list[BatchHeader]) -> list[IndexRow]:
@@ -129,8 +129,8 @@ class LogRewriting:
         assert last is not None
         position = last.position + last.size - sum(header.size for header in headers)
         rows = []
-        for raw, header, (file_id, place) in zip(self._headers, headers, self._written, strict=True):
-            rows.append(IndexRow(raw, position, file_id, place))
+        for raw, header, (file_id, file_position) in zip(self._headers, headers, self._written, strict=True):
+            rows.append(IndexRow(raw, position, file_id, file_position))
             position += header.size
         return rows
 
@@ -148,7 +148,7 @@ class LogRewriting:
     def abort(self) -> None:
         """See `Rewriting.abort`. What was written is garbage, which the index does not have."""
         self._waiting = []
-        self._go_on_collecting()
+        self._resume_collecting()
 
-    def _go_on_collecting(self) -> None:
+    def _resume_collecting(self) -> None:
         self._directory.collector.is_paused = False

@@ -13,17 +13,17 @@ from itertools import accumulate, islice
 from typing import Final, NamedTuple
 
 from spark_producer.broker.storage.tiered.counters import ReadCacheCounters
-from spark_producer.broker.storage.tiered.interfaces import Run, Stretch, Wanted
+from spark_producer.broker.storage.tiered.interfaces import EntryRun, ReadLimits, ReadResult
 
 MAX_SEGMENT_BYTES: Final = 1 << 30
 MIN_SEGMENTS: Final = 2
-LARGE: Final = 8 * 1024
+MIN_LARGE_BYTES: Final = 8 * 1024
 """From this size on entries are copied one by one. Smaller ones are joined before, which costs less than a step for each."""
 ALIGNMENT: Final = 64
 """Stretches begin at multiples of this: two of them never share a cache line of the processor."""
 
 
-class _Kept(NamedTuple):
+class _CachedRun(NamedTuple):
     """Entries of a log that follow each other in a segment: its byte at which they begin, and the byte behind each."""
 
     start: int
@@ -31,53 +31,53 @@ class _Kept(NamedTuple):
     ends: list[int]
     end_offset: int
 
-    def part(self, first: int, end: int) -> list[_Kept]:
+    def part(self, first: int, end: int) -> list[_CachedRun]:
         """Return the rows from `first` to before `end`, in a list that is empty if there are none."""
         if first >= end:
             return []
         start = self.ends[first - 1] if first else self.start
         end_offset = self.bases[end] if end < len(self.bases) else self.end_offset
-        return [_Kept(start, self.bases[first:end], self.ends[first:end], end_offset)]
+        return [_CachedRun(start, self.bases[first:end], self.ends[first:end], end_offset)]
 
     def row(self, offset: int) -> int:
         """Return the row of the entry that holds `offset`, which one of them does."""
         return bisect_right(self.bases, offset) - 1
 
 
-class _Log:
+class _LogRuns:
     """What a segment has of one log: stretches that do not overlap, by the base offset of their first entries."""
 
     def __init__(self) -> None:
         self.firsts: list[int] = []
-        self.stretches: list[_Kept] = []
+        self.runs: list[_CachedRun] = []
 
-    def add(self, kept: _Kept) -> None:
+    def add(self, cached: _CachedRun) -> None:
         """Add a stretch, of which the segment has no entry."""
-        first = kept.bases[0]
+        first = cached.bases[0]
         at = len(self.firsts) if not self.firsts or first > self.firsts[-1] else bisect_left(self.firsts, first)
         self.firsts.insert(at, first)
-        self.stretches.insert(at, kept)
+        self.runs.insert(at, cached)
 
-    def cut(self, first: int, end: int) -> list[_Kept]:
+    def cut(self, first: int, end: int) -> list[_CachedRun]:
         """Leave out the entries that begin at the offsets from `first` to before `end`; return them."""
-        found: list[_Kept] = []
-        if not self.stretches or self.stretches[-1].end_offset <= first:
+        found: list[_CachedRun] = []
+        if not self.runs or self.runs[-1].end_offset <= first:
             return found
         at = max(0, bisect_right(self.firsts, first) - 1)
         while at < len(self.firsts) and self.firsts[at] < end:
-            kept = self.stretches[at]
-            low, high = bisect_left(kept.bases, first), bisect_left(kept.bases, end)
-            found += kept.part(low, high)
-            left = [*kept.part(0, low), *kept.part(high, len(kept.bases))]
-            self.stretches[at : at + 1] = left
+            cached = self.runs[at]
+            low, high = bisect_left(cached.bases, first), bisect_left(cached.bases, end)
+            found += cached.part(low, high)
+            left = [*cached.part(0, low), *cached.part(high, len(cached.bases))]
+            self.runs[at : at + 1] = left
             self.firsts[at : at + 1] = [each.bases[0] for each in left]
             at += len(left)
         return found
 
-    def place(self, offset: int) -> int | None:
+    def index(self, offset: int) -> int | None:
         """Return the place of the stretch that holds `offset`, None if there is none."""
         at = bisect_right(self.firsts, offset) - 1
-        return at if at >= 0 and offset < self.stretches[at].end_offset else None
+        return at if at >= 0 and offset < self.runs[at].end_offset else None
 
 
 class _Segment:
@@ -87,63 +87,63 @@ class _Segment:
         self._memory = memoryview(mmap.mmap(-1, size))
         self._size = size
         self._used = 0
-        self._logs: dict[int, _Log] = {}
+        self._logs: dict[int, _LogRuns] = {}
         self.entries = 0
         self.bytes = 0
 
     @property
-    def room(self) -> int:
+    def free_bytes(self) -> int:
         return self._size - self._used
 
-    def put(self, log_id: int, stretch: Stretch, ends: list[int]) -> None:
+    def put(self, log_id: int, run: EntryRun, ends: list[int]) -> None:
         """Put a copy of a stretch into the segment, which has room for it. `ends`: the bytes up to the end of each entry."""
         size, start = ends[-1], self._used
-        if size > LARGE * len(ends):
-            for batch, end in zip(stretch.batches, ends, strict=True):
+        if size > MIN_LARGE_BYTES * len(ends):
+            for batch, end in zip(run.batches, ends, strict=True):
                 self._memory[start + end - len(batch) : start + end] = batch
         else:
-            self._memory[start : start + size] = b"".join(stretch.batches)
+            self._memory[start : start + size] = b"".join(run.batches)
         self._used = -(-(start + size) // ALIGNMENT) * ALIGNMENT
-        log = self._logs.setdefault(log_id, _Log())
-        for before in log.cut(stretch.bases[0], stretch.end_offset):
+        log = self._logs.setdefault(log_id, _LogRuns())
+        for before in log.cut(run.bases[0], run.end_offset):
             self.entries -= len(before.bases)
             self.bytes -= before.ends[-1] - before.start
-        log.add(_Kept(start, stretch.bases, [start + end for end in ends], stretch.end_offset))
+        log.add(_CachedRun(start, run.bases, [start + end for end in ends], run.end_offset))
         self.entries += len(ends)
         self.bytes += size
 
-    def run(self, log_id: int, offset: int, wanted: Wanted) -> Run | None:
+    def read(self, log_id: int, offset: int, limits: ReadLimits) -> ReadResult | None:
         log = self._logs.get(log_id)
-        place = None if log is None else log.place(offset)
-        if log is None or place is None:
+        index = None if log is None else log.index(offset)
+        if log is None or index is None:
             return None
         views: list[memoryview] = []
-        kept = log.stretches[place]
-        row, entries, taken = kept.row(offset), 0, 0
-        expected = kept.bases[row]
-        for kept in islice(log.stretches, place, None):
-            if kept.bases[row] != expected or expected >= wanted.end:
+        cached = log.runs[index]
+        row, entries, taken = cached.row(offset), 0, 0
+        expected = cached.bases[row]
+        for cached in islice(log.runs, index, None):
+            if cached.bases[row] != expected or expected >= limits.end:
                 break
-            begin = kept.ends[row - 1] if row else kept.start
-            high = bisect_left(kept.bases, wanted.end, row)
-            end = bisect_right(kept.ends, begin + wanted.room - taken, row, high)
-            if end == row and wanted.at_least_one and not taken:
+            begin = cached.ends[row - 1] if row else cached.start
+            high = bisect_left(cached.bases, limits.end, row)
+            end = bisect_right(cached.ends, begin + limits.max_bytes - taken, row, high)
+            if end == row and limits.at_least_one and not taken:
                 end = row + 1
             if end == row:
                 break
-            views.append(self._memory[begin : kept.ends[end - 1]])
+            views.append(self._memory[begin : cached.ends[end - 1]])
             entries += end - row
-            taken += kept.ends[end - 1] - begin
-            if end < len(kept.bases):
-                expected = kept.bases[end]
+            taken += cached.ends[end - 1] - begin
+            if end < len(cached.bases):
+                expected = cached.bases[end]
                 break
-            row, expected = 0, kept.end_offset
-        return Run(entries, expected, b"".join(views))
+            row, expected = 0, cached.end_offset
+        return ReadResult(entries, expected, b"".join(views))
 
     def forget(self, log_id: int) -> None:
-        for kept in self._logs.pop(log_id, _Log()).stretches:
-            self.entries -= len(kept.bases)
-            self.bytes -= kept.ends[-1] - kept.start
+        for cached in self._logs.pop(log_id, _LogRuns()).runs:
+            self.entries -= len(cached.bases)
+            self.bytes -= cached.ends[-1] - cached.start
 
     def clear(self) -> None:
         self._used = self.entries = self.bytes = 0
@@ -168,16 +168,16 @@ class ReadCache:
         self._segments = [_Segment(self.segment_bytes) for _ in range(count)]
         self._current = 0
 
-    def put(self, log_id: int, stretch: Stretch) -> None:
+    def put(self, log_id: int, run: EntryRun) -> None:
         """Put a copy of a stretch into the newest segment, or what goes there, and the rest into the next one. An entry that is
         larger than a segment is left out. One that an older segment has is then there twice: the newer one is found."""
-        row, count, ends = 0, len(stretch.bases), list(accumulate(map(len, stretch.batches)))
+        row, count, ends = 0, len(run.bases), list(accumulate(map(len, run.batches)))
         while row < count:
             begin = ends[row - 1] if row else 0
-            end = bisect_right(ends, begin + self._segments[self._current].room, row)
+            end = bisect_right(ends, begin + self._segments[self._current].free_bytes, row)
             if end > row:
                 self._put(
-                    log_id, _part(stretch, row, end), [each - begin for each in ends[row:end]] if begin else ends[:end]
+                    log_id, _slice(run, row, end), [each - begin for each in ends[row:end]] if begin else ends[:end]
                 )
                 row = end
             elif ends[row] - begin > self.segment_bytes:
@@ -186,10 +186,10 @@ class ReadCache:
             else:
                 self._begin_next()
 
-    def _put(self, log_id: int, stretch: Stretch, ends: list[int]) -> None:
+    def _put(self, log_id: int, run: EntryRun, ends: list[int]) -> None:
         counters, segment = self._counters, self._segments[self._current]
         entries, size = segment.entries, segment.bytes
-        segment.put(log_id, stretch, ends)
+        segment.put(log_id, run, ends)
         counters.insert += len(ends)
         counters.entries += segment.entries - entries
         counters.bytes += segment.bytes - size
@@ -203,11 +203,11 @@ class ReadCache:
         counters.bytes -= segment.bytes
         segment.clear()
 
-    def run(self, log_id: int, offset: int, wanted: Wanted) -> Run | None:
+    def read(self, log_id: int, offset: int, limits: ReadLimits) -> ReadResult | None:
         """Return entries from the one that holds `offset` on, as many as its segment has of those wanted; None if that one is not
         there."""
         for back in range(len(self._segments)):
-            found = self._segments[self._current - back].run(log_id, offset, wanted)
+            found = self._segments[self._current - back].read(log_id, offset, limits)
             if found is not None:
                 return found
         return None
@@ -227,7 +227,7 @@ class ReadCache:
             segment.close()
 
 
-def _part(stretch: Stretch, first: int, end: int) -> Stretch:
+def _slice(run: EntryRun, first: int, end: int) -> EntryRun:
     """Return the rows of a stretch from `first` to before `end`."""
-    end_offset = stretch.bases[end] if end < len(stretch.bases) else stretch.end_offset
-    return Stretch(stretch.bases[first:end], end_offset, stretch.batches[first:end])
+    end_offset = run.bases[end] if end < len(run.bases) else run.end_offset
+    return EntryRun(run.bases[first:end], end_offset, run.batches[first:end])

@@ -19,8 +19,8 @@ from spark_producer.broker.storage.tiered.interfaces import (
     EntryMissing,
     Location,
     LocationReader,
-    Run,
-    Wanted,
+    ReadLimits,
+    ReadResult,
     WriteCacheReader,
 )
 from spark_producer.broker.storage.tiered.read_ahead import ReadAhead, ReadAheadLimits, Stop
@@ -29,7 +29,7 @@ from spark_producer.broker.storage.tiered.tail_cache import TailCache
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import read_header
 
-_TRIES: Final = 3
+_MAX_LOOKUPS: Final = 3
 """How often a location is looked up if its file has gone: each compaction moves an entry once."""
 
 
@@ -42,14 +42,14 @@ class Tier(Enum):
     ENTRY_LOG = "entry log"
 
 
-class _Found(NamedTuple):
+class _TierResult(NamedTuple):
     """What one tier has given."""
 
     tier: Tier
-    run: Run
+    result: ReadResult
 
 
-class _Read(NamedTuple):
+class _ReadPieces(NamedTuple):
     """What a read returns: its bytes in pieces, how many entries they are, and the offset behind them."""
 
     pieces: list[bytes]
@@ -95,9 +95,9 @@ class ReadPath:
         if self._cursors.admitted(log_id, base_offset, end_offset):
             self._tail.insert(log_id, base_offset, end_offset, batch)
 
-    def wanted(self, log_id: int, offset: int) -> None:
+    def reader_waits(self, log_id: int, offset: int) -> None:
         """Note that somebody waits for batches from `offset` on."""
-        self._cursors.seen(log_id, offset)
+        self._cursors.reader_waits(log_id, offset)
 
     def expire(self) -> float | None:
         """Drop what is too old for the tail cache; return the moment at which to call again, None if nothing is in it. Any thread
@@ -131,71 +131,71 @@ class ReadPath:
         Raises:
             CorruptRecord, EntryMissing, OSError: the first batch cannot be read.
         """
-        wanted = Wanted(end, max_bytes, at_least_one)
-        found = self._from_tail(log_id, offset, wanted) or self._from_storage(log_id, offset, wanted)
+        limits = ReadLimits(end, max_bytes, at_least_one)
+        found = self._from_tail(log_id, offset, limits) or self._from_storage(log_id, offset, limits)
         data = found.pieces[0] if len(found.pieces) == 1 else b"".join(found.pieces)
         self._counters.read.fetched += found.entries
         self._counters.read.fetched_bytes += len(data)
         if found.entries:
-            self._cursors.moved(log_id, offset, found.end_offset)
+            self._cursors.reader_moved(log_id, offset, found.end_offset)
             slowest = self._cursors.slowest(log_id)
             if slowest is not None:
                 self._tail.drop_before(log_id, slowest)
         else:
-            self._cursors.seen(log_id, offset)
+            self._cursors.reader_waits(log_id, offset)
         return data
 
-    def _from_tail(self, log_id: int, offset: int, wanted: Wanted) -> _Read | None:
+    def _from_tail(self, log_id: int, offset: int, limits: ReadLimits) -> _ReadPieces | None:
         """Return what is wanted from the tail cache; None if any of it is missing there."""
-        if offset >= wanted.end:
-            return _Read([], 0, offset)
-        found = self._tail.read(log_id, offset, wanted.end, wanted.room, at_least_one=wanted.at_least_one)
+        if offset >= limits.end:
+            return _ReadPieces([], 0, offset)
+        found = self._tail.read(log_id, offset, limits.end, limits.max_bytes, at_least_one=limits.at_least_one)
         if found is None:
             return None
         self._counters.tail.hit += len(found)
         self._counters.tail.hit_bytes += sum(map(len, found))
-        return _Read(found, len(found), read_header(found[-1]).last_offset + 1 if found else offset)
+        return _ReadPieces(found, len(found), read_header(found[-1]).last_offset + 1 if found else offset)
 
-    def _from_storage(self, log_id: int, offset: int, wanted: Wanted) -> _Read:
+    def _from_storage(self, log_id: int, offset: int, limits: ReadLimits) -> _ReadPieces:
         pieces: list[bytes] = []
         entries = 0
-        while offset < wanted.end:
+        while offset < limits.end:
             try:
-                found = self._find(log_id, offset, wanted)
+                found = self._find(log_id, offset, limits)
             except (CorruptRecord, EntryMissing, OSError):
                 self._tail.invalidate(log_id)
                 if not pieces:
                     raise
                 break  # the next read begins with this batch, and raises
-            run = found.run
-            if not run.entries:
+            result = found.result
+            if not result.entries:
                 break
             self._count(found)
-            pieces.append(run.data)
-            entries += run.entries
-            offset = run.end_offset
-            wanted = Wanted(wanted.end, wanted.room - len(run.data))
-        return _Read(pieces, entries, offset)
+            pieces.append(result.data)
+            entries += result.entries
+            offset = result.end_offset
+            limits = ReadLimits(limits.end, limits.max_bytes - len(result.data))
+        return _ReadPieces(pieces, entries, offset)
 
-    def _find(self, log_id: int, offset: int, wanted: Wanted) -> _Found:
+    def _find(self, log_id: int, offset: int, limits: ReadLimits) -> _TierResult:
         """Return batches from the one that holds `offset` on, from the first tier that has that one.
 
         The halves are asked before the index: a batch that has left them since is in it.
         """
-        written = self._write_cache.run(log_id, offset, wanted)
+        written = self._write_cache.read(log_id, offset, limits)
         if written is not None:
-            return _Found(Tier.FLUSHING if written.is_flushing else Tier.ACTIVE, written)
-        cached = self._read_cache.run(log_id, offset, wanted)
+            return _TierResult(Tier.FLUSHING if written.is_flushing else Tier.ACTIVE, written)
+        cached = self._read_cache.read(log_id, offset, limits)
         if cached is not None:
-            return _Found(Tier.READ_CACHE, cached)
-        for attempt in range(_TRIES):
+            return _TierResult(Tier.READ_CACHE, cached)
+        for attempt in range(_MAX_LOOKUPS):
             location = self._locate(log_id, offset)
-            if not wanted.takes(location.size, 0):
-                return _Found(Tier.ENTRY_LOG, Run(0, offset, b""))
+            if not limits.allows(location.size, 0):
+                return _TierResult(Tier.ENTRY_LOG, ReadResult(0, offset, b""))
             try:
-                return _Found(Tier.ENTRY_LOG, Run(1, location.end_offset, self._load(log_id, location)))
+                return _TierResult(Tier.ENTRY_LOG, ReadResult(1, location.end_offset, self._load(log_id, location)))
             except EntryMissing:
-                if attempt == _TRIES - 1 or self._locate(log_id, offset) == location:
+                if attempt == _MAX_LOOKUPS - 1 or self._locate(log_id, offset) == location:
                     raise
         raise AssertionError("the last try returns or raises")
 
@@ -213,8 +213,8 @@ class ReadPath:
         is_cached = self._entry_logs.is_cached(location)
         begin = self._clock()
         ahead = ReadAhead(self._limits, log_id, location.base_offset)
-        with contextlib.closing(self._entry_logs.stretches(location, ahead)) as stretches:
-            first = next(stretches, None)
+        with contextlib.closing(self._entry_logs.runs(location, ahead)) as runs:
+            first = next(runs, None)
             if first is None:
                 raise EntryMissing(
                     f"entry log {location.file_id} has no batch of log {log_id} with offset {location.base_offset} at byte "
@@ -227,8 +227,8 @@ class ReadPath:
             begin, batch = self._clock(), bytes(first.batches[0])
             self._read_cache.put(log_id, first)
             try:
-                for stretch in stretches:
-                    self._read_cache.put(log_id, stretch)
+                for run in runs:
+                    self._read_cache.put(log_id, run)
             except OSError:
                 ahead.stop = Stop.END  # whoever wants what is there will be told
             self._count_ahead(ahead, self._clock() - begin)
@@ -243,9 +243,9 @@ class ReadPath:
         name = f"stop_{(ahead.stop or Stop.END).value}"
         setattr(counters, name, getattr(counters, name) + 1)
 
-    def _count(self, found: _Found) -> None:
+    def _count(self, found: _TierResult) -> None:
         """Count batches that are returned: a hit of their tier, and a miss of those before it, for each."""
-        counters, entries, size = self._counters, found.run.entries, len(found.run.data)
+        counters, entries, size = self._counters, found.result.entries, len(found.result.data)
         counters.tail.miss += entries
         counters.tail.miss_bytes += size
         if found.tier is Tier.ACTIVE:

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from spark_producer.broker.settings import TopicSettings
 from spark_producer.broker.storage.tiered.catalog import Catalog, CatalogEntry
-from spark_producer.broker.storage.tiered.double_buffer import Halves
 from spark_producer.broker.storage.tiered.journal import Mark
 from spark_producer.broker.storage.tiered.ledger_directories import LedgerDirectories
 from spark_producer.broker.storage.tiered.ledgers import RollRules
 from spark_producer.broker.storage.tiered.log_state import LogState
-from spark_producer.broker.storage.tiered.write_cache import NOTHING, Placed
+from spark_producer.broker.storage.tiered.write_cache import WriteCache
+from spark_producer.broker.storage.tiered.write_cache_half import NO_TICKET, CachedBatch
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import BatchHeader, read_header
@@ -39,7 +39,7 @@ class Recovery:
         self._catalog, self._ledgers, self._roll, self._clock_ms = catalog, ledgers, roll, clock_ms
         self._skip_damage = skip_damage
         self._skipped: dict[str, int] = {}
-        self.held_back: dict[str, int] = {}
+        self.journal_only: dict[str, int] = {}
         """By damaged partition: how many of its batches are in the journal alone."""
         self.states: dict[int, LogState] = {}
 
@@ -103,11 +103,14 @@ class Recovery:
         self._catalog.set_ledgers({state.log_id: [replace(ledger) for ledger in state.ledgers]})
 
     def replay(
-        self, records: Iterable[tuple[int, bytes]], halves: Halves[Mark | None], make_room: Callable[[], None]
+        self,
+        records: Iterable[tuple[int, bytes]],
+        write_cache: WriteCache[Mark | None],
+        flush_cache: Callable[[], None],
     ) -> int:
         """Put the batches of the journal into the write cache that were not flushed; return how many there were.
 
-        `make_room` is called when the cache is full, and must empty it.
+        `flush_cache` is called when the cache is full, and must empty it.
 
         Raises:
             OSError: there is no room, because the disk refuses to take what is in the cache.
@@ -123,16 +126,16 @@ class Recovery:
             if state is None or header.last_offset < state.end_offset:
                 continue  # the log was deleted, or the batch was flushed
             if state.damage is not None:
-                self.held_back[state.name] = self.held_back.get(state.name, 0) + 1
+                self.journal_only[state.name] = self.journal_only.get(state.name, 0) + 1
                 continue
             if header.base_offset != state.end_offset and self._skip_damage:
                 self._skipped[state.name] = self._skipped.get(state.name, 0) + header.records_count
                 continue
             if header.base_offset != state.end_offset:
                 state.damage = f"its records from offset {state.end_offset} up to {header.base_offset} are missing"
-                self.held_back[state.name] = 1
+                self.journal_only[state.name] = 1
                 continue
-            self._put(state, header, batch, halves, make_room)
+            self._put(state, header, batch, write_cache, flush_cache)
             count += 1
         for state in self.states.values():
             state.confirm_all()
@@ -145,24 +148,24 @@ class Recovery:
         state: LogState,
         header: BatchHeader,
         batch: bytes,
-        halves: Halves[Mark | None],
-        make_room: Callable[[], None],
+        write_cache: WriteCache[Mark | None],
+        flush_cache: Callable[[], None],
     ) -> None:
         now = self._clock_ms()
         size, timestamp = len(batch), header.max_timestamp
         ledger = state.ledger_for(size, timestamp, TopicSettings(), self._roll, now)
         end = header.last_offset + 1
-        placed = Placed(header.base_offset, end, timestamp, size, state.end_position, ledger)
-        if not halves.put(state.log_id, placed, [batch], _not_handed_over):
-            make_room()
-            if not halves.put(state.log_id, placed, [batch], _not_handed_over):
+        cached = CachedBatch(header.base_offset, end, timestamp, size, state.end_position, ledger)
+        if not write_cache.put(state.log_id, cached, [batch], _not_handed_over):
+            flush_cache()
+            if not write_cache.put(state.log_id, cached, [batch], _not_handed_over):
                 state.damage = (
                     f"its batch at offset {header.base_offset} has {size} bytes, more than half of the write cache"
                 )
                 return
-        state.take(ledger, end, size, timestamp, now)
+        state.add_batch(ledger, end, size, timestamp, now)
 
 
 def _not_handed_over(_view: memoryview) -> int:
     """The batch is in the journal already."""
-    return NOTHING
+    return NO_TICKET

@@ -11,14 +11,14 @@ from spark_producer.broker.storage.tiered.ledgers import Ledger
 
 def count_expired(ledgers: Sequence[Ledger], settings: TopicSettings, now_ms: int, high_watermark: int) -> int:
     """Return how many ledgers, from the oldest on, are to be deleted, all of them confirmed up to `high_watermark`."""
-    confirmed = next((place for place, each in enumerate(ledgers) if each.end_offset > high_watermark), len(ledgers))
+    confirmed = next((index for index, each in enumerate(ledgers) if each.end_offset > high_watermark), len(ledgers))
     return min(confirmed, max(_past_their_time(ledgers, settings, now_ms), _beyond_the_size(ledgers, settings)))
 
 
 def _past_their_time(ledgers: Sequence[Ledger], settings: TopicSettings, now_ms: int) -> int:
     if settings.retention_ms == UNLIMITED:
         return 0
-    young = (place for place, ledger in enumerate(ledgers) if now_ms - ledger.newest_ms <= settings.retention_ms)
+    young = (index for index, ledger in enumerate(ledgers) if now_ms - ledger.newest_ms <= settings.retention_ms)
     return next(young, len(ledgers))
 
 

@@ -18,7 +18,7 @@ from spark_producer.broker.storage.file_ops import FileOps, SystemFiles, Unforce
 from spark_producer.broker.storage.state_file import StateFile
 from spark_producer.broker.storage.tiered.catalog_file import NAME as CATALOG
 from spark_producer.broker.storage.tiered.catalog_file import missing_catalog
-from spark_producer.broker.storage.tiered.directories import check_beginning
+from spark_producer.broker.storage.tiered.directories import check_new_engine
 from spark_producer.broker.storage.tiered.engine import Engine
 from spark_producer.broker.storage.tiered.log import TieredLog
 from spark_producer.broker.storage.tiered.log_recovery import visit
@@ -74,18 +74,18 @@ class TieredStorage:
                 files = SystemFiles() if self._is_kept else UnforcedFiles()
                 life.callback(files.release)
                 _check_catalog(data_dir, skip_damage=settings.skip_damage)
-                check_beginning(files, data_dir / NAME, options)
-                _lock_outside(options, life)
+                check_new_engine(files, data_dir / NAME, options)
+                _lock_external_directories(options, life)
             self.engine = Engine(data_dir / NAME, files, options, sync=settings.sync_each_append, clock_ms=clock_ms)
             if isinstance(files, SystemFiles):
-                places = self.engine.places
-                for path in (data_dir, data_dir / NAME, places.journal, *places.ledgers):
+                directories = self.engine.directories
+                for path in (data_dir, data_dir / NAME, directories.journal, *directories.ledgers):
                     files.hold(path)
             self._life = life.pop_all()
 
     def watch(self, confirmed: Callable[[str, int], None], space_freed: Callable[[], None]) -> None:
         """See `Storage.watch`. A batch is told when it is written, and with `sync_each_append` again when it is confirmed."""
-        self.engine.write_path.tell, self.engine.write_path.tell_room = confirmed, space_freed
+        self.engine.write_path.notify_log, self.engine.write_path.notify_space = confirmed, space_freed
 
     def has_space(self, size: int) -> bool:
         """See `Storage.has_space`. A request larger than a half of the write cache waits until a half is free."""
@@ -93,7 +93,7 @@ class TieredStorage:
 
     def check_largest_batch(self, size: int) -> None:
         """See `Storage.check_largest_batch`: half of the write cache holds each batch whole."""
-        self.engine.write_path.limit.check_promise(size)
+        self.engine.write_path.limit.check_setting(size)
 
     def cursor_changed(self, topic: str, partition: int, exists: bool) -> None:
         """See `Storage.cursor_changed`: the tail cache takes batches only of partitions with a cursor."""
@@ -167,7 +167,7 @@ class TieredStorage:
             settings,
             write_path=engine.write_path,
             read_path=engine.read_path,
-            halves=engine.halves,
+            write_cache=engine.write_cache,
             index=engine.ledgers.of(state.log_id).index,
             catalog=engine.catalog,
             closed=self._log_closed,
@@ -212,7 +212,7 @@ def _check_catalog(data_dir: Path, *, skip_damage: bool) -> None:
         logger.error("%s", text)
 
 
-def _lock_outside(options: TieredOptions, life: contextlib.ExitStack) -> None:
+def _lock_external_directories(options: TieredOptions, life: contextlib.ExitStack) -> None:
     """Lock the directories outside of the data directory, which is locked already."""
     for path in (*([] if options.journal_dir is None else [options.journal_dir]), *options.ledger_dirs):
         make_private_directory(path)

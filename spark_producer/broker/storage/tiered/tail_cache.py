@@ -15,16 +15,16 @@ from typing import Final, NamedTuple
 
 from spark_producer.broker.storage.tiered.counters import TailCounters
 
-FULL: Final = 0.98
+EVICTION_THRESHOLD: Final = 0.98
 """The part of its size beyond which the cache evicts (Pulsar's EntryCacheManagerImpl)."""
 
-EVICTED_TO: Final = 0.90
+EVICTION_TARGET: Final = 0.90
 """The part of its size to which it evicts (managedLedgerCacheEvictionWatermark)."""
 
 TTL_MS: Final = 1000
 """The milliseconds after which an entry is dropped (managedLedgerCacheEvictionTimeThresholdMillis)."""
 
-_SWEPT_AT: Final = 64
+_MIN_SWEPT: Final = 64
 
 
 class _Cached(NamedTuple):
@@ -58,7 +58,7 @@ class _Bases:
 
     def drop_first(self) -> None:
         self._first += 1
-        if self._first >= _SWEPT_AT and self._first * 2 > len(self._offsets):
+        if self._first >= _MIN_SWEPT and self._first * 2 > len(self._offsets):
             del self._offsets[: self._first]
             self._first = 0
 
@@ -105,8 +105,8 @@ class TailCache:
             self._counters.insert += 1
             self._counters.entries += 1
             self._counters.bytes += len(batch)
-            if self._counters.bytes > FULL * self._max_bytes:
-                self._counters.evict_size += self._evict_to(EVICTED_TO * self._max_bytes)
+            if self._counters.bytes > EVICTION_THRESHOLD * self._max_bytes:
+                self._counters.evict_size += self._evict_to(EVICTION_TARGET * self._max_bytes)
             return True
 
     def read(

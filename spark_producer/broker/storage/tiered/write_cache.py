@@ -1,167 +1,162 @@
-"""One half of the write cache: batches that are not yet in an entry log, copied into memory that is reserved once and used again.
+"""The write cache: a half that takes batches, and one that is being flushed or is empty. They change places.
 
-The memory is an anonymous mapping. A batch lies in a slot of it, which begins at a multiple of 64 bytes (BookKeeper's
-WriteCache). The journal and the flush write straight from the slots, so a half may be cleared only when both are done with it.
+Its lock is the only one between the broker's thread and the flush. It is held for a copy or a change of places, never for a call
+of the disk. Inside it the journal is asked for its mark and given batches, which takes the journal's own lock.
 """
 
 from __future__ import annotations
 
-import mmap
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
-from itertools import islice
-from typing import Final, NamedTuple
+import threading
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
 
 from spark_producer.broker.storage.file_ops import Buffer
-from spark_producer.broker.storage.tiered.interfaces import Wanted
-from spark_producer.broker.storage.tiered.ledgers import Ledger
+from spark_producer.broker.storage.tiered.counters import WriteCacheCounters
+from spark_producer.broker.storage.tiered.interfaces import ReadLimits, ReadResult
+from spark_producer.broker.storage.tiered.write_cache_half import CachedBatch, Slot, WriteCacheHalf
 
-SLOT_ALIGNMENT: Final = 64
-NOTHING: Final = 0
-"""The ticket of a half of which the journal was given nothing."""
+MarkT = TypeVar("MarkT")
 
 
-class Placed(NamedTuple):
-    """What is known of a batch when it is put into the cache.
+class WriteCache(Generic[MarkT]):
+    """Two halves of `half_size` bytes each. Any thread may call.
 
-    position: the bytes of the log's batches before it. Only differences of positions mean anything.
-    ledger: the ledger of its log to which it belongs.
+    `mark` tells the place in the journal up to which it holds batches that were put before. It is asked right before each swap,
+    so everything up to the mark is in the half that is then flushed, or was flushed before. `swapped` is called right after each
+    swap, and must not wait.
     """
 
-    base_offset: int
-    end_offset: int
-    max_timestamp: int
-    size: int
-    position: int
-    ledger: Ledger
-
-
-class Slot(NamedTuple):
-    """A batch in the half, and the byte of the half at which it begins."""
-
-    placed: Placed
-    start: int
-
-
-class Half:
-    """Batches of many logs in `size` bytes. It locks nothing: see `Halves`."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.ticket = NOTHING
-        """The ticket of the last batch that was handed to the journal."""
-        self.entries = 0
-        self.bytes = 0
-        self._memory = memoryview(mmap.mmap(-1, size))
-        self._used = 0
-        self._slots: dict[int, list[Slot]] = {}
-        self._bases: dict[int, list[int]] = {}
+    def __init__(
+        self,
+        half_size: int,
+        mark: Callable[[], MarkT],
+        *,
+        swapped: Callable[[], None] = lambda: None,
+        counters: WriteCacheCounters | None = None,
+    ) -> None:
+        self.half_size = half_size
+        self.counters = counters if counters is not None else WriteCacheCounters()
+        self._mark = mark
+        self._swapped = swapped
+        self._lock = threading.Lock()
+        self._active = WriteCacheHalf(half_size)
+        self._other = WriteCacheHalf(half_size)
+        self._flushing: tuple[WriteCacheHalf, MarkT] | None = None
 
     @property
-    def used(self) -> int:
-        """The bytes of the half that are taken."""
-        return self._used
+    def flushing(self) -> tuple[WriteCacheHalf, MarkT] | None:
+        """The half to be flushed with the mark that was taken for it, None while there is none."""
+        return self._flushing
+
+    def contents(self) -> list[tuple[int, list[Slot]]]:
+        """Return the batches to be flushed: ids of logs, in order, each with its slots by base offset."""
+        with self._lock:
+            half = self._other
+            return [(log_id, list(half.slots(log_id))) for log_id in half.log_ids()] if self._flushing else []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether neither half has a batch."""
+        return not self._active.used and not self._other.used
 
     def has_space(self, size: int) -> bool:
-        """Return whether a batch of `size` bytes fits."""
-        return self._used + size <= self.size
+        """Return whether batches of `size` bytes together can be put now, as far as one can tell."""
+        return self._active.has_space(size) or (self._flushing is None and size <= self.half_size)
 
-    def put(self, log_id: int, placed: Placed, parts: Iterable[Buffer]) -> memoryview | None:
-        """Copy a batch, given in parts, and return the view of its slot; return None if it does not fit.
+    def put(
+        self, log_id: int, batch: CachedBatch, parts: Iterable[Buffer], hand_over: Callable[[memoryview], int]
+    ) -> bool:
+        """Put a batch into the active half, and call `hand_over` with the view of it, which returns the journal's ticket.
 
-        A batch takes the place of one with the same base offset, whose slot stays used. Batches may come in any order. After a
-        MemoryError everything is as it was.
+        If the active half is full and the other one is free, they change places first. Return False if there is no room. What
+        `hand_over` raises is raised; the batch is not in the cache then. Batches of a log come in order.
         """
-        if not self.has_space(placed.size):
-            return None
-        start = at = self._used
-        for part in parts:
-            self._memory[at : at + len(part)] = part
-            at += len(part)
-        view = self._memory[start:at]
-        self._enter(log_id, Slot(placed, start))  # as the last of all for which there may be no memory
-        self._used = -(-at // SLOT_ALIGNMENT) * SLOT_ALIGNMENT
-        return view
-
-    def _enter(self, log_id: int, slot: Slot) -> None:
-        slots, bases = self._slots.setdefault(log_id, []), self._bases.setdefault(log_id, [])
-        base = slot.placed.base_offset
-        place = len(bases) if not bases or base > bases[-1] else bisect_left(bases, base)
-        if place < len(bases) and bases[place] == base:
-            self.bytes -= slots[place].placed.size
-            slots[place] = slot
-        else:
-            bases.insert(place, base)
+        with self._lock:
+            view = self._active.put(log_id, batch, parts)
+            if view is None and self._flushing is None and batch.size <= self.half_size:
+                self._swap()
+                view = self._active.put(log_id, batch, parts)
+            if view is None:
+                return False
             try:
-                slots.insert(place, slot)
-            except MemoryError:
-                del bases[place]  # else every batch behind it would be looked for one row too far
+                self._active.ticket = hand_over(view)
+            except BaseException:
+                self._active.take_back(log_id)  # a flush must not keep what the journal never got
                 raise
-            self.entries += 1
-        self.bytes += slot.placed.size
+            self._count()
+            return True
 
-    def take_back(self, log_id: int) -> None:
-        """Leave out the last batch of a log, which was put last, and give its room back."""
-        self._bases[log_id].pop()
-        slot = self._slots[log_id].pop()
-        self._used = slot.start
-        self.entries -= 1
-        self.bytes -= slot.placed.size
+    def swap(self) -> bool:
+        """Make the active half the one to be flushed. Return False if it is empty, or the other one is not free."""
+        with self._lock:
+            if self._flushing is not None or not self._active.used:
+                return False
+            self._swap()
+            return True
 
-    def find(self, log_id: int, offset: int) -> Slot | None:
-        """Return the slot of the batch that holds `offset`, None if the half has no such batch."""
-        bases = self._bases.get(log_id)
-        place = bisect_right(bases, offset) - 1 if bases else -1
-        if place < 0:
-            return None
-        slot = self._slots[log_id][place]
-        return slot if offset < slot.placed.end_offset else None
-
-    def run(self, log_id: int, offset: int, wanted: Wanted) -> tuple[list[memoryview], int] | None:
-        """Return the bytes of the batches from the one that holds `offset` on, as many as are wanted and follow each other, and
-        the offset behind them; None if the half has no such batch. The bytes change when the half is used again."""
-        bases = self._bases.get(log_id)
-        place = bisect_right(bases, offset) - 1 if bases else -1
-        if place < 0 or offset >= self._slots[log_id][place].placed.end_offset:
-            return None
-        views: list[memoryview] = []
-        taken, expected = 0, self._slots[log_id][place].placed.base_offset
-        for placed, start in islice(self._slots[log_id], place, None):
-            if placed.base_offset != expected or expected >= wanted.end or not wanted.takes(placed.size, taken):
-                break
-            views.append(self._memory[start : start + placed.size])
-            taken += placed.size
-            expected = placed.end_offset
-        return views, expected
-
-    def first_behind(self, log_id: int, position: int) -> Slot | None:
-        """Return the slot of the first batch that begins at `position` of its log or behind it."""
-        slots = self._slots.get(log_id, ())
-        place = bisect_left(slots, position, key=lambda slot: slot.placed.position)
-        return slots[place] if place < len(slots) else None
-
-    def slots(self, log_id: int) -> Sequence[Slot]:
-        """Return the slots of a log, ordered by base offset."""
-        return self._slots.get(log_id, ())
-
-    def log_ids(self) -> list[int]:
-        """Return the ids of the logs that have batches here, in order."""
-        return sorted(self._slots)
-
-    def view(self, slot: Slot) -> memoryview:
-        """Return the bytes of a batch, which change when the half is used again."""
-        return self._memory[slot.start : slot.start + slot.placed.size]
-
-    def forget(self, log_id: int) -> None:
-        """Leave out the batches of a log from now on. Their room comes back when the half is cleared."""
-        self._bases.pop(log_id, None)
-        for slot in self._slots.pop(log_id, []):
-            self.entries -= 1
-            self.bytes -= slot.placed.size
+    def _swap(self) -> None:
+        mark = self._mark()
+        self._active, self._other = self._other, self._active
+        self._flushing = (self._other, mark)
+        self.counters.swaps += 1
+        self._swapped()
 
     def clear(self) -> None:
-        """Make all of the half free."""
-        self._slots.clear()
-        self._bases.clear()
-        self._used = self.entries = self.bytes = 0
-        self.ticket = NOTHING
+        """Make the half that was flushed free. The index must know all of its batches."""
+        with self._lock:
+            self._other.clear()
+            self._flushing = None
+            self._count()
+
+    def read(self, log_id: int, offset: int, limits: ReadLimits) -> ReadResult | None:
+        """See `sources.WriteCacheReader.read`."""
+        with self._lock:
+            for half in (self._active, self._other):
+                found = half.read(log_id, offset, limits)
+                if found is not None:
+                    views, end_offset = found
+                    return ReadResult(len(views), end_offset, b"".join(views), half is self._other)
+        return None
+
+    def cached_batch(self, log_id: int, offset: int) -> CachedBatch | None:
+        """Return what is known of the batch that holds `offset`, None if neither half has it."""
+        with self._lock:
+            slot = self._active.find(log_id, offset) or self._other.find(log_id, offset)
+        return slot.batch if slot is not None else None
+
+    def cached_batches(self, log_id: int) -> list[tuple[CachedBatch, bytes]]:
+        """Return all batches of a log in order, each with a copy of its bytes. It may be slow: it is for the opening of a log."""
+        with self._lock:
+            halves = (self._other, self._active)
+            return [(slot.batch, bytes(half.view(slot))) for half in halves for slot in half.slots(log_id)]
+
+    def first_at_or_after_position(self, log_id: int, position: int) -> CachedBatch | None:
+        """Return the first batch of a log that begins at `position` or behind it."""
+        with self._lock:
+            slot = self._other.first_at_or_after_position(log_id, position) or self._active.first_at_or_after_position(
+                log_id, position
+            )
+        return slot.batch if slot is not None else None
+
+    def first(self, log_id: int, predicate: Callable[[CachedBatch], bool]) -> CachedBatch | None:
+        """Return the first batch of a log of which `predicate` is true."""
+        with self._lock:
+            found = (slot.batch for half in (self._other, self._active) for slot in half.slots(log_id))
+            return next(filter(predicate, found), None)
+
+    def latest_timestamp(self, log_id: int, start: int, end: int) -> int | None:
+        """Return the largest timestamp of the batches of a log between two offsets, None if there are none."""
+        with self._lock:
+            batches = (slot.batch for half in (self._other, self._active) for slot in half.slots(log_id))
+            return max((each.max_timestamp for each in batches if start <= each.base_offset < end), default=None)
+
+    def forget(self, log_id: int) -> None:
+        """Leave out the batches of a log that was deleted."""
+        with self._lock:
+            self._active.forget(log_id)
+            self._other.forget(log_id)
+            self._count()
+
+    def _count(self) -> None:
+        self.counters.bytes = self._active.bytes + self._other.bytes
+        self.counters.entries = self._active.entries + self._other.entries

@@ -11,11 +11,23 @@ from spark_producer.broker.storage.tiered.journal.group_commit import Trigger
 from spark_producer.broker.storage.tiered.journal.journal import Journal
 from spark_producer.broker.storage.tiered.journal.mark import LastMark
 from spark_producer.broker.storage.tiered.journal.reader import JournalReader
-from spark_producer.broker.storage.tiered.journal.records import JournalDamaged, JournalMissing, Mark, Record
+from spark_producer.broker.storage.tiered.journal.records import JournalDamaged, JournalMissing, JournalRecord, Mark
 from spark_producer.broker.storage.tiered.journal.replay import force_again, replay
 from spark_producer.broker.storage.tiered.journal.settings import MIN_ALIGNMENT, JournalSettings
 
 __all__ = [
-    "MIN_ALIGNMENT", "Journal", "JournalCounters", "JournalDamaged", "JournalMissing", "JournalReader", "JournalSettings",
-    "LastMark", "Mark", "Record", "Trigger", "force_again", "journal_ids", "replay",
+    "MIN_ALIGNMENT",
+    "Journal",
+    "JournalCounters",
+    "JournalDamaged",
+    "JournalMissing",
+    "JournalReader",
+    "JournalRecord",
+    "JournalSettings",
+    "LastMark",
+    "Mark",
+    "Trigger",
+    "force_again",
+    "journal_ids",
+    "replay",
 ]  # fmt: skip

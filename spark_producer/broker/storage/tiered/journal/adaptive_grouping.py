@@ -11,12 +11,12 @@ from __future__ import annotations
 from spark_producer.broker.storage.tiered.journal.settings import JournalSettings
 
 
-class Regrouping:
+class AdaptiveGrouping:
     """The rule, without a clock: all times are seconds of one clock that never goes back."""
 
     def __init__(self, settings: JournalSettings) -> None:
-        self._longest = 2 * settings.max_group_wait_ms / 1000
-        self._enough = 0
+        self._max_pause = 2 * settings.max_group_wait_ms / 1000
+        self._expected = 0
         self._until = 0.0
 
     def forced(self, entries: int, waiting: int, seconds: float, now: float) -> None:
@@ -28,9 +28,9 @@ class Regrouping:
             seconds: how long it took.
             now: the time.
         """
-        self._enough = entries + waiting
-        self._until = now + min(seconds / 2, self._longest) if waiting else now
+        self._expected = entries + waiting
+        self._until = now + min(seconds / 2, self._max_pause) if waiting else now
 
     def seconds_left(self, waiting: int, now: float) -> float:
         """Return for how long the next force waits, with so many records that wait for it; 0 or less if it begins."""
-        return 0.0 if waiting >= self._enough else self._until - now
+        return 0.0 if waiting >= self._expected else self._until - now

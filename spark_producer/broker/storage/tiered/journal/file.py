@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spark_producer.broker.storage.disk import FULL, moved
+from spark_producer.broker.storage.disk import DISK_FULL_ERRNOS, moved_error
 from spark_producer.broker.storage.file_ops import Buffer, FileOps
 from spark_producer.broker.storage.tiered.journal.file_names import name_of
 from spark_producer.broker.storage.tiered.journal.records import (
     HEADER_SIZE,
     Acknowledged,
-    Origin,
-    Record,
+    FileOrigin,
+    JournalRecord,
     file_end,
     file_header,
     group_end,
@@ -22,11 +22,11 @@ from spark_producer.broker.storage.tiered.journal.records import (
 )
 from spark_producer.broker.storage.tiered.journal.settings import JournalSettings
 
-KEPT_CACHED: Final = 8 * 1024 * 1024
+MIN_CACHED_BYTES: Final = 8 * 1024 * 1024
 """So many of the last bytes stay in the page cache, because the file is continued there (BookKeeper's CACHE_DROP_LAG)."""
 PAGE: Final = 4096
 """The unit in which pages are dropped. Of a page in part the system drops nothing."""
-RESERVED_PART: Final = 8
+MIN_FREE_PER_RESERVED: Final = 8
 """At most one part in so many of the free space is reserved ahead, since flushes need space on the same disk."""
 
 
@@ -84,14 +84,14 @@ class JournalFile:
         try:
             self._file = file
             self._reserve(self._settings.alignment)
-            origin = Origin(self._acknowledged, files.boot_id(), files.size(file))
+            origin = FileOrigin(self._acknowledged, files.boot_id(), files.size(file))
             files.write(file, [file_header(self.file_id, self._settings.alignment, origin)], 0)
             files.force(file)
             files.sync_directory(self._path.parent)
         except BaseException as error:
             self._reserved, self._file = 0, -1
             files.close(file)
-            if isinstance(error, OSError) and error.errno in FULL:
+            if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
                 files.unlink(self._path)
             raise
         self.is_begun = True
@@ -105,10 +105,10 @@ class JournalFile:
         """Return whether a group of one batch of `size` bytes goes into this file without asking the disk for space."""
         if self.is_full or not self.is_begun:
             return False
-        most = HEADER_SIZE + size + 2 * self._settings.alignment  # the end of a group takes two blocks at most
-        return not self._settings.preallocated or self.position + most <= self._reserved
+        max_size = HEADER_SIZE + size + 2 * self._settings.alignment  # the end of a group takes two blocks at most
+        return not self._settings.preallocated or self.position + max_size <= self._reserved
 
-    def write(self, records: Sequence[Record]) -> GroupWritten:
+    def write(self, records: Sequence[JournalRecord]) -> GroupWritten:
         """Write the records as one group; they are not forced. `position` moves as the last of all, if nothing has failed.
 
         Raises:
@@ -128,7 +128,7 @@ class JournalFile:
         self._reserve(end)
         with self._writing:
             if not self._files.is_at(self._file, self._path):
-                raise moved(self._path)
+                raise moved_error(self._path)
             self._files.write(self._file, buffers, self.position)
             self.position = end
         return done
@@ -140,11 +140,11 @@ class JournalFile:
             OSError: the disk refused; nothing that was written since the last `force` may be relied on.
         """
         if not self._files.is_at(self._file, self._path):
-            raise moved(self._path)
+            raise moved_error(self._path)
         self._files.force(self._file)
         self.forced = end
 
-    def note_forced(self) -> None:
+    def write_forced_marker(self) -> None:
         """Say behind the last group that it was forced, where the next group will stand.
 
         Damage of that group is then no torn end, which a crash leaves. The note itself is not forced, since it is for those who
@@ -162,7 +162,7 @@ class JournalFile:
 
         It comes after a force because the system keeps pages that it must still write.
         """
-        until = (self.forced - KEPT_CACHED) // PAGE * PAGE
+        until = (self.forced - MIN_CACHED_BYTES) // PAGE * PAGE
         size = until - self._dropped
         if not self._settings.drop_page_cache or size <= 0:
             return 0
@@ -182,7 +182,7 @@ class JournalFile:
         try:
             self._files.write(self._file, [marker], self.position)
         except OSError as error:
-            if error.errno not in FULL:
+            if error.errno not in DISK_FULL_ERRNOS:
                 self.close()
             raise
         try:
@@ -210,8 +210,8 @@ class JournalFile:
             return
         wanted = -(-(end - self._reserved) // step) * step
         free = self._files.free_bytes(self._file)
-        if free is not None and wanted * RESERVED_PART > free:
-            wanted = max(end - self._reserved, free // RESERVED_PART // PAGE * PAGE)
+        if free is not None and wanted * MIN_FREE_PER_RESERVED > free:
+            wanted = max(end - self._reserved, free // MIN_FREE_PER_RESERVED // PAGE * PAGE)
         try:
             self._files.reserve(self._file, self._reserved, wanted)
         except OSError:

@@ -13,7 +13,7 @@ class Trigger(Enum):
     MAX_WAIT = "max_wait"
     MAX_OUTSTANDING_BYTES = "max_outstanding_bytes"
     EMPTY_QUEUE = "empty_queue"
-    ASKED = "asked"
+    REQUESTED = "asked"
 
 
 class GroupCommit:
@@ -21,8 +21,8 @@ class GroupCommit:
 
     def __init__(self, settings: JournalSettings) -> None:
         self._wait = settings.max_group_wait_ms / 1000
-        self._most_bytes = settings.buffered_writes_threshold
-        self._most_entries = settings.buffered_entries_threshold
+        self._max_bytes = settings.buffered_writes_threshold
+        self._max_entries = settings.buffered_entries_threshold
         self._when_empty = settings.flush_when_queue_empty or self._wait <= 0
 
     def trigger(self, entries: int, size: int, oldest: float, following: float | None, now: float) -> Trigger | None:
@@ -49,7 +49,7 @@ class GroupCommit:
 
     def is_large(self, entries: int, size: int) -> bool:
         """Return whether so many records, of so many bytes together, are enough for a group."""
-        return size > self._most_bytes or 0 < self._most_entries < entries
+        return size > self._max_bytes or 0 < self._max_entries < entries
 
     def seconds_left(self, oldest: float, now: float) -> float:
         """Return for how long a group may wait for its next record."""

@@ -16,32 +16,32 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from spark_producer.broker.storage.disk import FULL
+from spark_producer.broker.storage.disk import DISK_FULL_ERRNOS
 from spark_producer.broker.storage.file_ops import FileOps
-from spark_producer.broker.storage.tiered.journal.adaptive_grouping import Regrouping
+from spark_producer.broker.storage.tiered.journal.adaptive_grouping import AdaptiveGrouping
 from spark_producer.broker.storage.tiered.journal.counters import JournalCounters
 from spark_producer.broker.storage.tiered.journal.file import JournalFile
 from spark_producer.broker.storage.tiered.journal.file_names import ids_in, name_of
 from spark_producer.broker.storage.tiered.journal.group_commit import Trigger
-from spark_producer.broker.storage.tiered.journal.queue import Group, RecordQueue
+from spark_producer.broker.storage.tiered.journal.queue import RecordGroup, RecordQueue
 from spark_producer.broker.storage.tiered.journal.reader import next_id
-from spark_producer.broker.storage.tiered.journal.records import Mark, Record
+from spark_producer.broker.storage.tiered.journal.records import JournalRecord, Mark
 from spark_producer.broker.storage.tiered.journal.settings import JournalSettings
-from spark_producer.broker.storage.tiered.journal.space import Space
+from spark_producer.broker.storage.tiered.journal.space import SpaceWaiter
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 
-A_MOMENT_S: Final = 0.01
+MAX_WRITE_WAIT_S: Final = 0.01
 """For how long a record that another thread writes is waited for without `sync`, so that it is usually written when `append`
 returns: less than people notice, more than a write to the page cache takes."""
-KEPT: Final = ".kept"
+KEPT_SUFFIX: Final = ".kept"
 """The suffix of a file that is kept although the journal does not need it."""
 
 
-class _Written(NamedTuple):
+class _WrittenGroup(NamedTuple):
     """A group that was written and not yet forced: its records, where it ends, and when it was written."""
 
-    records: Sequence[Record]
+    records: Sequence[JournalRecord]
     end: int
     since: float
 
@@ -75,8 +75,8 @@ class Journal:
         settings: JournalSettings,
         *,
         sync: bool,
-        written: Callable[[Sequence[Record], bool], None],
-        forced: Callable[[Sequence[Record]], None],
+        written: Callable[[Sequence[JournalRecord], bool], None],
+        forced: Callable[[Sequence[JournalRecord]], None],
         failed: Callable[[BaseException], None],
         begun: Callable[[int], None] = lambda _: None,
         counters: JournalCounters | None = None,
@@ -91,22 +91,24 @@ class Journal:
         self._mark = Mark(self._file.file_id, self._file.position)
         # Without `sync` nobody shares a force, so a record that is in the queue waits for no others.
         self._queue = RecordQueue(settings if sync else replace(settings, flush_when_queue_empty=True), clock)
-        self._regrouping = Regrouping(settings)
-        self._unconfirmed = _Bytes()
+        self._grouping = AdaptiveGrouping(settings)
+        self._unconfirmed = _PendingBytes()
         # Locks in this order: `_calling`, which keeps callbacks apart, then `_changed`.
         self._calling = threading.Lock()
         lock = threading.Lock()
         self._changed = threading.Condition(lock)
         self._due = threading.Condition(lock)  # for the force thread alone, which need not wake for each group
-        self._space = Space(directory, lambda: self._is_closing or self._failure is not None, self._wait_for_space)
-        self._to_force: list[_Written] = []
-        self._written = self._forced = self._force_asked = 0
+        self._space = SpaceWaiter(
+            directory, lambda: self._is_closing or self._failure is not None, self._wait_for_space
+        )
+        self._to_force: list[_WrittenGroup] = []
+        self._written = self._forced = self._force_requested = 0
         self._all_written = self._is_forcing = self._is_late = False
         self._failure: BaseException | None = None
         try:
             self._file.begin()
         except OSError as error:
-            if error.errno not in FULL:
+            if error.errno not in DISK_FULL_ERRNOS:
                 raise
             self._space.note(error)
         work = [(self._force_all, "journal-force"), (self._write_all, "journal")]
@@ -148,12 +150,12 @@ class Journal:
         waiting = self._unconfirmed.total
         return waiting == 0 or waiting + size <= self._settings.max_memory_bytes
 
-    def append(self, record: Record) -> int:
+    def append(self, record: JournalRecord) -> int:
         """Have a record written and forced; return its ticket, at once. Tickets count up from 1.
 
         Without `sync` the record is usually written when this returns: nobody waits for the disk, so there is nothing that a
         group would share, and to hand it to a thread would cost more than the write itself. It is handed over where that might
-        wait for the disk (see `_may_write`), for which it waits a moment.
+        wait for the disk (see `_may_write_in_caller`), for which it waits a moment.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR, the journal has failed.
@@ -161,23 +163,23 @@ class Journal:
         """
         self._check()
         size = len(record.batch)
-        writes_here = not self._sync and self._may_write(size)
+        in_caller = not self._sync and self._may_write_in_caller(size)
         self.counters.added_bytes += size
         self.counters.added += 1  # before the journal's thread can write it
         try:
-            if writes_here:
-                self._write_here(record)
+            if in_caller:
+                self._write_in_caller(record)
             else:
                 self._hand_over(record, size)
         except BaseException:  # such as a MemoryError: nobody has the record
             self.counters.added_bytes -= size
             self.counters.added -= 1
             raise
-        if not self._sync and not writes_here:
-            self._wait_a_moment()
+        if not self._sync and not in_caller:
+            self._await_handed_over()
         return self.counters.added
 
-    def _may_write(self, size: int) -> bool:
+    def _may_write_in_caller(self, size: int) -> bool:
         """Return whether a record may be written by the one who appends it, who must not wait for the disk.
 
         It may not while records are before it in the queue; nor if the file is full or needs more space, for which the disk is
@@ -186,31 +188,33 @@ class Journal:
         """
         return self._written == self.counters.added and not self._is_forcing and self._file.has_space(size)
 
-    def _wait_a_moment(self) -> None:
+    def _await_handed_over(self) -> None:
         """Wait until the record that was handed over is written, which a disk that works has done at once; but not if the one
         before it was waited for in vain."""
         if self._is_late and self._written < self.counters.added - 1:
             return
         with contextlib.suppress(MemoryError), self._changed:  # nobody may take back what the journal's thread has
             ticket = self.counters.added
-            in_time = self._changed.wait_for(lambda: self._written >= ticket or self._failure is not None, A_MOMENT_S)
+            in_time = self._changed.wait_for(
+                lambda: self._written >= ticket or self._failure is not None, MAX_WRITE_WAIT_S
+            )
             self._is_late = not in_time
 
-    def _write_here(self, record: Record) -> None:
+    def _write_in_caller(self, record: JournalRecord) -> None:
         """Write a record in the thread of the one who appends it."""
         begin = self._file.position
         try:
-            self._write(Group([record], Trigger.EMPTY_QUEUE), is_here=True)
+            self._write(RecordGroup([record], Trigger.EMPTY_QUEUE), by_caller=True)
         except BaseException as error:
             if isinstance(error, MemoryError) and self._file.position == begin:
                 raise  # what may have been written does not count: the next record is written over it
-            if isinstance(error, OSError) and error.errno in FULL and self._file.position == begin:
+            if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS and self._file.position == begin:
                 self._hand_over(record, len(record.batch))  # wake the thread that waits for space
                 return
             self._fail(error)
         self._check()
 
-    def _hand_over(self, record: Record, size: int) -> None:
+    def _hand_over(self, record: JournalRecord, size: int) -> None:
         self._unconfirmed.add(size)
         try:
             self._queue.put(record)
@@ -229,7 +233,7 @@ class Journal:
             BrokerError: KAFKA_STORAGE_ERROR, the journal has failed.
         """
         if self._written < ticket:
-            self._queue.ask()
+            self._queue.request_group()
         with self._changed:
             self._changed.wait_for(lambda: self._written >= ticket or self._failure is not None, timeout)
         self._check()
@@ -245,7 +249,7 @@ class Journal:
             BrokerError: KAFKA_STORAGE_ERROR, the journal has failed.
         """
         with self._changed:
-            ticket = self._force_asked = max(self._written, self._force_asked)
+            ticket = self._force_requested = max(self._written, self._force_requested)
             self._due.notify()
             self._changed.wait_for(lambda: self._forced >= ticket or self._failure is not None, timeout)
         self._check()
@@ -269,14 +273,14 @@ class Journal:
         for file_id in old[: len(old) - self._settings.backups] if self._settings.backups else old:
             path = self._directory / name_of(file_id)
             if file_id in self._kept:
-                self._files.rename(path, path.with_name(path.name + KEPT))
+                self._files.rename(path, path.with_name(path.name + KEPT_SUFFIX))
             else:
                 self._files.unlink(path)
 
     def keep_files(self) -> str:
         """Have the files of earlier lives renamed once they are not needed, and not removed; return their later names."""
         self._kept = {file_id for file_id in ids_in(self._directory, self._files) if file_id < self._file.file_id}
-        return ", ".join(str(self._directory / name_of(file_id)) + KEPT for file_id in sorted(self._kept))
+        return ", ".join(str(self._directory / name_of(file_id)) + KEPT_SUFFIX for file_id in sorted(self._kept))
 
     def close(self, timeout: float = 60) -> None:
         """Write and force what was appended, and end the file. After a failure, only close it.
@@ -332,10 +336,10 @@ class Journal:
 
     def _write_all(self) -> None:
         """The journal's thread."""
-        self._space.until_there_is(self._begin_file)
+        self._space.retry_until_free(self._begin_file)
         while (group := self._queue.take()) is not None and self._failure is None:
-            for work in (self._begin_file, partial(self._write, group, is_here=False)):
-                if not self._space.until_there_is(work):
+            for work in (self._begin_file, partial(self._write, group, by_caller=False)):
+                if not self._space.retry_until_free(work):
                     raise OSError(errno.ENOSPC, self._space.full)
         with self._changed:
             self._all_written = True
@@ -358,8 +362,8 @@ class Journal:
             self._file.begin()
             self._call_begun(self._file.file_id)
 
-    def _write(self, group: Group, *, is_here: bool) -> None:
-        """Write a group. `is_here`: in the thread of the one who appends it, else in the journal's."""
+    def _write(self, group: RecordGroup, *, by_caller: bool) -> None:
+        """Write a group. `by_caller`: in the thread of the one who appends it, else in the journal's."""
         if self._failure is not None:
             return
         done = self._file.write(group.records)
@@ -370,21 +374,21 @@ class Journal:
         with self._calling:
             if self._failure is not None:
                 return
-            if not self._sync and not is_here:
+            if not self._sync and not by_caller:
                 self._unconfirmed.take(sum(len(record.batch) for record in group.records))
-            self._call_written(group.records, is_here)
+            self._call_written(group.records, by_caller)
         with self._changed:
             self._written += len(group.records)
             is_first = not self._to_force
-            self._to_force.append(_Written(group.records, done.end, self._clock()))
+            self._to_force.append(_WrittenGroup(group.records, done.end, self._clock()))
             self._changed.notify_all()
-            if self._sync or is_first or self._force_asked > self._forced:
+            if self._sync or is_first or self._force_requested > self._forced:
                 self._due.notify()  # else it knows already when it has to force
 
     def _roll(self) -> None:
         """End the file, and begin the next one. All of it is on the disk before, so only the last file can have a torn end."""
         with self._changed:
-            self._force_asked = self._written
+            self._force_requested = self._written
             self._due.notify()
             self._changed.wait_for(lambda: self._forced >= self._written or self._failure is not None)
             if self._failure is not None:
@@ -401,11 +405,11 @@ class Journal:
             self._file.force(groups[-1].end)
             seconds = self._clock() - began
             self.counters.dropped_bytes += self._file.drop_pages()  # before a roll may end the file
-            self._file.note_forced()  # before anybody is told
+            self._file.write_forced_marker()  # before anybody is told
             self._is_forcing = False
-            self._forced_now(groups, seconds)
+            self._complete_force(groups, seconds)
 
-    def _next_to_force(self) -> list[_Written]:
+    def _next_to_force(self) -> list[_WrittenGroup]:
         """Wait for groups that must be forced; return all of them, none once there will be no more."""
         with self._changed:
             while self._failure is None:
@@ -422,13 +426,13 @@ class Journal:
         """Return for how long nothing must be forced yet, None as long as nothing is written."""
         if not self._to_force:
             return None
-        if self._all_written or self._force_asked > self._forced:
+        if self._all_written or self._force_requested > self._forced:
             return 0.0
         if self._sync:
-            return self._regrouping.seconds_left(self._written - self._forced, self._clock())
+            return self._grouping.seconds_left(self._written - self._forced, self._clock())
         return self._to_force[0].since + self._settings.unsynced_force_ms / 1000 - self._clock()
 
-    def _forced_now(self, groups: Sequence[_Written], seconds: float) -> None:
+    def _complete_force(self, groups: Sequence[_WrittenGroup], seconds: float) -> None:
         records = [record for group in groups for record in group.records]
         counters = self.counters
         counters.forces += 1
@@ -444,11 +448,11 @@ class Journal:
             with self._changed:
                 self._mark = Mark(self._file.file_id, groups[-1].end)
                 self._forced += len(records)
-                self._regrouping.forced(len(records), self._written - self._forced, seconds, self._clock())
+                self._grouping.forced(len(records), self._written - self._forced, seconds, self._clock())
                 self._changed.notify_all()
 
 
-class _Bytes:
+class _PendingBytes:
     """A number that one thread makes larger, and another one smaller."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from struct import Struct
 from typing import Final
 
 from spark_producer.broker.storage.file_ops import FileOps
-from spark_producer.broker.storage.tiered.journal.records import Mark, damaged
+from spark_producer.broker.storage.tiered.journal.records import Mark, damaged_error
 from spark_producer.common.escape import escaping_logger
 from spark_producer.record.checksum import crc32c
 
@@ -44,7 +44,7 @@ class LastMark:
         found = [each for path in there if (each := _decoded(files.read_file(path))) is not None]
         if there and not found:
             if not skip_damage:
-                raise damaged(f"{there[0]} does not say where the journal begins")
+                raise damaged_error(f"{there[0]} does not say where the journal begins")
             for path in there:
                 files.rename(path, path.with_name(f"{NAME}.damaged"))
                 logger.error("%s cannot be read, and is kept as %s.damaged: the whole journal is read", path, NAME)
@@ -69,9 +69,9 @@ class LastMark:
         """
         with self._lock:
             if self._latest is not None and file_id > self._newest:
-                self._keep(self._latest, file_id)
+                self._store(self._latest, file_id)
 
-    def _keep(self, mark: Mark, newest: int) -> None:
+    def _store(self, mark: Mark, newest: int) -> None:
         for path in self._paths:
             self._files.replace_file(path, _encoded(mark, newest), sync=True)
         self._latest, self._newest = mark, newest
@@ -87,7 +87,7 @@ class LastMark:
         with self._lock:
             if self._latest is not None and mark <= self._latest:
                 return False
-            self._keep(mark, max(mark.file_id, self._newest))
+            self._store(mark, max(mark.file_id, self._newest))
             return True
 
 

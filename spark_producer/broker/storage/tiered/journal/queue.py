@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from spark_producer.broker.storage.tiered.journal.group_commit import GroupCommit, Trigger
-from spark_producer.broker.storage.tiered.journal.records import Record
+from spark_producer.broker.storage.tiered.journal.records import JournalRecord
 from spark_producer.broker.storage.tiered.journal.settings import JournalSettings
 
 
-class Group(NamedTuple):
+class RecordGroup(NamedTuple):
     """Records that are written together, and why now."""
 
-    records: list[Record]
+    records: list[JournalRecord]
     trigger: Trigger
 
 
@@ -28,13 +28,13 @@ class RecordQueue:
     def __init__(self, settings: JournalSettings, clock: Callable[[], float]) -> None:
         self._rules = GroupCommit(settings)
         self._clock = clock
-        self._records: deque[tuple[float, Record]] = deque()
+        self._records: deque[tuple[float, JournalRecord]] = deque()
         self._entries = self._bytes = 0  # with those of the group that is still growing
         self._changed = threading.Condition(threading.Lock())
         self._idle = False
-        self._asked = self._closed = self._cancelled = False
+        self._requested = self._closed = self._cancelled = False
 
-    def put(self, record: Record) -> None:
+    def put(self, record: JournalRecord) -> None:
         """Add a record. The taker is woken if it has nothing at all, or if this makes a group large enough.
 
         After a MemoryError everything is as it was.
@@ -47,10 +47,10 @@ class RecordQueue:
             self._entries, self._bytes = entries, size
             self._idle = False
 
-    def ask(self) -> None:
+    def request_group(self) -> None:
         """Have all records that are in the queue taken now."""
         with self._changed:
-            self._asked = True
+            self._requested = True
             self._changed.notify()
 
     def close(self) -> None:
@@ -66,9 +66,9 @@ class RecordQueue:
             self._records.clear()
             self._changed.notify()
 
-    def take(self) -> Group | None:
+    def take(self) -> RecordGroup | None:
         """Wait for records, and for more of them as long as the rules say; return them, or None after `close` or `cancel`."""
-        records: list[Record] = []
+        records: list[JournalRecord] = []
         size, oldest = 0, 0.0
         with self._changed:
             while not self._cancelled:
@@ -76,7 +76,7 @@ class RecordQueue:
                 if records and (trigger := self._trigger(len(records), size, oldest, following)) is not None:
                     self._entries -= len(records)
                     self._bytes -= size
-                    return Group(records, trigger)
+                    return RecordGroup(records, trigger)
                 if self._records:
                     since, record = self._records.popleft()
                     oldest = oldest if records else since
@@ -87,14 +87,14 @@ class RecordQueue:
                 elif self._closed:
                     return None
                 else:
-                    self._asked = False
+                    self._requested = False
                     self._idle = True
                     self._changed.wait()
         return None
 
     def _trigger(self, entries: int, size: int, oldest: float, following: float | None) -> Trigger | None:
         trigger = self._rules.trigger(entries, size, oldest, following, self._clock())
-        if trigger is None and following is None and (self._asked or self._closed):
-            self._asked = False
-            return Trigger.ASKED
+        if trigger is None and following is None and (self._requested or self._closed):
+            self._requested = False
+            return Trigger.REQUESTED
         return trigger

@@ -18,7 +18,7 @@ from spark_producer.broker.storage.tiered.journal.records import (
     file_end,
     file_header,
     header_size,
-    origin,
+    read_origin,
 )
 from spark_producer.broker.storage.tiered.journal.settings import MIN_ALIGNMENT
 
@@ -58,7 +58,7 @@ class JournalReader:
             self.size = files.size(self._file)
             self._window, self._start = b"", 0
             self.first = header_size(self._bytes(0, MIN_ALIGNMENT), file_id)
-            self.origin = origin(self._bytes(0, MIN_ALIGNMENT))
+            self.origin = read_origin(self._bytes(0, MIN_ALIGNMENT))
         except BaseException:
             files.close(self._file)
             raise

@@ -50,7 +50,7 @@ class Acknowledged(Enum):
     WRITTEN = 2
 
 
-class Origin(NamedTuple):
+class FileOrigin(NamedTuple):
     """How a file was written: when its records were acknowledged, the boot id of the machine (`FileOps.boot_id`), and the size
     below which the file was never before it was ended: that of the space that was reserved first."""
 
@@ -59,7 +59,7 @@ class Origin(NamedTuple):
     size: int = 0
 
 
-class Record(NamedTuple):
+class JournalRecord(NamedTuple):
     """A batch on its way to the disk: the id of its log, its first offset, the one after its last, and its bytes.
 
     Only the id and the bytes are written. The bytes must stay as they are until the record is written.
@@ -93,12 +93,12 @@ _HINT: Final = (
 )
 
 
-def missing(text: str) -> JournalMissing:
+def missing_error(text: str) -> JournalMissing:
     """Return the error that a file is not there."""
     return JournalMissing(f"{text}. {_HINT}", code=Code.KAFKA_STORAGE_ERROR)
 
 
-def damaged(text: str) -> JournalDamaged:
+def damaged_error(text: str) -> JournalDamaged:
     """Return the error that records are lost."""
     return JournalDamaged(f"{text}. {_HINT}", code=Code.KAFKA_STORAGE_ERROR)
 
@@ -127,21 +127,21 @@ def file_end(file_id: int, position: int) -> bytes:
     return record_header(file_id, position, FILE_END, b"")
 
 
-def file_header(file_id: int, alignment: int, origin: Origin = Origin()) -> bytes:  # noqa: B008
+def file_header(file_id: int, alignment: int, read_origin: FileOrigin = FileOrigin()) -> bytes:  # noqa: B008
     """Return the first block of a file."""
     fields = FILE_HEADER.pack(MAGIC, alignment, file_id)
-    how = _ORIGIN.pack(origin.acknowledged.value, origin.boot_id, origin.size)
+    how = _ORIGIN.pack(read_origin.acknowledged.value, read_origin.boot_id, read_origin.size)
     return (fields + CRC.pack(crc32c(fields)) + how + CRC.pack(crc32c(how))).ljust(alignment, b"\0")
 
 
-def origin(start: bytes) -> Origin:
-    """Return how the file was written that begins with these bytes; `Origin()` if they do not say it."""
+def read_origin(start: bytes) -> FileOrigin:
+    """Return how the file was written that begins with these bytes; `FileOrigin()` if they do not say it."""
     begin = FILE_HEADER.size + CRC.size
     how = start[begin : begin + _ORIGIN.size]
     if len(start) < begin + _ORIGIN.size + CRC.size or CRC.unpack_from(start, begin + _ORIGIN.size) != (crc32c(how),):
-        return Origin()
+        return FileOrigin()
     when, boot_id, size = _ORIGIN.unpack(how)
-    return Origin(Acknowledged(when), boot_id if any(boot_id) else b"", size)
+    return FileOrigin(Acknowledged(when), boot_id if any(boot_id) else b"", size)
 
 
 def header_size(start: bytes, file_id: int) -> int | None:

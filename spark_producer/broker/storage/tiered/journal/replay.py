@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker.storage.disk import FULL
+from spark_producer.broker.storage.disk import DISK_FULL_ERRNOS
 from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.journal.file_names import FIRST_ID, ids_in, name_of
 from spark_producer.broker.storage.tiered.journal.reader import FoundRecord, JournalReader
@@ -21,8 +21,8 @@ from spark_producer.broker.storage.tiered.journal.records import (
     GROUP_END,
     Acknowledged,
     Mark,
-    damaged,
-    missing,
+    damaged_error,
+    missing_error,
 )
 from spark_producer.common.escape import escaping_logger
 
@@ -60,7 +60,7 @@ def replay(
     for file_id in ids:
         with closing(JournalReader(directory, file_id, files)) as reader:
             marked = mark.position if mark is not None and mark.file_id == file_id else None
-            each = _File(reader, marked, files.boot_id(), is_last=file_id == ids[-1], was_begun=file_id <= newest)
+            each = _FileReplay(reader, marked, files.boot_id(), is_last=file_id == ids[-1], was_begun=file_id <= newest)
             yield from each.records_around_damage() if skip_damage else each.records()
 
 
@@ -84,7 +84,7 @@ def _needed(ids: list[int], directory: Path, mark: Mark | None, newest: int, *, 
     gone = sorted(set(range(first, last + 1)).difference(needed))
     if gone and not skip_damage:
         why = "" if mark is not None or not needed else ", or no ledger directory has the file lastMark any more"
-        raise missing(
+        raise missing_error(
             f"the journal's file {directory / name_of(gone[0])} is missing, and has records that are needed{why}"
         )
     if gone and (mark is not None or not needed):
@@ -95,7 +95,7 @@ def _needed(ids: list[int], directory: Path, mark: Mark | None, newest: int, *, 
     return needed
 
 
-class _File:
+class _FileReplay:
     """One file that is read. `marked` is the mark's position if it is in this file; `was_begun`: the file had its header."""
 
     def __init__(
@@ -112,9 +112,9 @@ class _File:
         """
         reader, marked = self._reader, self._marked
         if marked is not None and marked > reader.size:
-            raise damaged(f"{reader.path} has {reader.size} bytes, and had {marked} that were forced")
+            raise damaged_error(f"{reader.path} has {reader.size} bytes, and had {marked} that were forced")
         if (marked is not None or self._was_begun) and reader.first is None:
-            raise damaged(f"{reader.path} does not begin as a file of the journal")
+            raise damaged_error(f"{reader.path} does not begin as a file of the journal")
         position, found = yield from self._from((reader.first or 0) if marked is None else marked)
         if found is not None:
             self._end_undone_cut(position, found)
@@ -148,15 +148,15 @@ class _File:
         reader, after = self._reader, self._reader.after_damage(position)
         where = f"{reader.path} cannot be read at byte {position}"
         if not self._is_last:
-            raise damaged(f"{where}, and is not the last file ({after.records} whole records follow in it)")
+            raise damaged_error(f"{where}, and is not the last file ({after.records} whole records follow in it)")
         if self._was_whole() and reader.size < reader.origin.size:  # else it may have been cut at its end
-            raise damaged(f"{reader.path} has {reader.size} bytes, and had {reader.origin.size} at least")
+            raise damaged_error(f"{reader.path} has {reader.size} bytes, and had {reader.origin.size} at least")
         if after.forced > position:
-            raise damaged(
+            raise damaged_error(
                 f"{where}, up to which it had been forced to the disk ({after.records} whole records follow in it)"
             )
         if self._was_whole() and reader.has_group_end(position):
-            raise damaged(
+            raise damaged_error(
                 f"{where}, which no crash explains: the end of a group follows, and then {after.records} whole records"
             )
 
@@ -188,7 +188,7 @@ class _File:
         try:
             self._reader.copy_to(path, used)
         except OSError as error:
-            if error.errno not in FULL:
+            if error.errno not in DISK_FULL_ERRNOS:
                 raise
             return f"There is no space for a copy of the file ({error.strerror})"
         return f"A copy of the file as it was is {path}"

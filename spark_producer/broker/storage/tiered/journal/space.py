@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from spark_producer.broker.storage.disk import FULL
+from spark_producer.broker.storage.disk import DISK_FULL_ERRNOS
 from spark_producer.broker.storage.space_notice import SpaceNotice
 
 RETRY_S: Final = 1.0
 """Seconds between two attempts on a full disk."""
 
 
-class Space:
+class SpaceWaiter:
     """Whether the disk has space for the journal in `directory`. The journal's thread uses it; any thread may read `full`.
 
     `is_over` returns whether waiting has ended, and `wait` waits for a number of seconds, or until then.
@@ -28,7 +28,7 @@ class Space:
         """Why records wait: how much space is missing. Empty while there is space."""
         return self._notice.full
 
-    def until_there_is(self, work: Callable[[], None]) -> bool:
+    def retry_until_free(self, work: Callable[[], None]) -> bool:
         """Call a function, which changes nothing if the disk is full, until there is space. Return False if the wait ends first.
 
         Raises:
@@ -38,7 +38,7 @@ class Space:
             try:
                 work()
             except OSError as error:
-                if error.errno not in FULL:
+                if error.errno not in DISK_FULL_ERRNOS:
                     raise
                 self.note(error)
                 if self._is_over():

@@ -6,11 +6,11 @@ Must not know: the write cache, the journal.
 """
 
 from spark_producer.broker.storage.tiered.location_index.arrays import ArrayIndex
-from spark_producer.broker.storage.tiered.location_index.base import IndexDamaged, Indexed, IndexRow, LocationIndex
+from spark_producer.broker.storage.tiered.location_index.base import IndexDamaged, IndexedBatch, IndexRow, LocationIndex
 from spark_producer.broker.storage.tiered.location_index.rebuild import open_index
 from spark_producer.broker.storage.tiered.location_index.rocks import RocksIndex
 from spark_producer.broker.storage.tiered.location_index.rocks_database import require_rocksdict
 
 __all__ = [
-    "ArrayIndex", "IndexDamaged", "IndexRow", "Indexed", "LocationIndex", "RocksIndex", "open_index", "require_rocksdict",
+    "ArrayIndex", "IndexDamaged", "IndexRow", "IndexedBatch", "LocationIndex", "RocksIndex", "open_index", "require_rocksdict",
 ]  # fmt: skip

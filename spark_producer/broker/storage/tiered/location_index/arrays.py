@@ -9,15 +9,15 @@ from typing import Final
 
 from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.interfaces import Location
-from spark_producer.broker.storage.tiered.location_index.base import Indexed, IndexRow
-from spark_producer.broker.storage.tiered.location_index.columns import ROW_BYTES, Columns
+from spark_producer.broker.storage.tiered.location_index.base import IndexedBatch, IndexRow
+from spark_producer.broker.storage.tiered.location_index.columns import ROW_BYTES, LogColumns
 from spark_producer.broker.storage.tiered.location_index.index_file import (
     ADDED,
     ADDED_ROW,
     MOVED,
     MOVED_ROW,
     REPLACED,
-    Block,
+    IndexBlock,
     IndexFile,
 )
 
@@ -30,7 +30,7 @@ class ArrayIndex:
     """A `LocationIndex` in the file `index` of a directory. Its lock is held for copies in memory, never for calls of the
     disk."""
 
-    def __init__(self, files: FileOps, directory: Path, *, trusted: int = 0) -> None:
+    def __init__(self, files: FileOps, directory: Path, *, durable_bytes: int = 0) -> None:
         """Open the index, which is made if it is missing.
 
         Args:
@@ -42,30 +42,30 @@ class ArrayIndex:
         """
         self._lock = threading.Lock()
         self._files, self._path = files, directory / NAME
-        self._logs: dict[int, Columns] = {}
+        self._logs: dict[int, LogColumns] = {}
         self._stored_rows = 0
         self._is_named = True
         self._older: IndexFile | None = None
         self._file = IndexFile(files, self._path)
         try:
-            for block in self._file.load(trusted):
+            for block in self._file.load(durable_bytes):
                 self._take(block)
         except BaseException:
             self._file.close()
             raise
 
-    def _take(self, block: Block) -> None:
+    def _take(self, block: IndexBlock) -> None:
         self._stored_rows += len(block.rows) // (MOVED_ROW.size if block.kind == MOVED else ADDED_ROW.size)
         if block.kind == ADDED:
-            self._logs.setdefault(block.log_id, Columns()).extend(block.rows, block.place)
+            self._logs.setdefault(block.log_id, LogColumns()).extend(block.rows, block.position)
         elif block.kind == REPLACED:
-            self._logs.setdefault(block.log_id, Columns()).replace(block.rows, block.place)
+            self._logs.setdefault(block.log_id, LogColumns()).replace(block.rows, block.position)
         elif block.log_id in self._logs:
-            for base_offset, file_id, place in MOVED_ROW.iter_unpack(block.rows):
-                self._logs[block.log_id].move(base_offset, file_id, place)
+            for base_offset, file_id, position in MOVED_ROW.iter_unpack(block.rows):
+                self._logs[block.log_id].move(base_offset, file_id, position)
 
     @property
-    def trusted(self) -> int:
+    def durable_bytes(self) -> int:
         """The size of the file, all of which is on the disk."""
         return self._file.size
 
@@ -73,11 +73,11 @@ class ArrayIndex:
         """See `LocationIndex.add`."""
         packed = {log_id: b"".join(ADDED_ROW.pack(*row) for row in some) for log_id, some in rows.items() if some}
         self._name()
-        places = self._file.append(ADDED, packed)
+        positions = self._file.append(ADDED, packed)
         with self._lock:
             for log_id, data in packed.items():
                 self._stored_rows += len(data) // ADDED_ROW.size
-                self._logs.setdefault(log_id, Columns()).extend(data, places[log_id])
+                self._logs.setdefault(log_id, LogColumns()).extend(data, positions[log_id])
 
     def move(self, locations: Mapping[int, Sequence[Location]]) -> None:
         """See `LocationIndex.move`."""
@@ -98,11 +98,11 @@ class ArrayIndex:
         """See `LocationIndex.replace`."""
         data = b"".join(ADDED_ROW.pack(*row) for row in rows)
         self._name()
-        places = self._file.append(REPLACED, {log_id: data})
+        positions = self._file.append(REPLACED, {log_id: data})
         with self._lock:
             self._stored_rows += len(rows)
             if log_id in self._logs:
-                self._logs[log_id].replace(data, places[log_id])
+                self._logs[log_id].replace(data, positions[log_id])
 
     def find(self, log_id: int, offset: int) -> Location | None:
         """See `LocationIndex.find`."""
@@ -111,32 +111,32 @@ class ArrayIndex:
             row = columns.row(offset) if columns is not None else None
             return columns.location(row) if columns is not None and row is not None else None
 
-    def indexed(self, log_id: int, offset: int) -> Indexed | None:
+    def indexed(self, log_id: int, offset: int) -> IndexedBatch | None:
         """See `LocationIndex.indexed`."""
         with self._lock:
             columns = self._logs.get(log_id)
             return self._indexed(columns, columns.row(offset) if columns is not None else None)
 
-    def last(self, log_id: int) -> Indexed | None:
+    def last(self, log_id: int) -> IndexedBatch | None:
         """See `LocationIndex.last`."""
         with self._lock:
             columns = self._logs.get(log_id)
             return self._indexed(columns, len(columns) - 1 if columns else None)
 
-    def first_behind(self, log_id: int, position: int) -> Indexed | None:
-        """See `LocationIndex.first_behind`."""
+    def first_at_or_after_position(self, log_id: int, position: int) -> IndexedBatch | None:
+        """See `LocationIndex.first_at_or_after_position`."""
         with self._lock:
             columns = self._logs.get(log_id)
-            return self._indexed(columns, columns.row_behind(position) if columns else None)
+            return self._indexed(columns, columns.row_at_or_after_position(position) if columns else None)
 
-    def first_at_or_after(self, log_id: int, timestamp: int) -> Indexed | None:
+    def first_at_or_after(self, log_id: int, timestamp: int) -> IndexedBatch | None:
         """See `LocationIndex.first_at_or_after`."""
         with self._lock:
             columns = self._logs.get(log_id)
             return self._indexed(columns, columns.row_at_or_after(timestamp) if columns else None)
 
     @staticmethod
-    def _indexed(columns: Columns | None, row: int | None) -> Indexed | None:
+    def _indexed(columns: LogColumns | None, row: int | None) -> IndexedBatch | None:
         return columns.indexed(row) if columns is not None and row is not None else None
 
     def latest_timestamp(self, log_id: int) -> int | None:
@@ -228,7 +228,7 @@ class ArrayIndex:
             packed = self._packed()
             note(0)
             self._rewrite(packed)
-            note(self.trusted)
+            note(self.durable_bytes)
 
     def _packed(self) -> dict[int, bytes]:
         """Return the rows of all batches that there are, by log."""
@@ -248,7 +248,7 @@ class ArrayIndex:
             self._files.unlink(fresh_path)
         fresh = IndexFile(self._files, fresh_path)
         try:
-            places = fresh.append(ADDED, packed)
+            positions = fresh.append(ADDED, packed)
             self._files.rename(fresh_path, self._path)
             fresh.path = self._path
         except BaseException:
@@ -260,7 +260,7 @@ class ArrayIndex:
             for log_id, data in packed.items():
                 self._stored_rows += len(data) // ADDED_ROW.size
                 if log_id in self._logs:
-                    self._logs[log_id].blocks = [(places[log_id], len(data))]
+                    self._logs[log_id].blocks = [(positions[log_id], len(data))]
                     self._logs[log_id].replaced, self._logs[log_id].replaced_end = None, 0
         if older is not None:
             older.close()

@@ -24,10 +24,10 @@ class IndexRow(NamedTuple):
     header: bytes
     position: int
     file_id: int
-    place: int
+    file_position: int
 
 
-class Indexed(NamedTuple):
+class IndexedBatch(NamedTuple):
     """What is known of a batch without reading it: see `write_cache.Placed`."""
 
     base_offset: int
@@ -66,7 +66,7 @@ class LocationIndex(Protocol):
         """Return how many bytes of each entry log the batches of a log take, with the headers of their entries."""
 
     @property
-    def trusted(self) -> int:
+    def durable_bytes(self) -> int:
         """How many bytes of its file are on the disk for certain, 0 for an index that finds that out by itself."""
 
     @property
@@ -80,16 +80,16 @@ class LocationIndex(Protocol):
     def find(self, log_id: int, offset: int) -> Location | None:
         """Return the location of the batch that holds `offset`, None if there is none."""
 
-    def indexed(self, log_id: int, offset: int) -> Indexed | None:
+    def indexed(self, log_id: int, offset: int) -> IndexedBatch | None:
         """Return what is known of the batch that holds `offset`, None if there is none."""
 
-    def last(self, log_id: int) -> Indexed | None:
+    def last(self, log_id: int) -> IndexedBatch | None:
         """Return what is known of the last batch of a log, None if there is none."""
 
-    def first_behind(self, log_id: int, position: int) -> Indexed | None:
+    def first_at_or_after_position(self, log_id: int, position: int) -> IndexedBatch | None:
         """Return the first batch that begins at `position` or behind it."""
 
-    def first_at_or_after(self, log_id: int, timestamp: int) -> Indexed | None:
+    def first_at_or_after(self, log_id: int, timestamp: int) -> IndexedBatch | None:
         """Return the first batch whose largest timestamp is `timestamp` or later."""
 
     def latest_timestamp(self, log_id: int) -> int | None:
@@ -123,7 +123,7 @@ class LocationIndex(Protocol):
         """Give back what deleted batches take of the disk, if it is worth while. The thread that adds calls this.
 
         Args:
-            note: puts the catalog on the disk, with these bytes of the index as `trusted`.
+            note: puts the catalog on the disk, with these bytes of the index as `durable_bytes`.
 
         Raises:
             OSError: the disk refused.

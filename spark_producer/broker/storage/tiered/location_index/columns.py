@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from spark_producer.broker.storage.tiered.entry_log_format import ENTRY_HEADER
 from spark_producer.broker.storage.tiered.interfaces import Location
-from spark_producer.broker.storage.tiered.location_index.base import IndexDamaged, Indexed
+from spark_producer.broker.storage.tiered.location_index.base import IndexDamaged, IndexedBatch
 from spark_producer.broker.storage.tiered.location_index.index_file import ADDED_ROW
 
 _ROW: Final = np.dtype(
     {
-        "names": ["base", "length", "delta", "timestamp", "position", "file", "place"],
+        "names": ["base", "length", "delta", "timestamp", "position", "file", "file_position"],
         "formats": [">i8", ">i4", ">i4", ">i8", ">i8", ">u4", ">u4"],
         "offsets": [0, 8, 23, 35, 61, 69, 73],
         "itemsize": ADDED_ROW.size,
@@ -27,10 +27,10 @@ ROW_BYTES: Final = 5 * 8 + 4
 """What the row of a batch takes in memory: five numbers of 8 bytes, and its size in 4."""
 
 _LOG_OVERHEAD: Final = 12
-_PLACE_BITS: Final = 32
+_POSITION_BITS: Final = 32
 
 
-class Columns:
+class LogColumns:
     """The batches of a log, in order."""
 
     def __init__(self) -> None:
@@ -39,31 +39,31 @@ class Columns:
         self.sizes = array("i")
         self.timestamps = array("q")
         self.positions = array("q")
-        self.places = array("q")
+        self.file_positions = array("q")
         self.blocks: list[tuple[int, int]] = []
         """Where the rows lie in the file: (first byte, bytes) of each block."""
         self.replaced: tuple[int, int] | None = None
         """The block that took the place of all rows before `replaced_end`: those of the other blocks do not count before it."""
         self.replaced_end = 0
 
-    def replace(self, rows: bytes | memoryview, place: int) -> None:
+    def replace(self, rows: bytes | memoryview, file_position: int) -> None:
         """Take the rows of a block for all batches that end where its last one does, or before.
 
         Raises:
             IndexDamaged: the rows leave something out, or end within a batch.
         """
-        fresh = Columns()
-        fresh.extend(rows, place)
+        fresh = LogColumns()
+        fresh.extend(rows, file_position)
         end = fresh.ends[-1]
         count = bisect_right(self.ends, end)
         if count < len(self.bases) and self.bases[count] != end:
             raise IndexDamaged(f"the index has rows that end at offset {end}, within a batch")
-        for name in ("bases", "ends", "sizes", "timestamps", "positions", "places"):
+        for name in ("bases", "ends", "sizes", "timestamps", "positions", "file_positions"):
             getattr(self, name)[:count] = getattr(fresh, name)
-        self.replaced, self.replaced_end = (place, len(rows)), end
+        self.replaced, self.replaced_end = (file_position, len(rows)), end
 
-    def extend(self, rows: bytes | memoryview, place: int) -> None:
-        """Take the rows of a block, which begins at byte `place` of the file.
+    def extend(self, rows: bytes | memoryview, file_position: int) -> None:
+        """Take the rows of a block, which begins at byte `file_position` of the file.
 
         Those that are here are dropped if the new ones begin later than they end: they had been deleted, and a loss of power took
         the batches between, which had not been flushed.
@@ -79,27 +79,27 @@ class Columns:
             raise IndexDamaged(f"the index has batches from offset {bases[0]} on where {expected} should follow")
         if bases[0] > expected:
             self.delete_before(int(bases[0]))
-        self.blocks.append((place, len(rows)))
-        places = (fields["file"].astype(np.int64) << _PLACE_BITS) | fields["place"]
+        self.blocks.append((file_position, len(rows)))
+        file_positions = (fields["file"].astype(np.int64) << _POSITION_BITS) | fields["file_position"]
         _extend(self.bases, bases)
         _extend(self.ends, ends)
         _extend(self.timestamps, fields["timestamp"])
         _extend(self.positions, fields["position"])
-        _extend(self.places, places)
+        _extend(self.file_positions, file_positions)
         self.sizes.frombytes((fields["length"].astype(np.int32) + _LOG_OVERHEAD).tobytes())
 
-    def move(self, base_offset: int, file_id: int, place: int) -> None:
+    def move(self, base_offset: int, file_id: int, file_position: int) -> None:
         """Note where a batch lies now. One that is not here is passed over."""
         row = self.row(base_offset)
         if row is not None and self.bases[row] == base_offset:
-            self.places[row] = file_id << _PLACE_BITS | place
+            self.file_positions[row] = file_id << _POSITION_BITS | file_position
 
     def row(self, offset: int) -> int | None:
         """Return the row of the batch that holds `offset`, None if there is none."""
         row = bisect_right(self.bases, offset) - 1
         return row if row >= 0 and offset < self.ends[row] else None
 
-    def row_behind(self, position: int) -> int | None:
+    def row_at_or_after_position(self, position: int) -> int | None:
         """Return the first row at `position` or behind it."""
         row = bisect_left(self.positions, position)
         return row if row < len(self.positions) else None
@@ -116,35 +116,35 @@ class Columns:
 
     def file_ids(self) -> set[int]:
         """Return the ids of the files in which the batches lie."""
-        return {int(each) for each in np.unique(np.frombuffer(self.places, np.int64) >> _PLACE_BITS)}
+        return {int(each) for each in np.unique(np.frombuffer(self.file_positions, np.int64) >> _POSITION_BITS)}
 
     def note_file_ends(self, ends: dict[int, int]) -> None:
         """Put the place behind the last batch in each file into `ends`, where that is larger than what is there."""
-        places = np.frombuffer(self.places, np.int64)
-        behind = (places & (1 << _PLACE_BITS) - 1) + np.frombuffer(self.sizes, np.int32) + ENTRY_HEADER.size
+        file_positions = np.frombuffer(self.file_positions, np.int64)
+        behind = (file_positions & (1 << _POSITION_BITS) - 1) + np.frombuffer(self.sizes, np.int32) + ENTRY_HEADER.size
         for file_id in self.file_ids():
-            last = int(behind[places >> _PLACE_BITS == file_id].max())
+            last = int(behind[file_positions >> _POSITION_BITS == file_id].max())
             ends[file_id] = max(ends.get(file_id, 0), last)
 
     def file_bytes(self) -> dict[int, int]:
         """Return the bytes of the batches in each file."""
-        files, which = np.unique(np.frombuffer(self.places, np.int64) >> _PLACE_BITS, return_inverse=True)
+        files, which = np.unique(np.frombuffer(self.file_positions, np.int64) >> _POSITION_BITS, return_inverse=True)
         sizes = np.bincount(which, weights=np.frombuffer(self.sizes, np.int32) + ENTRY_HEADER.size)
         return {int(file_id): int(size) for file_id, size in zip(files, sizes, strict=True)}
 
     def location(self, row: int) -> Location:
         """Return where the batch of a row lies."""
-        file_id, place = divmod(self.places[row], 1 << _PLACE_BITS)
-        return Location(self.bases[row], self.ends[row], file_id, place, self.sizes[row])
+        file_id, file_position = divmod(self.file_positions[row], 1 << _POSITION_BITS)
+        return Location(self.bases[row], self.ends[row], file_id, file_position, self.sizes[row])
 
-    def indexed(self, row: int) -> Indexed:
+    def indexed(self, row: int) -> IndexedBatch:
         """Return what is known of the batch of a row."""
-        return Indexed(self.bases[row], self.ends[row], self.timestamps[row], self.sizes[row], self.positions[row])
+        return IndexedBatch(self.bases[row], self.ends[row], self.timestamps[row], self.sizes[row], self.positions[row])
 
     def delete_before(self, offset: int) -> None:
         """Drop the batches that end at `offset` or before."""
         count = bisect_right(self.ends, offset)
-        for column in (self.bases, self.ends, self.sizes, self.timestamps, self.positions, self.places):
+        for column in (self.bases, self.ends, self.sizes, self.timestamps, self.positions, self.file_positions):
             del column[:count]
 
     def __len__(self) -> int:

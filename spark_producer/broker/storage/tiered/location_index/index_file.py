@@ -29,12 +29,12 @@ _BLOCK: Final = Struct(">IIQI")
 _COVERED: Final = Struct(">QIQI")
 
 
-class Block(NamedTuple):
-    """A block as it is in the file; `place` is the byte at which its rows begin."""
+class IndexBlock(NamedTuple):
+    """A block as it is in the file; `position` is the byte at which its rows begin."""
 
     kind: int
     log_id: int
-    place: int
+    position: int
     rows: memoryview
 
 
@@ -55,43 +55,43 @@ class IndexFile:
             files.sync_directory(path.parent)
         self.size = 0
 
-    def load(self, trusted: int) -> Iterator[Block]:
+    def load(self, durable_bytes: int) -> Iterator[IndexBlock]:
         """Yield all blocks. Afterwards the file ends with the last of them, and all of it is on the disk.
 
-        What lies behind `trusted` may be there only to be read: after a force that failed, and a `kill -9`, the system shows
-        bytes that it has not put on the disk and believes it has. So they are written again.
+        Bytes after `durable_bytes` may be in the page cache only: after a failed force and a `kill -9`, the system shows bytes
+        that it has not written to the disk and considers written. So they are written again.
 
         Args:
             trusted: the size that the file had when it was forced.
 
         Raises:
-            IndexDamaged: something before `trusted` is no block.
+            IndexDamaged: something before `durable_bytes` is no block.
             OSError: the disk refused.
         """
         content = memoryview(self._files.read(self._file, self._files.size(self._file), 0))
         while (block := self._block(content, self.size)) is not None:
             yield block
-            self.size = block.place + len(block.rows)
-        if self.size < trusted:
+            self.size = block.position + len(block.rows)
+        if self.size < durable_bytes:
             raise IndexDamaged(
-                f"{self.path} is damaged at byte {self.size}, and {trusted} bytes of it were on the disk"
+                f"{self.path} is damaged at byte {self.size}, and {durable_bytes} bytes of it were on the disk"
             )
         if self.size < len(content):
             self._files.truncate(self._file, self.size)
-        if self.size > trusted:
-            self._files.write(self._file, [content[trusted : self.size]], trusted)
+        if self.size > durable_bytes:
+            self._files.write(self._file, [content[durable_bytes : self.size]], durable_bytes)
             self._files.force(self._file)
 
     @staticmethod
-    def _block(content: memoryview, place: int) -> Block | None:
-        if place + _BLOCK.size > len(content):
+    def _block(content: memoryview, position: int) -> IndexBlock | None:
+        if position + _BLOCK.size > len(content):
             return None
-        length, crc, log_id, kind = _BLOCK.unpack_from(content, place)
-        begin = place + _BLOCK.size
+        length, crc, log_id, kind = _BLOCK.unpack_from(content, position)
+        begin = position + _BLOCK.size
         rows = content[begin : begin + length]
-        if len(rows) < length or _checksum(place, log_id, kind, rows) != crc:
+        if len(rows) < length or _checksum(position, log_id, kind, rows) != crc:
             return None
-        return Block(kind, log_id, begin, rows)
+        return IndexBlock(kind, log_id, begin, rows)
 
     def append(self, kind: int, rows: Mapping[int, bytes]) -> dict[int, int]:
         """Write a block for each log, and force them. Return the bytes at which their rows begin.
@@ -100,27 +100,27 @@ class IndexFile:
             OSError: the disk refused. What was written is written over by the next call, so the pages are written anew: after a
                 force that failed, the system may take them for written.
         """
-        parts, places, end = [], {}, self.size
+        parts, positions, end = [], {}, self.size
         for log_id, data in rows.items():
             head = _BLOCK.pack(len(data), _checksum(end, log_id, kind, data), log_id, kind)
             parts += [head, data]
-            places[log_id] = end + len(head)
+            positions[log_id] = end + len(head)
             end += len(head) + len(data)
         self._files.write(self._file, parts, self.size)
         self._files.force(self._file)
         self.size = end
-        return places
+        return positions
 
-    def read(self, place: int, size: int) -> bytes:
+    def read(self, position: int, size: int) -> bytes:
         """Return bytes of rows.
 
         Raises:
             IndexDamaged: the file is shorter than it was.
             OSError: the disk refused.
         """
-        found = self._files.read(self._file, size, place)
+        found = self._files.read(self._file, size, position)
         if len(found) < size:
-            raise IndexDamaged(f"{self.path} has lost its bytes from {place + len(found)} on")
+            raise IndexDamaged(f"{self.path} has lost its bytes from {position + len(found)} on")
         return found
 
     def close(self) -> None:
@@ -128,5 +128,5 @@ class IndexFile:
         self._files.close(self._file)
 
 
-def _checksum(place: int, log_id: int, kind: int, rows: bytes | memoryview) -> int:
-    return crc32c(rows, crc32c(_COVERED.pack(place, len(rows), log_id, kind)))
+def _checksum(position: int, log_id: int, kind: int, rows: bytes | memoryview) -> int:
+    return crc32c(rows, crc32c(_COVERED.pack(position, len(rows), log_id, kind)))

@@ -15,7 +15,7 @@ from spark_producer.broker.storage.tiered.location_index.arrays import NAME, Arr
 from spark_producer.broker.storage.tiered.location_index.base import IndexDamaged, IndexRow, LocationIndex
 from spark_producer.broker.storage.tiered.location_index.rocks import RocksIndex
 from spark_producer.broker.storage.tiered.location_index.rocks_database import NAME as ROCKS_NAME
-from spark_producer.broker.storage.tiered.location_index.rocks_database import put_aside, remove_database
+from spark_producer.broker.storage.tiered.location_index.rocks_database import remove_database, set_aside
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import HEADER_SIZE as BATCH_HEADER_SIZE
@@ -28,7 +28,7 @@ DAMAGED: Final = f"{NAME}.damaged"
 logger = escaping_logger(__name__)
 
 
-class ScannedLogs(Protocol):
+class EntryLogScanner(Protocol):
     """What a rebuilding asks of the entry logs: see `EntryLogFiles`."""
 
     def ids(self) -> list[int]:
@@ -42,9 +42,9 @@ def open_index(
     files: FileOps,
     directory: Path,
     logs: Collection[CatalogEntry],
-    entry_logs: ScannedLogs,
+    entry_logs: EntryLogScanner,
     *,
-    trusted: int = 0,
+    durable_bytes: int = 0,
     engine: str = ARRAYS,
     cache_bytes: int = 0,
 ) -> LocationIndex:
@@ -68,7 +68,7 @@ def open_index(
     name = ROCKS_NAME if engine == ROCKS else NAME
     index = None
     try:
-        index = _opened(files, directory, engine, cache_bytes, trusted)
+        index = _opened(files, directory, engine, cache_bytes, durable_bytes)
         _check_complete(index, logs, directory / name)
     except IndexDamaged as error:
         logger.warning(
@@ -81,8 +81,12 @@ def open_index(
     return index
 
 
-def _opened(files: FileOps, directory: Path, engine: str, cache_bytes: int, trusted: int) -> LocationIndex:
-    return RocksIndex(directory, cache_bytes) if engine == ROCKS else ArrayIndex(files, directory, trusted=trusted)
+def _opened(files: FileOps, directory: Path, engine: str, cache_bytes: int, durable_bytes: int) -> LocationIndex:
+    return (
+        RocksIndex(directory, cache_bytes)
+        if engine == ROCKS
+        else ArrayIndex(files, directory, durable_bytes=durable_bytes)
+    )
 
 
 def _check_complete(index: LocationIndex, logs: Collection[CatalogEntry], path: Path) -> None:
@@ -102,12 +106,12 @@ def _rebuilt(
     files: FileOps,
     directory: Path,
     logs: Collection[CatalogEntry],
-    entry_logs: ScannedLogs,
+    entry_logs: EntryLogScanner,
     engine: str,
     cache_bytes: int,
 ) -> LocationIndex:
     if engine == ROCKS:
-        put_aside(directory / ROCKS_NAME)
+        set_aside(directory / ROCKS_NAME)
     else:
         files.rename(directory / NAME, directory / DAMAGED)
     ends = {entry.log_id: entry.flushed_end for entry in logs}
@@ -127,7 +131,7 @@ def _remove_other(files: FileOps, directory: Path, engine: str) -> None:
 
 
 def scanned_rows(
-    entry_logs: ScannedLogs, starts: Mapping[int, int], ends: Mapping[int, int]
+    entry_logs: EntryLogScanner, starts: Mapping[int, int], ends: Mapping[int, int]
 ) -> dict[int, Sequence[IndexRow]]:
     """Return the rows of all batches in the entry logs that lie between the start of their log and its flushed end.
 
@@ -137,8 +141,8 @@ def scanned_rows(
     """
     found: dict[int, list[tuple[int, int, IndexRow]]] = {log_id: [] for log_id in ends}
     for file_id in entry_logs.ids():
-        place = HEADER_SIZE
-        for entry in _readable(entry_logs, file_id):
+        position = HEADER_SIZE
+        for entry in _readable_entries(entry_logs, file_id):
             header = read_header(entry.batch)
             known = found.get(entry.log_id)
             if (
@@ -146,9 +150,9 @@ def scanned_rows(
                 and starts[entry.log_id] <= header.last_offset
                 and header.base_offset < ends[entry.log_id]
             ):
-                row = IndexRow(bytes(entry.batch[:BATCH_HEADER_SIZE]), 0, file_id, place)
+                row = IndexRow(bytes(entry.batch[:BATCH_HEADER_SIZE]), 0, file_id, position)
                 known.append((header.base_offset, header.last_offset + 1, row))
-            place = entry.next_position
+            position = entry.next_position
     return {log_id: _in_order(_newest(rows), starts[log_id]) for log_id, rows in found.items() if rows}
 
 
@@ -170,7 +174,7 @@ def _newest(rows: Sequence[tuple[int, int, IndexRow]]) -> dict[int, IndexRow]:
     return kept
 
 
-def _readable(entry_logs: ScannedLogs, file_id: int) -> Iterator[StoredEntry]:
+def _readable_entries(entry_logs: EntryLogScanner, file_id: int) -> Iterator[StoredEntry]:
     try:
         yield from entry_logs.entries(file_id)
     except CorruptRecord as error:

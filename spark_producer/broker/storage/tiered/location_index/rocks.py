@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from spark_producer.broker.storage.tiered.entry_log_format import ENTRY_HEADER
 from spark_producer.broker.storage.tiered.interfaces import Location
-from spark_producer.broker.storage.tiered.location_index.base import IndexDamaged, Indexed, IndexRow
+from spark_producer.broker.storage.tiered.location_index.base import IndexDamaged, IndexedBatch, IndexRow
 from spark_producer.broker.storage.tiered.location_index.index_file import ADDED_ROW
-from spark_producer.broker.storage.tiered.location_index.rocks_database import NAME, open_database, translated
+from spark_producer.broker.storage.tiered.location_index.rocks_database import NAME, open_database, translated_errors
 from spark_producer.record.batch_v2 import BatchHeader, read_header
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class RocksIndex:
             raise
 
     @property
-    def trusted(self) -> int:
+    def durable_bytes(self) -> int:
         """Always 0: RocksDB itself knows how much of its files is on the disk."""
         return 0
 
@@ -116,7 +116,7 @@ class RocksIndex:
             for each in some:
                 row = self._row(log_id, each.base_offset)
                 if row is not None and read_header(row.header).base_offset == each.base_offset:
-                    moved = row._replace(file_id=each.file_id, place=each.position)
+                    moved = row._replace(file_id=each.file_id, file_position=each.position)
                     batch.put(_KEY.pack(log_id, each.base_offset), ADDED_ROW.pack(*moved))
         self._has_failed = True
         self._write(batch)
@@ -146,7 +146,7 @@ class RocksIndex:
 
         options = WriteOptions()
         options.sync = True
-        with translated(str(self._path)):
+        with translated_errors(str(self._path)):
             self._database.write(batch, options)
 
     def _open_again(self) -> None:
@@ -169,7 +169,7 @@ class RocksIndex:
         """Return the last row of a log that begins at `offset` or before, None if there is none or it is deleted."""
         if offset < 0:
             return None
-        with self._lock, translated(str(self._path)):
+        with self._lock, translated_errors(str(self._path)):
             found = self._database.iter()
             found.seek_for_prev(_KEY.pack(log_id, offset))
             key, value = (found.key(), found.value()) if found.valid() else (b"", b"")
@@ -199,7 +199,7 @@ class RocksIndex:
 
     def _chunk(self, begin: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
         found: list[tuple[bytes, bytes]] = []
-        with self._lock, translated(str(self._path)):
+        with self._lock, translated_errors(str(self._path)):
             each = self._database.iter()
             each.seek(begin)
             while each.valid() and len(found) < _CHUNK and (key := each.key()) < end:
@@ -215,32 +215,32 @@ class RocksIndex:
         if row is None:
             return None
         header = read_header(row.header)
-        return Location(header.base_offset, header.last_offset + 1, row.file_id, row.place, header.size)
+        return Location(header.base_offset, header.last_offset + 1, row.file_id, row.file_position, header.size)
 
-    def indexed(self, log_id: int, offset: int) -> Indexed | None:
+    def indexed(self, log_id: int, offset: int) -> IndexedBatch | None:
         """See `LocationIndex.indexed`."""
         row = self._row(log_id, offset)
         return None if row is None else _indexed(row)
 
-    def last(self, log_id: int) -> Indexed | None:
+    def last(self, log_id: int) -> IndexedBatch | None:
         """See `LocationIndex.last`."""
         row = self._floor(log_id, _LAST)
         return None if row is None else _indexed(row)
 
-    def first_behind(self, log_id: int, position: int) -> Indexed | None:
-        """See `LocationIndex.first_behind`. It is looked for by halving the offsets, since positions rise with them."""
+    def first_at_or_after_position(self, log_id: int, position: int) -> IndexedBatch | None:
+        """See `LocationIndex.first_at_or_after_position`. This bisects the offsets, since positions rise with them."""
         first, last = next(self.rows(log_id), None), self.last(log_id)
         if first is None or last is None or position > last.position:
             return None
         offsets = range(read_header(first.header).base_offset, last.base_offset)
-        found = bisect_left(offsets, True, key=lambda offset: self._begins_behind(log_id, offset, position))
+        found = bisect_left(offsets, True, key=lambda offset: self._begins_at_or_after(log_id, offset, position))
         return self.indexed(log_id, offsets[found] if found < len(offsets) else last.base_offset)
 
-    def _begins_behind(self, log_id: int, offset: int, position: int) -> bool:
+    def _begins_at_or_after(self, log_id: int, offset: int, position: int) -> bool:
         row = self._floor(log_id, offset)
         return row is not None and row.position >= position
 
-    def first_at_or_after(self, log_id: int, timestamp: int) -> Indexed | None:
+    def first_at_or_after(self, log_id: int, timestamp: int) -> IndexedBatch | None:
         """See `LocationIndex.first_at_or_after`. All rows up to it are read, since timestamps need not rise."""
         rows = map(_indexed, self.rows(log_id))
         return next((found for found in rows if found.max_timestamp >= timestamp), None)
@@ -273,7 +273,7 @@ class RocksIndex:
         """See `LocationIndex.file_ends`. All rows are read."""
         ends: dict[int, int] = {}
         for _, row in self._scan(b"", _END):
-            end = row.place + ENTRY_HEADER.size + read_header(row.header).size
+            end = row.file_position + ENTRY_HEADER.size + read_header(row.header).size
             ends[row.file_id] = max(ends.get(row.file_id, 0), end)
         return ends
 
@@ -306,7 +306,7 @@ class RocksIndex:
     @property
     def memory_bytes(self) -> int:
         """See `LocationIndex.memory_bytes`: what RocksDB counts for its block cache, of which write buffers are a part."""
-        with self._lock, translated(str(self._path)):
+        with self._lock, translated_errors(str(self._path)):
             return int(self._database.property_int_value("rocksdb.block-cache-usage") or 0)
 
     def compact(self, note: Callable[[int], None]) -> None:
@@ -317,7 +317,7 @@ class RocksIndex:
             deleted = dict(self._starts)
         if not deleted:
             return
-        note(self.trusted)  # a deletion that the catalog does not know of would take rows that it counts
+        note(self.durable_bytes)  # a deletion that the catalog does not know of would take rows that it counts
         batch = WriteBatch(raw_mode=True)
         for log_id, start in deleted.items():
             row = self._row(log_id, start)
@@ -335,6 +335,6 @@ class RocksIndex:
             self._database.close()
 
 
-def _indexed(row: IndexRow) -> Indexed:
+def _indexed(row: IndexRow) -> IndexedBatch:
     header = read_header(row.header)
-    return Indexed(header.base_offset, header.last_offset + 1, header.max_timestamp, header.size, row.position)
+    return IndexedBatch(header.base_offset, header.last_offset + 1, header.max_timestamp, header.size, row.position)

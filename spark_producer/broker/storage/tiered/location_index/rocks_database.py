@@ -49,7 +49,7 @@ def open_database(directory: Path, cache_bytes: int) -> Rdict:
     from rocksdict import Rdict
 
     options = _options(cache_bytes)
-    with translated(f"{directory}"):
+    with translated_errors(f"{directory}"):
         return Rdict(str(directory), options)
 
 
@@ -75,7 +75,7 @@ def _options(cache_bytes: int) -> Options:
 
 
 @contextmanager
-def translated(what: str) -> Iterator[None]:
+def translated_errors(what: str) -> Iterator[None]:
     """Raise errors of RocksDB, which rocksdict gives as bare exceptions with a text, as IndexDamaged or OSError.
 
     A file that is missing is damage, as RocksDB made it before.
@@ -103,7 +103,7 @@ def remove_database(directory: Path) -> None:
         directory.rmdir()
 
 
-def put_aside(directory: Path) -> None:
+def set_aside(directory: Path) -> None:
     """Give a database that is not open the name with `.damaged`, instead of what has that name.
 
     Raises:

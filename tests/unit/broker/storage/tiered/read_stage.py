@@ -9,7 +9,14 @@ from spark_producer.broker.storage.base import LEADER_EPOCH
 from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.broker.storage.tiered.cursors import Cursors
 from spark_producer.broker.storage.tiered.entry_log_format import entry_header
-from spark_producer.broker.storage.tiered.interfaces import EntryMissing, Location, Run, Stretch, Taking, Wanted
+from spark_producer.broker.storage.tiered.interfaces import (
+    EntryConsumer,
+    EntryMissing,
+    EntryRun,
+    Location,
+    ReadLimits,
+    ReadResult,
+)
 from spark_producer.broker.storage.tiered.read_ahead import ReadAheadLimits
 from spark_producer.broker.storage.tiered.read_cache import ReadCache
 from spark_producer.broker.storage.tiered.read_path import ReadPath
@@ -45,7 +52,7 @@ def end_of(batch: bytes) -> int:
     return read_header(batch).last_offset + 1
 
 
-class Halves:
+class FakeWriteCache:
     """The write cache: what is in each half. `asked` is called each time that it is asked."""
 
     def __init__(self) -> None:
@@ -53,30 +60,30 @@ class Halves:
         self.flushing: list[tuple[int, bytes]] = []
         self.asked: Callable[[], None] = lambda: None
 
-    def run(self, log_id: int, offset: int, wanted: Wanted) -> Run | None:
+    def read(self, log_id: int, offset: int, limits: ReadLimits) -> ReadResult | None:
         """One entry, if it is wanted: the shortest run that a write cache may return."""
         try:
             for half, is_flushing in ((self.active, False), (self.flushing, True)):
                 for owner, batch in half:
                     header = read_header(batch)
                     if owner == log_id and header.base_offset <= offset <= header.last_offset:
-                        if not wanted.takes(len(batch), 0):
-                            return Run(0, offset, b"", is_flushing)
-                        return Run(1, header.last_offset + 1, batch, is_flushing)
+                        if not limits.allows(len(batch), 0):
+                            return ReadResult(0, offset, b"", is_flushing)
+                        return ReadResult(1, header.last_offset + 1, batch, is_flushing)
             return None
         finally:
             self.asked()
 
 
-class Logs:
-    """Entry logs with their index. An entry lies at its number in the file. `scanned` counts the entries that were
+class FakeEntryLogs:
+    """Entry logs with their index. An entry lies at its number in the file. `entries_read` counts the entries that were
     read, and `open` the files that are open."""
 
     def __init__(self) -> None:
         self.files: dict[int, list[tuple[int, bytes]]] = {}
         self.index: dict[int, list[Location]] = {}
         self.cached: bool | None = None
-        self.scanned = 0
+        self.entries_read = 0
         self.open = 0
         self.damaged: set[tuple[int, int]] = set()
 
@@ -93,25 +100,25 @@ class Logs:
         places = self.index.get(log_id, [])
         return next((each for each in places if each.base_offset <= offset < each.end_offset), None)
 
-    def stretches(self, location: Location, taking: Taking) -> Generator[Stretch, None, None]:
+    def runs(self, location: Location, consumer: EntryConsumer) -> Generator[EntryRun, None, None]:
         """Each entry is read by itself, into a buffer that is used again."""
         if location.file_id not in self.files:
             raise EntryMissing(f"there is no entry log {location.file_id}")
         self.open += 1
         try:
             for number, (log_id, batch) in list(enumerate(self.files[location.file_id]))[location.position :]:
-                if taking.is_done:
+                if consumer.is_done:
                     return
-                self.scanned += 1
+                self.entries_read += 1
                 buffer = memoryview(bytearray(stored(batch, log_id)))
                 if (location.file_id, number) in self.damaged:
                     buffer[-1] ^= 1
-                stretch, _ = taking.take(buffer)
-                if stretch is not None:
-                    yield stretch
+                run, _ = consumer.take(buffer)
+                if run is not None:
+                    yield run
                 buffer[:] = bytes(len(buffer))
-            if not taking.is_done:
-                taking.broken()
+            if not consumer.is_done:
+                consumer.on_damage()
         finally:
             self.open -= 1
 
@@ -127,8 +134,8 @@ class ReadStage:
     ) -> None:
         self.clock = FakeClock()
         self.counters = TierCounters()
-        self.halves = Halves()
-        self.logs = Logs()
+        self.write_cache = FakeWriteCache()
+        self.logs = FakeEntryLogs()
         self.tail = TailCache(tail_bytes, self.counters.tail, self.clock)
         self.cursors = Cursors(self.counters.cursor, self.clock, require_durable=durable)
         self.read_cache = ReadCache(cache_bytes, self.counters.read_cache)
@@ -136,7 +143,7 @@ class ReadStage:
         self.path = ReadPath(
             tail=self.tail,
             cursors=self.cursors,
-            write_cache=self.halves,
+            write_cache=self.write_cache,
             read_cache=self.read_cache,
             index=self.logs,
             entry_logs=self.logs,
@@ -148,20 +155,20 @@ class ReadStage:
     def admit(self, *batches: bytes) -> None:
         """As a log does it: into the active half, then to whoever wants to know."""
         for batch in batches:
-            self.halves.active.append((LOG, batch))
+            self.write_cache.active.append((LOG, batch))
             self.log_end = end_of(batch)
             self.path.admitted(LOG, read_header(batch).base_offset, self.log_end, batch)
 
     def swap(self) -> None:
-        self.halves.active, self.halves.flushing = [], self.halves.active
+        self.write_cache.active, self.write_cache.flushing = [], self.write_cache.active
 
     def flush(self, file_id: int = 1) -> None:
         """Swap if nothing is being flushed, and flush: index first, clear then."""
-        if not self.halves.flushing:
+        if not self.write_cache.flushing:
             self.swap()
-        for log_id in sorted({owner for owner, _ in self.halves.flushing}):
-            self.logs.append(log_id, [batch for owner, batch in self.halves.flushing if owner == log_id], file_id)
-        self.halves.flushing = []
+        for log_id in sorted({owner for owner, _ in self.write_cache.flushing}):
+            self.logs.append(log_id, [batch for owner, batch in self.write_cache.flushing if owner == log_id], file_id)
+        self.write_cache.flushing = []
 
     def read(self, offset: int, max_bytes: int = MIB, *, at_least_one: bool = True, end: int | None = None) -> bytes:
         stop = self.log_end if end is None else end

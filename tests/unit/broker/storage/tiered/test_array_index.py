@@ -21,25 +21,25 @@ def disk() -> SimulatedDisk:
     return made
 
 
-def opened(disk: SimulatedDisk, trusted: int = 0) -> ArrayIndex:
-    return ArrayIndex(disk, LEDGERS, trusted=trusted)
+def opened(disk: SimulatedDisk, durable_bytes: int = 0) -> ArrayIndex:
+    return ArrayIndex(disk, LEDGERS, durable_bytes=durable_bytes)
 
 
 def test_a_torn_end_is_cut_off_at_every_byte(disk: SimulatedDisk) -> None:
     index = opened(disk)
     index.add({5: rows(0, 1)})
-    trusted = index.trusted
+    durable_bytes = index.durable_bytes
     index.add({5: rows(2, 1)})
     content = disk.content(LEDGERS / NAME)
-    for cut in range(trusted, len(content)):
+    for cut in range(durable_bytes, len(content)):
         torn = SimulatedDisk()
         torn.make_directory(LEDGERS)
         torn.put(LEDGERS / NAME, content[:cut] + bytes(len(content) - cut))
-        again = opened(torn, trusted)
-        assert (again.row_count, again.trusted) == (1, trusted), cut
+        again = opened(torn, durable_bytes)
+        assert (again.row_count, again.durable_bytes) == (1, durable_bytes), cut
         again.add({5: rows(2, 1)})
         again.close()
-        assert opened(torn, again.trusted).row_count == 2, cut
+        assert opened(torn, again.durable_bytes).row_count == 2, cut
 
 
 def test_damage_of_what_was_on_the_disk_is_told(disk: SimulatedDisk) -> None:
@@ -49,16 +49,16 @@ def test_damage_of_what_was_on_the_disk_is_told(disk: SimulatedDisk) -> None:
     content[40] ^= 1
     disk.put(LEDGERS / NAME, bytes(content))
     with pytest.raises(IndexDamaged, match="is damaged at byte 0"):
-        opened(disk, index.trusted)
+        opened(disk, index.durable_bytes)
 
 
 def test_idx2_rows_are_on_the_disk_when_add_or_move_returns(disk: SimulatedDisk) -> None:
     index = opened(disk)
     index.add({5: rows(0, 2)})
     added = disk.durable(LEDGERS / NAME)
-    assert (len(added), added) == (index.trusted, disk.content(LEDGERS / NAME))
+    assert (len(added), added) == (index.durable_bytes, disk.content(LEDGERS / NAME))
     index.move({5: [Location(0, 2, 7, 2000, SIZE)]})
-    assert len(disk.durable(LEDGERS / NAME)) == index.trusted > len(added)
+    assert len(disk.durable(LEDGERS / NAME)) == index.durable_bytes > len(added)
 
 
 def test_idx2_no_flush_leaves_an_index_that_a_loss_of_power_makes_anew(caplog: pytest.LogCaptureFixture) -> None:
@@ -82,21 +82,21 @@ def test_a_failed_add_adds_nothing_and_may_be_repeated(disk: SimulatedDisk) -> N
         index.add({5: rows(4, 2)})
     assert index.row_count == 2
     index.add({5: rows(4, 2)})
-    assert opened(disk.crash(1), index.trusted).row_count == 4
+    assert opened(disk.crash(1), index.durable_bytes).row_count == 4
 
 
 def test_rows_that_can_be_read_and_may_not_be_on_the_disk_are_written_again(disk: SimulatedDisk) -> None:
     """After a force that failed the system takes the pages for written, and shows them to the next process."""
     index = opened(disk)
     index.add({5: rows(0, 2)})
-    trusted = index.trusted
+    durable_bytes = index.durable_bytes
     disk.script.fail("force", NAME)
     with pytest.raises(OSError, match="Input/output"):
         index.add({5: rows(4, 2)})
-    again = opened(disk, trusted)
+    again = opened(disk, durable_bytes)
     assert again.row_count == 4
-    assert len(disk.durable(LEDGERS / NAME)) == again.trusted
-    assert opened(disk.crash(1), again.trusted).row_count == 4
+    assert len(disk.durable(LEDGERS / NAME)) == again.durable_bytes
+    assert opened(disk.crash(1), again.durable_bytes).row_count == 4
 
 
 def test_a_file_that_is_written_anew_has_what_there_is(disk: SimulatedDisk) -> None:
@@ -105,14 +105,14 @@ def test_a_file_that_is_written_anew_has_what_there_is(disk: SimulatedDisk) -> N
     index.delete_log(9)
     index.delete_before(5, 50)
     index.move({5: [Location(50, 52, 7, 2000, SIZE)]})
-    before, size = list(index.rows(5)), index.trusted
+    before, size = list(index.rows(5)), index.durable_bytes
     index._rewrite(index._packed())
-    assert index.trusted < size / 3
+    assert index.durable_bytes < size / 3
     assert list(index.rows(5)) == before
     assert disk.durable(LEDGERS / NAME) == disk.content(LEDGERS / NAME), "the new file has the name on the disk too"
     index.add({5: rows(100, 1)})
     index.close()
-    again = opened(disk.crash(1), index.trusted)
+    again = opened(disk.crash(1), index.durable_bytes)
     assert list(again.rows(5))[:-1] == before
     assert (again.row_count, again.find(5, 51)) == (26, Location(50, 52, 7, 2000, SIZE))
 

@@ -26,7 +26,7 @@ def opened(disk: SimulatedDisk | None = None) -> tuple[SimulatedDisk, Catalog]:
 def known(catalog: Catalog) -> tuple[object, ...]:
     entries = sorted(catalog.entries(), key=lambda entry: entry.log_id)
     found = [catalog.find(entry.topic, entry.partition) for entry in entries]
-    return entries, found, catalog.index_bytes(0), catalog.identity, catalog.outside
+    return entries, found, catalog.index_bytes(0), catalog.identity, catalog.external
 
 
 def change_much(catalog: Catalog) -> None:
@@ -37,7 +37,7 @@ def change_much(catalog: Catalog) -> None:
     catalog.set_ledgers(
         {first.log_id: [LEDGER], second.log_id: [LEDGER, replace(LEDGER, first_offset=5, end_offset=9)]}
     )
-    catalog.note_index(0, 1000)
+    catalog.set_index_bytes(0, 1000)
     catalog.store()
     catalog.set_aside(first.log_id)
     catalog.add("t", 0)

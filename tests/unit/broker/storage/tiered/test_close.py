@@ -17,7 +17,7 @@ from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.storage.tiered.engine_stage import ENTRY_LOGS, PLACE, EngineStage
 
-STUCK_S = "spark_producer.broker.storage.tiered.engine.STUCK_S"
+DISK_TIMEOUT_S = "spark_producer.broker.storage.tiered.engine.DISK_TIMEOUT_S"
 CLOCK = "spark_producer.broker.storage.tiered.engine.time"
 
 
@@ -50,7 +50,7 @@ def test_the_end_does_not_wait_for_a_flush_that_is_stuck(
     disk = SimulatedDisk()
     running = Running(tmp_path, disk)
     running.engine.force()  # with all the time it may take
-    monkeypatch.setattr(STUCK_S, 0.1)
+    monkeypatch.setattr(DISK_TIMEOUT_S, 0.1)
     came = disk.script.count(call, pattern)
     with disk.script.blocked(call, pattern):
         running.store.close()
@@ -70,7 +70,7 @@ def test_logs_do_not_wait_one_after_another_for_a_journal_that_is_stuck(
 ) -> None:
     disk = SimulatedDisk()
     running = Running(tmp_path, disk)
-    monkeypatch.setattr(STUCK_S, 0.1)
+    monkeypatch.setattr(DISK_TIMEOUT_S, 0.1)
     monkeypatch.setattr(
         CLOCK, SimpleNamespace(monotonic=lambda: 0.0)
     )  # so that all the time is left for the first wait

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from spark_producer.broker.storage.tiered.counters import CursorCounters
-from spark_producer.broker.storage.tiered.cursors import IDLE_S, MAX_READERS, THRESHOLD, Cursors
+from spark_producer.broker.storage.tiered.cursors import IDLE_S, MAX_ACTIVE_LAG, MAX_READERS, Cursors
 from tests.stages.workbench import FakeClock
 from tests.unit.broker.storage.tiered.read_stage import LOG, OTHER, ReadStage, batches_from, end_of
 
@@ -13,7 +13,7 @@ from tests.unit.broker.storage.tiered.read_stage import LOG, OTHER, ReadStage, b
 class Bench:
     """A log with batches of two records."""
 
-    def __init__(self, *, threshold: int = THRESHOLD, durable: bool = True) -> None:
+    def __init__(self, *, threshold: int = MAX_ACTIVE_LAG, durable: bool = True) -> None:
         self.clock = FakeClock()
         self.counters = CursorCounters()
         self.cursors = Cursors(self.counters, self.clock, threshold=threshold, require_durable=durable)
@@ -33,7 +33,7 @@ class Bench:
 
 def test_tail1_without_a_cursor_nothing_is_cached() -> None:
     stage = ReadStage()
-    stage.path.wanted(LOG, 0)  # a reader of no group
+    stage.path.reader_waits(LOG, 0)  # a reader of no group
     stage.admit(*batches_from(0, 50))
     assert stage.read(0) == b"".join(batches_from(0, 50))
     stage.admit(*batches_from(100, 50))
@@ -52,7 +52,7 @@ def test_tail1_with_a_cursor_that_nobody_reads_nothing_is_cached() -> None:
 def test_tail1_with_an_active_cursor_all_is_cached() -> None:
     stage = ReadStage()
     stage.cursors.set_durable(LOG, 1)
-    stage.path.wanted(LOG, 0)
+    stage.path.reader_waits(LOG, 0)
     stage.admit(*batches_from(0, 50))
     assert (stage.counters.tail.insert, stage.counters.tail.bytes) == (50, 5000)
     assert stage.read(0) == b"".join(batches_from(0, 50))
@@ -61,7 +61,7 @@ def test_tail1_with_an_active_cursor_all_is_cached() -> None:
 
 def test_tail1_readers_of_no_group_count_if_the_settings_say_so() -> None:
     stage = ReadStage(durable=False)
-    stage.path.wanted(LOG, 0)
+    stage.path.reader_waits(LOG, 0)
     stage.admit(*batches_from(0, 50))
     assert stage.counters.tail.insert == 50
 
@@ -69,7 +69,7 @@ def test_tail1_readers_of_no_group_count_if_the_settings_say_so() -> None:
 def test_tail2_a_lag_of_999_entries_is_active_and_one_of_1000_is_not() -> None:
     bench = Bench()
     bench.cursors.set_durable(LOG, 1)
-    bench.cursors.seen(LOG, 0)
+    bench.cursors.reader_waits(LOG, 0)
     bench.admit(999)
     assert bench.cursors.has_active(LOG)
     assert bench.counted == (1, 0)
@@ -82,23 +82,23 @@ def test_tail2_a_lag_of_999_entries_is_active_and_one_of_1000_is_not() -> None:
 def test_tail2_the_lag_is_in_entries_and_an_entry_that_is_read_in_part_is_part_of_it() -> None:
     bench = Bench(threshold=3)
     bench.cursors.set_durable(LOG, 1)
-    bench.cursors.seen(LOG, 0)
+    bench.cursors.reader_waits(LOG, 0)
     bench.admit(5)
     for position, is_active in ((4, False), (5, False), (6, True), (7, True), (10, True)):
-        bench.cursors.moved(LOG, 0, position)
+        bench.cursors.reader_moved(LOG, 0, position)
         assert bench.cursors.has_active(LOG) is is_active, position
-        bench.cursors.moved(LOG, position, 0)
+        bench.cursors.reader_moved(LOG, position, 0)
 
 
 def test_tail3_a_reader_that_has_caught_up_is_active_again() -> None:
     bench = Bench(threshold=10)
     bench.cursors.set_durable(LOG, 1)
-    bench.cursors.seen(LOG, 0)
+    bench.cursors.reader_waits(LOG, 0)
     bench.admit(100)
     assert not bench.cursors.has_active(LOG)
-    bench.cursors.moved(LOG, 0, 100)
+    bench.cursors.reader_moved(LOG, 0, 100)
     assert not bench.cursors.has_active(LOG), "50 behind"
-    bench.cursors.moved(LOG, 100, 182)
+    bench.cursors.reader_moved(LOG, 100, 182)
     assert bench.cursors.has_active(LOG), "9 behind"
     assert bench.admit() == [True]
 
@@ -108,41 +108,41 @@ def test_tail3_of_a_reader_that_is_before_all_that_is_known_the_lag_is_large() -
     bench = Bench()
     bench.admit(3)
     bench.cursors.set_durable(LOG, 1)
-    bench.cursors.seen(LOG, 0)
+    bench.cursors.reader_waits(LOG, 0)
     assert bench.admit() == [False]
-    bench.cursors.moved(LOG, 0, 6)
+    bench.cursors.reader_moved(LOG, 0, 6)
     assert bench.admit() == [True]
 
 
 def test_the_nearest_reader_makes_a_cursor_active() -> None:
     bench = Bench(threshold=5)
     bench.cursors.set_durable(LOG, 2)
-    bench.cursors.seen(LOG, 0)
+    bench.cursors.reader_waits(LOG, 0)
     bench.admit(20)
-    bench.cursors.seen(LOG, 40)
+    bench.cursors.reader_waits(LOG, 40)
     assert bench.cursors.has_active(LOG)
 
 
 def test_tail6_the_slowest_active_reader_is_what_counts() -> None:
     bench = Bench(threshold=5)
     bench.cursors.set_durable(LOG, 2)
-    bench.cursors.seen(LOG, 0)
+    bench.cursors.reader_waits(LOG, 0)
     bench.admit(4)
     assert bench.cursors.slowest(LOG) is None, "only one of two groups was seen"
-    bench.cursors.seen(LOG, 6)
+    bench.cursors.reader_waits(LOG, 6)
     assert bench.cursors.slowest(LOG) == 0
-    bench.cursors.moved(LOG, 0, 4)
+    bench.cursors.reader_moved(LOG, 0, 4)
     assert bench.cursors.slowest(LOG) == 4
     bench.admit(10)
     assert bench.cursors.slowest(LOG) is None, "both are far behind"
-    bench.cursors.moved(LOG, 6, 24)
+    bench.cursors.reader_moved(LOG, 6, 24)
     assert bench.cursors.slowest(LOG) == 24, "the other is not active"
 
 
 def test_tail6_what_the_slowest_has_read_leaves_the_cache() -> None:
     stage = ReadStage()
     stage.cursors.set_durable(LOG, 2)
-    stage.path.wanted(LOG, 0)
+    stage.path.reader_waits(LOG, 0)
     batches = batches_from(0, 10)
     stage.admit(*batches)
     assert stage.read(0, 500) == b"".join(batches[:5])
@@ -157,24 +157,24 @@ def test_tail6_what_the_slowest_has_read_leaves_the_cache() -> None:
 def test_tail6_two_readers_at_the_same_offset_are_told_apart_once_the_second_has_read() -> None:
     bench = Bench()
     bench.cursors.set_durable(LOG, 1)
-    bench.cursors.seen(LOG, 0)
+    bench.cursors.reader_waits(LOG, 0)
     bench.admit(10)
-    bench.cursors.moved(LOG, 0, 4)
+    bench.cursors.reader_moved(LOG, 0, 4)
     assert bench.cursors.slowest(LOG) == 4
-    bench.cursors.moved(LOG, 0, 4)
-    bench.cursors.moved(LOG, 4, 10)
+    bench.cursors.reader_moved(LOG, 0, 4)
+    bench.cursors.reader_moved(LOG, 4, 10)
     assert bench.cursors.slowest(LOG) == 4, "the second one is still there"
-    bench.cursors.seen(LOG, 4)
-    bench.cursors.seen(LOG, 10)
+    bench.cursors.reader_waits(LOG, 4)
+    bench.cursors.reader_waits(LOG, 10)
     assert bench.cursors.slowest(LOG) == 4, "who waits is not another one with each look"
-    bench.cursors.moved(LOG, 4, 10)
+    bench.cursors.reader_moved(LOG, 4, 10)
     assert bench.cursors.slowest(LOG) == 10
 
 
 def test_a_group_that_leaves_ends_what_is_known() -> None:
     bench = Bench()
     bench.cursors.set_durable(LOG, 1)
-    bench.cursors.seen(LOG, 0)
+    bench.cursors.reader_waits(LOG, 0)
     bench.admit()
     assert bench.counted == (1, 0)
     bench.cursors.set_durable(LOG, 0)
@@ -188,23 +188,23 @@ def test_a_group_that_leaves_ends_what_is_known() -> None:
 def test_readers_that_are_gone_are_forgotten() -> None:
     bench = Bench()
     bench.cursors.set_durable(LOG, 1)
-    bench.cursors.seen(LOG, 0)
+    bench.cursors.reader_waits(LOG, 0)
     bench.admit(5)
-    bench.cursors.seen(LOG, 4)
+    bench.cursors.reader_waits(LOG, 4)
     assert bench.cursors.slowest(LOG) == 0
     bench.clock.advance(IDLE_S + 1)
-    bench.cursors.seen(LOG, 4)
+    bench.cursors.reader_waits(LOG, 4)
     assert bench.cursors.slowest(LOG) == 4
 
 
 def test_so_many_readers_are_known_and_no_more() -> None:
     bench = Bench()
     bench.cursors.set_durable(LOG, 1)
-    bench.cursors.seen(LOG, 0)
+    bench.cursors.reader_waits(LOG, 0)
     bench.admit(MAX_READERS + 10)
     for position in range(MAX_READERS + 10):
         bench.clock.advance(0.001)
-        bench.cursors.seen(LOG, position)
+        bench.cursors.reader_waits(LOG, position)
     assert bench.cursors.slowest(LOG) == 10, "the last ones are known"
 
 
@@ -214,14 +214,14 @@ def test_the_lag_is_right_after_any_number_of_entries() -> None:
     chance = random.Random(3)
     bench.cursors.set_durable(LOG, 1)
     position, ends = 0, [0]
-    bench.cursors.seen(LOG, 0)
+    bench.cursors.reader_waits(LOG, 0)
     for step in range(2000):
         if chance.random() < 0.55:
             assert bench.admit() == [sum(end > position for end in ends) < 20], step
             ends.append(bench.end)
         else:
             following = min(bench.end, position + chance.randrange(12))
-            bench.cursors.moved(LOG, position, following)
+            bench.cursors.reader_moved(LOG, position, following)
             position = following
         assert bench.cursors.has_active(LOG) is (sum(end > position for end in ends) < 20), step
 
@@ -229,7 +229,7 @@ def test_the_lag_is_right_after_any_number_of_entries() -> None:
 def test_a_read_tells_how_far_it_came() -> None:
     stage = ReadStage()
     stage.cursors.set_durable(LOG, 1)
-    stage.path.wanted(LOG, 0)
+    stage.path.reader_waits(LOG, 0)
     batches = batches_from(0, 4)
     stage.admit(*batches)
     stage.read(0, 250)

@@ -49,7 +49,7 @@ def test_gc1_a_file_whose_map_is_gone_is_read_instead(left: int, tmp_path: Path)
     writer.write([NewEntry(LOG, 0, 2, batch)])
     writer.end()
     reader = EntryLogFiles(files, tmp_path)
-    assert reader.mapped(1) == list(reader.scanned(1)) == [Extent(LOG, 0, 2, WHOLE)]
+    assert reader.stored_extents(1) == list(reader.scanned_extents(1)) == [Extent(LOG, 0, 2, WHOLE)]
     os.truncate(reader.path(1), HEADER_SIZE + left)
-    assert reader.mapped(1) is None
-    assert len(list(reader.scanned(1))) == (left >= WHOLE)
+    assert reader.stored_extents(1) is None
+    assert len(list(reader.scanned_extents(1))) == (left >= WHOLE)

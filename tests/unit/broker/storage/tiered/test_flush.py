@@ -7,7 +7,7 @@ from itertools import groupby
 
 import pytest
 
-from spark_producer.broker.storage.tiered.entry_log_format import HEADER_SIZE, joined
+from spark_producer.broker.storage.tiered.entry_log_format import HEADER_SIZE, merge_extents
 from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import read_header
 from tests.stages.small_tiers import JOURNAL_FILES, settle
@@ -69,12 +69,14 @@ def test_a_full_entry_log_is_ended_with_a_map_and_the_next_one_begun() -> None:
         stage.flush()
     first, *_ = stage.engine.ledgers[0].entry_log_files.ids()
     assert stage.entry_logs() == ["00000001.log", "00000002.log", "00000003.log"]
-    extents = stage.engine.ledgers[0].entry_log_files.mapped(first) or []
+    extents = stage.engine.ledgers[0].entry_log_files.stored_extents(first) or []
     assert [(extent.first_offset, extent.end_offset, extent.bytes) for extent in extents] == [
         (0, 1, 1040),
         (0, 1, 2064),
     ]
-    assert extents == joined(stage.engine.ledgers[0].entry_log_files.scanned(first)), "the map says what a scan finds"
+    assert extents == merge_extents(stage.engine.ledgers[0].entry_log_files.scanned_extents(first)), (
+        "the map says what a scan finds"
+    )
     stage.close()
 
 
@@ -82,7 +84,7 @@ def test_a_log_that_is_deleted_while_it_is_flushed_leaves_no_row(stage: EngineSt
     stage.append(0)
     stage.append(1)
     with stage.disk.script.blocked("force", ENTRY_LOGS):
-        stage.engine.halves.swap()
+        stage.engine.write_cache.swap()
         stage.disk.script.wait_for("force", ENTRY_LOGS)
         stage.log.close(discard=True)
         stage.storage.delete([("t", 0)])

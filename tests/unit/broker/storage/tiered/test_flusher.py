@@ -39,8 +39,8 @@ def test_a_catalog_that_cannot_be_stored_while_a_collection_is_due_keeps_the_thr
     flusher = stage.engine.flusher
     with flusher._running:
         stage.disk.script.fail("write", "catalog*", times=None)
-        stage.engine.catalog.note_index(0, 1)
-        flusher._chores_at = 0.0
+        stage.engine.catalog.set_index_bytes(0, 1)
+        flusher._collect_at = 0.0
     assert min(rounds(stage, 3)) > 0
     stage.disk.script.heal()
     assert min(rounds(stage, 1)) > 0
@@ -51,7 +51,7 @@ def test_a_disk_that_stays_full_is_one_line_in_the_log(stage: EngineStage, caplo
     stage.engine.flusher.close()  # here are its rounds
     stage.engine.flusher._closing = False
     stage.disk.script.fail("write", "catalog*", times=None)
-    stage.engine.catalog.note_index(0, 1)
+    stage.engine.catalog.set_index_bytes(0, 1)
     with caplog.at_level(logging.WARNING, logger=ENGINE):
         rounds(stage, 4)
     assert [record.getMessage().split(":")[0] for record in caplog.records] == [
@@ -65,7 +65,7 @@ def test_each_flush_that_fails_is_one_line_in_the_log(stage: EngineStage, caplog
     flusher._closing = False
     stage.append()
     stage.disk.script.fail("write", ENTRY_LOGS, times=None)
-    stage.engine.halves.swap()
+    stage.engine.write_cache.swap()
 
     def at_once() -> None:
         flusher._retry_at = 0.0
@@ -76,5 +76,5 @@ def test_each_flush_that_fails_is_one_line_in_the_log(stage: EngineStage, caplog
     assert len(said) == 3
     assert "flush 2 of the same batches failed" in said[1]
     assert "the broker takes no more records: 3 flushes" in said[2]
-    assert flusher.has_given_up
+    assert flusher.is_stopped
     assert min(waits[3:]) > 0, "there is nothing to try any more"

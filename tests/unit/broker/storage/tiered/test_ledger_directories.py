@@ -15,7 +15,7 @@ import pytest
 
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.tiered import TieredStorage
-from spark_producer.broker.storage.tiered.entry_log import NewEntry, Written
+from spark_producer.broker.storage.tiered.entry_log import EntryPosition, NewEntry
 from spark_producer.errors import ConfigError
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.checksum import crc32c
@@ -189,7 +189,7 @@ def test_dir3_a_flush_fails_by_name_if_one_directory_refuses_and_nothing_is_lost
         assert stage.engine.last_mark.latest == mark, "nothing counts as flushed"
         assert [len(batches) for batches in contents(stage)] == [2] * 4
     stage.engine.flusher.flush_now()
-    assert stage.engine.halves.is_empty
+    assert stage.engine.write_cache.is_empty
     assert [ledger.index.row_count for ledger in stage.engine.ledgers] == [4, 4]
     other = stage.engine.ledgers[1 - DIRECTORIES.index(directory)]
     entries = [
@@ -210,7 +210,7 @@ def test_dir3_a_full_directory_is_named_and_records_are_taken_by_itself_once_it_
     for index in range(4):
         stage.append(index)
 
-    def refuse(entries: Iterable[NewEntry]) -> list[Written]:
+    def refuse(entries: Iterable[NewEntry]) -> list[EntryPosition]:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as of a file that is open, without its name
 
     with monkeypatch.context() as full:

@@ -22,9 +22,11 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
     """Opens the index in the same directory, with the size that is trusted. All are closed at the end."""
     made: list[LocationIndex] = []
 
-    def open_index(trusted: int) -> LocationIndex:
+    def open_index(durable_bytes: int) -> LocationIndex:
         is_arrays = request.param == "arrays"
-        made.append(ArrayIndex(SystemFiles(), tmp_path, trusted=trusted) if is_arrays else RocksIndex(tmp_path, MIB))
+        made.append(
+            ArrayIndex(SystemFiles(), tmp_path, durable_bytes=durable_bytes) if is_arrays else RocksIndex(tmp_path, MIB)
+        )
         return made[-1]
 
     yield open_index
@@ -45,7 +47,7 @@ def test_every_offset_of_a_batch_finds_where_it_lies(opened: Opened) -> None:
 def test_positions_and_timestamps_find_the_first_batch_that_reaches_them(opened: Opened) -> None:
     index = opened(0)
     index.add({5: rows(0, 4, timestamp=10)})
-    behind = [index.first_behind(5, position) for position in (0, 1, 300, 301)]
+    behind = [index.first_at_or_after_position(5, position) for position in (0, 1, 300, 301)]
     assert [found and found.base_offset for found in behind] == [0, 2, 6, None]
     at = [index.first_at_or_after(5, timestamp) for timestamp in (0, 11, 13, 14)]
     assert [found and found.base_offset for found in at] == [0, 2, 6, None]
@@ -59,7 +61,7 @@ def test_everything_is_there_when_it_is_opened_again(opened: Opened) -> None:
     index.move({5: [Location(2, 4, 7, 2000, SIZE)]})
     before = [list(index.rows(log_id)) for log_id in (5, 9)]
     index.close()
-    again = opened(index.trusted)
+    again = opened(index.durable_bytes)
     assert [list(again.rows(log_id)) for log_id in (5, 9)] == before
     assert again.find(5, 2) == Location(2, 4, 7, 2000, SIZE)
     assert (again.row_count, again.file_ids(5), again.file_ends()) == (6, {1, 7}, {1: 1000 + 2 * 116 + 116, 7: 2116})
@@ -78,9 +80,9 @@ def test_rows_are_put_in_the_place_of_all_before(opened: Opened) -> None:
         assert index.row_count == 5
         assert index.file_bytes(5)[7] * 3 == index.file_bytes(5)[1]
         assert index.find(9, 1) is not None
-        trusted = index.trusted
+        durable_bytes = index.durable_bytes
         index.close()
-        index = opened(trusted)
+        index = opened(durable_bytes)
     index.add({5: rows(12, 1)})
     assert [int.from_bytes(row.header[:8], "big") for row in index.rows(5)] == [0, 6, 8, 10, 12]
 
@@ -109,7 +111,7 @@ def test_a_gap_drops_what_was_deleted_before_it(opened: Opened) -> None:
     index.add({5: rows(10, 2)})
     found = (index.row_count, index.find(5, 2), index.find(5, 8), [row.header for row in index.rows(5)])
     index.close()
-    again = opened(index.trusted)
+    again = opened(index.durable_bytes)
     assert found == (2, None, None, [row.header for row in rows(10, 2)])
     assert found == (again.row_count, again.find(5, 2), again.find(5, 8), [row.header for row in again.rows(5)])
 
@@ -128,7 +130,7 @@ def test_what_is_deleted_comes_back_unless_the_catalog_was_stored_first(opened: 
     index.delete_log(9)
     index.delete_before(5, 3)
     index.close()
-    again = opened(index.trusted)
+    again = opened(index.durable_bytes)
     assert (again.row_count, again.log_ids()) == (4, [5, 9])
 
 
@@ -140,12 +142,12 @@ def test_what_is_deleted_is_gone_for_good_after_a_compaction(opened: Opened) -> 
     index.delete_log(9)
     index.delete_before(5, 2 * count - 5)
     noted: list[tuple[int, int]] = []
-    index.compact(lambda trusted: noted.append((trusted, len(list(index.rows(5))))))
+    index.compact(lambda durable_bytes: noted.append((durable_bytes, len(list(index.rows(5))))))
     assert noted[0] == (0, 3)
     index.add({5: rows(2 * count, 1)})
     index.close()
-    again = opened(index.trusted)
+    again = opened(index.durable_bytes)
     assert again.memory_bytes > 0
     assert (again.row_count, again.log_ids(), again.find(5, 2 * count - 7)) == (4, [5], None)
     assert again.find(5, 2 * count - 6) is not None
-    again.compact(lambda trusted: pytest.fail("there is nothing to give back"))
+    again.compact(lambda durable_bytes: pytest.fail("there is nothing to give back"))

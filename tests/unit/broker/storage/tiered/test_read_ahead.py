@@ -20,11 +20,11 @@ class Ahead:
 
     def __init__(self, data: bytes, limits: ReadAheadLimits = WIDE) -> None:
         self.decision = ReadAhead(limits, LOG, 8)
-        stretch, at = self.decision.take(memoryview(stored(FIRST) + data))
-        assert stretch is not None
-        assert (stretch.bases[0], bytes(stretch.batches[0])) == (8, FIRST)
-        self.bases, self.batches = stretch.bases[1:], list(map(bytes, stretch.batches[1:]))
-        self.end_offset, self.left = stretch.end_offset, len(stored(FIRST)) + len(data) - at
+        run, at = self.decision.take(memoryview(stored(FIRST) + data))
+        assert run is not None
+        assert (run.bases[0], bytes(run.batches[0])) == (8, FIRST)
+        self.bases, self.batches = run.bases[1:], list(map(bytes, run.batches[1:]))
+        self.end_offset, self.left = run.end_offset, len(stored(FIRST)) + len(data) - at
         assert (self.decision.entries, self.decision.bytes) == (len(self.bases), sum(map(len, self.batches)))
 
     @property
@@ -74,7 +74,7 @@ def test_rah4_it_ends_at_an_entry_that_does_not_follow(unexpected: int) -> None:
 
 def test_rah5_it_ends_where_the_file_ends() -> None:
     ahead = Ahead(entries(*batches_from(10, 2)))
-    ahead.decision.broken()
+    ahead.decision.on_damage()
     assert (ahead.stop, ahead.bases) == (Stop.END, [10, 12])
 
 
@@ -99,7 +99,7 @@ def test_an_entry_that_is_wanted_and_damaged_is_told() -> None:
     with pytest.raises(CorruptRecord):
         ReadAhead(WIDE, LOG, 8).take(memoryview(damaged))
     with pytest.raises(CorruptRecord):
-        ReadAhead(WIDE, LOG, 8).broken()
+        ReadAhead(WIDE, LOG, 8).on_damage()
 
 
 @pytest.mark.parametrize(("entry", "why"), [(stored(FIRST, OTHER), Stop.OTHER_LOG), (stored(batch_at(9)), Stop.GAP)])
@@ -123,8 +123,8 @@ def test_pieces_of_any_size_give_the_same_as_one(limits: ReadAheadLimits, seed: 
         FIRST, *(batch for base in range(10, 90, 2) for batch in [batch_at(base, size=chance.randrange(61, 200))])
     )
     whole, split = ReadAhead(limits, LOG, 8), ReadAhead(limits, LOG, 8)
-    stretch, end = whole.take(memoryview(data))
-    assert stretch is not None
+    run, end = whole.take(memoryview(data))
+    assert run is not None
     bases, batches, at = [], [], 0
     while not split.is_done and at < len(data):
         part, taken = split.take(memoryview(data[at : at + chance.randrange(400)]))
@@ -132,5 +132,5 @@ def test_pieces_of_any_size_give_the_same_as_one(limits: ReadAheadLimits, seed: 
         if part is not None:
             bases += part.bases
             batches += list(map(bytes, part.batches))
-    assert (bases, batches, at) == (stretch.bases, list(map(bytes, stretch.batches)), end)
+    assert (bases, batches, at) == (run.bases, list(map(bytes, run.batches)), end)
     assert (split.entries, split.bytes, split.stop) == (whole.entries, whole.bytes, whole.stop)

@@ -10,33 +10,33 @@ import pytest
 
 from spark_producer.broker.storage.tiered import read_cache
 from spark_producer.broker.storage.tiered.counters import ReadCacheCounters
-from spark_producer.broker.storage.tiered.interfaces import Stretch, Wanted
+from spark_producer.broker.storage.tiered.interfaces import EntryRun, ReadLimits
 from spark_producer.broker.storage.tiered.read_cache import ReadCache
 from tests.unit.broker.storage.tiered.read_stage import LOG, OTHER
 
 
-def entry(base_offset: int, size: int = 64, records: int = 2) -> Stretch:
+def entry(base_offset: int, size: int = 64, records: int = 2) -> EntryRun:
     """A stretch of one entry."""
     return one(base_offset, base_offset + records, random.Random(base_offset).randbytes(size))
 
 
-def one(base_offset: int, end_offset: int, batch: bytes) -> Stretch:
-    return Stretch([base_offset], end_offset, [memoryview(batch)])
+def one(base_offset: int, end_offset: int, batch: bytes) -> EntryRun:
+    return EntryRun([base_offset], end_offset, [memoryview(batch)])
 
 
-def together(*entries: Stretch) -> Stretch:
+def together(*entries: EntryRun) -> EntryRun:
     """A stretch of entries that follow each other."""
     bases = [each.bases[0] for each in entries]
-    return Stretch(bases, entries[-1].end_offset, [each.batches[0] for each in entries])
+    return EntryRun(bases, entries[-1].end_offset, [each.batches[0] for each in entries])
 
 
-def kept(of: Stretch) -> tuple[int, bytes]:
+def kept(of: EntryRun) -> tuple[int, bytes]:
     return of.end_offset, bytes(of.batches[0])
 
 
 def find(cache: ReadCache, log_id: int, offset: int) -> tuple[int, bytes] | None:
     """The entry that holds `offset`, as `kept` shows it."""
-    found = cache.run(log_id, offset, Wanted(offset + 1, 0, at_least_one=True))
+    found = cache.read(log_id, offset, ReadLimits(offset + 1, 0, at_least_one=True))
     assert found is None or found.entries == 1
     return None if found is None else (found.end_offset, found.data)
 
@@ -61,7 +61,7 @@ def test_rc1_rounds_and_rounds_give_what_was_put_or_nothing() -> None:
     cache = ReadCache(3 * 1000, counters, largest_segment=1000)
     assert cache.segment_bytes == 1000
     chance = random.Random(1)
-    put: dict[tuple[int, int], Stretch] = {}
+    put: dict[tuple[int, int], EntryRun] = {}
     for step in range(3000):
         log_id, base = chance.choice((LOG, OTHER)), chance.randrange(100) * 3
         if chance.random() < 0.5:
@@ -143,21 +143,21 @@ def test_entries_that_follow_each_other_are_returned_together() -> None:
     for each in (*entries, entry(30)):
         cache.put(LOG, each)
 
-    def run(offset: int, wanted: Wanted) -> tuple[int, int, bytes]:
-        found = cache.run(LOG, offset, wanted)
+    def run(offset: int, wanted: ReadLimits) -> tuple[int, int, bytes]:
+        found = cache.read(LOG, offset, wanted)
         assert found is not None
         return found.entries, found.end_offset, found.data
 
     def joined(first: int, end: int) -> tuple[int, int, bytes]:
         return end - first, end * 2, b"".join(bytes(each.batches[0]) for each in entries[first:end])
 
-    assert run(0, Wanted(1000, 1000)) == joined(0, 10), "a segment"
-    assert run(20, Wanted(1000, 1000)) == joined(10, 12), "up to what is missing"
-    assert run(5, Wanted(1000, 64 * 3)) == joined(2, 5), "as much as there is room for"
-    assert run(5, Wanted(1000, 64 * 3 - 1)) == joined(2, 4)
-    assert run(5, Wanted(8, 1000)) == joined(2, 4), "up to where the reader ends"
-    assert run(5, Wanted(1000, 0, at_least_one=True)) == joined(2, 3)
-    assert run(5, Wanted(1000, 63)) == (0, 4, b"")
+    assert run(0, ReadLimits(1000, 1000)) == joined(0, 10), "a segment"
+    assert run(20, ReadLimits(1000, 1000)) == joined(10, 12), "up to what is missing"
+    assert run(5, ReadLimits(1000, 64 * 3)) == joined(2, 5), "as much as there is room for"
+    assert run(5, ReadLimits(1000, 64 * 3 - 1)) == joined(2, 4)
+    assert run(5, ReadLimits(8, 1000)) == joined(2, 4), "up to where the reader ends"
+    assert run(5, ReadLimits(1000, 0, at_least_one=True)) == joined(2, 3)
+    assert run(5, ReadLimits(1000, 63)) == (0, 4, b"")
     cache.close()
 
 
@@ -179,7 +179,7 @@ def test_stretches_that_overlap_are_kept_once(seed: int) -> None:
     """Of each entry that a segment has twice the newer copy counts, and is found."""
     chance, counters = random.Random(seed), ReadCacheCounters()
     cache = ReadCache(2 * 1_000_000, counters)
-    newest: dict[int, Stretch] = {}
+    newest: dict[int, EntryRun] = {}
     for step in range(60):
         first = chance.randrange(80)
         added = [
@@ -196,14 +196,14 @@ def test_stretches_that_overlap_are_kept_once(seed: int) -> None:
         assert find(cache, LOG, base + 1) == (kept(newest[base]) if base in newest else None)
     first = min(newest)
     last = next(base for base in range(first, 202, 2) if base not in newest)
-    whole = cache.run(LOG, first, Wanted(1000, 1_000_000))
+    whole = cache.read(LOG, first, ReadLimits(1000, 1_000_000))
     assert whole is not None
     assert (whole.entries, whole.end_offset) == ((last - first) // 2, last)
     assert whole.data == b"".join(bytes(newest[base].batches[0]) for base in range(first, last, 2))
     cache.close()
 
 
-@pytest.mark.parametrize("size", [100, read_cache.LARGE + 1])
+@pytest.mark.parametrize("size", [100, read_cache.MIN_LARGE_BYTES + 1])
 def test_large_and_small_entries_are_copied(size: int) -> None:
     cache = ReadCache(2 * 100_000, ReadCacheCounters())
     entries = [entry(number * 2, size=size) for number in range(5)]

@@ -7,7 +7,14 @@ from collections.abc import Generator
 
 import pytest
 
-from spark_producer.broker.storage.tiered.interfaces import EntryMissing, Location, Run, Stretch, Taking, Wanted
+from spark_producer.broker.storage.tiered.interfaces import (
+    EntryConsumer,
+    EntryMissing,
+    EntryRun,
+    Location,
+    ReadLimits,
+    ReadResult,
+)
 from spark_producer.broker.storage.tiered.read_ahead import ReadAheadLimits
 from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import read_header
@@ -47,10 +54,10 @@ class Tiers:
     @staticmethod
     def tail(stage: ReadStage) -> None:
         stage.cursors.set_durable(LOG, 1)
-        stage.path.wanted(LOG, 0)
+        stage.path.reader_waits(LOG, 0)
         stage.admit(ONE)
         stage.cursors.set_durable(LOG, 2)  # so that it is not dropped by the first one who reads it
-        stage.halves.active.clear()
+        stage.write_cache.active.clear()
 
     @staticmethod
     def active(stage: ReadStage) -> None:
@@ -114,18 +121,18 @@ def test_ro1_the_tiers_are_asked_in_the_order_of_the_article() -> None:
     stage = ReadStage()
     Tiers.tail(stage)
     stage.logs.append(LOG, [ONE])
-    stage.halves.flushing.append((LOG, ONE))
-    stage.halves.active.append((LOG, ONE))
+    stage.write_cache.flushing.append((LOG, ONE))
+    stage.write_cache.active.append((LOG, ONE))
     counters = stage.counters
     assert stage.read(0) == ONE
     assert counters.tail.hit == 1
     stage.tail.invalidate(LOG)
     assert stage.read(0) == ONE
     assert counters.write_cache.hit_active == 1
-    stage.halves.active.clear()
+    stage.write_cache.active.clear()
     assert stage.read(0) == ONE
     assert counters.write_cache.hit_flushing == 1
-    stage.halves.flushing.clear()
+    stage.write_cache.flushing.clear()
     assert stage.read(0) == ONE
     assert (counters.entrylog.read, counters.read_cache.hit) == (1, 0)
     assert stage.read(0) == ONE
@@ -163,7 +170,7 @@ def test_ro1_read_ahead_is_for_the_next_reads() -> None:
     assert (counters.entrylog.read, counters.read_cache.miss, counters.read_cache.hit) == (10, 10, 85)
     assert (counters.readahead.batches, counters.readahead.entries, counters.readahead.bytes) == (10, 85, 8500)
     assert (counters.readahead.stop_count, counters.readahead.stop_end) == (9, 1)
-    assert stage.logs.scanned == 95, "each was read once"
+    assert stage.logs.entries_read == 95, "each was read once"
 
 
 def test_ro1_an_entry_larger_than_a_segment_of_the_cache_is_read_all_the_same() -> None:
@@ -209,7 +216,7 @@ def test_whole_batches_up_to_the_limit(place: object, max_bytes: int, at_least_o
 def test_nothing_is_read_from_the_end_on() -> None:
     stage = ReadStage()
     stage.cursors.set_durable(LOG, 1)
-    stage.path.wanted(LOG, 0)
+    stage.path.reader_waits(LOG, 0)
     batches = batches_from(0, 5)
     stage.admit(*batches)
     assert stage.read(10) == b""
@@ -225,7 +232,7 @@ def test_tail7_a_range_that_the_tail_cache_has_in_part_comes_from_storage_as_a_w
     batches = batches_from(0, 6)
     stage.admit(*batches[:3])
     stage.cursors.set_durable(LOG, 1)
-    stage.path.wanted(LOG, 6)
+    stage.path.reader_waits(LOG, 6)
     stage.admit(*batches[3:])
     assert stage.counters.tail.entries == 3
     assert stage.read(0) == b"".join(batches)
@@ -242,13 +249,13 @@ def test_tail8_two_readers_of_the_same_range_cost_one_read_of_storage() -> None:
     for _ in range(2):
         assert stage.read(0, 1000) == b"".join(batches[:10])
     assert stage.read(8, 500) == b"".join(batches[4:9]), "and one that overlaps"
-    assert (stage.counters.entrylog.read, stage.logs.scanned) == (1, 20)
+    assert (stage.counters.entrylog.read, stage.logs.entries_read) == (1, 20)
 
 
 def test_tail8_two_readers_near_the_end_cost_no_read_of_storage() -> None:
     stage = ReadStage()
     stage.cursors.set_durable(LOG, 2)
-    stage.path.wanted(LOG, 0)
+    stage.path.reader_waits(LOG, 0)
     stage.admit(ONE)
     assert [stage.read(0), stage.read(0)] == [ONE, ONE]
     assert (stage.counters.tail.hit, stage.counters.read.fetched) == (2, 2)
@@ -268,7 +275,7 @@ def test_ro2_a_flush_that_ends_while_the_write_cache_is_asked_hides_nothing() ->
         if asked == 3:
             stage.flush()
 
-    stage.halves.asked = in_between
+    stage.write_cache.asked = in_between
     assert stage.read(0) == b"".join(batches)
     counters = stage.counters
     assert (counters.write_cache.hit_active, counters.write_cache.hit_flushing, counters.entrylog.read) == (2, 1, 0)
@@ -279,13 +286,13 @@ def test_ro2_a_half_that_is_cleared_just_before_it_is_asked_hides_nothing() -> N
     stage = ReadStage()
     stage.admit(ONE)
     stage.swap()
-    look = stage.halves.run
+    look = stage.write_cache.read
 
-    def too_late(log_id: int, offset: int, wanted: Wanted) -> Run | None:
+    def too_late(log_id: int, offset: int, limits: ReadLimits) -> ReadResult | None:
         stage.flush()
-        return look(log_id, offset, wanted)
+        return look(log_id, offset, limits)
 
-    stage.halves.run = too_late  # type: ignore[method-assign]
+    stage.write_cache.read = too_late  # type: ignore[method-assign]
     assert stage.read(0) == ONE
     assert stage.counters.entrylog.read == 1
 
@@ -311,7 +318,7 @@ def test_what_cannot_be_read_is_an_error_and_leaves_nothing_in_the_tail_cache(wr
     stage.admit(*batches)
     stage.flush()
     stage.cursors.set_durable(LOG, 1)
-    stage.path.wanted(LOG, 8)
+    stage.path.reader_waits(LOG, 8)
     stage.admit(batch_at(8))
     assert stage.counters.tail.entries == 1
     if wrong == "no file":
@@ -348,13 +355,13 @@ def test_a_file_is_closed_when_it_has_been_read(limit: int) -> None:
     stage.admit(*batches_from(0, 4))
     stage.flush()
     kept: list[object] = []
-    look = stage.logs.stretches
+    look = stage.logs.runs
 
-    def keep(location: Location, taking: Taking) -> Generator[Stretch, None, None]:
-        kept.append(found := look(location, taking))
+    def keep(location: Location, consumer: EntryConsumer) -> Generator[EntryRun, None, None]:
+        kept.append(found := look(location, consumer))
         return found
 
-    stage.logs.stretches = keep  # type: ignore[method-assign]
+    stage.logs.runs = keep  # type: ignore[method-assign]
     stage.read(0, 1)
     assert stage.logs.open == 0
     assert len(kept) == 1
@@ -380,7 +387,7 @@ def test_random_reads_give_the_log_and_the_law_holds(seed: int) -> None:
             case "admit":
                 log.append(batch_at(stage.log_end, chance.randrange(1, 4), size=chance.randrange(61, 400)))
                 stage.admit(log[-1])
-            case "swap" if not stage.halves.flushing:
+            case "swap" if not stage.write_cache.flushing:
                 stage.swap()
             case "flush":
                 file_id += chance.random() < 0.2
@@ -389,7 +396,7 @@ def test_random_reads_give_the_log_and_the_law_holds(seed: int) -> None:
                 stage.clock.advance(chance.random())
                 stage.tail.expire()
             case "other":
-                stage.halves.active.append((OTHER, batch_at(0)))
+                stage.write_cache.active.append((OTHER, batch_at(0)))
             case "far" | "tail" as which:
                 offset = near if which == "tail" else chance.randrange(stage.log_end + 1)
                 found = stage.read(offset, chance.randrange(1, 3000))

@@ -11,7 +11,7 @@ import pytest
 
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.broker.storage.tiered import TieredStorage
-from spark_producer.broker.storage.tiered.journal import Record
+from spark_producer.broker.storage.tiered.journal import JournalRecord
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from tests.stages.small_tiers import DEADLINE, JOURNAL_FILES, SMALL_JOURNAL, settle
@@ -45,7 +45,7 @@ def test_w1_a_batch_is_in_the_write_cache_before_the_journal_has_it() -> None:
     stage = EngineStage(sync=True)
     with stage.disk.script.blocked("write", JOURNAL_FILES):
         stage.admit()
-        assert stage.engine.halves.placed(stage.engine.find("t", 0).log_id, 0) is not None  # type: ignore[union-attr]
+        assert stage.engine.write_cache.cached_batch(stage.engine.find("t", 0).log_id, 0) is not None  # type: ignore[union-attr]
         assert stage.engine.journal.written_ticket == 0
         assert (stage.log.high_watermark, stage.log.read(0, KIB)) == (0, b"")
     settle(stage.storage)
@@ -65,7 +65,7 @@ def test_w1_a_batch_that_the_journal_does_not_take_is_in_no_tier() -> None:
     with pytest.raises(BrokerError):
         stage.admit()
     state = stage.log._state
-    assert (state.end_offset, stage.engine.halves.placed(state.log_id, 1)) == (1, None)
+    assert (state.end_offset, stage.engine.write_cache.cached_batch(state.log_id, 1)) == (1, None)
     stage.close()
 
 
@@ -76,7 +76,7 @@ def test_w1_a_batch_that_nobody_forces_is_refused_at_once_if_the_journal_cannot_
         stage.admit()
     assert raised.value.code is Code.KAFKA_STORAGE_ERROR
     state = stage.log._state
-    assert (state.end_offset, stage.engine.halves.placed(state.log_id, 1)) == (1, None)
+    assert (state.end_offset, stage.engine.write_cache.cached_batch(state.log_id, 1)) == (1, None)
     assert stage.log.high_watermark == 1
     assert len(stage.read_all()) == 1
 
@@ -179,7 +179,7 @@ def test_w8_a_flush_goes_on_from_the_step_that_failed(call: str, pattern: str) -
         stage.flush()
     assert stage.read_all() == before
     stage.flush()
-    assert (stage.engine.halves.is_empty, stage.engine.ledgers[0].index.row_count) == (True, 3)
+    assert (stage.engine.write_cache.is_empty, stage.engine.ledgers[0].index.row_count) == (True, 3)
     assert stage.read_all() == before
     again = stage.again()
     assert again.read_all() == before
@@ -190,13 +190,13 @@ def test_an_error_that_nobody_foresaw_in_the_thread_of_the_flush_is_told(monkeyp
     stage = EngineStage()
     told = threading.Event()
 
-    def gave_up(reason: str) -> None:
-        stage.engine.write_path.gave_up(reason)
+    def flushes_failed(reason: str) -> None:
+        stage.engine.write_path.flushes_failed(reason)
         told.set()
 
-    monkeypatch.setattr(stage.engine.flusher, "_gave_up", gave_up)
-    monkeypatch.setattr(stage.engine.flusher, "_chores", lambda: 1 // 0)
-    stage.engine.flusher.ask()
+    monkeypatch.setattr(stage.engine.flusher, "_flushes_failed", flushes_failed)
+    monkeypatch.setattr(stage.engine.flusher, "_collect_garbage", lambda: 1 // 0)
+    stage.engine.flusher.wake()
     assert told.wait(DEADLINE)
     with pytest.raises(BrokerError, match="ZeroDivisionError"):
         stage.admit()
@@ -206,16 +206,16 @@ def test_an_error_that_nobody_foresaw_in_the_thread_of_the_flush_is_told(monkeyp
 def test_w3_a_batch_for_which_there_is_no_memory_uses_up_no_offset_and_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = EngineStage(sync=True)  # without it nothing waits in a queue
     stage.append(size=KIB)
-    used, journal = stage.engine.halves._active.used, stage.engine.journal
+    used, journal = stage.engine.write_cache._active.used, stage.engine.journal
 
-    def refuse(record: Record) -> None:
+    def refuse(record: JournalRecord) -> None:
         raise MemoryError
 
     with monkeypatch.context() as poor:
         poor.setattr(journal._queue, "put", refuse)
         for _ in range(3):
             refused_for_memory(stage)
-    assert (stage.engine.halves._active.used, journal.waiting_bytes) == (used, 0)
+    assert (stage.engine.write_cache._active.used, journal.waiting_bytes) == (used, 0)
     assert journal.counters.added == 1
     assert stage.append(size=KIB) == 1
     assert len(stage.read_all()) == 2
@@ -235,7 +235,7 @@ def test_w3_a_batch_that_nobody_forces_is_refused_alone_if_there_is_no_memory_to
     stage: EngineStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.append(size=KIB)
-    used = stage.engine.halves._active.used
+    used = stage.engine.write_cache._active.used
 
     def refuse(*_: object) -> None:
         raise MemoryError
@@ -244,7 +244,7 @@ def test_w3_a_batch_that_nobody_forces_is_refused_alone_if_there_is_no_memory_to
         poor.setattr(stage.disk, "write", refuse)
         for _ in range(3):
             refused_for_memory(stage)
-    assert (stage.engine.halves._active.used, stage.engine.write_path.failure) == (used, None)
+    assert (stage.engine.write_cache._active.used, stage.engine.write_path.failure) == (used, None)
     assert [stage.append(size=KIB) for _ in range(2)] == [1, 2]
     again = stage.again()
     assert len(again.read_all()) == 3
@@ -273,13 +273,13 @@ def test_an_error_in_the_tail_cache_is_told_by_the_thread_of_the_flush(monkeypat
     stage = EngineStage()
     told = threading.Event()
 
-    def gave_up(reason: str) -> None:
-        stage.engine.write_path.gave_up(reason)
+    def flushes_failed(reason: str) -> None:
+        stage.engine.write_path.flushes_failed(reason)
         told.set()
 
-    monkeypatch.setattr(stage.engine.flusher, "_gave_up", gave_up)
+    monkeypatch.setattr(stage.engine.flusher, "_flushes_failed", flushes_failed)
     monkeypatch.setattr(stage.engine.flusher, "_expire", lambda: 1 // 0)
-    stage.engine.flusher.ask()
+    stage.engine.flusher.wake()
     assert told.wait(DEADLINE)
     stage.close()
 
@@ -312,8 +312,8 @@ def test_the_first_batch_of_a_log_that_the_catalog_has_does_not_wait_for_the_cat
     script = stage.disk.script
     came = script.count("write", "catalog*")
     with script.blocked("write", "catalog*"):
-        stage.engine.halves.swap()
-        stage.engine.flusher.ask()
+        stage.engine.write_cache.swap()
+        stage.engine.flusher.wake()
         script.wait_for("write", "catalog*", count=came + 1)
         admitting = threading.Thread(target=stage.admit, args=[1], daemon=True)
         admitting.start()

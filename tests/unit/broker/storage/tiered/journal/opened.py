@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from spark_producer.broker.storage.tiered.journal import Journal, JournalSettings, Mark, Record, replay
+from spark_producer.broker.storage.tiered.journal import Journal, JournalRecord, JournalSettings, Mark, replay
 from tests.support.simulated_disk import SimulatedDisk
 
 DIRECTORY = Path("/journal")
@@ -25,10 +25,10 @@ class Told:
         self.events: list[tuple[str, int | str]] = []
         self.forced_calls = 0
 
-    def written(self, records: Sequence[Record], is_here: bool) -> None:
+    def written(self, records: Sequence[JournalRecord], by_caller: bool) -> None:
         self.events += [("written", record.base_offset) for record in records]
 
-    def forced(self, records: Sequence[Record]) -> None:
+    def forced(self, records: Sequence[JournalRecord]) -> None:
         self.forced_calls += 1
         self.events += [("forced", record.base_offset) for record in records]
 
@@ -66,9 +66,9 @@ def opened(
         journal.close(DEADLINE)
 
 
-def record(number: int, size: int = 40) -> Record:
+def record(number: int, size: int = 40) -> JournalRecord:
     """A record that knows its number: its log, its offset and its bytes follow from it."""
-    return Record(number % 3, number, number + 1, memoryview(payload(number, size)))
+    return JournalRecord(number % 3, number, number + 1, memoryview(payload(number, size)))
 
 
 def payload(number: int, size: int = 40) -> bytes:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from spark_producer.broker.storage.tiered.journal import JournalSettings
-from spark_producer.broker.storage.tiered.journal.adaptive_grouping import Regrouping
+from spark_producer.broker.storage.tiered.journal.adaptive_grouping import AdaptiveGrouping
 from tests.unit.broker.storage.tiered.journal.opened import DEADLINE, ON_DEMAND, Told, new_disk, start, write_group
 
 FORCE = 0.005
 
 
 def test_j3_a_force_waits_for_half_the_time_of_the_last_one_and_for_twice_the_group_wait_at_most() -> None:
-    rule = Regrouping(JournalSettings(max_group_wait_ms=1))
+    rule = AdaptiveGrouping(JournalSettings(max_group_wait_ms=1))
     rule.forced(4, 4, 0.002, 10.0)
     assert round(rule.seconds_left(4, 10.0), 9) == 0.001
     rule.forced(4, 4, 1.0, 10.0)
@@ -23,20 +23,20 @@ def test_j3_a_force_waits_for_half_the_time_of_the_last_one_and_for_twice_the_gr
 
 
 def test_j3_a_force_begins_once_all_who_were_told_are_back() -> None:
-    rule = Regrouping(JournalSettings())
+    rule = AdaptiveGrouping(JournalSettings())
     rule.forced(5, 3, FORCE, 10.0)
     assert rule.seconds_left(7, 10.0) > 0
     assert rule.seconds_left(8, 10.0) == 0
 
 
 def test_j3_a_force_does_not_wait_if_nothing_was_written_during_the_last_one() -> None:
-    rule = Regrouping(JournalSettings())
+    rule = AdaptiveGrouping(JournalSettings())
     rule.forced(8, 0, FORCE, 10.0)
     assert rule.seconds_left(1, 10.0) <= 0
 
 
 def test_j3_who_wants_no_wait_for_groups_has_none_for_forces() -> None:
-    rule = Regrouping(JournalSettings(max_group_wait_ms=0))
+    rule = AdaptiveGrouping(JournalSettings(max_group_wait_ms=0))
     rule.forced(4, 4, FORCE, 10.0)
     assert rule.seconds_left(4, 10.0) <= 0
 

@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from spark_producer.broker.storage.tiered.journal import Journal, JournalSettings, Mark, Record, Trigger
+from spark_producer.broker.storage.tiered.journal import Journal, JournalRecord, JournalSettings, Mark, Trigger
 from spark_producer.broker.storage.tiered.journal.file import JournalFile
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
@@ -67,7 +67,7 @@ def test_j2_each_reason_to_write_a_group_has_a_counter() -> None:
         disk.script.wait_for("write", "3.txn", count=2)
         write_group(journal, [6])
         assert journal.counters.groups[Trigger.MAX_OUTSTANDING_BYTES] == 1
-        assert journal.counters.groups[Trigger.ASKED] == 1
+        assert journal.counters.groups[Trigger.REQUESTED] == 1
 
 
 def test_j3_records_that_come_during_a_write_are_one_group() -> None:
@@ -102,7 +102,7 @@ def no_note(_file: JournalFile) -> None:
 
 
 def test_j4_groups_begin_at_blocks_and_the_space_is_asked_for_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JournalFile, "note_forced", no_note)
+    monkeypatch.setattr(JournalFile, "write_forced_marker", no_note)
     disk = new_disk()
     settings = replace(ON_DEMAND, alignment=4096, preallocated=64 * 1024)
     with opened(disk, settings) as (journal, _):
@@ -213,7 +213,7 @@ def test_j5_an_error_of_the_one_who_is_told_ends_the_journal_too(monkeypatch: py
     disk = new_disk()
     told = Told()
 
-    def broken(records: Sequence[Record]) -> None:
+    def broken(records: Sequence[JournalRecord]) -> None:
         raise IndexError("out of range")
 
     monkeypatch.setattr(told, "forced", broken)
@@ -296,7 +296,7 @@ def test_j8_files_before_the_mark_are_removed_except_for_the_backups() -> None:
 
 
 def test_j10_what_was_forced_leaves_the_page_cache_except_for_the_last_8_mib(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JournalFile, "note_forced", no_note)
+    monkeypatch.setattr(JournalFile, "write_forced_marker", no_note)
     disk = new_disk()
     mib = 1024 * 1024
     with opened(disk, replace(SMALL, alignment=4096)) as (journal, _):

@@ -6,7 +6,7 @@ import threading
 from dataclasses import replace
 
 from spark_producer.broker.storage.tiered.journal.group_commit import Trigger
-from spark_producer.broker.storage.tiered.journal.queue import Group, RecordQueue
+from spark_producer.broker.storage.tiered.journal.queue import RecordGroup, RecordQueue
 from tests.unit.broker.storage.tiered.journal.opened import DEADLINE, ON_DEMAND, SMALL, record
 
 LARGE = 100
@@ -19,7 +19,7 @@ class Taker:
     def __init__(self) -> None:
         self.looked = threading.Event()
         self.queue = RecordQueue(SETTINGS, self.clock)
-        self.group: Group | None = None
+        self.group: RecordGroup | None = None
         self._thread = threading.Thread(target=self._take, daemon=True)
 
     def clock(self) -> float:
@@ -33,7 +33,7 @@ class Taker:
     def start(self) -> None:
         self._thread.start()
 
-    def taken(self) -> Group | None:
+    def taken(self) -> RecordGroup | None:
         self._thread.join(DEADLINE)
         assert not self._thread.is_alive(), "the taker was not woken"
         return self.group
@@ -46,7 +46,9 @@ def test_j2_a_taker_that_waits_for_the_time_is_woken_when_its_group_is_large_eno
     assert taker.looked.wait(DEADLINE)
     taker.queue.put(record(1, LARGE // 2 + 1))
     taker.queue.put(record(2))
-    assert taker.taken() == Group([record(0, LARGE // 2), record(1, LARGE // 2 + 1)], Trigger.MAX_OUTSTANDING_BYTES)
+    assert taker.taken() == RecordGroup(
+        [record(0, LARGE // 2), record(1, LARGE // 2 + 1)], Trigger.MAX_OUTSTANDING_BYTES
+    )
 
 
 def test_a_taker_that_waits_for_the_time_is_woken_when_it_is_asked() -> None:
@@ -54,15 +56,15 @@ def test_a_taker_that_waits_for_the_time_is_woken_when_it_is_asked() -> None:
     taker.start()
     taker.queue.put(record(0))
     assert taker.looked.wait(DEADLINE)
-    taker.queue.ask()
-    assert taker.taken() == Group([record(0)], Trigger.ASKED)
+    taker.queue.request_group()
+    assert taker.taken() == RecordGroup([record(0)], Trigger.REQUESTED)
 
 
 def test_a_taker_gets_what_is_left_when_the_queue_is_closed_and_then_nothing() -> None:
     queue = RecordQueue(SETTINGS, lambda: 1.0)
     queue.put(record(0))
     queue.close()
-    assert queue.take() == Group([record(0)], Trigger.ASKED)
+    assert queue.take() == RecordGroup([record(0)], Trigger.REQUESTED)
     assert queue.take() is None
 
 
@@ -79,7 +81,7 @@ def test_a_taker_gets_nothing_when_the_queue_is_cancelled() -> None:
 
 def test_who_asks_for_nothing_leaves_nothing_behind() -> None:
     queue = RecordQueue(SMALL, lambda: 1.0)
-    queue.ask()
+    queue.request_group()
     for number in range(3):
         queue.put(record(number))
-    assert queue.take() == Group([record(number) for number in range(3)], Trigger.EMPTY_QUEUE)
+    assert queue.take() == RecordGroup([record(number) for number in range(3)], Trigger.EMPTY_QUEUE)

@@ -13,10 +13,10 @@ from spark_producer.broker.storage.tiered.journal import (
     Journal,
     JournalDamaged,
     JournalMissing,
+    JournalRecord,
     JournalSettings,
     LastMark,
     Mark,
-    Record,
     replay,
 )
 from spark_producer.broker.storage.tiered.journal.reader import WINDOW
@@ -242,7 +242,7 @@ def test_a_file_that_a_mark_points_to_has_lost_what_was_forced_if_its_header_is_
 
 def test_a_journal_of_the_system_is_read_again_after_its_end_and_without_one(tmp_path: Path) -> None:
     files = SystemFiles()
-    safe: list[Record] = []
+    safe: list[JournalRecord] = []
     for life in range(3):
         assert [batch for _, batch in replay(tmp_path, files, None)] == [payload(number) for number in range(5 * life)]
         journal = Journal(

@@ -86,13 +86,15 @@ def test_what_another_thread_writes_is_waited_for_a_moment(monkeypatch: pytest.M
         with disk.script.blocked("force", "*.txn"):
             assert not journal.force_now(0.0)
             disk.script.wait_for("force", "*.txn", count=2)
-            monkeypatch.setattr("spark_producer.broker.storage.tiered.journal.journal.A_MOMENT_S", DEADLINE)
+            monkeypatch.setattr("spark_producer.broker.storage.tiered.journal.journal.MAX_WRITE_WAIT_S", DEADLINE)
             append(journal, [1])
             assert told.of("written") == [0, 1]
-            monkeypatch.setattr("spark_producer.broker.storage.tiered.journal.journal.A_MOMENT_S", 0.001)
+            monkeypatch.setattr("spark_producer.broker.storage.tiered.journal.journal.MAX_WRITE_WAIT_S", 0.001)
             with disk.script.blocked("write", "*.txn"):
                 append(journal, [2])
-                monkeypatch.setattr("spark_producer.broker.storage.tiered.journal.journal.A_MOMENT_S", 2 * DEADLINE)
+                monkeypatch.setattr(
+                    "spark_producer.broker.storage.tiered.journal.journal.MAX_WRITE_WAIT_S", 2 * DEADLINE
+                )
                 append(journal, [3, 4])
                 assert told.of("written") == [0, 1], "but not behind one that was waited for in vain"
         assert journal.wait_written(5, DEADLINE)
