@@ -1,7 +1,7 @@
-"""What the driver, jobs and the command line ask of a cluster: topics, offsets, checks (Kafka's Admin client).
+"""The admin client of the driver, jobs and the command line: topics, offsets and checks of a cluster (Kafka's Admin).
 
-Owns: a client that blocks, and one that has requests to many brokers in flight.
-Must not know: batches on their way (`sender`, `accumulator`), options, Spark.
+Owns: one client, which blocks until brokers respond, and the operations on top of it.
+Must not know: produced batches (`sender`, `accumulator`), options, Spark.
 """
 
 from spark_producer.admin.client import BlockingClient

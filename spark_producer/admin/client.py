@@ -1,12 +1,15 @@
-"""A client that sends one request at a time and waits for its answer, for the driver's checks, the command line and tools."""
+"""A client that blocks until brokers respond: for the driver's checks, exactly-once commits, the command line and jobs."""
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
+from spark_producer.admin.exchange import ANY, Exchange, NodeRequest, ResponseOrError, only_response
+from spark_producer.admin.topic_leaders import TopicLeaders, missing_partition, topic_leaders
 from spark_producer.common.backoff import Backoff
 from spark_producer.common.cluster import NO_LEADER
 from spark_producer.common.error_codes import Code
@@ -16,36 +19,31 @@ from spark_producer.network.addresses import format_address
 from spark_producer.network.client import Client, Completion
 from spark_producer.network.metadata_wait import TopicStatus, TopicWait
 from spark_producer.network.settings import ConnectionSettings, principal
-from spark_producer.protocol import METADATA, Api, RequestBody, ResponseBody
-from spark_producer.protocol.messages import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
+from spark_producer.protocol import METADATA, AnyApi, Api, RequestBody, ResponseBody
+from spark_producer.protocol.messages import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
-ON_WAIT_INTERVAL = 0.1
-"""Seconds between two calls of `on_wait`."""
+MAX_IN_FLIGHT = 5
+"""Maximum requests to one broker without a response: brokers remember as many batches of a producer in a partition."""
 
-
-class Described(NamedTuple):
-    """A topic in an answer, in the form that `TopicWait` takes."""
-
-    error_code: int
-    leaders: tuple[int, ...]
+POLL_INTERVAL = 0.1
+"""Maximum seconds between two calls of `on_wait`, and between the first attempts to connect to two nodes for one request."""
 
 
 class BlockingClient:
-    """A client for one thread, which does nothing else while a call waits. `timeout` (seconds) bounds each call as a whole;
-    `timeout_option` is the name, for messages, of the option that sets it.
+    """A client for one thread, which blocks while a call waits. Connections stay open between calls.
 
         with BlockingClient(ConnectionSettings((("localhost", 9092),)), timeout=10) as client:
             client.metadata(["orders"])
 
-    `on_wait`, if given, is called some ten times a second while a call waits for a connection, an answer, or a topic. It gets the
-    seconds since the call began, and the addresses or the topic that the call waits for. An exception from it ends the call.
+    `timeout` (seconds) bounds each call without a deadline of its own, and `timeout_option` is the name, for messages, of the
+    option that sets it. No request takes longer than the `request_timeout` of `settings`. Deadlines are in seconds of `clock`.
 
-    Of `settings` the client replaces two: there is always one request in flight, and each may take `timeout` seconds.
-    A request that is lost with its connection raises ConnectionFailed; only questions, such as `metadata`, are asked again.
+    `on_wait`, if given, is called some ten times a second while a call waits for a connection, a response, or a topic. It gets
+    the seconds since the call began, and the addresses or the topic that the call waits for. An exception from it ends the call.
+
+    A request that is lost with its connection raises ConnectionFailed; only `metadata`, `request_any` and the calls that wait for
+    topics are repeated. Ctrl-C, or any other exception in the middle of a call, closes all connections; the next call opens new
+    ones.
     """
 
     def __init__(
@@ -58,16 +56,24 @@ class BlockingClient:
         on_wait: Callable[[float, str], None] | None = None,
     ) -> None:
         self.timeout = timeout
-        """The seconds that bound each call."""
-        self._patience = f"{timeout:g} s" + (f" ({timeout_option})" if timeout_option else "")
+        self.clock = clock
+        self.on_wait = on_wait
+        self.user = principal(settings.security)
+        """The name by which the brokers know this client, for messages."""
         self.retry_backoff = Backoff(settings.retry_backoff, settings.retry_backoff_max)
-        """The pauses before a question is asked again, because a partition has no leader yet for example."""
-        self._clock = clock
-        self._user = principal(settings.security)
-        self._on_wait = on_wait
-        self._nodes = {-1 - i: address for i, address in enumerate(settings.bootstrap)}
-        """The addresses to ask, by node: those of the bootstrap servers, and later those of the cluster's brokers."""
-        self._client = Client(replace(settings, max_in_flight=1, request_timeout=timeout), clock=clock)
+        """The pauses before a request is repeated, because a partition has no leader yet for example."""
+        self.brokers: dict[int, tuple[str, int]] = {}
+        """The addresses of the cluster's brokers by node, from the last Metadata response; empty before the first."""
+        self.requests = 0
+        """The number of requests sent."""
+        self.rounds = 0
+        """The number of times that requests were sent together and waited for."""
+        self._timeout_text = f"{timeout:g} s" + (f" ({timeout_option})" if timeout_option else "")
+        self._bootstrap = {-1 - i: address for i, address in enumerate(settings.bootstrap)}
+        self._request_timeout = settings.request_timeout
+        self._settings = replace(settings, max_in_flight=MAX_IN_FLIGHT, request_timeout=timeout)
+        self._client: Client | None = Client(self._settings, clock=clock)
+        """The connections; None after an interrupt has closed them."""
 
     def __enter__(self) -> BlockingClient:
         return self
@@ -77,79 +83,109 @@ class BlockingClient:
 
     def close(self) -> None:
         """Close every connection."""
-        self._client.close()
+        if self._client is not None:
+            self._client.close()
+
+    def now_ms(self) -> int:
+        """Return the milliseconds since 1970."""
+        return int(time.time() * 1000)
+
+    def deadline(self) -> float:
+        """Return the deadline of a call that begins now, in seconds of `clock`."""
+        return self.clock() + self.timeout
+
+    # Requests
 
     def request(
-        self, api: Api[RequestBody, ResponseBody], body: RequestBody, *, node: int | None = None
+        self,
+        api: Api[RequestBody, ResponseBody],
+        body: RequestBody,
+        *,
+        node: int | None = ANY,
+        deadline: float | None = None,
     ) -> ResponseBody:
         """Send a request to `node`, or to any broker, and return the body of its response.
 
         Raises:
             BrokersUnreachable: no broker (or not `node`) could be reached in time; the text names each one and the reason.
-            KafkaTimeout: the broker was reached, but did not answer in time.
-            ConnectionFailed: the connection broke before the answer came.
-            UnsupportedVersion: the broker does not speak this API.
-            AuthenticationFailed, TlsFailed, ConfigError: the brokers refuse us, or we them, and would again: raised at once.
+            KafkaTimeout: the broker was reached, but did not respond in time.
+            ConnectionFailed: the connection broke before the response came.
+            UnsupportedVersion: the broker does not support this API.
+            AuthenticationFailed, TlsFailed, ConfigError: the login or the handshake failed, and would fail again: raised at once.
         """
-        return self._request(api, body, node, self._clock() + self.timeout)
+        response: ResponseBody = only_response(self._exchange([NodeRequest(node, api, body)], deadline))
+        return response
 
-    def request_each(
-        self, api: Api[RequestBody, ResponseBody], body: RequestBody, nodes: Iterable[int]
-    ) -> dict[int, ResponseBody | PyProducerError]:
-        """Send a request to each of `nodes` at once, and return the body of each response, or why there is none.
+    def request_all(self, requests: Sequence[NodeRequest], deadline: float | None = None) -> list[ResponseOrError]:
+        """Send requests at once and return a response for each, in order. Requests to one node arrive in their order.
 
-        All of them together have the time of one call: a broker that is silent delays no other.
+        An error stands in place of a response: BrokersUnreachable (nothing was sent, because the first attempt to connect to the
+        node failed, or no node was reached before the deadline), KafkaTimeout or ConnectionFailed (the broker may have acted or
+        not), UnsupportedVersion.
 
         Raises:
             AuthenticationFailed, TlsFailed, ConfigError: as `request`.
         """
-        deadline = self._clock() + self.timeout
-        answers: dict[int, ResponseBody | PyProducerError] = {}
-        left = dict.fromkeys(nodes)
-        tags: dict[object, int] = {}
-        while left or tags:
-            for node in [node for node in left if self._client.ready(node)]:
-                tag = object()
-                tags[tag] = node
-                del left[node]
-                self._client.send(node, api, body, tag=tag, timeout=max(0.0, deadline - self._clock()))
-            for completion in self._poll(max(0.0, min(deadline - self._clock(), ON_WAIT_INTERVAL))):
-                if completion.tag in tags:
-                    node = tags.pop(completion.tag)
-                    answers[node] = self._outcome(completion, api.name)
-            if self._clock() >= deadline:
-                answers |= {node: self._unreachable([node]) for node in left}
-                left = {}
-            self._tell_wait(self._addresses([*left, *tags.values()]), deadline)
-        return answers
+        return self._exchange(requests, deadline, fail_fast=True)
 
-    def metadata(self, topics: Sequence[str] | None, *, allow_auto_topic_creation: bool = False) -> MetadataResponse:
-        """Return what the cluster says of itself and of `topics` (None: all of them). A topic that fails carries its error code.
+    def request_each(
+        self, api: Api[RequestBody, ResponseBody], body: RequestBody, nodes: Iterable[int]
+    ) -> dict[int, ResponseBody | PyProducerError]:
+        """Send a request to each of `nodes` at once, and return the body of each response, or the error in its place.
 
-        Raises: as `request`, except that the question is asked again after a broken connection until the time is up.
+        All of them together have the time of one call: a silent broker delays no other.
+
+        Raises:
+            AuthenticationFailed, TlsFailed, ConfigError: as `request`.
         """
-        return self._metadata(topics, allow_auto_topic_creation, self._clock() + self.timeout)
+        distinct = list(dict.fromkeys(nodes))
+        return dict(zip(distinct, self._exchange([NodeRequest(node, api, body) for node in distinct]), strict=True))
 
-    def leader_of(self, topic: str, partition: int) -> int:
-        """Return the node that leads a partition; wait for an election that is under way.
+    def request_any(self, api: AnyApi, body: Any, deadline: float | None = None) -> Any:
+        """Send a request to any broker, and again after a broken connection or a timeout; so it must not change anything.
 
-        Raises: as `wait_for_topic`, and
-            TopicNotFound: there is no such partition.
+        Raises: as `request`.
         """
-        return self.wait_for_topic(topic, partition=partition)[partition]
+        return self._request_any(api, body, self.deadline() if deadline is None else deadline)
+
+    def metadata(
+        self,
+        topics: Sequence[str] | None,
+        deadline: float | None = None,
+        node: int | None = ANY,
+        *,
+        allow_auto_topic_creation: bool = False,
+    ) -> MetadataResponse:
+        """Return the cluster's brokers, and `topics` (None: all of them), as `node` or any broker knows them.
+
+        A topic that fails carries its error code. Without a `node` the request is repeated, as by `request_any`.
+
+        Raises: as `request`.
+        """
+        wanted = None if topics is None else tuple(MetadataRequestTopic(name=name) for name in topics)
+        body = MetadataRequest(wanted, allow_auto_topic_creation)
+        if node is not ANY:
+            return self._learned(only_response(self.request_all([NodeRequest(node, METADATA, body)], deadline)))
+        return self._learned(self.request_any(METADATA, body, deadline))
+
+    def pause(self, seconds: float) -> None:
+        """Wait, and meanwhile read what arrives."""
+        self._pause(seconds, "", self.clock())
+
+    # Topics
 
     def leaders_of(self, topic: str, partitions: Iterable[int], *, may_appear: bool = False) -> dict[int, int]:
-        """Return the nodes that lead some partitions: one question, if no election is under way; else it waits for that.
+        """Return the nodes that lead some partitions: one request, or more while an election is under way.
 
-        Raises: as `leader_of`.
+        Raises: as `wait_for_topic`.
         """
-        deadline = self._clock() + self.timeout
+        deadline = self.deadline()
         wanted = list(partitions)
-        leaders = self._wait_for_topic(topic, deadline, may_appear=may_appear)
-        if min(wanted, default=0) < 0:  # a broker has told of it
-            raise _no_partition("topic", topic, min(wanted), len(leaders))
-        while lacking := [at for at in wanted if at >= len(leaders) or leaders[at] == NO_LEADER]:
-            leaders = self._wait_for_topic(topic, deadline, partition=lacking[0], may_appear=may_appear)
+        leaders = self.wait_for_topic(topic, deadline=deadline, may_appear=may_appear)
+        if min(wanted, default=0) < 0:  # such numbers come from brokers
+            raise missing_partition("topic", topic, min(wanted), len(leaders))
+        while lacking := [each for each in wanted if each >= len(leaders) or leaders[each] == NO_LEADER]:
+            leaders = self.wait_for_topic(topic, deadline=deadline, partition=lacking[0], may_appear=may_appear)
         return {partition: leaders[partition] for partition in wanted}
 
     def wait_for_topic(
@@ -161,205 +197,252 @@ class BlockingClient:
         create: bool = False,
         unknown_timeout: float = float("inf"),
         called: str = "topic",
+        deadline: float | None = None,
     ) -> tuple[int, ...]:
         """Wait until the topic exists and `partition`, if given, has a leader; return each partition's leader (-1: none now).
 
-        With `create` the request may create the topic. With `create`, or with `may_appear` for a topic that was just created,
-        the wait for an unknown topic lasts `unknown_timeout` seconds at most, unless one of the brokers knows it. `called` is
-        what messages call the topic.
+        With `create` the broker may create the topic. With `create`, or with `may_appear` for a topic that was just created, an
+        unknown topic is waited for, at most `unknown_timeout` seconds unless one of the brokers knows it. `called` is what
+        messages call the topic.
 
         Raises: as `metadata`, and
-            TopicNotFound: there is no such topic, or no such partition. BrokerError: the broker refuses to tell.
+            TopicNotFound: there is no such topic, or no such partition. BrokerError: the broker refuses.
             MetadataTimeout: there is still no leader when the time is up.
         """
-        deadline = self._clock() + self.timeout
-        return self._wait_for_topic(
-            topic,
-            deadline,
-            partition=partition,
-            may_appear=may_appear,
-            create=create,
-            unknown_timeout=unknown_timeout,
-            called=called,
-        )
-
-    def _wait_for_topic(
-        self,
-        topic: str,
-        deadline: float,
-        *,
-        partition: int | None = None,
-        may_appear: bool = False,
-        create: bool = False,
-        unknown_timeout: float = float("inf"),
-        called: str = "topic",
-    ) -> tuple[int, ...]:
-        highest, needs_leader = (-1, False) if partition is None else (partition, True)
+        deadline = self.deadline() if deadline is None else deadline
         wait = TopicWait(
             topic,
             deadline,
-            self._patience,
-            partition=highest,
-            needs_leader=needs_leader,
+            self._timeout_text,
+            partition=-1 if partition is None else partition,
+            needs_leader=partition is not None,
             may_appear=may_appear or create,
             unknown_timeout=unknown_timeout,
-            user=self._user,
+            user=self.user,
             called=called,
         )
+        body, began = MetadataRequest((MetadataRequestTopic(name=topic),), create), deadline - self.timeout
         attempt = 0
         while True:
             try:
-                answer = _described(self._metadata([topic], create, deadline), topic)
-            except KafkaTimeout as error:  # of the last question: what was answered before says more
+                found = topic_leaders(self._learned(self._request_any(METADATA, body, deadline, began)), topic)
+            except KafkaTimeout as error:  # an earlier response explains more than a timeout
                 raise wait.error() if wait.answered else error from None
-            verdict = self._judged(wait, answer)
-            if verdict is TopicStatus.READY:
-                return answer.leaders
-            if verdict is TopicStatus.NO_PARTITION:
-                raise _no_partition(called, topic, partition, len(answer.leaders))
-            left, pause = deadline - self._clock(), self.retry_backoff.delay(attempt)
+            status = self._judged(wait, found)
+            if status is TopicStatus.READY:
+                return found.leaders
+            if status is TopicStatus.NO_PARTITION:
+                raise missing_partition(called, topic, partition, len(found.leaders))
+            left, pause = deadline - self.clock(), self.retry_backoff.delay(attempt)
             attempt += 1
-            if left <= ON_WAIT_INTERVAL:  # no time for another answer
+            if left <= POLL_INTERVAL:  # no time for another response
                 raise wait.error()
-            told = f"{wait.code.name}: {wait.code.advice}" if wait.code else wait.code.name
-            self._pause(
-                min(pause, left - ON_WAIT_INTERVAL), f"{called} {topic!r} (the brokers answer {told})", deadline
-            )
+            reason = f"{wait.code.name}: {wait.code.advice}" if wait.code else wait.code.name
+            self._pause(min(pause, left - POLL_INTERVAL), f"{called} {topic!r} (the brokers answer {reason})", began)
 
-    def _judged(self, wait: TopicWait, answer: Described) -> TopicStatus:
-        """Return what an answer means. That a topic is unknown counts only if no broker knows it: one may be behind."""
+    def _judged(self, wait: TopicWait, found: TopicLeaders) -> TopicStatus:
+        """Return the topic's status after a response. It is unknown only if no broker knows it, since metadata spreads slowly."""
         try:
-            return wait.evaluate(self._clock(), answer)
+            return wait.evaluate(self.clock(), found)
         except TopicNotFound:
-            if not wait.ends_early(self._clock()) or not self._known_to_any(wait.topic):
+            if not wait.ends_early(self.clock()) or not self._known_to_any(wait.topic):
                 raise
             wait.exists()
             return TopicStatus.ASK_AGAIN
 
     def _known_to_any(self, topic: str) -> bool:
         body = MetadataRequest((MetadataRequestTopic(name=topic),), False)
-        answers = self.request_each(METADATA, body, [node for node in self._nodes if node >= 0])
         unknown = Code.UNKNOWN_TOPIC_OR_PARTITION
         return any(
-            isinstance(one, MetadataResponse) and _described(one, topic).error_code != unknown
-            for one in answers.values()
+            isinstance(one, MetadataResponse) and topic_leaders(one, topic).error_code != unknown
+            for one in self.request_each(METADATA, body, self.brokers).values()
         )
 
-    def _metadata(
-        self, topics: Sequence[str] | None, allow_auto_topic_creation: bool, deadline: float
-    ) -> MetadataResponse:
-        wanted = None if topics is None else tuple(MetadataRequestTopic(name=name) for name in topics)
-        body = MetadataRequest(wanted, allow_auto_topic_creation)
+    # Exchanges
+
+    def _request_any(self, api: AnyApi, body: Any, deadline: float, began: float | None = None) -> Any:
         while True:
             try:
-                answer = self._request(METADATA, body, None, deadline)
-            except ConnectionFailed:
-                if self._clock() >= deadline:
+                return only_response(self._exchange([NodeRequest(ANY, api, body)], deadline, began=began))
+            except (ConnectionFailed, KafkaTimeout):
+                if self.clock() >= deadline:
                     raise
+
+    def _learned(self, response: MetadataResponse) -> MetadataResponse:
+        """Return a response, after the connections have taken over its brokers."""
+        if response.brokers:
+            with self._closed_if_interrupted():
+                self.brokers = {row.node_id: (row.host, row.port) for row in response.brokers}
+                self._connections().set_nodes(self.brokers)
+        return response
+
+    def _exchange(
+        self,
+        requests: Sequence[NodeRequest],
+        deadline: float | None = None,
+        *,
+        began: float | None = None,
+        fail_fast: bool = False,
+    ) -> list[ResponseOrError]:
+        """Send requests and return their responses. `began` is the start of the call for `on_wait`, by default now.
+
+        With `fail_fast` a node is given up after its first failed attempt to connect, and not only at the deadline.
+        """
+        if not requests:
+            return []
+        self.rounds += 1
+        exchange = Exchange(requests, self.clock())
+        deadline = exchange.started + self.timeout if deadline is None else deadline
+        began = exchange.started if began is None else began
+        with self._closed_if_interrupted():
+            client = self._connections()
+            client.poll(0)  # a connection that was closed meanwhile must not cost a request
+            client.take_disconnected()
+            while True:
+                now = self.clock()
+                self._send(exchange, deadline)
+                lost = set(client.take_disconnected()) if fail_fast else ()
+                for node in [each for each in exchange.unsent if each in lost or self._is_unknown(each)]:
+                    self._give_up(exchange, node, f"no broker could be reached: {self._reasons(node)}")
+                if not exchange.is_done:
+                    self._receive(exchange, max(0.0, min(deadline - now, POLL_INTERVAL)))
+                if now >= deadline:  # after a poll: a slow name look-up may have taken all the time
+                    for node in list(exchange.unsent):
+                        text = f"no broker could be reached within {self.timeout:g} s: {self._reasons(node)}"
+                        self._give_up(exchange, node, text)
+                if exchange.is_done:
+                    return exchange.responses
+                self._report_wait(self.clock() - began, self._addresses(exchange.nodes()))
+
+    def _send(self, exchange: Exchange, deadline: float) -> None:
+        """Send the requests whose nodes are ready."""
+        for node, positions in list(exchange.unsent.items()):
+            while positions and (chosen := self._ready(node, exchange)) is not None:
+                tag, position = object(), positions.popleft()
+                exchange.in_flight[tag] = position, chosen
+                request = exchange.requests[position]
+                self.requests += 1
+                allowed = max(0.0, min(deadline - self.clock(), self._request_timeout))
+                self._connections().send(chosen, request.api, request.body, tag=tag, timeout=allowed)
+            if not positions:
+                del exchange.unsent[node]
+
+    def _ready(self, node: int | None, exchange: Exchange) -> int | None:
+        """Return `node`, or the best one for a request to any, if it takes a request now; begin to connect if it does not.
+
+        For a request to any node one more connection is begun in each interval: a silent node delays the request no longer, and
+        a large cluster is not connected to as a whole.
+        """
+        client = self._connections()
+        if node is not ANY:
+            return node if client.ready(node) else None
+        if client.all_nodes_unavailable():  # only the bootstrap servers can say where the cluster is (KIP-899)
+            self.brokers = {}
+            client.set_nodes({})
+        best = client.least_loaded()
+        if best is not None and client.ready(best):
+            return best
+        others = int((self.clock() - exchange.started) / POLL_INTERVAL)
+        return next((each for each in list(self._nodes)[:others] if client.ready(each)), None)
+
+    def _receive(self, exchange: Exchange, seconds: float) -> None:
+        """Wait for an event up to `seconds`, and note the responses. Raises an error that would come again at once."""
+        for completion in self._poll(seconds):
+            position, _ = exchange.in_flight.pop(completion.tag, (None, None))
+            if position is None:  # of an earlier call, which ended without it
                 continue
-            if answer.brokers:
-                self._nodes = {row.node_id: (row.host, row.port) for row in answer.brokers}
-                self._client.set_nodes(self._nodes)
-            return answer
+            error = completion.error
+            if isinstance(error, KafkaTimeout):
+                limit = self._timeout_text
+                if self._request_timeout < self.timeout:
+                    limit = f"{self._request_timeout:g} s (request.timeout.ms)"
+                address = self._address(completion.node)
+                error = KafkaTimeout(f"{address} did not answer {completion.api.name} within {limit}")
+            exchange.responses[position] = completion.body if error is None else error
 
-    def _request(
-        self, api: Api[RequestBody, ResponseBody], body: RequestBody, node: int | None, deadline: float
-    ) -> ResponseBody:
-        if node is not None and node not in self._nodes:
-            raise self._unreachable([node])
-        chosen = self._wait_until_ready([node] if node is not None else list(self._nodes), deadline)
-        tag = object()
-        self._client.send(chosen, api, body, tag=tag, timeout=max(0.0, deadline - self._clock()))
-        while True:
-            left = max(0.0, deadline - self._clock())
-            for completion in self._poll(left if self._on_wait is None else min(left, ON_WAIT_INTERVAL)):
-                if completion.tag is tag:
-                    answer: ResponseBody | PyProducerError = self._outcome(completion, api.name)
-                    if isinstance(answer, PyProducerError):
-                        raise answer
-                    return answer
-            self._tell_wait(self._addresses([chosen]), deadline)
+    def _give_up(self, exchange: Exchange, node: int | None, text: str) -> None:
+        """Put an error in place of the responses to the requests that wait for a connection to `node`."""
+        advice = (
+            "check the bootstrap servers (kafka.bootstrap.servers, --bootstrap-servers), that the brokers run, and firewalls"
+            if (min(self._nodes) if node is ANY else node) < 0
+            else "these addresses come from the brokers themselves: check their advertised.listeners"
+        )
+        for position in exchange.unsent.pop(node):
+            exchange.responses[position] = BrokersUnreachable(f"{text}. What to do: {advice}.")
 
-    def _outcome(self, completion: Completion, name: str) -> Any:
-        """Return the body of a response, or the error in its place."""
-        if isinstance(completion.error, KafkaTimeout):  # which names request.timeout.ms
-            return KafkaTimeout(f"{self._addresses([completion.node])} did not answer {name} within {self._patience}")
-        return completion.body if completion.error is None else completion.error
-
-    def _wait_until_ready(self, nodes: list[int], deadline: float) -> int:
-        """Return the first of `nodes` that is ready for a request. All are connected to at once: a silent one delays nothing."""
-        while True:
-            for node in nodes:
-                if self._client.ready(node):
-                    return node
-            self._tell_wait(self._addresses(nodes), deadline)
-            left = deadline - self._clock()
-            self._poll(max(0.0, min(left, ON_WAIT_INTERVAL)))  # also when a slow name look-up took all the time
-            if left <= 0:
-                raise self._unreachable(nodes)
+    def _pause(self, seconds: float, subject: str, began: float) -> None:
+        until = self.clock() + seconds
+        with self._closed_if_interrupted():
+            while (left := until - self.clock()) > 0:
+                if subject:
+                    self._report_wait(self.clock() - began, subject)
+                self._poll(min(left, POLL_INTERVAL))
 
     def _poll(self, seconds: float) -> list[Completion]:
-        """Wait for an event up to `seconds`. Every wait ends at once if none can succeed."""
-        completions = self._client.poll(seconds)
-        fatal_error = self._client.fatal_error()
+        client = self._connections()
+        completions = client.poll(seconds)
+        fatal_error = client.fatal_error()
         if fatal_error is not None:
             raise fatal_error
         return completions
 
-    def _tell_wait(self, subject: str, deadline: float) -> None:
-        if self._on_wait is not None:
-            self._on_wait(self.timeout - (deadline - self._clock()), subject)
+    def _report_wait(self, seconds: float, subject: str) -> None:
+        if self.on_wait is not None:
+            self.on_wait(seconds, subject)
 
-    def _addresses(self, nodes: list[int]) -> str:
-        return ", ".join(self._address(node) for node in nodes if node in self._nodes)
+    # Connections
+
+    def _connections(self) -> Client:
+        if self._client is None:
+            client = Client(self._settings, clock=self.clock)
+            client.set_nodes(self.brokers)
+            self._client = client
+        return self._client
+
+    @contextlib.contextmanager
+    def _closed_if_interrupted(self) -> Iterator[None]:
+        """Close all connections if Ctrl-C, or an error of `on_wait`, interrupts the body.
+
+        It may come between any two steps: a request may be half written, and a response half read, and no later response would
+        fit its request.
+        """
+        try:
+            yield
+        except PyProducerError:
+            raise
+        except BaseException:
+            interrupted, self._client = self._client, None
+            if interrupted is not None:
+                with contextlib.suppress(KeyError):  # a socket was on its way out of the selector
+                    interrupted.close()
+            raise
+
+    # Messages
+
+    @property
+    def _nodes(self) -> dict[int, tuple[str, int]]:
+        """The nodes that any request can go to."""
+        return self.brokers or self._bootstrap
+
+    def _is_unknown(self, node: int | None) -> bool:
+        return node is not ANY and node not in self.brokers and node not in self._bootstrap
+
+    def _addresses(self, nodes: Iterable[int | None]) -> str:
+        named = dict.fromkeys(each for node in nodes for each in (self._nodes if node is ANY else [node]))
+        return ", ".join(map(self._address, named))
 
     def _address(self, node: int) -> str:
-        host, port = self._nodes[node]
-        return format_address(host if node < 0 else for_log(host), port)
+        if self._is_unknown(node):
+            return f"broker {node}"
+        host, port = self.brokers[node] if node in self.brokers else self._bootstrap[node]
+        return format_address(host if node in self._bootstrap else for_log(host), port)
 
-    def _pause(self, seconds: float, subject: str, deadline: float) -> None:
-        """Wait, and tell `on_wait` for what."""
-        until = self._clock() + seconds
-        while (left := until - self._clock()) > 0:
-            self._tell_wait(subject, deadline)
-            self._poll(left if self._on_wait is None else min(left, ON_WAIT_INTERVAL))
-
-    def _unreachable(self, nodes: list[int]) -> BrokersUnreachable:
-        where = "; ".join(self._why_not(node) for node in nodes)
-        advice = (
-            "check the bootstrap servers (kafka.bootstrap.servers, --bootstrap-servers), that the brokers run, and firewalls"
-            if min(nodes) < 0
-            else "these addresses come from the brokers themselves: check their advertised.listeners"
-        )
-        return BrokersUnreachable(
-            f"no broker could be reached within {self.timeout:g} s: {where}. What to do: {advice}."
+    def _reasons(self, node: int | None) -> str:
+        return "; ".join(
+            f"{self._address(each)}: {self._reason(each)}" for each in (self._nodes if node is ANY else [node])
         )
 
-    def _why_not(self, node: int) -> str:
-        if node not in self._nodes:
-            return f"broker {node}: it is not among the brokers of the cluster"
-        return f"{self._address(node)}: {self._client.last_error(node) or 'still connecting'}"
-
-
-def _no_partition(called: str, topic: str, partition: int | None, count: int) -> TopicNotFound:
-    said = f"{called} {topic!r} has no partition {partition}: it has {count}, and the first is 0"
-    return TopicNotFound(said, code=Code.UNKNOWN_TOPIC_OR_PARTITION, topic=topic, partition=partition)
-
-
-def _described(answer: MetadataResponse, topic: str) -> Described:
-    """Return what an answer says of a topic.
-
-    As in the producer (`Cluster.leader_of`, `cluster_updates`), a leader that is not among the brokers of the answer counts as
-    none, and a topic whose partitions do not count from 0 as one that is still being made.
-    """
-    if answer.error_code:
-        return Described(answer.error_code, ())
-    found = next((row for row in answer.topics if row.name == topic), None)
-    if found is None:
-        return Described(Code.UNKNOWN_TOPIC_OR_PARTITION, ())
-    rows = sorted(found.partitions, key=lambda row: row.partition_index)
-    if [row.partition_index for row in rows] != list(range(len(rows))):
-        return Described(found.error_code or Code.LEADER_NOT_AVAILABLE, ())
-    told = {broker.node_id for broker in answer.brokers}
-    leaders = (row.leader_id if row.leader_id in told or not told else NO_LEADER for row in rows)
-    return Described(found.error_code, tuple(leaders))
+    def _reason(self, node: int) -> str:
+        if self._is_unknown(node):
+            return "it is not among the brokers of the cluster"
+        return str(self._connections().last_error(node) or "still connecting")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
-from spark_producer.admin.parallel_client import ParallelClient
+from spark_producer.admin import BlockingClient
 from spark_producer.cli.arg_types import positive
 from spark_producer.cli.connection_args import add_connection, connection_options, settings_of
 from spark_producer.cli.console import is_interactive, print_line
@@ -123,9 +123,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 @contextmanager
-def _connected(chosen: argparse.Namespace) -> Iterator[ParallelClient]:
+def _connected(chosen: argparse.Namespace) -> Iterator[BlockingClient]:
     settings = settings_of({"kafka.client.id": CLIENT_ID} | connection_options(chosen))
-    client = ParallelClient(settings, timeout=chosen.timeout, on_wait=WaitNotice(chosen.timeout))
+    client = BlockingClient(settings, timeout=chosen.timeout, on_wait=WaitNotice(chosen.timeout))
     try:
         yield client
     finally:

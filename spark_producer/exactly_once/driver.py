@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from spark_producer.admin.parallel_client import ParallelClient
+from spark_producer.admin import BlockingClient
 from spark_producer.common.cluster import Span
 from spark_producer.common.escape import escaping_logger
 from spark_producer.config.control_topics import DEFAULT_CONTROL_TOPIC, is_control_topic, refusal
@@ -210,7 +210,7 @@ def _with_cluster(sink: SinkSettings, act: Callable[[CommandExecutor], Returned]
     """Let `act` use the cluster of the sink, which is opened if this process has none. After an error it is closed."""
     found = next((entry for entry in _open if entry[0] == sink), None)
     if found is None:
-        client = ParallelClient(sink.connection, timeout=sink.timeout)
+        client = BlockingClient(sink.connection, timeout=sink.timeout)
         found = (sink, CommandExecutor(client, sink.name, sink.control_topic))
     else:
         _open.remove(found)

@@ -219,4 +219,4 @@ def test_the_blocking_client(broker: Broker, topic: str) -> None:
         deadline = time.monotonic() + DEADLINE
         while client.metadata([topic]).topics[0].error_code and time.monotonic() < deadline:
             time.sleep(0.05)  # the broker may learn of a topic later than its controller
-        assert client.leader_of(topic, PARTITIONS - 1) in broker_ids
+        assert client.wait_for_topic(topic, partition=PARTITIONS - 1)[PARTITIONS - 1] in broker_ids

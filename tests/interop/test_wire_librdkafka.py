@@ -41,7 +41,7 @@ def one_record_batch() -> bytes:
 
 def test_what_we_produce_is_read_by_librdkafka_and_fetched_by_us(client: BlockingClient, mock_brokers: str) -> None:
     client.metadata(["wire"], allow_auto_topic_creation=True)
-    leader = client.leader_of("wire", 1)
+    leader = client.wait_for_topic("wire", partition=1)[1]
     partition = messages.ProducePartition(1, one_record_batch())
     body = messages.ProduceRequest(None, -1, 10_000, (messages.ProduceTopic("wire", (partition,)),))
     offsets = []
@@ -73,7 +73,7 @@ def test_what_we_produce_is_read_by_librdkafka_and_fetched_by_us(client: Blockin
 
 def test_offsets_and_producer_ids(client: BlockingClient) -> None:
     client.metadata(["wire"], allow_auto_topic_creation=True)
-    leader = client.leader_of("wire", 0)
+    leader = client.wait_for_topic("wire", partition=0)[0]
     partition = messages.ListOffsetsPartition(0, timestamp=-1)
     body = messages.ListOffsetsRequest(topics=(messages.ListOffsetsTopic("wire", (partition,)),))
     (answer,) = client.request(LIST_OFFSETS, body, node=leader).topics[0].partitions

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from spark_producer.admin.parallel_client import ParallelClient
+from spark_producer.admin import BlockingClient
 from spark_producer.common.cluster import ProducerIdAndEpoch, Span, Style
 from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once import driver
@@ -226,7 +226,7 @@ def test_a_job_without_a_number_whose_commit_another_has_covered_is_not_told_to_
     proxied: ProxiedBroker, sink: SinkSettings, rows: str
 ) -> None:
     handle = driver.begin(sink)
-    client = ParallelClient(sink.connection, timeout=SECONDS)
+    client = BlockingClient(sink.connection, timeout=SECONDS)
     cluster = CommandExecutor(client, sink.name, sink.control_topic)
     cluster.prepare()
     cluster.take_inline([batch(rows, 0, "a")])
@@ -414,7 +414,7 @@ def test_a_control_record_that_the_leader_takes_for_an_older_one_is_not_committe
 ) -> None:
     """Explicitly all transactions of one BEGIN have the same epoch, and a leader that lags behind tells too low a sequence."""
     handle = driver.begin(sink)
-    client = ParallelClient(sink.connection, timeout=SECONDS)
+    client = BlockingClient(sink.connection, timeout=SECONDS)
     try:
         cluster = CommandExecutor(client, sink.name, sink.control_topic)
         cluster.prepare()
@@ -437,7 +437,7 @@ def test_a_long_control_record_is_split_and_put_together_again(
     proxied: ProxiedBroker, sink: SinkSettings, rows: str
 ) -> None:
     driver.begin(sink)
-    client = ParallelClient(sink.connection, timeout=SECONDS)
+    client = BlockingClient(sink.connection, timeout=SECONDS)
     try:
         cluster = CommandExecutor(client, sink.name, sink.control_topic)
         cluster.prepare()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from spark_producer.admin.parallel_client import ParallelClient
+from spark_producer.admin import BlockingClient
 from spark_producer.common.cluster import ProducerIdAndEpoch, Span, Style, TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
@@ -57,7 +57,7 @@ class Tasks:
     """Tasks of one sink, all in one process with one client."""
 
     def __init__(self, servers: str | ConnectionSettings, sink: str, worker: str = "0" * 32) -> None:
-        self.client = ParallelClient(settings(servers) if isinstance(servers, str) else servers, timeout=SECONDS)
+        self.client = BlockingClient(settings(servers) if isinstance(servers, str) else servers, timeout=SECONDS)
         self.brokers = TransactionAdmin(self.client, sink)
         self.sink = sink
         self.worker = worker
@@ -116,7 +116,7 @@ class Died(Exception):
 
 def die_before(sink: SinkSettings, batch_number: int, messages: Sequence[TaskOutcome], kind: type) -> None:
     """Commit as a driver that dies when it is to do a `kind` of ask."""
-    client = ParallelClient(sink.connection, timeout=SECONDS)
+    client = BlockingClient(sink.connection, timeout=SECONDS)
     cluster = CommandExecutor(client, sink.name, sink.control_topic)
     cluster.prepare()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from spark_producer.admin.parallel_client import Call, ParallelClient
+from spark_producer.admin import BlockingClient
+from spark_producer.admin.exchange import NodeRequest
 from spark_producer.common.backoff import Backoff
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Action, Code
@@ -52,7 +53,7 @@ class RetryUntil:
     """
 
     def __init__(
-        self, client: ParallelClient, sink: str, deadline: float, waiting_for: str | Callable[[], str]
+        self, client: BlockingClient, sink: str, deadline: float, waiting_for: str | Callable[[], str]
     ) -> None:
         self.waiting_for = waiting_for
         self._client = client
@@ -77,7 +78,7 @@ class RetryUntil:
 class TransactionAdmin:
     """What is known of a cluster, and the ways to ask it. `sink` and `client.user` are for messages."""
 
-    def __init__(self, client: ParallelClient, sink: str) -> None:
+    def __init__(self, client: BlockingClient, sink: str) -> None:
         self.client = client
         self.sink = sink
         self._coordinators: dict[str, int] = {}
@@ -147,7 +148,7 @@ class TransactionAdmin:
 
     def any(self, api: AnyApi, body: Any, deadline: float) -> Any:
         """Ask any broker: for questions only."""
-        return self.client.ask_any(api, body, deadline)
+        return self.client.request_any(api, body, deadline)
 
     def settle(
         self,
@@ -170,7 +171,9 @@ class TransactionAdmin:
         try:
             for _ in self.attempts(deadline, "its coordinator"):
                 nodes = self.coordinators(left, deadline)
-                found = self.client.ask_all([Call(nodes[each], api, requests[each]) for each in left], deadline)
+                found = self.client.request_all(
+                    [NodeRequest(nodes[each], api, requests[each]) for each in left], deadline
+                )
                 answers.update(zip(left, found, strict=True))
                 left = [each for each in left if self._must_ask_again(each, answers[each], resend)]
                 if put_off is not None:
@@ -342,9 +345,9 @@ class TransactionAdmin:
             by_leader: dict[int, list[TopicPartition]] = {}
             for each, node in self.leaders(left, deadline).items():
                 by_leader.setdefault(node, []).append(each)
-            calls = [Call(node, *question(asked)) for node, asked in by_leader.items()]
+            calls = [NodeRequest(node, *question(asked)) for node, asked in by_leader.items()]
             left = []
-            for asked, answer in zip(by_leader.values(), self.client.ask_all(calls, deadline), strict=True):
+            for asked, answer in zip(by_leader.values(), self.client.request_all(calls, deadline), strict=True):
                 if isinstance(answer, PyProducerError):
                     rows: dict[TopicPartition, Any] = {}
                     said = str(answer)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from spark_producer.admin.parallel_client import Call, ParallelClient
+from spark_producer.admin import BlockingClient
+from spark_producer.admin.exchange import NodeRequest
 from spark_producer.common.cluster import TRANSACTIONS, ProducerIdAndEpoch, Span, Style, TopicPartition, style_at
 from spark_producer.errors import ExactlyOnceError, IllegalState, PyProducerError
 from spark_producer.exactly_once.cluster import (
@@ -70,7 +71,7 @@ LOOKS = 5
 class CommandExecutor:
     """One sink on one cluster. `perform` answers the asks of its steps; what it learns stays for the next write."""
 
-    def __init__(self, client: ParallelClient, sink: str, topic: str) -> None:
+    def __init__(self, client: BlockingClient, sink: str, topic: str) -> None:
         self.client = client
         self.sink = sink
         self.brokers = TransactionAdmin(client, sink)
@@ -103,8 +104,8 @@ class CommandExecutor:
         """
         deadline = self.client.deadline()
         if self._known is not None:
-            calls = [Call(None, *versions_request()), Call(None, *settings_request(self.topic))]
-            versions, settings = self.client.ask_all(calls, deadline)
+            calls = [NodeRequest(None, *versions_request()), NodeRequest(None, *settings_request(self.topic))]
+            versions, settings = self.client.request_all(calls, deadline)
             if not isinstance(versions, PyProducerError) and not isinstance(settings, PyProducerError):
                 self.style = style_of(versions)
                 if not is_gone(settings):
@@ -248,13 +249,13 @@ class CommandExecutor:
         return MarkersLost(lost, seen.record) if lost else Found(seen.record)
 
 
-def learn_style(client: ParallelClient, deadline: float) -> Style:
+def learn_style(client: BlockingClient, deadline: float) -> Style:
     """Return how the cluster speaks transactions, by what it has agreed on (`style_at`).
 
     Raises:
         ExactlyOnceError: the brokers have no transactions.
     """
-    return style_of(client.ask(None, *versions_request(), deadline))
+    return style_of(client.request(*versions_request(), deadline=deadline))
 
 
 def versions_request() -> tuple[AnyApi, ApiVersionsRequest]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from spark_producer.admin.parallel_client import Call
+from spark_producer.admin.exchange import NodeRequest
 from spark_producer.common.cluster import Style, TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import PyProducerError
@@ -43,11 +43,11 @@ def describe(
         for each, node in brokers.coordinators(left, deadline).items():
             by_node.setdefault(node, []).append(each)
         calls = [
-            Call(node, DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(tuple(some[at : at + KEYS])))
+            NodeRequest(node, DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(tuple(some[at : at + KEYS])))
             for node, some in by_node.items()
             for at in range(0, len(some), KEYS)
         ]
-        for answer in brokers.client.ask_all(calls, deadline):
+        for answer in brokers.client.request_all(calls, deadline):
             if isinstance(answer, PyProducerError):
                 attempts.waiting_for = f"the state of its transactions ({answer})"
                 continue
@@ -158,7 +158,7 @@ def listed(
     for number in attempts:
         anew = number > 0 or not nodes_known
         nodes = brokers.nodes(deadline, anew=anew)  # one that has joined since may coordinate some of them
-        answers = brokers.client.ask_all([Call(node, LIST_TRANSACTIONS, body) for node in nodes], deadline)
+        answers = brokers.client.request_all([NodeRequest(node, LIST_TRANSACTIONS, body) for node in nodes], deadline)
         good = [one for one in answers if not isinstance(one, PyProducerError) and not worst_error(one)]
         found += [row for answer in good for row in answer.transaction_states]
         if len(good) == len(answers):

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from spark_producer.admin.parallel_client import IN_FLIGHT, Call
+from spark_producer.admin.client import MAX_IN_FLIGHT
+from spark_producer.admin.exchange import NodeRequest
 from spark_producer.common.cluster import ProducerIdAndEpoch, Style, TopicPartition
 from spark_producer.common.error_codes import FENCING, Action, Code
 from spark_producer.errors import BrokersUnreachable, KafkaTimeout, PyProducerError, broker_error
@@ -92,7 +93,7 @@ class _Queue:
             self._first += 1
         behind = map(self.batches.__getitem__, range(self._first, len(self.batches)))
         left = (batch for batch in behind if batch.offsets is None)
-        return [*islice(left, IN_FLIGHT if self.acknowledged else 1)]
+        return [*islice(left, MAX_IN_FLIGHT if self.acknowledged else 1)]
 
     def split(self) -> None:
         """Cut every batch in two that is as large as the one which was too large: the leader would refuse it as well."""
@@ -173,10 +174,10 @@ class Production:
             if tp not in leaders:
                 raise self._brokers.not_found(tp)
         sendings = [*self._sendings(leaders)]
-        calls = [Call(sending.node, self._api, self._request(sending)) for sending in sendings]
+        calls = [NodeRequest(sending.node, self._api, self._request(sending)) for sending in sendings]
         for queue in self._queues.values():
             queue.stalled = False
-        for sending, answer in zip(sendings, self._brokers.client.ask_all(calls, deadline), strict=True):
+        for sending, answer in zip(sendings, self._brokers.client.request_all(calls, deadline), strict=True):
             if isinstance(answer, PyProducerError) and not isinstance(answer, BrokersUnreachable):
                 return Indeterminate(str(answer))
             stop = self._took(sending, answer)
@@ -202,7 +203,7 @@ class Production:
 
     def _sendings(self, leaders: Mapping[TopicPartition, int]) -> Iterator[_Sending]:
         """Yield the next requests: the first batches of all partitions, then the second ones, up to five of each."""
-        for turn in range(IN_FLIGHT):
+        for turn in range(MAX_IN_FLIGHT):
             by_node: dict[int, list[tuple[TopicPartition, _Batch]]] = {}
             for tp, node in leaders.items():
                 batches = self._queues[tp].next_ones()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from spark_producer.admin.parallel_client import Call
+from spark_producer.admin.exchange import NodeRequest
 from spark_producer.common.cluster import Span, Style, TopicPartition
 from spark_producer.common.error_codes import Action, Code
 from spark_producer.common.escape import escaping_logger
@@ -119,7 +119,7 @@ def _fates(
         found.update((each, _without_partition(brokers, each)) for each in left if each.topic_partition not in leaders)
         asked = [each for each in left if each.topic_partition in leaders]
         calls = [
-            Call(
+            NodeRequest(
                 leaders[each.topic_partition],
                 FETCH,
                 fetch_request(brokers, each.topic_partition, each.first_offset, COMMITTED, 1),
@@ -127,7 +127,7 @@ def _fates(
             for each in asked
         ]
         left = []
-        for each, answer in zip(asked, brokers.client.ask_all(calls, deadline), strict=True):
+        for each, answer in zip(asked, brokers.client.request_all(calls, deadline), strict=True):
             row = None if isinstance(answer, PyProducerError) else dict(rows_of(answer)).get(each.topic_partition)
             if row is None or Action.RETRY in Code(row.error_code).action:
                 left.append(each)

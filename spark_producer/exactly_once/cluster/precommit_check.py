@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-from spark_producer.admin.parallel_client import Call
+from spark_producer.admin.exchange import NodeRequest
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import PyProducerError
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, format_partitions, worst_error
@@ -76,13 +76,13 @@ def _late(brokers: TransactionAdmin, rows: Sequence[DescribedTransaction], deadl
         groups.setdefault((nodes[row.transactional_id], row.transaction_timeout_ms), []).append(row)
     pattern = f"{re.escape(task_prefix(brokers.sink))}.*"
     calls = [
-        Call(
+        NodeRequest(
             node, LISTING, ListTransactionsRequest((ONGOING,), (), int(timeout * (1 - MIN_TIME_LEFT_FRACTION)), pattern)
         )
         for node, timeout in groups
     ]
     found: set[str] = set()
-    for group, answer in zip(groups.values(), brokers.client.ask_all(calls, deadline), strict=True):
+    for group, answer in zip(groups.values(), brokers.client.request_all(calls, deadline), strict=True):
         if isinstance(answer, PyProducerError) or worst_error(answer):
             now = brokers.client.now_ms()
             found |= {row.transactional_id for row in group if _is_late(row, now)}

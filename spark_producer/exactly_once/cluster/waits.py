@@ -23,7 +23,7 @@ class Waits:
         """The time since which is waited, once the log has said so."""
 
     def __call__(self, seconds: float, subject: str) -> None:
-        """Say that `subject` is waited for, if it has been for so long; a `ParallelClient` calls this in every wait."""
+        """Say that `subject` is waited for, if it has been for so long; a `BlockingClient` calls this in every wait."""
         if self._since is not None or seconds < LOG_AFTER_S:
             return
         self._since = self._clock() - seconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from spark_producer.admin.parallel_client import ParallelClient
+from spark_producer.admin import BlockingClient
 from spark_producer.common.cluster import Style, TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, ExactlyOnceError, PyProducerError, broker_error
@@ -95,7 +95,7 @@ class SinkDescription(NamedTuple):
     outcomes: tuple[TransactionOutcome, ...] = ()
 
 
-def list_sinks(client: ParallelClient, topic: str) -> SinkList:
+def list_sinks(client: BlockingClient, topic: str) -> SinkList:
     """Return all sinks of a control topic, and those that have nothing but open transactions.
 
     Raises: as `ControlLog.read` and `listed`.
@@ -127,7 +127,7 @@ def known_sinks(brokers: TransactionAdmin, topic: str) -> list[str]:
 def _missing(brokers: TransactionAdmin, topic: str, deadline: float) -> ExactlyOnceError | None:
     """Return what it means that a control topic is not there, if it is not. Nobody shall make it by hand.
 
-    Raises: as `ParallelClient.metadata`.
+    Raises: as `BlockingClient.metadata`.
     """
     began = brokers.client.clock()
     for _ in brokers.attempts(deadline, f"the control topic {topic!r}"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Sequence
 
-from spark_producer.admin.parallel_client import Call
+from spark_producer.admin.exchange import NodeRequest
 from spark_producer.common.cluster import ProducerIdAndEpoch, Style, TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import ExactlyOnceError, PyProducerError, broker_error
@@ -183,7 +183,7 @@ def _write_markers(
     leaders = brokers.leaders([each.topic_partition for each in lost], deadline)
     bump = 1 if cluster.style is Style.IMPLICIT else 0
     calls = [
-        Call(
+        NodeRequest(
             leaders[each.topic_partition],
             WRITE_TXN_MARKERS,
             WriteTxnMarkersRequest(
@@ -200,7 +200,7 @@ def _write_markers(
         )
         for each in lost
     ]
-    for each, answer in zip(lost, brokers.client.ask_all(calls, deadline), strict=True):
+    for each, answer in zip(lost, brokers.client.request_all(calls, deadline), strict=True):
         if isinstance(answer, PyProducerError):
             raise answer
         codes = [row.error_code for marker in answer.markers for topic in marker.topics for row in topic.partitions]

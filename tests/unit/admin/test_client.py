@@ -115,7 +115,7 @@ def test_one_bootstrap_server_that_answers_is_enough(refused: tuple[str, int]) -
 
 def test_unreachable_brokers_are_all_named_with_their_reasons(refused: tuple[str, int]) -> None:
     def others_have_failed(_: str) -> bool:
-        return None not in (client._client.last_error(-1), client._client.last_error(-3))
+        return None not in (client._connections().last_error(-1), client._connections().last_error(-3))
 
     with (
         ScriptedServer(Peer.wait_for_close) as silent,
@@ -200,7 +200,7 @@ def test_advertised_addresses_that_cannot_be_reached_are_told_from_bootstrap_ser
         client.metadata([])
         passes = 15.0  # seconds at each look from now on
         with pytest.raises(BrokersUnreachable, match=r"advertised\.listeners"):
-            client.request(METADATA, messages.MetadataRequest())
+            client.request(METADATA, messages.MetadataRequest(), node=1)
         with pytest.raises(BrokersUnreachable, match="broker 9: it is not among the brokers"):
             client.request(METADATA, messages.MetadataRequest(), node=9)
 
@@ -240,7 +240,7 @@ def test_a_lost_request_raises_and_a_lost_question_is_asked_again() -> None:
 def test_the_leader_is_waited_for_while_it_is_being_elected() -> None:
     answers = [cluster(None, topic(3, -1, partition_error=5)), cluster(None, topic(3, -1)), cluster(None, topic(3, 4))]
     with ScriptedServer(answering(*answers)) as server, asking(server.address, timeout=10) as client:
-        assert client.leader_of("topic", 1) == 4
+        assert client.wait_for_topic("topic", partition=1)[1] == 4
 
 
 def test_a_leader_whose_address_is_not_told_is_waited_for() -> None:
@@ -255,7 +255,7 @@ def test_a_leader_whose_address_is_not_told_is_waited_for() -> None:
     with ScriptedServer(script) as server:
         servers.append(server)
         with asking(server.address, timeout=10) as client:
-            assert client.leader_of("topic", 0) == 3
+            assert client.wait_for_topic("topic", partition=0)[0] == 3
     assert leaders == []
 
 
@@ -285,7 +285,7 @@ def test_an_error_of_the_whole_answer_does_not_say_that_there_is_no_topic() -> N
 def test_a_missing_replica_does_not_hide_the_leader() -> None:
     script = answering(cluster(None, topic(3, partition_error=9)))
     with ScriptedServer(script) as server, asking(server.address, timeout=10) as client:
-        assert client.leader_of("topic", 0) == 3
+        assert client.wait_for_topic("topic", partition=0)[0] == 3
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_a_leader_that_there_is_not_is_an_error(answer: messages.MetadataRespons
         waiting_until(has_been_answered, server.address) as client,
         pytest.raises(error, match=message),
     ):
-        client.leader_of("topic", 2)
+        client.wait_for_topic("topic", partition=2)
 
 
 # Refusals that would come again

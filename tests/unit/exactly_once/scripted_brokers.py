@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from spark_producer.admin.parallel_client import Answered, Call, ParallelClient
+from spark_producer.admin import BlockingClient
+from spark_producer.admin.exchange import NodeRequest, ResponseOrError
 from spark_producer.errors import ConnectionFailed, PyProducerError
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.protocol import FIND_COORDINATOR, AnyApi, messages
@@ -16,7 +17,7 @@ LOST = ConnectionFailed("the connection broke")
 
 
 class ScriptedClient:
-    """Stands in for `ParallelClient`: two brokers, of which `coordinator` coordinates everything."""
+    """Stands in for `BlockingClient`: two brokers, of which `coordinator` coordinates everything."""
 
     def __init__(self) -> None:
         self.user = "user 'app'"
@@ -24,7 +25,7 @@ class ScriptedClient:
         self.leaders: dict[tuple[str, int], int] = {}
         self.coordinator = 1
         self.sent: list[tuple[str, int | None, Any]] = []
-        self.scripts: dict[str, Callable[[Any], Answered]] = {FIND_COORDINATOR.name: self._coordinators}
+        self.scripts: dict[str, Callable[[Any], ResponseOrError]] = {FIND_COORDINATOR.name: self._coordinators}
         self.timeout = PATIENCE
         self._now = 0.0
         self.on_wait = None
@@ -41,16 +42,16 @@ class ScriptedClient:
     def deadline(self) -> float:
         return self._now + PATIENCE
 
-    def ask(self, node: int | None, api: AnyApi, body: Any, deadline: float) -> Any:
-        [answer] = self.ask_all([Call(node, api, body)], deadline)
+    def request(self, api: AnyApi, body: Any, *, node: int | None = None, deadline: float) -> Any:
+        [answer] = self.request_all([NodeRequest(node, api, body)], deadline)
         if isinstance(answer, PyProducerError):
             raise answer
         return answer
 
-    def ask_any(self, api: AnyApi, body: Any, deadline: float) -> Any:
-        return self.ask(None, api, body, deadline)
+    def request_any(self, api: AnyApi, body: Any, deadline: float) -> Any:
+        return self.request(api, body, deadline=deadline)
 
-    def ask_all(self, calls: Sequence[Call], deadline: float) -> list[Answered]:
+    def request_all(self, calls: Sequence[NodeRequest], deadline: float) -> list[ResponseOrError]:
         self.sent += [(call.api.name, call.node, call.body) for call in calls]
         return [self.scripts[call.api.name](call.body) for call in calls]
 
@@ -70,7 +71,7 @@ class ScriptedClient:
         told = tuple(messages.MetadataResponseBroker(node, *address) for node, address in self.brokers.items())
         return messages.MetadataResponse(brokers=told, topics=tuple(rows))
 
-    def answers(self, api: AnyApi, *given: Answered) -> None:
+    def answers(self, api: AnyApi, *given: ResponseOrError) -> None:
         """Answer the requests of an API in this order, and the last one again and again."""
         left = list(given)
         self.scripts[api.name] = lambda _: left.pop(0) if len(left) > 1 else left[0]
@@ -86,4 +87,4 @@ class ScriptedClient:
 
 def brokers_of(client: ScriptedClient, sink: str = "orders") -> TransactionAdmin:
     """The brokers as the performers of asks see them."""
-    return TransactionAdmin(cast("ParallelClient", client), sink)
+    return TransactionAdmin(cast("BlockingClient", client), sink)

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from spark_producer.admin.parallel_client import Answered, Call, ParallelClient
+from spark_producer.admin import BlockingClient
+from spark_producer.admin.exchange import NodeRequest, ResponseOrError
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import KafkaTimeout
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
@@ -52,13 +53,15 @@ class CutOff(ScriptedClient):
         )
         return messages.MetadataResponse(brokers=told, topics=names)
 
-    def ask_all(self, calls: Sequence[Call], deadline: float) -> list[Answered]:
+    def request_all(self, calls: Sequence[NodeRequest], deadline: float) -> list[ResponseOrError]:
         return [
-            self._led(call) if call.api in (FETCH, LIST_OFFSETS) else super(CutOff, self).ask_all([call], deadline)[0]
+            self._led(call)
+            if call.api in (FETCH, LIST_OFFSETS)
+            else super(CutOff, self).request_all([call], deadline)[0]
             for call in calls
         ]
 
-    def _led(self, call: Call) -> Any:
+    def _led(self, call: NodeRequest) -> Any:
         """A broker of which a newer epoch is asked knows none such (75); one of which an older is asked refuses it (74)."""
         assert call.node is not None
         self.sent.append((call.api.name, call.node, call.body))
@@ -83,7 +86,7 @@ class CutOff(ScriptedClient):
 
 
 def cluster_of(client: CutOff) -> CommandExecutor:
-    return CommandExecutor(cast("ParallelClient", client), "orders", WHERE[0])
+    return CommandExecutor(cast("BlockingClient", client), "orders", WHERE[0])
 
 
 @pytest.mark.parametrize("ask", [Fence(), DescribeControlId()])

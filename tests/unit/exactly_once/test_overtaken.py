@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from spark_producer.admin.parallel_client import ParallelClient
+from spark_producer.admin import BlockingClient
 from spark_producer.common.cluster import ProducerIdAndEpoch, Span, Style
 from spark_producer.errors import UnsupportedVersion
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
@@ -43,7 +43,7 @@ def test_an_objection_is_told_to_be_the_deed_of_who_has_taken_the_sink(state: st
     result = messages.DescribeProducersTopicResult("rows", (opened,))
     client.answers(DESCRIBE_PRODUCERS, messages.DescribeProducersResponse(0, (result,)))
     client.answers(LIST_TRANSACTIONS, UnsupportedVersion("before Kafka 3.8"))
-    cluster = CommandExecutor(cast(ParallelClient, client), "orders", "commits")
+    cluster = CommandExecutor(cast(BlockingClient, client), "orders", "commits")
     voted = cluster.perform(Vote((TASK,), OURS))
     assert isinstance(voted, Voted)
     assert bool(voted.objections) == (state != "Ongoing")

@@ -439,15 +439,15 @@ def test_the_vote_objects_if_leaders_do_not_know_the_producer(client: ScriptedCl
 
 def test_rows_that_one_leader_does_not_know_are_looked_for_at_the_next(client: ScriptedClient) -> None:
     starts = {ROWS: -1}
-    ask_all = client.ask_all
+    request_all = client.request_all
 
     def moving(calls: Any, deadline: float) -> Any:
-        answers = ask_all(calls, deadline)
+        answers = request_all(calls, deadline)
         if client.bodies(DESCRIBE_PRODUCERS):
             starts[ROWS] = 5
         return answers
 
-    client.ask_all = moving  # type: ignore[method-assign]
+    client.request_all = moving  # type: ignore[method-assign]
     assert fit(client, starts) == ()
     assert len(client.bodies(DESCRIBE_PRODUCERS)) == 2
 

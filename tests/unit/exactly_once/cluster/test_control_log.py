@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from spark_producer.admin.parallel_client import ParallelClient
+from spark_producer.admin import BlockingClient
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import ExactlyOnceError, KafkaTimeout
 from spark_producer.exactly_once.cluster import record_json
@@ -155,7 +155,7 @@ def read_control(log: Log, open_for: int, cluster: CommandExecutor | None = None
     log.client.scripts[DESCRIBE_PRODUCERS.name] = producers
     row = messages.DescribedTransaction(0, "pyproducer.orders.ctl", "CompleteCommit", producer_id=7)
     log.client.answers(DESCRIBE_TRANSACTIONS, messages.DescribeTransactionsResponse(0, (row,)))
-    cluster = cluster or CommandExecutor(cast("ParallelClient", log.client), "orders", WHERE[0])
+    cluster = cluster or CommandExecutor(cast("BlockingClient", log.client), "orders", WHERE[0])
     began = log.client.clock()
     return cluster.perform(ReadControl()), log.client.clock() - began
 
@@ -190,7 +190,7 @@ def test_a_marker_that_compaction_has_taken_with_its_rows_is_not_waited_for() ->
     log.write(7, word(0))
     row = messages.DescribedTransaction(0, "pyproducer.orders.ctl", "Ongoing", producer_id=7)
     log.client.answers(DESCRIBE_TRANSACTIONS, messages.DescribeTransactionsResponse(0, (row,)))
-    cluster = CommandExecutor(cast("ParallelClient", log.client), "orders", WHERE[0])
+    cluster = CommandExecutor(cast("BlockingClient", log.client), "orders", WHERE[0])
     assert cluster.perform(ReadControl()) == Found(None)
     log.decide(7, ABORT)
     log.write(8, word(1))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_producer.admin.parallel_client import Answered, Call
+from spark_producer.admin.exchange import NodeRequest, ResponseOrError
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import KafkaTimeout
@@ -175,10 +175,10 @@ def test_a_deposed_leader_is_not_believed() -> None:
     """It was deposed after its first answer, and does not know it. The new one shows the end."""
     cluster = Cluster()
     client = cluster.client
-    ask_all = client.ask_all
+    request_all = client.request_all
 
-    def deposed(calls: Sequence[Call], deadline: float) -> list[Answered]:
-        answers = ask_all(calls, deadline)
+    def deposed(calls: Sequence[NodeRequest], deadline: float) -> list[ResponseOrError]:
+        answers = request_all(calls, deadline)
         for at, call in enumerate(calls):
             if call.api is DESCRIBE_PRODUCERS:
                 client.leaders[ROWS] = 2
@@ -186,7 +186,7 @@ def test_a_deposed_leader_is_not_believed() -> None:
                 answers[at] = client.scripts[call.api.name](call.body)
         return answers
 
-    client.ask_all = deposed  # type: ignore[method-assign]
+    client.request_all = deposed  # type: ignore[method-assign]
     assert cluster.wait() == ()
 
 

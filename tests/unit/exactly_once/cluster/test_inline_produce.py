@@ -49,13 +49,13 @@ def test_what_is_too_large_for_a_topic_is_cut_with_all_batches_of_its_size(clien
 
 def test_at_most_five_batches_of_a_partition_fly_each_in_a_request_of_its_own(client: ScriptedClient) -> None:
     flights: list[int] = []
-    ask_all = client.ask_all
+    request_all = client.request_all
 
     def counted(calls: Any, deadline: float) -> Any:
         flights.append(sum(call.api.name == PRODUCE.name for call in calls))
-        return ask_all(calls, deadline)
+        return request_all(calls, deadline)
 
-    client.ask_all = counted  # type: ignore[method-assign]
+    client.request_all = counted  # type: ignore[method-assign]
     assert produce(client, Log(), 12) is None
     assert [flight for flight in flights if flight] == [1, 5, 5, 1], (
         "the first alone, so that no leader takes another in its place"

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from spark_producer.admin.parallel_client import ParallelClient
+from spark_producer.admin import BlockingClient
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import ExactlyOnceError
@@ -95,7 +95,7 @@ def test_a_control_topic_that_is_not_there_is_said_so_after_a_second() -> None:
     with pytest.raises(ExactlyOnceError, match="there is no topic 'commits'"):
         describe_sink(brokers_of(client), "commits")
     assert MISSING_AFTER <= client.clock() < MISSING_AFTER + 0.5
-    told = list_sinks(cast("ParallelClient", client), "commits")
+    told = list_sinks(cast("BlockingClient", client), "commits")
     assert told.lines == ()
     assert "there is no topic 'commits'" in str(told.missing)
 

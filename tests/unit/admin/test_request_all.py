@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from spark_producer.admin.parallel_client import IN_FLIGHT, Call, ParallelClient
+from spark_producer.admin import BlockingClient
+from spark_producer.admin.client import MAX_IN_FLIGHT
+from spark_producer.admin.exchange import NodeRequest
 from spark_producer.errors import BrokersUnreachable, ConnectionFailed, KafkaTimeout, PyProducerError
 from spark_producer.network import ConnectionSettings
 from spark_producer.protocol import END_TXN, METADATA, messages
@@ -30,11 +32,11 @@ def refused() -> Iterator[tuple[str, int]]:
         yield bound.getsockname()
 
 
-def asking(*addresses: tuple[str, int], timeout: float = LONG) -> ParallelClient:
-    return ParallelClient(ConnectionSettings(addresses), timeout=timeout)
+def asking(*addresses: tuple[str, int], timeout: float = LONG) -> BlockingClient:
+    return BlockingClient(ConnectionSettings(addresses), timeout=timeout)
 
 
-def waiting_until(happened: threading.Event, address: tuple[str, int]) -> ParallelClient:
+def waiting_until(happened: threading.Event, address: tuple[str, int]) -> BlockingClient:
     """A client whose time is up once something has happened."""
     clock = RunningClock()
 
@@ -42,11 +44,11 @@ def waiting_until(happened: threading.Event, address: tuple[str, int]) -> Parall
         if happened.is_set():
             clock.skip(LONG)
 
-    return ParallelClient(ConnectionSettings((address,)), timeout=LONG, clock=clock, on_wait=look)
+    return BlockingClient(ConnectionSettings((address,)), timeout=LONG, clock=clock, on_wait=look)
 
 
-def calls(node: int | None, *ids: int) -> list[Call]:
-    return [Call(node, END_TXN, messages.EndTxnRequest("id", each)) for each in ids]
+def calls(node: int | None, *ids: int) -> list[NodeRequest]:
+    return [NodeRequest(node, END_TXN, messages.EndTxnRequest("id", each)) for each in ids]
 
 
 def echo(requests: int, *, resets: bool = True) -> Script:
@@ -71,7 +73,7 @@ def test_answers_come_in_the_order_of_the_calls_and_requests_in_theirs() -> None
 
     def late(peer: Peer) -> None:
         peer.negotiate()
-        requests = [peer.read() for _ in range(IN_FLIGHT)]  # so many come without an answer
+        requests = [peer.read() for _ in range(MAX_IN_FLIGHT)]  # so many come without an answer
         for request in requests:
             seen.append(request.body.producer_id)
             peer.answer(request, messages.EndTxnResponse(producer_id=request.body.producer_id))
@@ -81,7 +83,7 @@ def test_answers_come_in_the_order_of_the_calls_and_requests_in_theirs() -> None
     with ScriptedServer(late) as one, ScriptedServer(echo(2, resets=False)) as other:
         client = asking((one.host, one.port), (other.host, other.port))
         mixed = [*calls(-1, 1, 2, 3), *calls(-2, 10), *calls(-1, 4, 5, 6), *calls(-2, 11)]
-        answers: list[Any] = client.ask_all(mixed, client.deadline())
+        answers: list[Any] = client.request_all(mixed, client.deadline())
         client.close()
     assert [answer.producer_id for answer in answers] == [1, 2, 3, 10, 4, 5, 6, 11]
     assert seen == [1, 2, 3, 4, 5]
@@ -91,7 +93,7 @@ def test_answers_come_in_the_order_of_the_calls_and_requests_in_theirs() -> None
 def test_a_node_that_cannot_be_reached_is_told_at_once_and_the_others_answer(refused: tuple[str, int]) -> None:
     with ScriptedServer(echo(1, resets=False)) as server:
         client = asking(refused, (server.host, server.port))
-        answers: list[Any] = client.ask_all([*calls(-1, 1), *calls(-2, 2), *calls(7, 3)], client.deadline())
+        answers: list[Any] = client.request_all([*calls(-1, 1), *calls(-2, 2), *calls(7, 3)], client.deadline())
         client.close()
     lost, found, unknown = answers
     assert isinstance(lost, BrokersUnreachable)
@@ -117,14 +119,14 @@ def test_what_was_sent_and_not_answered_is_told_apart_from_what_was_not_sent() -
 
     with ScriptedServer(silent) as server:
         client = waiting_until(asked, server.address)
-        [answer] = client.ask_all(calls(-1, 1), client.deadline())
+        [answer] = client.request_all(calls(-1, 1), client.deadline())
         client.close()
     assert isinstance(answer, KafkaTimeout)
     assert not isinstance(answer, BrokersUnreachable)
     assert "EndTxn" in str(answer)
     with ScriptedServer(dying) as server:
         client = asking((server.host, server.port))
-        [answer] = client.ask_all(calls(-1, 1), client.deadline())
+        [answer] = client.request_all(calls(-1, 1), client.deadline())
         client.close()
     assert isinstance(answer, ConnectionFailed)
 
@@ -132,11 +134,11 @@ def test_what_was_sent_and_not_answered_is_told_apart_from_what_was_not_sent() -
 def test_any_broker_is_asked_that_can_be_reached(refused: tuple[str, int]) -> None:
     with ScriptedServer(echo(1)) as server:
         client = asking(refused, (server.host, server.port))
-        assert client.ask(None, *calls(None, 5)[0][1:], client.deadline()).producer_id == 5
+        assert client.request(*calls(None, 5)[0][1:]).producer_id == 5
         client.close()
     client = asking(refused, timeout=SHORT)
     with pytest.raises(BrokersUnreachable, match="no broker could be reached"):
-        client.ask(None, *calls(None, 5)[0][1:], client.deadline())
+        client.request(*calls(None, 5)[0][1:])
     client.close()
 
 
@@ -158,7 +160,6 @@ def test_metadata_is_asked_for_again_when_the_connection_breaks_and_tells_the_br
         client.close()
     assert answer.brokers[0].node_id == 4
     assert client.brokers == {4: ("localhost", 1)}
-    assert client.name_of(4) == "localhost:1"
 
 
 def test_another_broker_is_asked_when_one_is_frozen() -> None:
@@ -180,7 +181,7 @@ def test_another_broker_is_asked_when_one_is_frozen() -> None:
 
     with ScriptedServer(frozen, telling) as server:
         settings = ConnectionSettings(((server.host, server.port),), request_timeout=SHORT)
-        client = ParallelClient(settings, timeout=LONG)
+        client = BlockingClient(settings, timeout=LONG)
         assert client.metadata([], client.deadline()).brokers[0].node_id == 4
         client.close()
     asked.clear()
@@ -193,7 +194,7 @@ def test_another_broker_is_asked_when_one_is_frozen() -> None:
 
 def test_no_call_is_no_round() -> None:
     client = asking(("127.0.0.1", 1))
-    answers: list[PyProducerError] = client.ask_all([], client.deadline())
+    answers: list[PyProducerError] = client.request_all([], client.deadline())
     client.close()
     assert answers == []
     assert client.rounds == 0
