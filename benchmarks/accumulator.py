@@ -129,12 +129,12 @@ class Run:
         batches = made.drainer.drain(NODE, room, now) if nodes else []
         times.append(time.perf_counter())
         for batch in batches:
-            batch.seal()
+            batch.write_header()
         times.append(time.perf_counter())
         for batch in batches:
-            made.outcomes.landed(batch)
-            made.outcomes.complete(batch, 0, -1)
-        made.outcomes.settle([batch.queue for batch in batches], now)
+            made.completion.remove_in_flight(batch)
+            made.completion.complete(batch, 0, -1)
+        made.completion.refresh([batch.queue for batch in batches], now)
         times.append(time.perf_counter())
         for index, (start, end) in enumerate(itertools.pairwise(times), 1):
             self._spent[index] += end - start

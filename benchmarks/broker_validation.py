@@ -10,7 +10,7 @@ from functools import partial
 from spark_producer.broker.log.validation import check_records
 from spark_producer.kernel import KERNEL
 from spark_producer.kernel.varint import encode_varint
-from spark_producer.record.batch_v2 import HEADER_SIZE, read_header, seal
+from spark_producer.record.batch_v2 import HEADER_SIZE, read_header, write_header
 from spark_producer.record.codecs import Codec, Compressor
 
 FULL = 9_500
@@ -25,7 +25,7 @@ def batch_of(records: int, codec: Codec) -> memoryview:
     content = Compressor(codec).compress(b"".join(encode_varint(len(body)) + body for body in bodies))
     batch = memoryview(bytearray(HEADER_SIZE + len(content)))
     batch[HEADER_SIZE:] = content
-    seal(batch, records_count=records, base_timestamp=0, max_timestamp=0, attributes=codec)
+    write_header(batch, records_count=records, base_timestamp=0, max_timestamp=0, attributes=codec)
     return batch
 
 

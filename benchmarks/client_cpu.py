@@ -26,7 +26,7 @@ from benchmarks.broker_elsewhere import broker_elsewhere
 from benchmarks.machine import kernel_facts
 from spark_producer import Producer, kernel
 from spark_producer.producer import parts_of
-from spark_producer.record.columns import Columns, read_columns
+from spark_producer.record.columns import CheckedColumns, read_columns
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "benchmarks_client_cpu.md"
@@ -108,7 +108,7 @@ def _send(sending: socket.socket, encoded: Sequence[memoryview]) -> None:
         sending.sendall(data)
 
 
-def _again(batch: pa.RecordBatch) -> Columns:
+def _again(batch: pa.RecordBatch) -> CheckedColumns:
     return read_columns(batch, topic="t", now_ms=1_700_000_000_000).or_raise()
 
 

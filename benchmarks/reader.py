@@ -25,7 +25,7 @@ from spark_producer.kernel import (
     encode_v2,
 )
 from spark_producer.record import batch_decoder
-from spark_producer.record.batch_v2 import HEADER_SIZE, seal
+from spark_producer.record.batch_v2 import HEADER_SIZE, write_header
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.reading import read_records
 
@@ -73,7 +73,7 @@ def log_of(shape: Shape) -> bytes:
         )
         packed = bytes(Compressor(shape.codec).compress(out[HEADER_SIZE:end]))
         batch = bytearray(HEADER_SIZE) + packed
-        seal(
+        write_header(
             memoryview(batch),
             records_count=following - first,
             base_timestamp=1_700_000_000_000,

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from spark_producer.kernel.varint import encode_varint
 from spark_producer.protocol import CREATE_TOPICS, FETCH, PRODUCE, Api, decode_response, encode_request, messages
-from spark_producer.record.batch_v2 import HEADER_SIZE, seal
+from spark_producer.record.batch_v2 import HEADER_SIZE, write_header
 
 TOPIC: Final = "t"
 IN_FLIGHT: Final = 5
@@ -26,7 +26,7 @@ def full_batch(size: int) -> memoryview:
     value = random.Random(size).randbytes(size - HEADER_SIZE - 2 * len(encode_varint(size)) - _AROUND_VALUE)
     record = b"\0\0\0\x01" + encode_varint(len(value)) + value + b"\0"  # attributes, deltas, no key; no headers
     batch = memoryview(bytearray(HEADER_SIZE) + encode_varint(len(record)) + record)
-    seal(batch, records_count=1, base_timestamp=0, max_timestamp=0)
+    write_header(batch, records_count=1, base_timestamp=0, max_timestamp=0)
     return batch.toreadonly()
 
 

@@ -16,7 +16,7 @@ from spark_producer.broker.storage.tiered import TieredOptions, TieredStorage
 from spark_producer.broker.storage.tiered.counters import TierCounters
 from spark_producer.broker.storage.tiered.log import TieredLog
 from spark_producer.errors import KafkaTimeout
-from spark_producer.record.batch_v2 import HEADER_SIZE, batches, read_header, seal
+from spark_producer.record.batch_v2 import HEADER_SIZE, batches, read_header, write_header
 
 TOPIC: Final = "t"
 TICK_S: Final = 0.01
@@ -49,7 +49,7 @@ def virtual_clock() -> Clock:
 def make_entry(size: int, records: int) -> memoryview:
     """Return a batch of `size` bytes that says it holds `records` records; nobody looks at them."""
     batch = memoryview(bytearray(HEADER_SIZE) + random.Random(1).randbytes(size - HEADER_SIZE))
-    seal(batch, records_count=records, base_timestamp=0, max_timestamp=0)
+    write_header(batch, records_count=records, base_timestamp=0, max_timestamp=0)
     return batch.toreadonly()
 
 

@@ -9,8 +9,8 @@ from spark_producer.accumulator.batch import BatchState, PartitionQueue, Produce
 from spark_producer.accumulator.compressing import Compression
 from spark_producer.accumulator.future import BatchResult, Callback, RecordFuture, RecordMetadata
 from spark_producer.accumulator.pool import BufferPool
-from spark_producer.accumulator.rejected_records import RefusedRows
-from spark_producer.accumulator.row_origins import DeliveryListener, Refused
+from spark_producer.accumulator.rejected_records import RejectionCollector
+from spark_producer.accumulator.row_origins import BrokerRejection, DeliveryListener
 from spark_producer.accumulator.sequence_state import NO_IDENTITY, DrainGate
 from spark_producer.accumulator.table_result import TableMetadata, TableResult
 from spark_producer.common.cluster import ProducerIdAndEpoch
@@ -19,6 +19,7 @@ __all__ = [
     "NO_IDENTITY",
     "BatchResult",
     "BatchState",
+    "BrokerRejection",
     "BufferPool",
     "Callback",
     "Compression",
@@ -30,8 +31,7 @@ __all__ = [
     "RecordAccumulator",
     "RecordFuture",
     "RecordMetadata",
-    "Refused",
-    "RefusedRows",
+    "RejectionCollector",
     "TableMetadata",
     "TableResult",
 ]

@@ -9,16 +9,16 @@ import threading
 from collections.abc import Callable
 
 from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
-from spark_producer.accumulator.completion import Outcomes
+from spark_producer.accumulator.completion import BatchCompletion
 from spark_producer.accumulator.compressing import Compression, close_for_appends
 from spark_producer.accumulator.drainer import Drainer
 from spark_producer.accumulator.future import Callback, RecordFuture
-from spark_producer.accumulator.in_flight_bytes import Flights
+from spark_producer.accumulator.in_flight_bytes import InFlightBytes
 from spark_producer.accumulator.incomplete_batches import IncompleteBatches
 from spark_producer.accumulator.pool import MIN_BUFFER_BYTES, BufferPool
 from spark_producer.accumulator.readiness import Readiness
 from spark_producer.accumulator.row_origins import DeliveryListener, RowNumbers, RowRange, add_run
-from spark_producer.accumulator.single_row_run import OneRow
+from spark_producer.accumulator.single_row_run import SingleRowRun
 from spark_producer.accumulator.state import AccumulatorState
 from spark_producer.accumulator.topic_limits import TopicLimits
 from spark_producer.common.cluster import TopicPartition
@@ -52,16 +52,16 @@ class RecordAccumulator:
         compression: Compression | None = None,
     ) -> None:
         self.pool = pool
-        self.backlog = IncompleteBatches(delivery_timeout=delivery_timeout, clock=clock, wakeup=wakeup)
-        self._queues, self._accounts = self.backlog.queues, self.backlog.accounts
+        self.incomplete = IncompleteBatches(delivery_timeout=delivery_timeout, clock=clock, wakeup=wakeup)
+        self._queues, self._failures = self.incomplete.queues, self.incomplete.failures
         self._limits = TopicLimits(batch_size)
         readiness = Readiness(linger=linger, keep_order=keep_order)
-        shared = AccumulatorState(pool, self.backlog, readiness, Flights(), self._limits, compression)
+        shared = AccumulatorState(pool, self.incomplete, readiness, InFlightBytes(), self._limits, compression)
         self.drainer = Drainer(shared)
-        self.outcomes = Outcomes(shared)
+        self.completion = BatchCompletion(shared)
         self._compression = compression
         self._batch_size = batch_size
-        self._least_buffer = MIN_BUFFER_BYTES if batch_size < MIN_BUFFER_BYTES else 1
+        self._min_buffer_size = MIN_BUFFER_BYTES if batch_size < MIN_BUFFER_BYTES else 1
         self._linger = linger
         self._max_block = max_block
         self._clock = clock
@@ -70,14 +70,14 @@ class RecordAccumulator:
 
     def append(
         self,
-        place: tuple[str, int],
+        tp: tuple[str, int],
         rows: ArrangedRows,
         first: int,
         stop: int,
         among: int = 1,
-        table: DeliveryListener | None = None,
+        listener: DeliveryListener | None = None,
     ) -> None:
-        """Encode rows `first` … `stop` - 1 into batches of `place`; blocks while the pool is exhausted.
+        """Encode rows `first` … `stop` - 1 into batches of `tp`; blocks while the pool is exhausted.
 
         `among` is the number of partitions that the caller is filling, which share the pool. `table` is told what becomes of
         the rows.
@@ -86,21 +86,21 @@ class RecordAccumulator:
             BufferExhausted: no memory became free within `max.block.ms`.
             Whatever made the producer fail, once it has failed.
         """
-        queue = self._queues.get(place) or self.backlog.queue_of(place)
+        queue = self._queues.get(tp) or self.incomplete.queue_of(tp)
         if queue.open is not None and first < stop:
             with queue.lock:
                 if queue.open is not None:
-                    first = self._fill(queue, queue.open, rows, first, stop, table)
+                    first = self._fill(queue, queue.open, rows, first, stop, listener)
             if queue.awaited:
-                self.backlog.answer(queue)
+                self.incomplete.notify_appended(queue)
         while first < stop:
             if queue.retired:
-                queue = self.backlog.queue_of(place)
-            first = self._fill_new(queue, rows, first, stop, among, self._max_block, table)
+                queue = self.incomplete.queue_of(tp)
+            first = self._fill_new(queue, rows, first, stop, among, self._max_block, listener)
 
     def append_one(
         self,
-        place: TopicPartition,
+        tp: TopicPartition,
         record: SingleRecord,
         callback: Callback | None = None,
         deadline: float | None = None,
@@ -109,30 +109,30 @@ class RecordAccumulator:
 
         Raises: as `append`.
         """
-        queue = self._queues.get(place) or self.backlog.queue_of(place)
+        queue = self._queues.get(tp) or self.incomplete.queue_of(tp)
         future = None
         with queue.lock:
             if queue.open is not None:
                 future = self._fill_one(queue, queue.open, record, callback)
         if queue.awaited:
-            self.backlog.answer(queue)
+            self.incomplete.notify_appended(queue)
         if future is None:
-            row = OneRow(record, callback)
+            row = SingleRowRun(record, callback)
             while row.future is None:
                 timeout = self._max_block if deadline is None else max(0.0, deadline - self._clock())
                 if queue.retired:
-                    queue = self.backlog.queue_of(place)
+                    queue = self.incomplete.queue_of(tp)
                 self._fill_new(queue, row, 0, 1, 1, timeout, None)
             return row.future
         return future
 
-    def close_full(self, place: TopicPartition, size: int) -> None:
+    def close_full(self, tp: TopicPartition, size: int) -> None:
         """Close the open batch of a partition if a row of `size` bytes does not fit or only just fits.
 
         The next row may never come to close it. A nearly full batch is closed too, because the partitioner predicts sizes and
         is a few bytes off for each record (`partitioner.runs`).
         """
-        queue = self._queues.get(place)
+        queue = self._queues.get(tp)
         if queue is None:
             return
         with queue.lock:
@@ -140,7 +140,7 @@ class RecordAccumulator:
             if batch is not None and batch.limit - batch.position < max(size, batch.limit // NEARLY_FULL_DIVISOR):
                 self._close_open(queue, batch)
         if queue.awaited:
-            self.backlog.answer(queue)
+            self.incomplete.notify_appended(queue)
 
     def flush(self) -> None:
         """Send everything now and wait until all of it has ended; `delivery.timeout.ms` bounds the wait.
@@ -152,37 +152,37 @@ class RecordAccumulator:
         """
         if self._compression is not None:
             self.close_open()  # a batch that is compressed here does not hold up the I/O thread
-        self.backlog.flush()
-        self.backlog.check()
-        self._accounts.tell()
+        self.incomplete.flush()
+        self.incomplete.check()
+        self._failures.raise_unreported()
 
     def close_open(self) -> None:
         """Close, and compress, the open batches on this thread. The I/O thread closes those that this loop misses."""
-        for queue in self.backlog.busy:
+        for queue in self.incomplete.nonempty:
             if queue.open is not None:
                 with queue.lock:
                     if queue.open is not None:
                         self._close_open(queue, queue.open)
                 if queue.awaited:
-                    self.backlog.answer(queue)
+                    self.incomplete.notify_appended(queue)
 
     def adopt_io_thread(self) -> None:
         """Note that the calling thread is the I/O thread, which frees memory and runs callbacks."""
         self.io_thread = threading.get_ident()
-        self._accounts.disown()
+        self._failures.disown()
 
     def queue_lengths(self, topic: str) -> dict[int, int]:
         """Map each partition to its number of batches that wait to be sent, without those in flight.
 
         Partitions without waiting batches are left out. This takes no lock, and costs time in proportion to what waits.
         """
-        return self.backlog.busy.lengths(topic)
+        return self.incomplete.nonempty.lengths(topic)
 
     def waiting_bytes(self) -> int:
         """Return the bytes of all batches that wait to be sent, without those in flight. This takes no lock."""
-        return sum(batch.size for queue in self.backlog.busy for batch in tuple(queue.batches))
+        return sum(batch.size for queue in self.incomplete.nonempty for batch in tuple(queue.batches))
 
-    def tail_room(self, topic: str, partition: int) -> int:
+    def free_bytes(self, topic: str, partition: int) -> int:
         """Return the bytes that still fit into a partition's open batch; 0 if none is open.
 
         This takes no lock, so the batch may be closed meanwhile.
@@ -202,12 +202,12 @@ class RecordAccumulator:
 
     def _share(self, topic: str, size: int, among: int) -> int:
         """Return the bytes that a batch needs to have `size` bytes after compression, within its share of the pool."""
-        wanted = size if self._compression is None else self._compression.room(topic, size)
-        return min(wanted, self.pool.total // (2 * max(among, len(self.backlog.busy), 1)))
+        wanted = size if self._compression is None else self._compression.target_size(topic, size)
+        return min(wanted, self.pool.total // (2 * max(among, len(self.incomplete.nonempty), 1)))
 
     def close(self, error: Exception) -> None:
-        """Refuse new rows and end all waits for memory. The I/O thread ends the batches that are left (`Outcomes.abort`)."""
-        self.backlog.end(error)
+        """Refuse new rows and end all waits for memory. The I/O thread aborts the other batches (`BatchCompletion.abort`)."""
+        self.incomplete.end(error)
         self.pool.close()
 
     # --- one run into one batch -------------------------------------------------------------------------------------
@@ -215,12 +215,12 @@ class RecordAccumulator:
     def _fill_new(
         self,
         queue: PartitionQueue,
-        rows: ArrangedRows | OneRow,
+        rows: ArrangedRows | SingleRowRun,
         first: int,
         stop: int,
         among: int,
         max_block: float,
-        table: DeliveryListener | None,
+        listener: DeliveryListener | None,
     ) -> int:
         """Fill a new batch, unless another thread has opened one meanwhile or the queue was given up.
 
@@ -228,42 +228,44 @@ class RecordAccumulator:
         once; with `batch.size` 0 every row does.
         """
         size, large = HEADER_SIZE + rows.size_at(first), first
-        topic = queue.place.topic
+        topic = queue.topic_partition.topic
         full = self._share(topic, self._limits.new_size(topic), among)
         buffer: memoryview | None
-        buffer = self._allocate(max(full, size, self._least_buffer), max_block)
+        buffer = self._allocate(max(full, size, self._min_buffer_size), max_block)
         try:
             with queue.lock:
                 if queue.open is not None:
-                    first = self._fill(queue, queue.open, rows, first, stop, table)
+                    first = self._fill(queue, queue.open, rows, first, stop, listener)
                 if first < stop and queue.open is None and not queue.retired:
-                    batch = self.backlog.open(queue, buffer, rows.timestamp_at(first))
+                    batch = self.incomplete.open(queue, buffer, rows.timestamp_at(first))
                     buffer = None
                     batch.limit = max(full, size)
                     alone = size > full and first == large
                     if alone and size > self._batch_size:
-                        batch.row = 0 if isinstance(rows, OneRow) else rows.columns.number_of(int(rows.rows[first]))
-                    first = self._fill(queue, batch, rows, first, first + 1 if alone else stop, table)
+                        batch.row = (
+                            0 if isinstance(rows, SingleRowRun) else rows.columns.number_of(int(rows.rows[first]))
+                        )
+                    first = self._fill(queue, batch, rows, first, first + 1 if alone else stop, listener)
                     if alone and queue.open is batch:
                         self._close_open(queue, batch)
         finally:
             if buffer is not None:
                 self.pool.release(buffer)
         if queue.awaited:
-            self.backlog.answer(queue)
+            self.incomplete.notify_appended(queue)
         return first
 
     def _fill(
         self,
         queue: PartitionQueue,
         batch: ProducerBatch,
-        rows: ArrangedRows | OneRow,
+        rows: ArrangedRows | SingleRowRun,
         first: int,
         stop: int,
-        table: DeliveryListener | None,
+        listener: DeliveryListener | None,
     ) -> int:
         """Append the rows that fit, close the batch if some are left, and return the number of the next row."""
-        if isinstance(rows, OneRow):
+        if isinstance(rows, SingleRowRun):
             rows.future = self._fill_one(queue, batch, rows.record, rows.callback)
             return first if rows.future is None else stop
         before = batch.records_count
@@ -272,15 +274,15 @@ class RecordAccumulator:
         except BaseException:
             self._close_open(queue, batch)
             raise
-        account = self._accounts.mine()
-        batch.owe(account)
+        account = self._failures.mine()
+        batch.add_owner(account)
         if following > first:
             numbers = RowNumbers.of(rows.columns.numbers, rows.rows[first:following])
-            add_run(batch.runs, RowRange(table, before, numbers, account))
+            add_run(batch.runs, RowRange(listener, before, numbers, account))
         if following < stop:
             self._close_open(queue, batch)
         elif not before and len(queue.batches) == 1:
-            self.backlog.notify(queue, batch.created + self._linger)
+            self.incomplete.notify(queue, batch.created + self._linger)
         return following
 
     def _fill_one(
@@ -288,14 +290,14 @@ class RecordAccumulator:
     ) -> RecordFuture | None:
         """Do the same as `_fill` for a single record; return its future if it fits, else None."""
         try:
-            future = batch.append_one(record, callback, self._accounts.mine())
+            future = batch.append_one(record, callback, self._failures.mine())
         except BaseException:
             self._close_open(queue, batch)
             raise
         if future is None:
             self._close_open(queue, batch)
         elif batch.records_count == 1 and len(queue.batches) == 1:
-            self.backlog.notify(queue, batch.created + self._linger)
+            self.incomplete.notify(queue, batch.created + self._linger)
         return future
 
     def _close_open(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
@@ -307,12 +309,12 @@ class RecordAccumulator:
             close_for_appends(batch, self._compression)
         finally:
             if len(queue.batches) <= 1:
-                self.backlog.notify(queue, 0.0)
+                self.incomplete.notify(queue, 0.0)
         return None
 
     def _drop(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Remove a batch whose first row could not be encoded."""
-        self.backlog.drop(queue, batch)
+        self.incomplete.drop(queue, batch)
         buffer = batch.take_buffer()
         if buffer is not None:
             self.pool.release(buffer)
@@ -322,7 +324,7 @@ class RecordAccumulator:
             buffer = self.pool.try_allocate(size)
             return self._await_memory(size, max_block) if buffer is None else buffer
         except ProducerClosed:
-            self.backlog.check()  # the error that ended the producer says more
+            self.incomplete.check()  # the error that ended the producer says more
             raise
 
     def _await_memory(self, size: int, max_block: float) -> memoryview:
@@ -332,5 +334,5 @@ class RecordAccumulator:
                 f"no {size} bytes were free for a record that a callback sent, and a callback cannot wait for them: it runs "
                 "on the thread that frees memory. Hand the record to another thread, or raise kafka.buffer.memory"
             )
-        with self.backlog.starve():
+        with self.incomplete.starve():
             return self.pool.allocate(size, max_block)

@@ -17,10 +17,10 @@ from spark_producer.accumulator.row_origins import RowRange, cut_runs
 from spark_producer.accumulator.sequence_state import NO_IDENTITY, DrainGate, Sequences
 from spark_producer.common.cluster import NO_LEADER, ProducerIdAndEpoch, TopicPartition
 from spark_producer.errors import IllegalState
-from spark_producer.kernel import NO_ROOM, ArrangedRows, SingleRecord, encode_v2
+from spark_producer.kernel import BUFFER_FULL, ArrangedRows, SingleRecord, encode_v2
 from spark_producer.record import batch_v2
 from spark_producer.record.sequence_numbers import add_to_sequence
-from spark_producer.record.splitting import Halves, cut_in_half
+from spark_producer.record.splitting import SplitPoint, cut_in_half
 
 _NO_BUFFER = memoryview(b"")
 
@@ -49,10 +49,37 @@ class ProducerBatch:
     """A batch. Task threads fill it under its queue's lock while it is open; once closed it belongs to the I/O thread."""
 
     __slots__ = (
-        "accounts", "attempts", "base_sequence", "base_timestamp", "begin", "buffer", "closed", "codec", "compression_ratio",
-        "created", "drained", "flying", "identity", "in_doubt", "largest", "last_error", "leader_epoch", "lease", "limit",
-        "max_timestamp", "number", "position", "queue", "records_count", "resent", "result", "retry_at", "rounds", "row",
-        "runs", "state",
+        "attempts",
+        "base_sequence",
+        "base_timestamp",
+        "begin",
+        "buffer",
+        "closed",
+        "codec",
+        "compression_ratio",
+        "created",
+        "drained",
+        "identity",
+        "in_doubt",
+        "in_flight",
+        "last_error",
+        "leader_epoch",
+        "limit",
+        "max_record_size",
+        "max_timestamp",
+        "number",
+        "owners",
+        "position",
+        "queue",
+        "records_count",
+        "removals",
+        "resent",
+        "result",
+        "retry_at",
+        "row",
+        "runs",
+        "shared_buffer",
+        "state",
     )  # fmt: skip
 
     def __init__(
@@ -62,7 +89,7 @@ class ProducerBatch:
         self.buffer = buffer
         self.limit = len(buffer)
         """the position in the buffer behind which no record may be appended"""
-        self.lease: RefCountedBuffer | None = None
+        self.shared_buffer: RefCountedBuffer | None = None
         self.number = number
         """The order of creation. A partition's batches are sent, and sent again, in this order; two halves share one number."""
         self.created = created
@@ -72,7 +99,7 @@ class ProducerBatch:
         self.begin = 0
         self.position = batch_v2.HEADER_SIZE
         self.records_count = 0
-        self.largest = 0
+        self.max_record_size = 0
         """an upper bound of the largest record's encoded bytes: the largest of the Arrow batches that rows came from"""
         self.closed = False
         self.codec = 0
@@ -80,7 +107,7 @@ class ProducerBatch:
         self.compression_ratio = 1.0
         """compressed bytes per uncompressed byte of the records, even if the compressed form is not used; 1 without a codec"""
         self.state: BatchState | None = None
-        self.flying = False
+        self.in_flight = False
         """whether the network may read the buffer"""
         self.drained = 0.0
         self.attempts = 0
@@ -99,17 +126,17 @@ class ProducerBatch:
         """the runs of rows whose outcome has not been told yet"""
         self.in_doubt = False
         """whether an earlier attempt may have written the batch: a request without an answer, or too few replicas"""
-        self.rounds = 0
+        self.removals = 0
         """how often records were taken out of the batch, or of the one that it was split off"""
-        self.accounts: tuple[ThreadFailures, ...] = ()
+        self.owners: tuple[ThreadFailures, ...] = ()
         """the accounts of the threads whose rows are in the batch"""
         self.row: int | None = None
         """the number of the row, if the batch was made for a single row that is larger than `batch.size`"""
 
     @property
-    def place(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         """The partition that the batch goes to."""
-        return self.queue.place
+        return self.queue.topic_partition
 
     @property
     def size(self) -> int:
@@ -124,13 +151,13 @@ class ProducerBatch:
     @property
     def capacity(self) -> int:
         """The bytes, from the beginning of the batch, that no other batch may use."""
-        return (len(self.buffer) if self.lease is None else self.position) - self.begin
+        return (len(self.buffer) if self.shared_buffer is None else self.position) - self.begin
 
     @property
     def has_futures(self) -> bool:
         """Whether each of its records has a future, its own or that of a table."""
         singles = 0 if self.result is None else len(self.result.futures)
-        told = sum(len(run.rows) for run in self.runs if run.table is not None and run.table.has_future)
+        told = sum(len(run.rows) for run in self.runs if run.listener is not None and run.listener.has_future)
         return singles + told == self.records_count
 
     def append(self, rows: ArrangedRows, first: int, stop: int) -> int:
@@ -140,54 +167,52 @@ class ProducerBatch:
             IllegalState: the batch is closed.
         """
         if self.closed:
-            raise IllegalState(f"rows were appended to a closed batch of {self.place}")
+            raise IllegalState(f"rows were appended to a closed batch of {self.topic_partition}")
         following, self.position, latest = encode_v2(
             rows, first, stop, self.records_count, self.base_timestamp, self.buffer, self.position, self.limit
         )
         self.records_count += following - first
         if latest > self.max_timestamp:
             self.max_timestamp = latest
-        if rows.columns.largest > self.largest:
-            self.largest = rows.columns.largest
+        if rows.columns.largest > self.max_record_size:
+            self.max_record_size = rows.columns.largest
         return following
 
-    def append_one(
-        self, record: SingleRecord, callback: Callback | None, account: ThreadFailures
-    ) -> RecordFuture | None:
+    def append_one(self, record: SingleRecord, callback: Callback | None, owner: ThreadFailures) -> RecordFuture | None:
         """Encode a single record of the thread with this account; return its future, or None if it does not fit.
 
         Raises:
             IllegalState: the batch is closed.
         """
         if self.closed:
-            raise IllegalState(f"a record was appended to a closed batch of {self.place}")
+            raise IllegalState(f"a record was appended to a closed batch of {self.topic_partition}")
         index, timestamp, size = self.records_count, record.timestamp, record.size
         position = record.encode(self.buffer, self.position, self.limit, index, self.base_timestamp)
-        if position == NO_ROOM:
+        if position == BUFFER_FULL:
             return None
         self.position = position
         self.records_count = index + 1
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
-        if size > self.largest:
-            self.largest = size
-        self.owe(account)
+        if size > self.max_record_size:
+            self.max_record_size = size
+        self.add_owner(owner)
         if self.result is None:
-            self.result = BatchResult(self.place)
+            self.result = BatchResult(self.topic_partition)
         return self.result.add(index, timestamp, callback)
 
-    def owe(self, account: ThreadFailures) -> None:
+    def add_owner(self, owner: ThreadFailures) -> None:
         """Note that the batch has records of the thread with this account, which must be told if the batch fails."""
-        account.sent = True
-        if account not in self.accounts:
-            self.accounts += (account,)
+        owner.sent = True
+        if owner not in self.owners:
+            self.owners += (owner,)
 
-    def seal(self, attributes: int = 0) -> None:
+    def write_header(self, attributes: int = 0) -> None:
         """Write the header and the CRC. This is the last step before the bytes are sent, because it stamps the sequence.
 
         `attributes` are bits of the header beside the codec's: `TRANSACTIONAL_BIT` of `record.batch_v2`, or none.
         """
-        batch_v2.seal(
+        batch_v2.write_header(
             self.buffer[self.begin : self.position],
             records_count=self.records_count,
             base_timestamp=self.base_timestamp,
@@ -210,9 +235,9 @@ class ProducerBatch:
             return False
         runs, self.runs = self.runs, []
         for run in runs:
-            if run.table is not None:
+            if run.listener is not None:
                 first = base_offset + run.offset_delta if base_offset >= 0 else -1
-                run.table.written(self.place, first, len(run.rows))
+                run.listener.written(self.topic_partition, first, len(run.rows))
         if self.result is not None:
             self.result.complete(base_offset, log_append_time)
         return True
@@ -231,7 +256,7 @@ class ProducerBatch:
             IllegalState: the batch has ended already.
         """
         if self.state is not None:
-            raise IllegalState(f"a batch of {self.place} that has {self.state.value} was aborted")
+            raise IllegalState(f"a batch of {self.topic_partition} that has {self.state.value} was aborted")
         self.state = BatchState.ABORTED
         self._fail_waiters(error)
 
@@ -240,23 +265,23 @@ class ProducerBatch:
             self.state = state
             return True
         if self.state is BatchState.SUCCEEDED:
-            raise IllegalState(f"a batch of {self.place} that has succeeded was ended again")
+            raise IllegalState(f"a batch of {self.topic_partition} that has succeeded was ended again")
         return False
 
     def _fail_waiters(self, error: Exception) -> None:
         """End the futures of the records and the rows of tables with the error."""
         runs, self.runs = self.runs, []
         for run in runs:
-            if run.table is not None:
-                run.table.failed(error, run)
+            if run.listener is not None:
+                run.listener.failed(error, run)
         if self.result is not None:
             self.result.fail(error)
 
     def take_buffer(self) -> memoryview | None:
         """Return the buffer for the pool, once only, and only from the last of the batches that share it; else None."""
         buffer, self.buffer = self.buffer, _NO_BUFFER
-        if self.lease is not None:
-            lease, self.lease = self.lease, None
+        if self.shared_buffer is not None:
+            lease, self.shared_buffer = self.shared_buffer, None
             lease.holders -= 1
             return None if lease.holders else lease.buffer
         return buffer if len(buffer) else None
@@ -269,25 +294,25 @@ class ProducerBatch:
             cut_in_half(self.buffer, self.begin + batch_v2.HEADER_SIZE, self.position, self.records_count)
         )
 
-    def halve(self, halves: Halves) -> ProducerBatch:
+    def halve(self, halves: SplitPoint) -> ProducerBatch:
         """Keep the records before the cut, and return a batch of the records behind it.
 
         Both batches lie in the same buffer, so the pool's count of bytes stays true. The second header overlaps the end of the
         first batch, so it must not be sealed before the first batch has been answered; `resent` ensures that.
         """
         records, cut, end, head_latest, tail_latest = halves
-        if self.lease is None:
-            self.lease = RefCountedBuffer(self.buffer)
-        self.lease.holders += 1
+        if self.shared_buffer is None:
+            self.shared_buffer = RefCountedBuffer(self.buffer)
+        self.shared_buffer.holders += 1
         tail = ProducerBatch(self.queue, self.buffer, self.number, self.created, self.base_timestamp)
-        tail.lease = self.lease
+        tail.shared_buffer = self.shared_buffer
         tail.begin, tail.position = cut - batch_v2.HEADER_SIZE, end
         tail.records_count = self.records_count - records
-        tail.largest = self.largest
+        tail.max_record_size = self.max_record_size
         tail.max_timestamp = self.base_timestamp + tail_latest
-        tail.accounts = self.accounts
+        tail.owners = self.owners
         tail.attempts, tail.last_error, tail.identity = self.attempts, self.last_error, self.identity
-        tail.in_doubt, tail.rounds = self.in_doubt, self.rounds
+        tail.in_doubt, tail.removals = self.in_doubt, self.removals
         if self.base_sequence != batch_v2.NO_SEQUENCE:
             tail.base_sequence = add_to_sequence(self.base_sequence, records)
         self.position, self.records_count = cut, records
@@ -308,13 +333,34 @@ class PartitionQueue:
     """
 
     __slots__ = (
-        "acquainted", "awaited", "backing_off", "batches", "changed", "changed_from", "gate", "identity", "in_doubt",
-        "in_flight", "last_acked", "last_acked_offset", "leader", "leader_epoch", "lingering", "listed", "lock",
-        "next_sequence", "node", "open", "place", "retired", "seen", "taken_at",
+        "awaited",
+        "backing_off",
+        "batches",
+        "drained_at",
+        "gate",
+        "identity",
+        "in_doubt",
+        "in_flight",
+        "known_to_broker",
+        "last_acked",
+        "last_acked_offset",
+        "leader",
+        "leader_epoch",
+        "leaders_number",
+        "lingering",
+        "listed",
+        "lock",
+        "next_sequence",
+        "node",
+        "open",
+        "renumber_from_batch",
+        "renumber_from_sequence",
+        "retired",
+        "topic_partition",
     )  # fmt: skip
 
-    def __init__(self, place: TopicPartition) -> None:
-        self.place = place
+    def __init__(self, tp: TopicPartition) -> None:
+        self.topic_partition = tp
         self.lock = threading.Lock()
         self.batches: deque[ProducerBatch] = deque()
         self.open: ProducerBatch | None = None
@@ -326,11 +372,11 @@ class PartitionQueue:
         """the oldest first; a batch that expired in flight stays here until its answer, since its bytes may still be read"""
         self.node = NO_LEADER
         """the node that the batches in flight were sent to"""
-        self.taken_at = 0.0
+        self.drained_at = 0.0
         """the time at which the last batch was taken for sending"""
         self.gate = DrainGate.OPEN
         # Kept by `readiness`:
-        self.seen = -1
+        self.leaders_number = -1
         """the number of the cluster snapshot that `leader` is from; a reference to the snapshot would keep it in memory"""
         self.leader = NO_LEADER
         self.leader_epoch = -1
@@ -342,12 +388,12 @@ class PartitionQueue:
         self.next_sequence = 0
         self.last_acked = -1
         self.last_acked_offset = -1
-        self.acquainted = False
+        self.known_to_broker = False
         """whether the brokers have acknowledged a batch under the identity, so that they know it and refuse gaps"""
         # With `DrainGate.RENUMBER`:
-        self.changed = 0
+        self.renumber_from_batch = 0
         """the number of the oldest batch that has lost records"""
-        self.changed_from = 0
+        self.renumber_from_sequence = 0
         """the first sequence of that batch, from which on sequences are given anew"""
         self.in_doubt = False
         """whether a batch behind it was given up, of which an attempt may still be under way"""
@@ -357,7 +403,7 @@ class PartitionQueue:
         self.identity = identity
         self.next_sequence = 0
         self.last_acked = self.last_acked_offset = -1
-        self.acquainted = False
+        self.known_to_broker = False
 
     @property
     def sequences(self) -> Sequences:
@@ -368,7 +414,7 @@ class PartitionQueue:
         """Continue where another queue of this partition ended. The brokers may no longer know the identity."""
         self.identity, self.next_sequence, self.last_acked, self.last_acked_offset = sequences
 
-    def put_back(self, batch: ProducerBatch) -> None:
+    def reenqueue(self, batch: ProducerBatch) -> None:
         """Queue a batch at its place in the order of creation, before all that are younger or were split off it."""
         batches = self.batches
         if not batches or batches[0].number >= batch.number:

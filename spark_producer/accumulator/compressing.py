@@ -59,7 +59,7 @@ class Compression:
         self._new_compressor = new_compressor
         self._own = threading.local()
 
-    def room(self, topic: str, size: int) -> int:
+    def target_size(self, topic: str, size: int) -> int:
         """Return the bytes of header and records that should compress to a batch of `size` bytes; at least `size`."""
         expected = self._ratios.estimate(topic, self.codec) * SAFETY
         return max(size, min(HEADER_SIZE + int((size - HEADER_SIZE) / expected), MAX_GATHERED_BYTES))
@@ -70,12 +70,12 @@ class Compression:
         Records that do not get smaller, or that the library fails to pack, stay as they are, and the header says so.
         """
         records = batch.buffer[HEADER_SIZE : batch.position]
-        packed = self._try_pack(records, batch.place.topic)
+        packed = self._try_pack(records, batch.topic_partition.topic)
         if packed is None:
             return
         batch.compression_ratio = ratio = len(packed) / len(records)
         if batch.position >= MIN_FILLED_FRACTION * batch.limit:
-            self._ratios.observe(batch.place.topic, self.codec, ratio)
+            self._ratios.observe(batch.topic_partition.topic, self.codec, ratio)
         if ratio >= 1.0:
             return
         size = HEADER_SIZE + len(packed)
@@ -89,13 +89,13 @@ class Compression:
 
     def split(self, batch: ProducerBatch) -> ProducerBatch:
         """Do what `ProducerBatch.split` does, for a batch that may be compressed. Its ratio counts even if it held little."""
-        self._ratios.observe(batch.place.topic, self.codec, batch.compression_ratio)
+        self._ratios.observe(batch.topic_partition.topic, self.codec, batch.compression_ratio)
         if batch.codec == Codec.NONE:
             return batch.split()
         records = memoryview(bytearray(decompress(batch.codec, batch.data[HEADER_SIZE:], _NO_LIMIT)))
         halves = cut_in_half(records, 0, len(records), batch.records_count)
-        head_codec, head = self._pack(records[: halves.cut], batch.place.topic)
-        tail_codec, tail = self._pack(records[halves.cut : halves.end], batch.place.topic)
+        head_codec, head = self._pack(records[: halves.cut], batch.topic_partition.topic)
+        tail_codec, tail = self._pack(records[halves.cut : halves.end], batch.topic_partition.topic)
         needed = HEADER_SIZE + len(head) + len(tail)
         if needed > batch.capacity:
             self._rehouse(batch, needed)
@@ -110,7 +110,7 @@ class Compression:
 
     def replace(self, batch: ProducerBatch, records: memoryview) -> None:
         """Put other records, packed here, into the place of the records of a batch."""
-        codec, packed = self._pack(records, batch.place.topic)
+        codec, packed = self._pack(records, batch.topic_partition.topic)
         needed = HEADER_SIZE + len(packed)
         if needed > batch.capacity:
             self._rehouse(batch, needed)
@@ -158,7 +158,7 @@ class Compression:
         """
         larger = self._try_allocate(size)
         if larger is None:
-            batch.lease = batch.lease or RefCountedBuffer(batch.buffer)
+            batch.shared_buffer = batch.shared_buffer or RefCountedBuffer(batch.buffer)
             larger = np.empty(size, dtype=np.uint8).data
         else:
             before = batch.take_buffer()

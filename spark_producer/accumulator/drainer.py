@@ -30,10 +30,10 @@ class Drainer:
     """Says which nodes have batches worth sending, and takes the batches for a request. Only the I/O thread calls it."""
 
     def __init__(self, shared: AccumulatorState) -> None:
-        self._backlog = shared.backlog
-        self._busy = shared.backlog.busy
+        self._incomplete = shared.incomplete
+        self._nonempty = shared.incomplete.nonempty
         self._readiness = shared.readiness
-        self._flights = shared.flights
+        self._in_flight_bytes = shared.in_flight_bytes
         self._limits = shared.limits
         self._compression = shared.compression
         self._enough = shared.pool.total // IN_FLIGHT_DIVISOR
@@ -46,7 +46,7 @@ class Drainer:
     @current_identity.setter
     def current_identity(self, identity: ProducerIdAndEpoch) -> None:
         self._readiness.current_identity = identity
-        self._backlog.forget_sequences()
+        self._incomplete.forget_sequences()
 
     def ready(self, now: float, leaders: Leaders) -> ReadyCheck:
         """Return the nodes for which there is something to send: batches that are full, have lingered or have backed off.
@@ -54,17 +54,17 @@ class Drainer:
         Every batch counts while a flush is under way, while the producer closes, or while a thread waits for memory and too
         little of it is in flight to nodes that answer.
         """
-        backlog = self._backlog
+        backlog = self._incomplete
         hurry, until = backlog.flushing > 0, None
         if backlog.starving and not hurry:
-            coming, until = self._flights.expected(now)
+            coming, until = self._in_flight_bytes.expected(now)
             hurry = coming < self._enough
         found = self._readiness.check(now, leaders, hurry, backlog.news)
         if hurry or until is None or (found.next_time is not None and found.next_time <= until):
             return found
         return found._replace(next_time=until)  # a node may have stalled then
 
-    def drain(self, node: int, room: int, now: float) -> list[ProducerBatch]:
+    def drain(self, node: int, max_bytes: int, now: float) -> list[ProducerBatch]:
         """Put the batches for one request to `node` in flight, and return them.
 
         There is one per partition, and the partition that waits longest comes first. Together they take at most `room` bytes,
@@ -81,7 +81,7 @@ class Drainer:
                 queue.listed = False
                 continue
             head = queue.batches[0]
-            if taken and head.position - head.begin > room:
+            if taken and head.position - head.begin > max_bytes:
                 skipped.append(queue)
                 if len(skipped) >= MAX_SKIPPED_BATCHES:
                     break
@@ -90,18 +90,18 @@ class Drainer:
             if self._readiness.must_not_leave(queue, head, now):
                 self._readiness.consider(queue, now)
             elif self._take(queue, head, node, now):
-                room -= head.position - head.begin
+                max_bytes -= head.position - head.begin
                 taken.append(head)
         queues.extendleft(reversed(skipped))
         return taken
 
-    def admit(self, places: Collection[TopicPartition] | None, now: float) -> None:
+    def admit(self, partitions: Collection[TopicPartition] | None, now: float) -> None:
         """Let batches leave from these partitions only, which are in the transaction; None for all."""
-        self._readiness.admit(places, now)
+        self._readiness.admit(partitions, now)
 
     def forget(self, topics: Collection[str]) -> None:
         """Give up the queues of topics that are no longer written to, if no batch waits or is in flight there."""
-        self._backlog.give_up(topics, self._readiness.current_identity)
+        self._incomplete.retire_queues(topics, self._readiness.current_identity)
         for topic in topics:
             self._limits.forget(topic)
 
@@ -111,18 +111,18 @@ class Drainer:
             return False
         queue.batches.popleft()
         if not queue.batches:
-            self._busy.leave_if_empty(queue)
-        head.flying = True
-        self._flights.took_off(node, head.capacity, now)
+            self._nonempty.remove_if_empty(queue)
+        head.in_flight = True
+        self._in_flight_bytes.add(node, head.capacity, now)
         head.drained = now
         head.leader_epoch = queue.leader_epoch
         queue.node = node
         flying = queue.in_flight
         if queue.identity is not self._readiness.current_identity and head.base_sequence == NO_SEQUENCE:
             queue.begin(self._readiness.current_identity)
-        elif not flying and now - queue.taken_at >= UNKNOWN_PRODUCER_AFTER:
-            queue.acquainted = False
-        queue.taken_at = now
+        elif not flying and now - queue.drained_at >= UNKNOWN_PRODUCER_AFTER:
+            queue.known_to_broker = False
+        queue.drained_at = now
         flying.append(head)
         if len(flying) > 1 and flying[-2].number > head.number:
             flying.sort(key=_number)  # a batch that is sent again is older than those still in flight

@@ -22,58 +22,58 @@ from spark_producer.common.escape import escaping_logger
 
 _log = escaping_logger(__name__)
 
-NOTHING_OWN: Mapping[ThreadFailures, Exception] = MappingProxyType({})
+SAME_FOR_ALL: Mapping[ThreadFailures, Exception] = MappingProxyType({})
 """What `record` takes if a failure is the same for all owners."""
 
 
-class Failure:
+class BatchFailure:
     """A batch that failed. `number` counts failures from 1; `heard` is true once a call or the futures have told an owner."""
 
-    __slots__ = ("_own", "error", "heard", "number", "owners")
+    __slots__ = ("_by_owner", "error", "number", "owners", "reported")
 
     def __init__(
         self,
         number: int,
         error: Exception,
         owners: frozenset[ThreadFailures],
-        heard: bool,
-        own: Mapping[ThreadFailures, Exception] = NOTHING_OWN,
+        reported: bool,
+        by_owner: Mapping[ThreadFailures, Exception] = SAME_FOR_ALL,
     ) -> None:
         self.number = number
         self.error = error
         self.owners = owners
-        self.heard = heard
-        self._own = own
+        self.reported = reported
+        self._by_owner = by_owner
 
-    def for_thread(self, account: ThreadFailures) -> Exception:
+    def for_thread(self, owner: ThreadFailures) -> Exception:
         """Return the error as the thread of this account is told of it: it may name rows of its own."""
-        return self._own.get(account, self.error)
+        return self._by_owner.get(owner, self.error)
 
 
 class ThreadFailures:
     """The failures that one thread has not been told of by a flush of its own."""
 
-    __slots__ = ("ended", "first", "latest", "seen", "sent")
+    __slots__ = ("first", "latest", "seen", "sent", "thread_ended")
 
     def __init__(self) -> None:
-        self.first: Failure | None = None
-        self.latest: Failure | None = None
+        self.first: BatchFailure | None = None
+        self.latest: BatchFailure | None = None
         self.sent = False
         """whether rows of the thread have been queued since its last flush"""
         self.seen = 0
         """the number of the last failure of other threads that the thread has been told of"""
-        self.ended = False
+        self.thread_ended = False
 
-    def add(self, failure: Failure) -> None:
+    def add(self, failure: BatchFailure) -> None:
         """Record that a batch with rows of the thread has failed."""
         self.first = self.first or failure
         self.latest = failure
 
-    def after(self, number: int) -> list[Failure]:
+    def after(self, number: int) -> list[BatchFailure]:
         """Return the kept failures whose number is higher than `number`."""
         return [kept for kept in (self.first, self.latest) if kept is not None and kept.number > number]
 
-    def settle(self, number: int) -> None:
+    def acknowledge(self, number: int) -> None:
         """Forget the failures up to `number`."""
         left = self.after(number)
         self.first, self.latest = (left[0], left[-1]) if left else (None, None)
@@ -95,7 +95,7 @@ class FailureTracker:
         self.count = 0
         """Failures so far. It never goes down, so comparing two values shows whether a batch failed in between."""
         self._lock = lock or threading.Lock()
-        self._told = 0
+        self._reported = 0
         """the number of the last failure that a thread was told of that flushed for others"""
         self._unowned = ThreadFailures()
         """The failures of callbacks and of threads that have ended. The thread that flushes next is told of them."""
@@ -109,7 +109,7 @@ class FailureTracker:
         except AttributeError:
             seat = self._own.seat = _ThreadRef(ThreadFailures())
             with self._lock:
-                self._part_with_ended()
+                self._disown_ended_threads()
                 self._known.append((weakref.ref(seat), seat.account))
         return seat.account
 
@@ -121,8 +121,8 @@ class FailureTracker:
         self,
         error: Exception,
         owners: Iterable[ThreadFailures],
-        heard: bool = False,
-        own: Mapping[ThreadFailures, Exception] = NOTHING_OWN,
+        reported: bool = False,
+        by_owner: Mapping[ThreadFailures, Exception] = SAME_FOR_ALL,
     ) -> None:
         """Record that a batch with rows of `owners` has failed. `heard` says that a future tells of it for every row.
 
@@ -130,8 +130,10 @@ class FailureTracker:
         """
         with self._lock:
             self.count += 1
-            told = frozenset(self._unowned if owner.ended else owner for owner in owners) or frozenset((self._unowned,))
-            failure = Failure(self.count, error, told, heard, own)
+            told = frozenset(self._unowned if owner.thread_ended else owner for owner in owners) or frozenset(
+                (self._unowned,)
+            )
+            failure = BatchFailure(self.count, error, told, reported, by_owner)
             for account in told:
                 account.add(failure)
 
@@ -141,15 +143,15 @@ class FailureTracker:
         """Raise the calling thread's first failure since its last flush, unless a thread that flushes for it has been told."""
         account = self.mine()
         if account.first is not None:
-            for failure in account.after(self._told):
-                failure.heard = True
+            for failure in account.after(self._reported):
+                failure.reported = True
                 raise failure.for_thread(account)
 
-    def tell(self) -> None:
+    def raise_unreported(self) -> None:
         """End a flush: raise the first failure that the calling thread must be told of, and settle it after that."""
         account = self.mine()
         with self._lock:
-            self._part_with_ended()
+            self._disown_ended_threads()
             now = self.count
             own = account.sent or account.first is not None
             found = _earliest([account.first, self._unowned.first, *([] if own else self._others(account))])
@@ -157,89 +159,89 @@ class FailureTracker:
             if found is not None:
                 raise found.for_thread(account)
         except Exception:  # an interrupt settles nothing
-            self._settle(account, own, found, now)
+            self._acknowledge(account, own, found, now)
             raise
-        self._settle(account, own, found, now)
+        self._acknowledge(account, own, found, now)
 
-    def _settle(self, account: ThreadFailures, own: bool, told: Failure | None, now: int) -> None:
+    def _acknowledge(self, account: ThreadFailures, own: bool, told: BatchFailure | None, now: int) -> None:
         """Record that the thread of `account` has flushed, for itself or for others, when there were `now` failures."""
         with self._lock:
             account.sent = False
             for teller in (account, self._unowned):
                 if told is not None and told is teller.first:
-                    teller.settle(now)
+                    teller.acknowledge(now)
             if not own:
                 account.seen = now
-                self._told = max(self._told, now)
+                self._reported = max(self._reported, now)
 
-    def settle_mine(self) -> Exception | None:
+    def acknowledge_mine(self) -> Exception | None:
         """Settle the calling thread's failures, and those of none, and return the first. Other threads are told of theirs."""
         account = self.mine()
         with self._lock:
-            self._part_with_ended()
+            self._disown_ended_threads()
             found = _earliest([account.first, self._unowned.first])
             account.sent = False
             for teller in (account, self._unowned):
-                teller.settle(self.count)
+                teller.acknowledge(self.count)
         return None if found is None else found.for_thread(account)
 
-    def tell_rest(self) -> None:
+    def raise_remaining(self) -> None:
         """Raise the first failure that no flush has told of, and forget the others, because the producer ends."""
         with self._lock:
-            self._part_with_ended()
-            found = _earliest(self._untold())
+            self._disown_ended_threads()
+            found = _earliest(self._unreported())
             self._forget(self.count)
         if found is not None:
             raise found.error
 
-    def pardon(self) -> None:
+    def discard(self) -> None:
         """Forget all failures, because the transaction that they spoilt is aborted, as its caller knows."""
         with self._lock:
             for _, account in self._known:
-                account.settle(self.count)
+                account.acknowledge(self.count)
             self._forget(self.count)
 
-    def untold(self) -> Exception | None:
+    def first_unreported(self) -> Exception | None:
         """Return the first failure that no flush has told of."""
         with self._lock:
-            found = _earliest(self._untold())
+            found = _earliest(self._unreported())
         return None if found is None else found.error
 
-    def log_unheard(self) -> None:
+    def log_unreported(self) -> None:
         """Log the first failure that no flush, other call or future has told of, because the producer is closed."""
         with self._lock:
-            found = _earliest(failure for failure in self._untold() if not failure.heard)
+            found = _earliest(failure for failure in self._unreported() if not failure.reported)
             self._forget(self.count)
         if found is not None:
             _log.warning("a producer was closed before a flush could raise the error of a batch: %s", found.error)
 
-    def _others(self, mine: ThreadFailures) -> Iterator[Failure]:
+    def _others(self, mine: ThreadFailures) -> Iterator[BatchFailure]:
         """Yield the failures of other threads that neither they nor the thread of this account have been told of."""
         for _, account in self._known:
             for failure in account.after(mine.seen):
                 if mine not in failure.owners:
                     yield failure
 
-    def _untold(self) -> Iterator[Failure]:
+    def _unreported(self) -> Iterator[BatchFailure]:
         yield from self._unowned.after(0)
         for _, account in self._known:
-            yield from account.after(self._told)
+            yield from account.after(self._reported)
 
     def _forget(self, number: int) -> None:
-        self._told = max(self._told, number)
-        self._unowned.settle(number)
+        self._reported = max(self._reported, number)
+        self._unowned.acknowledge(number)
 
-    def _part_with_ended(self) -> None:
+    def _disown_ended_threads(self) -> None:
         """Let no thread own the failures that ended threads had not been told of. The caller holds the lock."""
         for seat, account in self._known:
             if seat() is None:
-                account.ended = True
-                for failure in account.after(self._told):
+                account.thread_ended = True
+                for failure in account.after(self._reported):
                     self._unowned.add(failure)
-        self._known = [known for known in self._known if not known[1].ended]
+        self._known = [known for known in self._known if not known[1].thread_ended]
 
 
-def _earliest(failures: Iterable[Failure | None]) -> Failure | None:
+def _earliest(failures: Iterable[BatchFailure | None]) -> BatchFailure | None:
     return min(
         (failure for failure in failures if failure is not None), key=lambda failure: failure.number, default=None
     )

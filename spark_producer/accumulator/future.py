@@ -43,8 +43,8 @@ class BatchResult:
     __slots__ = (
         "_base_offset",
         "_log_append_time",
-        "_place",
         "_refused",
+        "_topic_partition",
         "done",
         "error",
         "futures",
@@ -52,8 +52,8 @@ class BatchResult:
         "watched",
     )
 
-    def __init__(self, place: tuple[str, int]) -> None:
-        self._place = place
+    def __init__(self, tp: tuple[str, int]) -> None:
+        self._topic_partition = tp
         self.lock = threading.Lock()
         self.done = False
         self.error: Exception | None = None
@@ -89,12 +89,12 @@ class BatchResult:
             self._refused = {future.offset_delta: _own_error(error, future.offset_delta) for future in self.futures}
         for future in self.futures:
             if future.callback is not None:
-                _call(future.callback, RecordMetadata(*self._place, -1, -1), self.error_of(future))
+                _call(future.callback, RecordMetadata(*self._topic_partition, -1, -1), self.error_of(future))
         self._end()
 
     def split(self, records: int) -> BatchResult:
         """Keep the futures of the first `records` records of the batch, and return a result with the futures of the others."""
-        tail = BatchResult(self._place)
+        tail = BatchResult(self._topic_partition)
         with self.lock:
             tail.futures = [future for future in self.futures if future.offset_delta >= records]
             self.futures = [future for future in self.futures if future.offset_delta < records]
@@ -114,7 +114,7 @@ class BatchResult:
     def metadata_of(self, future: RecordFuture) -> RecordMetadata:
         """Return where a record of an acknowledged batch was written."""
         offset = self._base_offset + future.offset_delta if self._base_offset >= 0 else -1
-        topic, partition = self._place
+        topic, partition = self._topic_partition
         return RecordMetadata(
             topic, partition, offset, future.timestamp if self._log_append_time < 0 else self._log_append_time
         )
@@ -129,9 +129,9 @@ class BatchResult:
             watched, self.watched = self.watched, []
         self.futures = []
         for future in watched:
-            settle(future.wake)
+            run_logging_errors(future.wake)
         for future in watched:
-            settle(future.run_callbacks)
+            run_logging_errors(future.run_callbacks)
 
 
 class _Waiter(Protocol):
@@ -147,10 +147,10 @@ class _Waiter(Protocol):
 class _Waiters:
     """The fields that a future needs once a thread waits for it, or gives it a callback."""
 
-    __slots__ = ("callbacks", "condition", "told", "waiters")
+    __slots__ = ("callbacks", "condition", "notified", "waiters")
 
-    def __init__(self, told: bool) -> None:
-        self.told = told
+    def __init__(self, notified: bool) -> None:
+        self.notified = notified
         """changes under `condition`, which a wait for several futures relies on; the batch is done a moment earlier"""
         self.condition = threading.Condition()
         self.waiters: list[_Waiter] = []
@@ -234,7 +234,7 @@ class RecordFuture(Future[RecordMetadata]):
         """Wake the threads that wait for this future."""
         watch = self._watched()
         with watch.condition:
-            watch.told = True
+            watch.notified = True
             failed = self._batch.error is not None
             for waiter in watch.waiters:
                 (waiter.add_exception if failed else waiter.add_result)(self)
@@ -260,7 +260,7 @@ class RecordFuture(Future[RecordMetadata]):
     @property
     def _state(self) -> str:  # type: ignore[override]
         watch = self._watch
-        return "FINISHED" if (self._batch.done if watch is None else watch.told) else "RUNNING"
+        return "FINISHED" if (self._batch.done if watch is None else watch.notified) else "RUNNING"
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
@@ -300,9 +300,9 @@ def _call(callback: Callback, found: RecordMetadata, error: Exception | None) ->
         _log.exception("a callback failed; the record of topic %r is not affected", found.topic)
 
 
-def settle(tell: Callable[[], None]) -> None:
+def run_logging_errors(call: Callable[[], None]) -> None:
     """Make a future done. The future logs exceptions of its callbacks, and this function logs those that would end the thread."""
     try:
-        tell()
+        call()
     except BaseException:
         _log.exception("a callback of a future failed; the records are not affected")

@@ -11,42 +11,42 @@ STALLED_AFTER = 0.25
 minute. A wrong guess costs little: an open batch is still closed only when its node takes it, but less full than otherwise."""
 
 
-class _NodeFlights:
-    __slots__ = ("answered", "since", "size")
+class _NodeBytes:
+    __slots__ = ("responded", "since", "size")
 
     def __init__(self) -> None:
         self.size = 0
         self.since = 0.0
         """the time from which the node's silence is counted: its last answer, or when its oldest batch was sent"""
-        self.answered = False
+        self.responded = False
         """whether it has answered since `since` was set"""
 
 
-class Flights:
+class InFlightBytes:
     """The bytes in flight by node. A batch costs two look-ups; all nodes are looked at only while a thread waits for memory."""
 
     def __init__(self) -> None:
-        self._nodes: dict[int, _NodeFlights] = {}
+        self._nodes: dict[int, _NodeBytes] = {}
 
     @property
     def size(self) -> int:
         """The bytes in flight to all nodes."""
         return sum(flights.size for flights in self._nodes.values())
 
-    def took_off(self, node: int, size: int, now: float) -> None:
+    def add(self, node: int, size: int, now: float) -> None:
         """Note that a buffer of `size` bytes is on its way to `node`."""
         flights = self._nodes.get(node)
         if flights is None:
-            flights = self._nodes[node] = _NodeFlights()
-        if flights.answered or not flights.size:
-            flights.since, flights.answered = now, False
+            flights = self._nodes[node] = _NodeBytes()
+        if flights.responded or not flights.size:
+            flights.since, flights.responded = now, False
         flights.size += size
 
-    def landed(self, node: int, size: int) -> None:
+    def remove(self, node: int, size: int) -> None:
         """Note that the node has answered for `size` bytes, or that its connection is gone."""
         flights = self._nodes[node]
         flights.size -= size
-        flights.answered = True
+        flights.responded = True
 
     def expected(self, now: float) -> tuple[int, float | None]:
         """Return the bytes in flight to nodes that answer, and when the first of these nodes will have been silent too long."""
@@ -54,8 +54,8 @@ class Flights:
         for flights in self._nodes.values():
             if not flights.size:
                 continue
-            if flights.answered:
-                flights.since, flights.answered = now, False
+            if flights.responded:
+                flights.since, flights.responded = now, False
             end = flights.since + STALLED_AFTER
             if end > now:
                 size += flights.size

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from spark_producer.accumulator.batch import PartitionQueue, ProducerBatch
 from spark_producer.accumulator.failure_tracking import FailureTracker
-from spark_producer.accumulator.nonempty_queues import BusyQueues
+from spark_producer.accumulator.nonempty_queues import NonemptyQueues
 from spark_producer.accumulator.sequence_state import NO_IDENTITY, Sequences
 from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
@@ -46,7 +46,7 @@ class IncompleteBatches:
         """the time until which the I/O thread sleeps if it is not woken; 0 if it is awake"""
         self.queues: dict[tuple[str, int], PartitionQueue] = {}
         """the queues by partition; `queue_of` and `give_up` write them"""
-        self.busy = BusyQueues()
+        self.nonempty = NonemptyQueues()
         self.news: deque[PartitionQueue] = deque()
         """partitions that have changed, so that the I/O thread must look at them"""
         self.flushing = 0
@@ -56,7 +56,7 @@ class IncompleteBatches:
         """the number of threads that wait for memory, or are about to"""
         self.error: Exception | None = None
         """the error that ended the producer"""
-        self.accounts = FailureTracker(self._lock)
+        self.failures = FailureTracker(self._lock)
         """which threads must be told of the batches that failed"""
 
     @property
@@ -67,7 +67,7 @@ class IncompleteBatches:
     @property
     def failure(self) -> Exception | None:
         """The first error of a batch that no flush has told of."""
-        return self.accounts.untold()
+        return self.failures.first_unreported()
 
     def check(self) -> None:
         """Raise the error that ended the producer, if it has ended."""
@@ -87,31 +87,31 @@ class IncompleteBatches:
 
     # --- queues -----------------------------------------------------------------------------------------------------
 
-    def queue_of(self, place: tuple[str, int]) -> PartitionQueue:
+    def queue_of(self, tp: tuple[str, int]) -> PartitionQueue:
         """Return the queue of a partition, and create it if there is none."""
-        found = self.queues.get(place)
+        found = self.queues.get(tp)
         if found is not None:
             return found
         with self._lock:
-            queue = self.queues.setdefault(place, PartitionQueue(TopicPartition(*place)))
-            sequences = self._sequences.pop(place, None)
+            queue = self.queues.setdefault(tp, PartitionQueue(TopicPartition(*tp)))
+            sequences = self._sequences.pop(tp, None)
             if sequences is not None:
                 queue.resume(sequences)
             return queue
 
-    def give_up(self, topics: Collection[str], identity: ProducerIdAndEpoch) -> None:
+    def retire_queues(self, topics: Collection[str], identity: ProducerIdAndEpoch) -> None:
         """Give up the queues of these topics that have no batch waiting or in flight; keep their sequences under `identity`."""
         for queue in list(self.queues.values()):
-            if queue.place.topic in topics and not queue.in_flight and not queue.gate:
+            if queue.topic_partition.topic in topics and not queue.in_flight and not queue.gate:
                 with queue.lock:  # a thread that is about to open a batch here checks `retired` under the lock
                     queue.retired = not queue.batches
                 if queue.retired:
                     with self._lock:
-                        del self.queues[queue.place]
+                        del self.queues[queue.topic_partition]
                         if queue.identity is identity and queue.identity is not NO_IDENTITY:
-                            self._sequences[queue.place] = queue.sequences
+                            self._sequences[queue.topic_partition] = queue.sequences
         for topic in topics:
-            self.busy.forget(topic)
+            self.nonempty.forget(topic)
 
     def forget_sequences(self) -> None:
         """Drop the sequences of queues that were given up, because another identity is in use."""
@@ -134,13 +134,13 @@ class IncompleteBatches:
             self._ages.append(batch)
         queue.open = batch
         queue.batches.append(batch)
-        self.busy.enter(queue)  # after the append, because the I/O thread takes out a queue that it finds empty
+        self.nonempty.add(queue)  # after the append, because the I/O thread takes out a queue that it finds empty
         return batch
 
     def drop(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """Take out a batch without rows, which would hold up every flush. The caller holds the queue's lock."""
         queue.batches.pop()
-        self.busy.leave_if_empty(queue)
+        self.nonempty.remove_if_empty(queue)
         with self._lock:
             self._ages.remove(batch)
             self._completed.notify_all()
@@ -150,7 +150,7 @@ class IncompleteBatches:
         with self._lock:
             self._ages.insert(self._ages.index(batch) + 1, half)
 
-    def leave_ended(self) -> None:
+    def remove_completed(self) -> None:
         """Take out ended batches at the head, and wake the threads that flush."""
         ages = self._ages
         with self._lock:
@@ -182,7 +182,7 @@ class IncompleteBatches:
             self.error = self.error or error
             return self.error
 
-    def left(self) -> list[ProducerBatch]:
+    def remaining(self) -> list[ProducerBatch]:
         """Return the batches that have not ended."""
         with self._lock:
             return [batch for batch in self._ages if batch.state is None]
@@ -198,7 +198,7 @@ class IncompleteBatches:
         with self._lock:
             self.flushing += 1 if on else -1
 
-    def grow_young(self, now: float) -> None:
+    def restart_delivery_timeouts(self, now: float) -> None:
         """Let the `delivery.timeout.ms` of every batch begin now, because it was held back on purpose."""
         with self._lock:
             for batch in self._ages:
@@ -254,7 +254,7 @@ class IncompleteBatches:
             self._sleeps_until = 0.0
             self._wakeup()
 
-    def answer(self, queue: PartitionQueue) -> None:
+    def notify_appended(self, queue: PartitionQueue) -> None:
         """Tell the I/O thread that the rows it has waited for are appended (`PartitionQueue.awaited`)."""
         queue.awaited = False
         self.notify(queue, 0.0)

@@ -9,7 +9,7 @@ from spark_producer.accumulator.batch import PartitionQueue
 _NONE: set[PartitionQueue] = set()
 
 
-class BusyQueues:
+class NonemptyQueues:
     """The queues that have batches waiting, as far as can be known without a lock.
 
     Any thread may call. A queue is entered after its batch was appended, and the thread that removes an empty queue looks again.
@@ -25,30 +25,30 @@ class BusyQueues:
     def __iter__(self) -> Iterator[PartitionQueue]:
         return iter(self._all.copy())
 
-    def enter(self, queue: PartitionQueue) -> None:
+    def add(self, queue: PartitionQueue) -> None:
         """Note that a batch waits in `queue` now."""
         self._all.add(queue)
-        of_topic = self._by_topic.get(queue.place.topic)
+        of_topic = self._by_topic.get(queue.topic_partition.topic)
         if of_topic is None:
-            of_topic = self._by_topic.setdefault(queue.place.topic, set())
+            of_topic = self._by_topic.setdefault(queue.topic_partition.topic, set())
         of_topic.add(queue)
 
-    def leave_if_empty(self, queue: PartitionQueue) -> None:
+    def remove_if_empty(self, queue: PartitionQueue) -> None:
         """Note that a batch was taken out of `queue`."""
         if queue.batches:
             return
         self._all.discard(queue)
-        of_topic = self._by_topic.get(queue.place.topic)
+        of_topic = self._by_topic.get(queue.topic_partition.topic)
         if of_topic is not None:
             of_topic.discard(queue)
         if queue.batches:  # one was opened meanwhile
-            self.enter(queue)
+            self.add(queue)
 
     def forget(self, topic: str) -> None:
         """Forget a topic that is no longer written to. A queue that still gets batches is entered anew."""
         queues = self._by_topic.pop(topic, None)
         for queue in queues.copy() if queues else ():
-            self.enter(queue)
+            self.add(queue)
 
     def of_topics(self, topics: Collection[str]) -> list[PartitionQueue]:
         """Return the queues of these topics in which batches wait."""
@@ -59,4 +59,4 @@ class BusyQueues:
         queues = self._by_topic.get(topic)
         if not queues:
             return {}
-        return {queue.place.partition: waiting for queue in queues.copy() if (waiting := len(queue.batches))}
+        return {queue.topic_partition.partition: waiting for queue in queues.copy() if (waiting := len(queue.batches))}

@@ -53,7 +53,7 @@ def new_memory(size: int) -> memoryview:
     return np.empty(size, dtype=np.uint8).data
 
 
-class _Waiter:
+class _MemoryRequest:
     """A request that waits. It gets one kept buffer, or gathers pieces; once it has all its bytes it is `granted`."""
 
     __slots__ = ("buffer", "changed", "gathered", "granted", "size")
@@ -101,7 +101,7 @@ class BufferPool:
         """kept buffers; the one that came back last goes out first, since its bytes are still in the processor's caches"""
         self._lent: set[int] = set()
         """the identities of the buffers that are handed out, each of which must come back whole, and once"""
-        self._waiters: deque[_Waiter] = deque()
+        self._waiters: deque[_MemoryRequest] = deque()
         self._closed = False
 
     @property
@@ -197,7 +197,7 @@ class BufferPool:
     def _allocate_waiting(self, size: int, timeout: float) -> memoryview:
         """Do what `allocate` does when there is no room at once. If it ends early, it gives back all that it has."""
         began = self._clock()
-        waiter = _Waiter(size, self._condition())
+        waiter = _MemoryRequest(size, self._condition())
         exhausted = False
         try:
             try:
@@ -217,7 +217,7 @@ class BufferPool:
                 self._withdraw(waiter)
             raise
 
-    def _wait(self, waiter: _Waiter, began: float, timeout: float) -> None:
+    def _wait(self, waiter: _MemoryRequest, began: float, timeout: float) -> None:
         """Queue the request, and sleep until it has all its bytes. The deadline stays the same, however often this wakes up."""
         self._waiters.append(waiter)
         self._serve()
@@ -233,7 +233,7 @@ class BufferPool:
                 )
             waiter.changed.wait(min(remaining, threading.TIMEOUT_MAX))
 
-    def _withdraw(self, waiter: _Waiter) -> None:
+    def _withdraw(self, waiter: _MemoryRequest) -> None:
         """Give back the part or all of the bytes that a request has, and serve the next request."""
         if not waiter.granted and waiter in self._waiters:
             self._waiters.remove(waiter)

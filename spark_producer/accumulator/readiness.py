@@ -17,7 +17,7 @@ from spark_producer.common.cluster import NO_LEADER, TopicPartition
 from spark_producer.record.batch_v2 import NO_SEQUENCE
 
 NO_TOPICS: frozenset[str] = frozenset()
-NO_PLACES: frozenset[TopicPartition] = frozenset()
+NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 _NO_QUEUES: deque[PartitionQueue] = deque()
 
 
@@ -28,7 +28,7 @@ class Leaders(Protocol):
     def number(self) -> int:
         """A number that differs between snapshots."""
 
-    def leader_of(self, place: TopicPartition) -> tuple[int, int]:
+    def leader_of(self, tp: TopicPartition) -> tuple[int, int]:
         """Return the node that leads a partition, or `NO_LEADER` if none is known, and the leader's epoch."""
 
 
@@ -41,7 +41,7 @@ class ReadyCheck(NamedTuple):
     nodes: list[int]
     next_time: float | None
     unknown_leaders: frozenset[str]
-    kept_back: frozenset[TopicPartition] = NO_PLACES
+    not_admitted: frozenset[TopicPartition] = NO_PARTITIONS
 
 
 class Readiness:
@@ -63,12 +63,12 @@ class Readiness:
         """the producer id and epoch in use; a partition under another identity ends its batches in flight before it goes on"""
         self.admitted: Collection[TopicPartition] | None = None
         """the partitions from which new batches may leave, because they are in the transaction; None for all"""
-        self._kept_back: set[PartitionQueue] = set()
+        self._not_admitted: set[PartitionQueue] = set()
 
-    def admit(self, places: Collection[TopicPartition] | None, now: float) -> None:
+    def admit(self, partitions: Collection[TopicPartition] | None, now: float) -> None:
         """Let batches leave from these partitions only (None: from all), and look again at those that were kept back."""
-        self.admitted = places
-        waiting, self._kept_back = self._kept_back, set()
+        self.admitted = partitions
+        waiting, self._not_admitted = self._not_admitted, set()
         for queue in waiting:
             self.consider(queue, now)
 
@@ -103,10 +103,10 @@ class Readiness:
             next_time = backing_off[0][0]
         nodes = [node for node, queues in self._nodes.items() if queues and node != NO_LEADER]
         leaderless = self._leaderless()
-        topics = frozenset([queue.place.topic for queue in leaderless]) if leaderless else NO_TOPICS
-        kept_back = NO_PLACES
-        if self._kept_back:
-            kept_back = frozenset([queue.place for queue in self._kept_back if queue.batches])
+        topics = frozenset([queue.topic_partition.topic for queue in leaderless]) if leaderless else NO_TOPICS
+        kept_back = NO_PARTITIONS
+        if self._not_admitted:
+            kept_back = frozenset([queue.topic_partition for queue in self._not_admitted if queue.batches])
         return ReadyCheck(nodes, next_time, topics, kept_back)
 
     def _leaderless(self) -> deque[PartitionQueue]:
@@ -124,13 +124,13 @@ class Readiness:
         if queue.listed or not batches:
             return
         head = batches[0]
-        if self._leaders is not None and queue.seen != self._leaders.number:
-            queue.seen = self._leaders.number
-            queue.leader, queue.leader_epoch = self._leaders.leader_of(queue.place)
+        if self._leaders is not None and queue.leaders_number != self._leaders.number:
+            queue.leaders_number = self._leaders.number
+            queue.leader, queue.leader_epoch = self._leaders.leader_of(queue.topic_partition)
         if self.must_wait(queue, head):
             return
-        if self.admitted is not None and queue.place not in self.admitted:
-            self._kept_back.add(queue)
+        if self.admitted is not None and queue.topic_partition not in self.admitted:
+            self._not_admitted.add(queue)
             return
         if self.backs_off(queue, head, now):
             if queue.backing_off < 0 or head.retry_at < queue.backing_off:
@@ -169,14 +169,14 @@ class Readiness:
         fresh = head.base_sequence == NO_SEQUENCE
         if queue.gate and (fresh or queue.gate == DrainGate.SHUT):
             return True
-        if queue.gate == DrainGate.RENUMBER and head.number >= queue.changed:
+        if queue.gate == DrainGate.RENUMBER and head.number >= queue.renumber_from_batch:
             return True
         flying = queue.in_flight
         if not flying:
             return False
         if queue.node != queue.leader or (fresh and queue.identity is not self.current_identity):
             return True
-        if not queue.acquainted and queue.identity is not NO_IDENTITY:
+        if not queue.known_to_broker and queue.identity is not NO_IDENTITY:
             return True
         oldest = flying[0]
         return oldest.number <= head.number and (self._keep_order or head.resent or oldest.resent)
@@ -185,7 +185,7 @@ class Readiness:
         """Return whether a listed head may not be sent after all, because something happened since it was listed."""
         if self.must_wait(queue, head) or self.backs_off(queue, head, now):
             return True
-        return self.admitted is not None and queue.place not in self.admitted
+        return self.admitted is not None and queue.topic_partition not in self.admitted
 
     def backs_off(self, queue: PartitionQueue, head: ProducerBatch, now: float) -> bool:
         """Return whether the head pauses before it is sent again. A leader newer than the one that refused it ends the pause."""
@@ -196,7 +196,7 @@ class Readiness:
         self._nodes.clear()
         self._lingering.clear()
         self._backing_off.clear()
-        self._kept_back.clear()
+        self._not_admitted.clear()
 
     def _enter(self, heap: list[tuple[float, int, PartitionQueue]], at: float, queue: PartitionQueue) -> None:
         self._entries += 1  # breaks ties, since queues cannot be compared

@@ -69,14 +69,14 @@ class RowNumbers:
         return RowNumbers(self.first, len(kept), kept)
 
 
-class Refused(NamedTuple):
+class BrokerRejection(NamedTuple):
     """Records that a broker refused for their own sake, in the order of their partition.
 
     `rows` holds their numbers, `texts` the broker's complaint about each, and `records` their fields, in columns of
     `RECORD_SCHEMA`. `error` is what the batch would have failed with.
     """
 
-    place: tuple[str, int]
+    topic_partition: tuple[str, int]
     error: BrokerError
     rows: list[int]
     texts: list[str]
@@ -92,16 +92,16 @@ class DeliveryListener(Protocol):
     def expect(self) -> None:
         """Count one more run that is under way."""
 
-    def written(self, place: tuple[str, int], offset: int, records: int) -> None:
+    def written(self, tp: tuple[str, int], offset: int, records: int) -> None:
         """Note that a run was acknowledged. `offset` is that of its first row, -1 if it is unknown."""
 
     def failed(self, error: Exception, run: RowRange) -> None:
         """Note that a run was refused as a part of its batch."""
 
-    def takes(self, error: BrokerError) -> bool:
+    def wants(self, error: BrokerError) -> bool:
         """Whether records that a broker refuses with this error are to be taken out of their batch, and given to `refused`."""
 
-    def refused(self, refused: Refused) -> None:
+    def rejected(self, rejection: BrokerRejection) -> None:
         """Take records that were taken out of a batch."""
 
 
@@ -111,10 +111,10 @@ class RowRange(NamedTuple):
     `table` wants to know what becomes of them, if it is not None. `account` is that of the thread that sent them.
     """
 
-    table: DeliveryListener | None
+    listener: DeliveryListener | None
     offset_delta: int
     rows: RowNumbers
-    account: ThreadFailures | None = None
+    owner: ThreadFailures | None = None
 
 
 def add_run(runs: list[RowRange], run: RowRange) -> None:
@@ -122,15 +122,15 @@ def add_run(runs: list[RowRange], run: RowRange) -> None:
     last = runs[-1] if runs else None
     if (
         last is None
-        or last.table is not run.table
-        or last.account is not run.account
+        or last.listener is not run.listener
+        or last.owner is not run.owner
         or last.rows.steps is not None
         or run.rows.steps is not None
         or last.rows.first + last.rows.count != run.rows.first
         or last.offset_delta + last.rows.count != run.offset_delta
     ):
-        if run.table is not None:
-            run.table.expect()
+        if run.listener is not None:
+            run.listener.expect()
         runs.append(run)
     else:
         runs[-1] = last._replace(rows=RowNumbers(last.rows.first, last.rows.count + run.rows.count))
@@ -147,8 +147,8 @@ def cut_runs(runs: list[RowRange], records: int) -> tuple[list[RowRange], list[R
         elif mine >= len(run.rows):
             before.append(run)
         else:
-            if run.table is not None:
-                run.table.expect()
+            if run.listener is not None:
+                run.listener.expect()
             before.append(run._replace(rows=run.rows.cut(0, mine)))
             behind.append(run._replace(offset_delta=0, rows=run.rows.cut(mine, len(run.rows))))
     return before, behind
@@ -181,7 +181,7 @@ def _within(run: RowRange, indices: Sequence[int]) -> tuple[int, int]:
     return bisect_left(indices, run.offset_delta), bisect_left(indices, run.offset_delta + len(run.rows))
 
 
-def rows_told(runs: Sequence[RowRange], texts: Mapping[int, str], account: ThreadFailures | None) -> dict[int, str]:
+def errors_by_row(runs: Sequence[RowRange], texts: Mapping[int, str], account: ThreadFailures | None) -> dict[int, str]:
     """Return the complaints about records of one thread by the numbers of its rows.
 
     Nothing is returned if the rows are of several tables, each of which counts its own: then their futures tell.
@@ -189,9 +189,9 @@ def rows_told(runs: Sequence[RowRange], texts: Mapping[int, str], account: Threa
     found: dict[int, str] = {}
     tables = set()
     for run in runs:
-        if run.account is account:
+        if run.owner is account:
             for index, text in texts.items():
                 if 0 <= index - run.offset_delta < len(run.rows):
                     found[run.rows[index - run.offset_delta]] = text
-                    tables.add(id(run.table))
+                    tables.add(id(run.listener))
     return dict(sorted(found.items())) if len(tables) == 1 else {}

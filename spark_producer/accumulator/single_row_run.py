@@ -6,7 +6,7 @@ from spark_producer.accumulator.future import Callback, RecordFuture
 from spark_producer.kernel import SingleRecord
 
 
-class OneRow:
+class SingleRowRun:
     """A single record in the place of a run of rows. `future` is None until the record is appended."""
 
     __slots__ = ("callback", "future", "record")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from spark_producer.accumulator.compressing import Compression
-from spark_producer.accumulator.in_flight_bytes import Flights
+from spark_producer.accumulator.in_flight_bytes import InFlightBytes
 from spark_producer.accumulator.incomplete_batches import IncompleteBatches
 from spark_producer.accumulator.pool import BufferPool
 from spark_producer.accumulator.readiness import Readiness
@@ -19,8 +19,8 @@ class AccumulatorState(NamedTuple):
     """
 
     pool: BufferPool
-    backlog: IncompleteBatches
+    incomplete: IncompleteBatches
     readiness: Readiness
-    flights: Flights
+    in_flight_bytes: InFlightBytes
     limits: TopicLimits
     compression: Compression | None

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from spark_producer.accumulator.future import settle
-from spark_producer.accumulator.row_origins import Refused, RowRange
+from spark_producer.accumulator.future import run_logging_errors
+from spark_producer.accumulator.row_origins import BrokerRejection, RowRange
 from spark_producer.errors import BrokerError, IllegalState, RecordsRefused
 from spark_producer.metrics import OffsetRange
 
-ROWS_SHOWN = 10
+MAX_ROWS_IN_MESSAGE = 10
 """The most refused rows of a table that the text of its error names; the error's `rows` has all of them."""
 
 
@@ -53,12 +53,12 @@ class TableResult:
         """Note that all runs were appended, or, with an error, that the rest of them never will be."""
         self._end(error)
 
-    def written(self, place: tuple[str, int], offset: int, records: int) -> None:
+    def written(self, tp: tuple[str, int], offset: int, records: int) -> None:
         """Note that a run was acknowledged. `offset` is that of its first row, -1 if it is unknown."""
         with self._lock:
             self._records += records
             if offset >= 0:
-                _add(self._ranges.setdefault(place, []), OffsetRange(offset, offset + records - 1, records))
+                _add(self._ranges.setdefault(tp, []), OffsetRange(offset, offset + records - 1, records))
         self._end(None)
 
     def failed(self, error: Exception, run: RowRange) -> None:
@@ -70,13 +70,13 @@ class TableResult:
                         self._refused_rows[run.rows[index - run.offset_delta]] = text
         self._end(error)
 
-    def takes(self, error: BrokerError) -> bool:  # noqa: ARG002 - the protocol's signature
+    def wants(self, error: BrokerError) -> bool:  # noqa: ARG002 - the protocol's signature
         """Return False: all rows of a table are written, or its future raises."""
         return False
 
-    def refused(self, refused: Refused) -> None:
+    def rejected(self, rejection: BrokerRejection) -> None:
         """Raise `IllegalState`: nothing is taken out for a table."""
-        raise IllegalState(f"{len(refused.rows)} records were taken out of a batch for a table")
+        raise IllegalState(f"{len(rejection.rows)} records were taken out of a batch for a table")
 
     def _end(self, error: Exception | None) -> None:
         with self._lock:
@@ -86,18 +86,18 @@ class TableResult:
                 return
         if self._error is not None:
             reason = self._with_rows(self._error)
-            settle(lambda: self.future.set_exception(reason))
+            run_logging_errors(lambda: self.future.set_exception(reason))
         else:
-            ranges = {place: tuple(found) for place, found in self._ranges.items()}
+            ranges = {tp: tuple(found) for tp, found in self._ranges.items()}
             found = TableMetadata(ranges, self._records)
-            settle(lambda: self.future.set_result(found))
+            run_logging_errors(lambda: self.future.set_result(found))
 
     def _with_rows(self, error: Exception) -> Exception:
         """Return the first error, with the rows that brokers complained about in any batch of the table."""
         if not isinstance(error, RecordsRefused):
             return error
         rows = dict(sorted(self._refused_rows.items()))
-        shown = dict(list(rows.items())[:ROWS_SHOWN])
+        shown = dict(list(rows.items())[:MAX_ROWS_IN_MESSAGE])
         more = f" and {len(rows) - len(shown)} more" if len(rows) > len(shown) else ""
         return RecordsRefused(f"{error} Rows of the table: {shown}{more}.", **{**error.__dict__, "rows": rows})
 

@@ -10,7 +10,7 @@ from spark_producer.common.secret import Secret
 from spark_producer.config import parse_sink_options
 from spark_producer.config.registry_table import REGISTRY_FIELDS
 from spark_producer.errors import ConfigError
-from spark_producer.record.reading import Record
+from spark_producer.record.reading import ConsumerRecord
 from spark_producer.schemas.avro_viewer import AvroViewer
 from spark_producer.schemas.registry import Registry
 from spark_producer.security.references import resolve
@@ -69,6 +69,6 @@ def viewer(
         client.close()
 
 
-def viewed(record: Record, view: AvroViewer | None) -> Record:
+def viewed(record: ConsumerRecord, view: AvroViewer | None) -> ConsumerRecord:
     """Return a record with its key and value as they are shown."""
     return record if view is None else record._replace(key=view.view(record.key), value=view.view(record.value))

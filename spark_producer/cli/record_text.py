@@ -7,7 +7,7 @@ import json
 from datetime import UTC, datetime, timedelta
 
 from spark_producer.common.escape import for_log
-from spark_producer.record.reading import Record
+from spark_producer.record.reading import ConsumerRecord
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -34,7 +34,7 @@ def format_reset(partition: int, position: int, start: int) -> str:
     return f"partition {partition}: {what}; reading on at {start}"
 
 
-def format_record(partition: int, record: Record) -> str:
+def format_record(partition: int, record: ConsumerRecord) -> str:
     """Return one line with the partition, offset, time, key, value and headers of a record."""
     parts = [
         f"{partition}:{record.offset}",
@@ -48,7 +48,7 @@ def format_record(partition: int, record: Record) -> str:
     return "  ".join(parts)
 
 
-def record_json(partition: int, record: Record) -> str:
+def record_json(partition: int, record: ConsumerRecord) -> str:
     """Return a record as JSON on one line. Bytes that are no UTF-8 are in base64, under a name that says so (`value_base64`).
 
     What could control a terminal is escaped (\\u009b): JSON itself asks that of the first 32 characters alone.

@@ -20,7 +20,7 @@ from spark_producer.cli.progress import WaitNotice
 from spark_producer.cli.record_text import format_held, format_record, format_reset, record_json
 from spark_producer.cli.tail_end import positions_at, records_until
 from spark_producer.cli.topic_reader import Isolation, TopicReader
-from spark_producer.record.reading import Record
+from spark_producer.record.reading import ConsumerRecord
 from spark_producer.schemas.avro_viewer import AvroViewer
 
 CLIENT_ID = "pyproducer-tail"
@@ -109,7 +109,7 @@ def _print(chosen: argparse.Namespace, client: BlockingClient, view: AvroViewer 
         raise_if_pipe_closed()
 
 
-def _batches(chosen: argparse.Namespace, client: BlockingClient) -> Iterator[list[tuple[int, Record]]]:
+def _batches(chosen: argparse.Namespace, client: BlockingClient) -> Iterator[list[tuple[int, ConsumerRecord]]]:
     partitions = None if chosen.partition is None else [chosen.partition]
     isolation = Isolation[chosen.isolation_level.upper()]
     is_new = not chosen.until_end and wait_until_created(client, chosen.topic, chosen.timeout)
@@ -145,8 +145,8 @@ def _batches(chosen: argparse.Namespace, client: BlockingClient) -> Iterator[lis
 
 
 def _and_tell(
-    found: Iterator[list[tuple[int, Record]]], held: OpenTransactionNotifier
-) -> Iterator[list[tuple[int, Record]]]:
+    found: Iterator[list[tuple[int, ConsumerRecord]]], held: OpenTransactionNotifier
+) -> Iterator[list[tuple[int, ConsumerRecord]]]:
     """Yield what is found, and say meanwhile and at the end which partitions are held back."""
     for records in found:
         yield records

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from spark_producer.admin.client import BlockingClient
 from spark_producer.admin.offsets import EARLIEST, LATEST, offsets
 from spark_producer.cli.topic_reader import Isolation, TopicReader
-from spark_producer.record.reading import Record
+from spark_producer.record.reading import ConsumerRecord
 
 
 def positions_at(
@@ -35,7 +35,7 @@ def records_until(
     ends: Mapping[int, int] | None = None,
     quiet: float | None = None,
     clock: Callable[[], float] = time.monotonic,
-) -> Iterator[list[tuple[int, Record]]]:
+) -> Iterator[list[tuple[int, ConsumerRecord]]]:
     """Yield the (partition, record) of each fetch, which may be none.
 
     It ends when the reader has reached `ends`, the offsets after the last records that are wanted; and when nothing came for

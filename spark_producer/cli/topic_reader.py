@@ -24,7 +24,7 @@ from spark_producer.protocol.messages import (
     FetchTopic,
 )
 from spark_producer.record.log_entries import end_of
-from spark_producer.record.reading import Record, read_records, single_records
+from spark_producer.record.reading import ConsumerRecord, read_records, single_records
 
 PARTITION_BYTES = 4 << 20
 REQUEST_BYTES = 32 << 20
@@ -106,7 +106,7 @@ class TopicReader:
             self._failures = 0
         return found
 
-    def records(self, max_wait_ms: int = 500) -> Iterator[tuple[int, Record]]:
+    def records(self, max_wait_ms: int = 500) -> Iterator[tuple[int, ConsumerRecord]]:
         """Yield (partition, record) for each record of the next fetch.
 
         Raises:

@@ -16,7 +16,7 @@ from spark_producer.kernel.column_views import BinaryColumn, RecordColumns
 from spark_producer.kernel.decode import HEADERS_AT_ONCE, MAX_HEADERS, DecodedV2
 from spark_producer.kernel.decode_messages import DecodedMessages, decode_messages, message_starts
 from spark_producer.kernel.dispatch import VARIABLE, load, warn
-from spark_producer.kernel.single_record import NO_HEADERS, NO_ROOM, header_block
+from spark_producer.kernel.single_record import BUFFER_FULL, NO_HEADERS, header_block
 
 if TYPE_CHECKING:
     from spark_producer.kernel.avro import encode_avro
@@ -46,12 +46,12 @@ def warn_once() -> None:
 
 
 __all__ = [
+    "BUFFER_FULL",
     "HEADERS_AT_ONCE",
     "KERNEL",
     "LOADED",
     "MAX_HEADERS",
     "NO_HEADERS",
-    "NO_ROOM",
     "ArrangedRows",
     "BinaryColumn",
     "DecodedMessages",

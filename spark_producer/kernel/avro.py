@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_producer.kernel.arrays import MAX_BINARY_BYTES, BoolArray, ByteArray, BytesArray, Int64Array, buffer_of
-from spark_producer.kernel.avro_nodes import NO_MARK, AvroColumn, Kind
+from spark_producer.kernel.avro_nodes import NO_MARK, AvroColumn, NodeKind
 from spark_producer.kernel.varint import varint_sizes, zigzag64
 
 
@@ -63,19 +63,19 @@ def _lay(column: AvroColumn) -> _Encoded:
 
 
 def _body_sizes(column: AvroColumn, children: tuple[_Encoded, ...]) -> Int64Array:
-    if column.kind is Kind.VARINT:
+    if column.kind is NodeKind.VARINT:
         return varint_sizes(column.longs)
-    if column.kind in (Kind.FIXED, Kind.CONSTANT):
+    if column.kind in (NodeKind.FIXED, NodeKind.CONSTANT):
         return np.full(column.length, column.width, dtype=np.int64)
-    if column.kind in (Kind.BYTES, Kind.RAW):
+    if column.kind in (NodeKind.BYTES, NodeKind.RAW):
         lengths = np.diff(column.offsets)
-        return lengths + varint_sizes(lengths) if column.kind is Kind.BYTES else lengths
-    if column.kind is Kind.UNION:
+        return lengths + varint_sizes(lengths) if column.kind is NodeKind.BYTES else lengths
+    if column.kind is NodeKind.UNION:
         sizes = np.zeros(column.length, dtype=np.int64)
         for place, child in enumerate(children):
             sizes = np.where(column.longs == place, child.sizes, sizes)
         return sizes
-    if column.kind is Kind.RECORD:
+    if column.kind is NodeKind.RECORD:
         total = np.zeros(column.length, dtype=np.int64)
         for child in children:
             total += child.sizes
@@ -111,13 +111,13 @@ def _write(laid: _Encoded, starts: Int64Array, live: BoolArray | None, out: Byte
         out[starts[nulls]] = column.null_mark
     if column.valid is not None:
         live = column.valid if live is None else live & column.valid
-    if column.kind is Kind.RECORD:
+    if column.kind is NodeKind.RECORD:
         for child in laid.children:
             _write(child, starts, live, out)
             starts = starts + child.sizes
-    elif column.kind is Kind.ARRAY:
+    elif column.kind is NodeKind.ARRAY:
         _write_arrays(laid, starts, live, out)
-    elif column.kind is Kind.UNION:
+    elif column.kind is NodeKind.UNION:
         for place, child in enumerate(laid.children):
             takes_it = column.longs == place
             _write(child, starts, takes_it if live is None else live & takes_it, out)
@@ -127,19 +127,19 @@ def _write(laid: _Encoded, starts: Int64Array, live: BoolArray | None, out: Byte
 
 def _write_plain(column: AvroColumn, starts: Int64Array, live: BoolArray | None, out: ByteArray) -> None:
     places = starts if live is None else starts[live]
-    if column.kind is Kind.VARINT:
+    if column.kind is NodeKind.VARINT:
         _put_varints(out, places, column.longs if live is None else column.longs[live])
-    elif column.kind is Kind.FIXED:
+    elif column.kind is NodeKind.FIXED:
         values = column.data.reshape(column.length, column.width)
         _put_fixed(out, places, values if live is None else values[live])
-    elif column.kind is Kind.CONSTANT:
+    elif column.kind is NodeKind.CONSTANT:
         for byte, value in enumerate(column.data):
             out[places + byte] = value
     else:
         firsts, lengths = column.offsets[:-1], np.diff(column.offsets)
         if live is not None:
             firsts, lengths = firsts[live], lengths[live]
-        if column.kind is Kind.BYTES:
+        if column.kind is NodeKind.BYTES:
             _put_varints(out, places, lengths)
             places = places + varint_sizes(lengths)
         _put_bytes(out, places, column.data, firsts, lengths)

@@ -15,7 +15,7 @@ from spark_producer.kernel.avro_nodes import (
     ArrowLayout,
     AvroColumn,
     AvroNode,
-    Kind,
+    NodeKind,
     SchemaMismatch,
     empty_column,
 )
@@ -25,7 +25,7 @@ __all__ = [
     "ArrowLayout",
     "AvroColumn",
     "AvroNode",
-    "Kind",
+    "NodeKind",
     "SchemaMismatchRows",
     "avro_column",
     "unfit_rows",
@@ -42,7 +42,7 @@ def avro_column(node: AvroNode, array: ArrowArray, *, top: bool = True) -> AvroC
     if isinstance(array, pa.DictionaryArray):
         array = array.dictionary_decode()
     valid = is_valid(array) if array.null_count else None
-    column = empty_column(Kind.VARINT, len(array), node.path, valid, node)
+    column = empty_column(NodeKind.VARINT, len(array), node.path, valid, node)
     if valid is not None and node.null_mark == NO_MARK and not top:
         column = column._replace(unfit=(SchemaMismatch(~valid, "it is null, and its schema does not take null"),))
     return _READERS[node.shape](column, node, array)
@@ -51,7 +51,7 @@ def avro_column(node: AvroNode, array: ArrowArray, *, top: bool = True) -> AvroC
 def _constants(node: AvroNode, length: int) -> AvroColumn:
     """Return as many values as the column has, all alike, whatever is in it."""
     data: ByteArray = np.frombuffer(node.constant, dtype=np.uint8)
-    column = empty_column(Kind.CONSTANT, length, node.path)._replace(data=data, width=len(data))
+    column = empty_column(NodeKind.CONSTANT, length, node.path)._replace(data=data, width=len(data))
     return column.refusing(np.ones(length, dtype=np.bool_), node.reason) if node.reason else column
 
 
@@ -64,14 +64,16 @@ def _records(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColum
         else:
             field = struct.field(struct.type.get_field_index(name))  # without the struct's own nulls
             children.append(avro_column(child, field, top=False))
-    return column._replace(kind=Kind.RECORD, children=tuple(children))
+    return column._replace(kind=NodeKind.RECORD, children=tuple(children))
 
 
 def _arrays(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
     offsets, first, last = _list_offsets(array)
     items = cast("Any", array).values.slice(first, last - first)
     child = avro_column(node.children[0], items, top=False)
-    return column._replace(kind=Kind.ARRAY, offsets=scalars.checked(offsets - first, child.length), children=(child,))
+    return column._replace(
+        kind=NodeKind.ARRAY, offsets=scalars.checked(offsets - first, child.length), children=(child,)
+    )
 
 
 def _maps(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
@@ -79,8 +81,10 @@ def _maps(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
     entries = cast("pa.MapArray[Any, Any]", array)
     sides = [side.slice(first, last - first) for side in (entries.keys, entries.items)]
     pair = tuple(avro_column(child, side, top=False) for child, side in zip(node.children, sides, strict=True))
-    pairs = empty_column(Kind.RECORD, last - first, node.path)._replace(children=pair)
-    return column._replace(kind=Kind.ARRAY, offsets=scalars.checked(offsets - first, pairs.length), children=(pairs,))
+    pairs = empty_column(NodeKind.RECORD, last - first, node.path)._replace(children=pair)
+    return column._replace(
+        kind=NodeKind.ARRAY, offsets=scalars.checked(offsets - first, pairs.length), children=(pairs,)
+    )
 
 
 def _list_offsets(array: ArrowArray) -> tuple[Int64Array, int, int]:
@@ -104,7 +108,7 @@ def _unions(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn
         left = np.zeros(len(array), dtype=np.bool_) if refused is None else left & refused
         if not left.any():
             break
-    return column.refusing(left, node.reason)._replace(kind=Kind.UNION, longs=chosen, children=tuple(children))
+    return column.refusing(left, node.reason)._replace(kind=NodeKind.UNION, longs=chosen, children=tuple(children))
 
 
 def _refused(column: AvroColumn) -> BoolArray | None:
@@ -148,7 +152,7 @@ def _has_unfit(column: AvroColumn) -> bool:
 
 def _judged(column: AvroColumn) -> tuple[AvroColumn, ...]:
     """Return the children whose unfit values are the column's; a union has made its choice among its own."""
-    return () if column.kind is Kind.UNION else column.children
+    return () if column.kind is NodeKind.UNION else column.children
 
 
 def _unfit_below(column: AvroColumn, live: BoolArray | None, owners: Int64Array | None) -> list[SchemaMismatchRows]:
@@ -161,7 +165,7 @@ def _unfit_below(column: AvroColumn, live: BoolArray | None, owners: Int64Array 
                 SchemaMismatchRows(column.path, reason, np.unique(places if owners is None else owners[places]))
             )
     inner = _both(live, column.valid)
-    if column.kind is Kind.ARRAY:
+    if column.kind is NodeKind.ARRAY:
         counts = np.diff(column.offsets)
         owners = np.repeat(np.arange(column.length) if owners is None else owners, counts)
         inner = None if inner is None else np.repeat(inner, counts)

@@ -77,7 +77,7 @@ class AvroNode(NamedTuple):
     reason: str = ""
 
 
-class Kind(enum.IntEnum):
+class NodeKind(enum.IntEnum):
     """The kinds of columns of the encoders. A map is an array of records of key and value, and encodes to the same bytes."""
 
     VARINT = 0
@@ -107,7 +107,7 @@ class AvroColumn(NamedTuple):
     the row has this value at all.
     """
 
-    kind: Kind
+    kind: NodeKind
     length: int
     path: str
     valid: BoolArray | None
@@ -132,7 +132,7 @@ NO_LONGS: Int64Array = np.zeros(0, dtype=np.int64)
 
 
 def empty_column(
-    kind: Kind, length: int, path: str, valid: BoolArray | None = None, node: AvroNode | None = None
+    kind: NodeKind, length: int, path: str, valid: BoolArray | None = None, node: AvroNode | None = None
 ) -> AvroColumn:
     """Return a column without values yet; its marks are those of `node`, if there is one."""
     marks = (NO_MARK, NO_MARK) if node is None else (node.null_mark, node.value_mark)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from spark_producer.kernel.arrays import ArrowArray, BoolArray, ByteArray, Int64Array, numbers, view_of
-from spark_producer.kernel.avro_nodes import NO_BYTES, ArrowLayout, AvroColumn, AvroNode, Kind
+from spark_producer.kernel.avro_nodes import NO_BYTES, ArrowLayout, AvroColumn, AvroNode, NodeKind
 from spark_producer.kernel.column_views import BinaryColumn
 from spark_producer.kernel.varint import encode_varint
 
@@ -45,21 +45,21 @@ def read_booleans(column: AvroColumn, _: AvroNode, array: ArrowArray) -> AvroCol
     """Read bits."""
     bits = array.buffers()[1]
     if bits is None or not len(array):
-        return column._replace(kind=Kind.FIXED, width=1, data=np.zeros(len(array), dtype=np.uint8))
+        return column._replace(kind=NodeKind.FIXED, width=1, data=np.zeros(len(array), dtype=np.uint8))
     flags = np.unpackbits(view_of(bits, _BYTE), count=array.offset + len(array), bitorder="little")
-    return column._replace(kind=Kind.FIXED, width=1, data=flags[array.offset :])
+    return column._replace(kind=NodeKind.FIXED, width=1, data=flags[array.offset :])
 
 
 def read_floats(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
     """Read floats and doubles, and numbers of other types that they hold exactly."""
     width = 4 if node.shape is ArrowLayout.FLOAT else 8
     if array.type != (pa.float32() if width == 4 else pa.float64()):
-        return _converted(column._replace(kind=Kind.FIXED, width=width), node, array)
+        return _converted(column._replace(kind=NodeKind.FIXED, width=width), node, array)
     data = array.buffers()[1]
     found = (
         view_of(data, _BYTE, width * len(array), width * array.offset) if data is not None and len(array) else NO_BYTES
     )
-    return column._replace(kind=Kind.FIXED, width=width, data=found)
+    return column._replace(kind=NodeKind.FIXED, width=width, data=found)
 
 
 def _converted(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
@@ -80,12 +80,12 @@ def read_bytes(column: AvroColumn, _: AvroNode, array: ArrowArray) -> AvroColumn
     large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
     found = BinaryColumn(array.view(pa.large_binary() if large else pa.binary()))
     offsets = checked(found.offsets.astype(np.int64, copy=False), len(found.data))
-    return column._replace(kind=Kind.BYTES, data=found.data, offsets=offsets)
+    return column._replace(kind=NodeKind.BYTES, data=found.data, offsets=offsets)
 
 
 def read_raw(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
     """Read bytes that must be `width` each, for a type that is fixed."""
-    found = read_bytes(column, node, array)._replace(kind=Kind.RAW)
+    found = read_bytes(column, node, array)._replace(kind=NodeKind.RAW)
     return found.refusing(np.diff(found.offsets) != node.width, f"it does not have {node.width} bytes")
 
 
@@ -125,7 +125,7 @@ def read_uuids(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroCol
     if node.shape is ArrowLayout.UUID_TEXT:
         return found
     packed = np.ascontiguousarray(digits[:, 0::2] << 4 | (digits[:, 1::2] & 0x0F))
-    return found._replace(kind=Kind.FIXED, width=16, data=packed.reshape(-1))
+    return found._replace(kind=NodeKind.FIXED, width=16, data=packed.reshape(-1))
 
 
 def read_decimals(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
@@ -143,7 +143,7 @@ def read_decimals(column: AvroColumn, node: AvroNode, array: ArrowArray) -> Avro
     kept = np.arange(16) >= 16 - lengths[:, None]
     if node.shape is ArrowLayout.BIG_DECIMAL:
         return _big_decimals(column, whole, kept, lengths, node.scale)
-    return column._replace(kind=Kind.BYTES, data=whole[kept], offsets=_offsets(lengths))
+    return column._replace(kind=NodeKind.BYTES, data=whole[kept], offsets=_offsets(lengths))
 
 
 def _big_decimals(column: AvroColumn, whole: ByteArray, kept: BoolArray, lengths: Int64Array, scale: int) -> AvroColumn:
@@ -153,7 +153,7 @@ def _big_decimals(column: AvroColumn, whole: ByteArray, kept: BoolArray, lengths
     data = np.concatenate(((2 * lengths)[:, None].astype(np.uint8), whole, np.tile(tail, (count, 1))), axis=1)
     every = np.ones((count, 1), dtype=np.bool_)
     chosen = np.concatenate((every, kept, np.repeat(every, len(tail), axis=1)), axis=1)
-    return column._replace(kind=Kind.BYTES, data=data[chosen], offsets=_offsets(lengths + 1 + len(tail)))
+    return column._replace(kind=NodeKind.BYTES, data=data[chosen], offsets=_offsets(lengths + 1 + len(tail)))
 
 
 def _offsets(lengths: Int64Array) -> Int64Array:
@@ -169,7 +169,7 @@ def _fixed_decimals(column: AvroColumn, whole: ByteArray, width: int) -> AvroCol
         wide = (whole[:, : 16 - width] != signs).any(axis=1)
         column = column.refusing(wide, f"the decimal does not fit into {width} bytes")
         whole = whole[:, 16 - width :]
-    return column._replace(kind=Kind.FIXED, width=width, data=np.ascontiguousarray(whole).reshape(-1))
+    return column._replace(kind=NodeKind.FIXED, width=width, data=np.ascontiguousarray(whole).reshape(-1))
 
 
 def _decimal_lengths(whole: ByteArray) -> Int64Array:
@@ -204,7 +204,7 @@ def read_durations(column: AvroColumn, _: AvroNode, array: ArrowArray) -> AvroCo
     column = column.refusing(rest, "it has a fraction of a millisecond, which Avro's duration does not have")
     with np.errstate(over="ignore"):
         data = parts.astype(np.dtype("<u4"))
-    return column._replace(kind=Kind.FIXED, width=12, data=data.view(np.uint8).reshape(-1))
+    return column._replace(kind=NodeKind.FIXED, width=12, data=data.view(np.uint8).reshape(-1))
 
 
 def _interval_parts(array: ArrowArray) -> tuple[Int64Array, Int64Array, Int64Array, BoolArray]:

@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 
 import numpy as np
 
-from spark_producer.kernel.avro_nodes import Kind
+from spark_producer.kernel.avro_nodes import NodeKind
 
 from spark_producer.kernel.layout cimport unsigned_varint_size, zigzag
 
@@ -28,7 +28,7 @@ cdef enum:
     SLACK = 16  # bytes behind the encoded ones, into which short values are written whole
     WASTED = 1 << 16  # bytes of a bound that was too high; more of them than encoded ones are given back
 
-assert tuple(Kind) == (VARINT, FIXED, BYTES, RAW, CONSTANT, RECORD, ARRAY, UNION)
+assert tuple(NodeKind) == (VARINT, FIXED, BYTES, RAW, CONSTANT, RECORD, ARRAY, UNION)
 
 cdef extern from *:
     """

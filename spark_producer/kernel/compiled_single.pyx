@@ -14,7 +14,7 @@ from spark_producer.kernel.layout cimport Slice, field_size, put_field, put_vari
 
 cdef enum:
     OVERHEAD = 20  # the same as RECORD_OVERHEAD of the portable kernel
-    NO_ROOM = -1
+    BUFFER_FULL = -1
 
 
 cdef inline Slice slice_of(bytes field):
@@ -60,7 +60,7 @@ cdef class SingleRecord:
         cdef int64_t body = self.size - OVERHEAD + varint_size(time_delta) + varint_size(offset_delta)
         cdef int64_t behind = position + varint_size(body) + body
         if behind > limit:
-            return NO_ROOM
+            return BUFFER_FULL
         at = put_varint(at, body)
         at[0] = 0  # attributes
         at = put_varint(at + 1, time_delta)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from spark_producer.kernel.portable import RECORD_OVERHEAD
 from spark_producer.kernel.varint import encode_varint
 
-NO_ROOM = -1
+BUFFER_FULL = -1
 """The value that `encode` returns for a record that does not fit."""
 
 NO_HEADERS = b"\x00"
@@ -37,7 +37,7 @@ class SingleRecord:
         self.size = RECORD_OVERHEAD + 1 + _field_size(key) + _field_size(value) + len(headers)
 
     def encode(self, out: memoryview, position: int, limit: int, offset_delta: int, base_timestamp: int) -> int:
-        """Write the record to `out` from `position` on; return the position behind it, or `NO_ROOM` if that would pass `limit`.
+        """Write the record to `out` at `position`; return the position after it, or `BUFFER_FULL` if that would pass `limit`.
 
         Raises:
             ValueError: `position` or `limit` lies outside of `out`.
@@ -58,7 +58,7 @@ class SingleRecord:
         length = _varint(len(body))
         behind = position + len(length) + len(body)
         if behind > limit:
-            return NO_ROOM
+            return BUFFER_FULL
         out[position:behind] = length + body
         return behind
 

@@ -23,7 +23,7 @@ from spark_producer.record.batch_v2 import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     TimestampType,
-    attributes_of,
+    batch_attributes,
 )
 from spark_producer.record.codecs import ONLY_IN_V2, Codec
 from spark_producer.record.sequence_numbers import MAX_SEQUENCE
@@ -100,7 +100,7 @@ class BatchFormat:
 
     def attributes(self, codec: Codec, *, transactional: bool) -> int:
         """Return the attributes of a V2 batch."""
-        return attributes_of(
+        return batch_attributes(
             codec=codec,
             timestamp_type=self.timestamp_type,
             transactional=transactional,

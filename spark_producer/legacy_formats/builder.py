@@ -308,7 +308,7 @@ class MemoryRecordsBuilder:
 
     def _seal(self) -> None:
         batch_format, producer = self.format, self.producer
-        batch_v2.seal(
+        batch_v2.write_header(
             self.buffer[: self._position],
             records_count=self.records_count, base_timestamp=self._base_timestamp or 0, max_timestamp=self.max_timestamp,
             producer_id=producer.producer_id, producer_epoch=producer.producer_epoch, base_sequence=producer.base_sequence,

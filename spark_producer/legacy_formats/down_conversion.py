@@ -21,7 +21,7 @@ from spark_producer.record.batch_v2 import MAGIC, NO_PRODUCER_ID, NO_TIMESTAMP, 
 from spark_producer.record.codecs import Compressor
 
 
-class Lost(NamedTuple):
+class ConversionLoss(NamedTuple):
     """The losses of the records and of their producer; every field is zero or False if nothing of it was lost.
 
     Batches also lose two fields of the log, which are not counted: the partition leader epoch and the delete horizon.
@@ -36,9 +36,9 @@ class Lost(NamedTuple):
     transaction: bool = False
     control_records: int = 0
 
-    def plus(self, other: Lost) -> Lost:
+    def plus(self, other: ConversionLoss) -> ConversionLoss:
         """Return the sum of both."""
-        return Lost(
+        return ConversionLoss(
             self.headers + other.headers,
             self.timestamps + other.timestamps,
             self.producer or other.producer,
@@ -64,7 +64,7 @@ def down_convert(
     set_bytes: int,
     header: BatchHeader | None = None,
     compressor: Compressor | None = None,
-) -> Iterator[tuple[bytes, Lost]]:
+) -> Iterator[tuple[bytes, ConversionLoss]]:
     """Yield message sets of format V0 or V1, with the offsets that the records had, and what each set lost.
 
     `rows` holds the records as a `pyarrow.RecordBatch` with the columns offset, timestamp (milliseconds, -1 for none), key,
@@ -141,11 +141,11 @@ def _binary(column: ArrowArray) -> BinaryColumn:
     return BinaryColumn(column.view(pa.large_binary()) if large else column.cast(pa.binary()))
 
 
-def _lost(rows: pa.RecordBatch, magic: int, header: BatchHeader | None) -> Lost:
+def _lost(rows: pa.RecordBatch, magic: int, header: BatchHeader | None) -> ConversionLoss:
     if header is not None and header.is_control:
-        return Lost(control_records=header.records_count, producer=True, transaction=header.is_transactional)
+        return ConversionLoss(control_records=header.records_count, producer=True, transaction=header.is_transactional)
     times = rows.column("timestamp").to_numpy()
-    return Lost(
+    return ConversionLoss(
         headers=_with_headers(rows) if magic < MAGIC else 0,
         timestamps=int((times != NO_TIMESTAMP).sum()) if magic == 0 else 0,
         producer=header is not None and header.producer_id != NO_PRODUCER_ID,

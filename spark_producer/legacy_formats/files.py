@@ -14,12 +14,12 @@ from typing import BinaryIO
 
 from spark_producer.errors import ConfigError
 from spark_producer.legacy_formats import record_sets
-from spark_producer.legacy_formats.down_conversion import Lost
+from spark_producer.legacy_formats.down_conversion import ConversionLoss
 
 
 def convert_file(
     log: Path, output: Path, *, message_format_version: str, compression_type: str = "none"
-) -> tuple[int, Lost]:
+) -> tuple[int, ConversionLoss]:
     """Write `log` anew into `output`, which must not exist; return the bytes written, and what was lost.
 
     `output` gets its name when it is complete. Until then it lies beside that under another name, and whatever ends the
@@ -42,14 +42,14 @@ def convert_file(
         raise ConfigError(f"cannot convert {log} into {output}: {error}") from None
 
 
-def write_sets(sets: Iterable[tuple[bytes, Lost]], output: Path) -> tuple[int, Lost]:
+def write_sets(sets: Iterable[tuple[bytes, ConversionLoss]], output: Path) -> tuple[int, ConversionLoss]:
     """Write a new file of these sets, which appears when it is complete; return its bytes, and all that was lost.
 
     Raises:
         FileExistsError: There is such a file already, or by the time of the last set. OSError: it cannot be written.
     """
     with _whole_or_not_at_all(output) as target:
-        written, lost = 0, Lost()
+        written, lost = 0, ConversionLoss()
         for messages, missing in sets:
             written += target.write(messages)
             lost = lost.plus(missing)
@@ -57,8 +57,8 @@ def write_sets(sets: Iterable[tuple[bytes, Lost]], output: Path) -> tuple[int, L
 
 
 def _while_whole(
-    sets: Iterable[tuple[bytes, Lost]], source: BinaryIO, log: Path, size: int
-) -> Iterator[tuple[bytes, Lost]]:
+    sets: Iterable[tuple[bytes, ConversionLoss]], source: BinaryIO, log: Path, size: int
+) -> Iterator[tuple[bytes, ConversionLoss]]:
     """Yield the sets, as long as the log that they are read from is not shorter than it was."""
     for one in sets:
         if os.fstat(source.fileno()).st_size < size:

@@ -19,10 +19,10 @@ from spark_producer.kernel import ArrangedRows
 from spark_producer.kernel.column_views import PIECE_BYTES
 from spark_producer.legacy_formats.batch_format import BatchFormat
 from spark_producer.legacy_formats.builder import MemoryRecordsBuilder
-from spark_producer.legacy_formats.down_conversion import Lost, down_convert
+from spark_producer.legacy_formats.down_conversion import ConversionLoss, down_convert
 from spark_producer.record.batch_v2 import MAGIC, NO_TIMESTAMP, TimestampType, read_header
 from spark_producer.record.codecs import Codec, Compressor
-from spark_producer.record.columns import Columns
+from spark_producer.record.columns import CheckedColumns
 from spark_producer.record.dictionary_slices import BatchPieces
 from spark_producer.record.log_entries import BatchEntry, entries
 from spark_producer.record.reading import read_records
@@ -100,7 +100,7 @@ def _encoded(
             base_offset, first = base_offset + following - first, following
 
 
-def _columns_of(table: pa.Table) -> Iterator[Columns]:
+def _columns_of(table: pa.Table) -> Iterator[CheckedColumns]:
     """Yield a table as columns, in pieces where decoding would make dictionaries too large."""
     first_row = 0
     for batch in table.to_batches():
@@ -110,7 +110,7 @@ def _columns_of(table: pa.Table) -> Iterator[Columns]:
 
 def convert(
     data: bytes | bytearray | memoryview, *, message_format_version: str, compression_type: str = "none"
-) -> Iterator[tuple[bytes, Lost]]:
+) -> Iterator[tuple[bytes, ConversionLoss]]:
     """Yield a log, such as a broker's segment file, in one of the older formats: set after set, and what each one lost.
 
     `data` holds batches of any formats and codecs. Records keep their offsets; sets have `BATCH_BYTES`, so a batch may become
@@ -129,7 +129,7 @@ def convert(
     return _converted(memoryview(data).cast("B"), magic, compressor)
 
 
-def _converted(view: memoryview, magic: int, compressor: Compressor) -> Iterator[tuple[bytes, Lost]]:
+def _converted(view: memoryview, magic: int, compressor: Compressor) -> Iterator[tuple[bytes, ConversionLoss]]:
     position = 0
     for entry in entries(view, MAX_DATA_BYTES):
         if isinstance(entry, BatchEntry):

@@ -42,7 +42,7 @@ class Histogram:
         """Begin a lap."""
         self._mark = self.counts()
 
-    def lap(self) -> dict[int, int]:
+    def since_mark(self) -> dict[int, int]:
         """Return bucket → the number of values in it since the mark."""
         before = self._mark
         return {

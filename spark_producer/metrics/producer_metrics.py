@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 
-from spark_producer.metrics.registry import NO_TOPIC, Ledger
+from spark_producer.metrics.registry import NO_TOPIC, MetricsRegistry
 
 _MS = 1e3
 _NS = 1e9
 
 
-class ProducerMetrics(Ledger):
+class ProducerMetrics(MetricsRegistry):
     """The counters of one producer, with a method for each event.
 
     Any thread reports rare events, under the lock. Only the I/O thread reports the events of every batch, request and turn of
@@ -36,7 +36,7 @@ class ProducerMetrics(Ledger):
     def record_accepted(self, size: int, now: float) -> None:
         """A single record of `size` encoded bytes was taken in. The lock is taken only if the record is the largest one."""
         found = self._accepted
-        if size > found.largest or now >= found.ends:
+        if size > found.largest or now >= found.sample_end:
             with self._lock:
                 found.record(size, now)
         else:
@@ -64,7 +64,7 @@ class ProducerMetrics(Ledger):
         """A flush has ended, with or without success."""
         self._record("flush-time", round(seconds * _NS), now)
 
-    def transaction_call_ended(self, call: str, seconds: float, now: float) -> None:
+    def transaction_call_completed(self, call: str, seconds: float, now: float) -> None:
         """A call about transactions has ended, with or without success: init, begin, send-offsets, commit or abort."""
         self._record(f"txn-{call}-time", round(seconds * _NS), now)
 
@@ -106,15 +106,15 @@ class ProducerMetrics(Ledger):
         if not repeatable:
             self._record("authentication-once", 1, now)
 
-    def logged_in_anew(self, seconds: float, now: float) -> None:
+    def reauthenticated(self, seconds: float, now: float) -> None:
         """A connection has repeated its login, which took so long."""
         self._record("reauthentication", seconds * 1000, now)
 
-    def login_failed(self, now: float, *, anew: bool) -> None:
+    def login_failed(self, now: float, *, reauthentication: bool) -> None:
         """A broker refused a login, or one anew, or did not prove itself."""
-        self._record("reauthentication-failure" if anew else "authentication-failure", 1, now)
+        self._record("reauthentication-failure" if reauthentication else "authentication-failure", 1, now)
 
-    # --- the I/O thread alone, without a lock: see `Counters` ---------------------------------------------------------
+    # --- the I/O thread alone, without a lock: see `WindowedCounters` ---------------------------------------------------------
 
     def batch_drained(
         self,
@@ -133,7 +133,7 @@ class ProducerMetrics(Ledger):
         header. `largest` is the upper bound of its largest record with all overhead; `queued` is the age of the batch.
         """
         found = (self._topics.get(topic) or self._new_topic(topic)).drained
-        if now >= found.ends:
+        if now >= found.sample_end:
             self._turn(found, now)
         found.last = now
         found.batches += 1
@@ -155,7 +155,7 @@ class ProducerMetrics(Ledger):
     def node_drained(self, records: int, now: float) -> None:
         """The batches for a ready node were taken, and hold `records` records; 0 if there was nothing to send to it."""
         found = self._drains
-        if now >= found.ends:
+        if now >= found.sample_end:
             self._turn(found, now)
         found.last = now
         found.drains += 1
@@ -168,7 +168,7 @@ class ProducerMetrics(Ledger):
     def batch_delivered(self, records: int, size: int, age: float, now: float) -> None:
         """A batch was acknowledged, `age` after it was created."""
         found = self._delivered
-        if now >= found.ends:
+        if now >= found.sample_end:
             self._turn(found, now)
         found.last = now
         found.batches += 1
@@ -182,7 +182,7 @@ class ProducerMetrics(Ledger):
     def bytes_sent(self, node: int, size: int, request_size: int, now: float) -> None:
         """One write to a socket took `size` bytes. It ended a request of `request_size` bytes; 0 if the request goes on."""
         found = (self._nodes.get(node) or self._new_node(node)).outgoing
-        if now >= found.ends:
+        if now >= found.sample_end:
             self._turn(found, now)
         found.last = now
         found.operations += 1
@@ -196,7 +196,7 @@ class ProducerMetrics(Ledger):
     def bytes_received(self, node: int, size: int, now: float) -> None:
         """One read from a socket gave `size` bytes."""
         found = (self._nodes.get(node) or self._new_node(node)).incoming
-        if now >= found.ends:
+        if now >= found.sample_end:
             self._turn(found, now)
         found.last = now
         found.operations += 1
@@ -205,7 +205,7 @@ class ProducerMetrics(Ledger):
     def response_received(self, node: int, throttle_ms: int | None, now: float) -> None:
         """A response is complete. It asks to wait for `throttle_ms`, which may be 0; None if its kind has no such field."""
         found = (self._nodes.get(node) or self._new_node(node)).answered
-        if now >= found.ends:
+        if now >= found.sample_end:
             self._turn(found, now)
         found.last = now
         found.responses += 1
@@ -218,10 +218,10 @@ class ProducerMetrics(Ledger):
             if throttle_ms > found.longest_throttle:
                 found.longest_throttle = throttle_ms
 
-    def produce_answered(self, node: int, latency: float, now: float) -> None:
+    def produce_completed(self, node: int, latency: float, now: float) -> None:
         """A Produce request got its response. One that was given up, or whose connection was lost, does not count."""
         found = (self._nodes.get(node) or self._new_node(node)).answered
-        if now >= found.ends:
+        if now >= found.sample_end:
             self._turn(found, now)
         found.last = now
         found.produced += 1
@@ -233,7 +233,7 @@ class ProducerMetrics(Ledger):
     def polled(self, waited: float, worked: float, now: float) -> None:
         """One turn of the I/O loop has ended: `waited` and `worked` are the seconds of the wait and of the work after it."""
         found = self._polls
-        if now >= found.ends:
+        if now >= found.sample_end:
             self._turn(found, now)
         found.last = now
         found.polls += 1

@@ -8,25 +8,25 @@ from contextlib import AbstractContextManager
 from spark_producer.metrics.histogram import Histogram
 from spark_producer.metrics.names import CLIENT, NODE, OWN, OWN_TOPIC, TOPIC, histograms, sensors_of
 from spark_producer.metrics.sensors import (
-    QUANTITIES,
-    Answered,
-    Delivered,
+    SENSORS,
+    BytesReceived,
+    DeliveredBatches,
     DrainedBatches,
-    Incoming,
-    Outgoing,
     Polls,
     ReadyNodes,
+    RequestsSent,
+    ResponsesReceived,
     Tally,
-    quantity,
+    sensor_named,
 )
-from spark_producer.metrics.snapshot import Levels, Place, Snapshot
+from spark_producer.metrics.snapshot import Levels, SensorKey, Snapshot
 from spark_producer.metrics.windowed_counters import (
     MIN_WINDOW_S,
-    Counters,
-    Reading,
+    CounterValues,
     SingleValues,
     Window,
-    merge_readings,
+    WindowedCounters,
+    merge_values,
 )
 
 MAX_NODES = 256
@@ -47,9 +47,9 @@ class _Node:
     __slots__ = KINDS = ("answered", "incoming", "outgoing")
 
     def __init__(self, window: Window) -> None:
-        self.outgoing = Outgoing(window)
-        self.incoming = Incoming(window)
-        self.answered = Answered(window)
+        self.outgoing = RequestsSent(window)
+        self.incoming = BytesReceived(window)
+        self.answered = ResponsesReceived(window)
 
 
 class _Topic:
@@ -64,7 +64,7 @@ class _Topic:
         self.rejected = SingleValues(window)
 
 
-class Ledger:
+class MetricsRegistry:
     """All counters of one producer.
 
     `now` is monotonic; `unix_now` is the same moment in Unix seconds, so that snapshots of several machines can be compared.
@@ -84,15 +84,15 @@ class Ledger:
         self._lock = lock
         self._unix = unix_now - now
         self._window = window
-        self._lap_began = now
-        self._drains, self._delivered, self._polls = ReadyNodes(window), Delivered(window), Polls(window)
+        self._marked_at = now
+        self._drains, self._delivered, self._polls = ReadyNodes(window), DeliveredBatches(window), Polls(window)
         self._rare = {name: SingleValues(window) for name in ("refused", *_RARE)}
         self._accepted = self._rare["record-largest"]
         self._nodes: dict[int, _Node] = {}
         self._other_nodes = _Node(window)
         self._topics: dict[str, _Topic] = {}
         self._other_topics = _Topic(window)
-        self._all: list[tuple[str, str, Counters]] = [(kind, "", values) for kind, values in self._rare.items()]
+        self._all: list[tuple[str, str, WindowedCounters]] = [(kind, "", values) for kind, values in self._rare.items()]
         """(kind of event, node or topic or "", counters)."""
         self._all += [("drains", "", self._drains), ("delivered", "", self._delivered), ("polls", "", self._polls)]
         self._add(self._other_nodes, OTHER_NODES)
@@ -101,9 +101,9 @@ class Ledger:
         self._queue_times, self._latencies = self._histograms["queue-time"], self._histograms["record-latency"]
         self._request_latencies = self._histograms["request-latency"]
 
-    def _turn(self, counters: Counters, now: float) -> None:
+    def _turn(self, counters: WindowedCounters, now: float) -> None:
         with self._lock:
-            counters.turn(now)
+            counters.roll(now)
 
     def snapshot(self, levels: Levels, now: float) -> Snapshot:
         """Return windows and totals as Java shows them. Percentiles cover all the time since the producer began."""
@@ -115,40 +115,42 @@ class Ledger:
         since = now - self._window.seconds * self._window.samples
         return Snapshot(self._client_id, since + self._unix, now + self._unix, levels, tallies, counts)
 
-    def start_lap(self, now: float) -> None:
+    def mark(self, now: float) -> None:
         """Begin the time that the next `lap` covers, such as a task."""
         with self._lock:
-            self._lap_began = now
+            self._marked_at = now
             for _, _, counters in self._all:
                 if counters.used:
                     counters.mark()
             for histogram in self._histograms.values():
                 histogram.mark()
 
-    def lap(self, levels: Levels, now: float) -> Snapshot:
+    def since_mark(self, levels: Levels, now: float) -> Snapshot:
         """Return all numbers since `start_lap`, of the sensors that had an event; windows play no part. No new lap begins."""
         with self._lock:
-            seconds = max(now - self._lap_began, MIN_WINDOW_S)
-            tallies = self._tallies(lambda counters: counters.lap(), lambda _: seconds)
-            counts = {name: histogram.lap() for name, histogram in self._histograms.items()}
-        tallies = {place: tally for place, tally in tallies.items() if tally.weight}
+            seconds = max(now - self._marked_at, MIN_WINDOW_S)
+            tallies = self._tallies(lambda counters: counters.since_mark(), lambda _: seconds)
+            counts = {name: histogram.since_mark() for name, histogram in self._histograms.items()}
+        tallies = {key: tally for key, tally in tallies.items() if tally.weight}
         counts = {name: buckets for name, buckets in counts.items() if buckets}
-        return Snapshot(self._client_id, self._lap_began + self._unix, now + self._unix, levels, tallies, counts)
+        return Snapshot(self._client_id, self._marked_at + self._unix, now + self._unix, levels, tallies, counts)
 
-    def _tallies(self, read: Callable[[Counters], Reading], seconds: Callable[[Reading], float]) -> dict[Place, Tally]:
+    def _tallies(
+        self, read: Callable[[WindowedCounters], CounterValues], seconds: Callable[[CounterValues], float]
+    ) -> dict[SensorKey, Tally]:
         """Return the tallies of all sensors that ever had an event; `seconds` gives the divisor of a rate."""
-        readings: dict[str, dict[str, Reading]] = {}
+        readings: dict[str, dict[str, CounterValues]] = {}
         for kind, owner, counters in self._all:
             if counters.used:
                 readings.setdefault(kind, {})[owner] = read(counters)
-        all_of = {kind: merge_readings(owners.values()) for kind, owners in readings.items()}
-        found: dict[Place, Tally] = {}
+        all_of = {kind: merge_values(owners.values()) for kind, owners in readings.items()}
+        found: dict[SensorKey, Tally] = {}
         for sensor in _WHOLE:
-            counted = quantity(sensor)
-            reading = merge_readings(all_of[kind] for kind in counted.kinds if kind in all_of)
+            counted = sensor_named(sensor)
+            reading = merge_values(all_of[kind] for kind in counted.kinds if kind in all_of)
             found[sensor, ""] = counted.tally(reading, seconds(reading))
         for sensor in _OWNED:
-            counted = quantity(sensor)
+            counted = sensor_named(sensor)
             for owner, reading in readings.get(counted.kinds[0], {}).items():
                 found[sensor, owner] = counted.tally(reading, seconds(reading))
         return found
@@ -177,5 +179,5 @@ class Ledger:
 
 _WHOLE = sensors_of(CLIENT, OWN)
 _OWNED = sensors_of(NODE, TOPIC, OWN_TOPIC)
-_RARE = [name for name in _WHOLE if name not in QUANTITIES]
+_RARE = [name for name in _WHOLE if name not in SENSORS]
 """The sensors of the whole producer, and of its nodes and topics; and those of the whole producer that are single values."""

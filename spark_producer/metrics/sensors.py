@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from spark_producer.metrics.windowed_counters import Counters, Peak, Reading, Sum
+from spark_producer.metrics.windowed_counters import CounterValues, Peak, Sum, WindowedCounters
 
 _MS = 1e3
 _NS = 1e9
 
 
-class DrainedBatches(Counters):
+class DrainedBatches(WindowedCounters):
     """The batches of a topic that were taken for a request. `ratios` and `bounds` are sums over batches, one value for each."""
 
     batches: Sum
@@ -26,7 +26,7 @@ class DrainedBatches(Counters):
     largest_bound: Peak
 
 
-class ReadyNodes(Counters):
+class ReadyNodes(WindowedCounters):
     """Ready nodes whose batches were taken; `requests` counts those that had any."""
 
     drains: Sum
@@ -35,7 +35,7 @@ class ReadyNodes(Counters):
     largest: Peak
 
 
-class Delivered(Counters):
+class DeliveredBatches(WindowedCounters):
     """Acknowledged batches; `seconds` is the sum of their records' ages."""
 
     batches: Sum
@@ -45,7 +45,7 @@ class Delivered(Counters):
     oldest: Peak
 
 
-class Outgoing(Counters):
+class RequestsSent(WindowedCounters):
     """The writes to a node's socket, and the requests that end in them."""
 
     operations: Sum
@@ -55,14 +55,14 @@ class Outgoing(Counters):
     largest: Peak
 
 
-class Incoming(Counters):
+class BytesReceived(WindowedCounters):
     """The reads from a node's socket."""
 
     operations: Sum
     bytes_in: Sum
 
 
-class Answered(Counters):
+class ResponsesReceived(WindowedCounters):
     """The responses of a node. `latencies` are those of Produce; `reports` counts throttle times, `throttles` those above 0."""
 
     responses: Sum
@@ -75,7 +75,7 @@ class Answered(Counters):
     longest_latency: Peak
 
 
-class Polls(Counters):
+class Polls(WindowedCounters):
     """The turns of the I/O loop."""
 
     polls: Sum
@@ -100,7 +100,7 @@ class Tally(NamedTuple):
     total: float = 0
 
 
-class Quantity(NamedTuple):
+class Sensor(NamedTuple):
     """A sensor: its kinds of events, and the names of its numbers in them, which are multiplied by `scale`."""
 
     kinds: tuple[str, ...]
@@ -109,7 +109,7 @@ class Quantity(NamedTuple):
     largest: str = ""
     scale: float = 1
 
-    def tally(self, reading: Reading, seconds: float) -> Tally:
+    def tally(self, reading: CounterValues, seconds: float) -> Tally:
         """Return the tally of a reading, over a window or lap of `seconds`; without events it is all zeros."""
         weight, amount = reading.sums.get(self.weight, 0), reading.sums.get(self.amount, 0) * self.scale
         total_weight, total = reading.totals.get(self.weight, 0), reading.totals.get(self.amount, 0) * self.scale
@@ -117,37 +117,37 @@ class Quantity(NamedTuple):
         return Tally(weight, amount, largest, weight / seconds, amount / seconds, total_weight, total)
 
 
-QUANTITIES = {
-    "batch-size": Quantity(("drained",), "batches", "bytes", "largest_batch"),
-    "queue-time": Quantity(("drained",), "batches", "queued", "longest_queued", _MS),
-    "compression": Quantity(("drained",), "batches", "ratios"),
-    "compressed-bytes": Quantity(("drained",), "uncompressed", "compressed"),
-    "record-size": Quantity(("drained",), "batches", "bounds", "largest_bound"),
-    "record-bytes": Quantity(("drained",), "records", "uncompressed"),
-    "topic-records": Quantity(("drained",), "batches", "records"),
-    "records-per-request": Quantity(("drains",), "drains", "records"),
-    "records-per-produce": Quantity(("drains",), "requests", "records", "largest"),
-    "delivered": Quantity(("delivered",), "batches", "records"),
-    "delivered-bytes": Quantity(("delivered",), "batches", "bytes"),
-    "record-latency": Quantity(("delivered",), "records", "seconds", "oldest", _MS),
-    "record-retry": Quantity(("retried",)),
-    "record-rejected": Quantity(("rejected",)),
-    "record-error": Quantity(("errors", "refused")),
-    "bytes-out": Quantity(("outgoing",), "operations", "bytes_out"),
-    "requests": Quantity(("outgoing",), "requests", "request_bytes", "largest"),
-    "bytes-in": Quantity(("incoming",), "operations", "bytes_in"),
-    "network-io": Quantity(("outgoing", "incoming"), "operations", "operations"),
-    "responses": Quantity(("answered",), "responses", "responses"),
-    "request-latency": Quantity(("answered",), "produced", "latencies", "longest_latency", _MS),
-    "throttle": Quantity(("answered",), "reports", "throttle_ms", "longest_throttle"),
-    "throttled": Quantity(("answered",), "throttles", "throttle_ms", "longest_throttle"),
-    "select": Quantity(("polls",), "polls", "waited", scale=_NS),
-    "io-time": Quantity(("polls",), "polls", "worked", scale=_NS),
+SENSORS = {
+    "batch-size": Sensor(("drained",), "batches", "bytes", "largest_batch"),
+    "queue-time": Sensor(("drained",), "batches", "queued", "longest_queued", _MS),
+    "compression": Sensor(("drained",), "batches", "ratios"),
+    "compressed-bytes": Sensor(("drained",), "uncompressed", "compressed"),
+    "record-size": Sensor(("drained",), "batches", "bounds", "largest_bound"),
+    "record-bytes": Sensor(("drained",), "records", "uncompressed"),
+    "topic-records": Sensor(("drained",), "batches", "records"),
+    "records-per-request": Sensor(("drains",), "drains", "records"),
+    "records-per-produce": Sensor(("drains",), "requests", "records", "largest"),
+    "delivered": Sensor(("delivered",), "batches", "records"),
+    "delivered-bytes": Sensor(("delivered",), "batches", "bytes"),
+    "record-latency": Sensor(("delivered",), "records", "seconds", "oldest", _MS),
+    "record-retry": Sensor(("retried",)),
+    "record-rejected": Sensor(("rejected",)),
+    "record-error": Sensor(("errors", "refused")),
+    "bytes-out": Sensor(("outgoing",), "operations", "bytes_out"),
+    "requests": Sensor(("outgoing",), "requests", "request_bytes", "largest"),
+    "bytes-in": Sensor(("incoming",), "operations", "bytes_in"),
+    "network-io": Sensor(("outgoing", "incoming"), "operations", "operations"),
+    "responses": Sensor(("answered",), "responses", "responses"),
+    "request-latency": Sensor(("answered",), "produced", "latencies", "longest_latency", _MS),
+    "throttle": Sensor(("answered",), "reports", "throttle_ms", "longest_throttle"),
+    "throttled": Sensor(("answered",), "throttles", "throttle_ms", "longest_throttle"),
+    "select": Sensor(("polls",), "polls", "waited", scale=_NS),
+    "io-time": Sensor(("polls",), "polls", "worked", scale=_NS),
 }
 """The sensors that are not `SingleValues` of their own. Those of the whole producer sum up all topics or nodes, and all kinds;
 those of one topic or node use the first kind only."""
 
 
-def quantity(sensor: str) -> Quantity:
+def sensor_named(sensor: str) -> Sensor:
     """Return the sensor of that name."""
-    return QUANTITIES.get(sensor) or Quantity((sensor,), largest="largest")
+    return SENSORS.get(sensor) or Sensor((sensor,), largest="largest")

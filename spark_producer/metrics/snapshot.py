@@ -9,7 +9,7 @@ from spark_producer.metrics.histogram import percentile
 from spark_producer.metrics.names import METRICS, PERCENTILES, READ, TAGS, Metric
 from spark_producer.metrics.sensors import Tally
 
-Place = tuple[str, str]
+SensorKey = tuple[str, str]
 """(sensor, node or topic), with "" for the whole producer."""
 
 Tags = tuple[tuple[str, str], ...]
@@ -39,7 +39,7 @@ class Snapshot(NamedTuple):
     since: float
     until: float
     levels: Levels
-    tallies: Mapping[Place, Tally]
+    tallies: Mapping[SensorKey, Tally]
     histograms: Mapping[str, Mapping[int, int]]
 
     @property
@@ -85,7 +85,7 @@ _TAG_OF_SENSOR = {row.sensor: TAGS[row.group] for row in METRICS if TAGS[row.gro
 """Sensor → its tag, for the sensors that nodes and topics have."""
 
 
-def _owners(tallies: Mapping[Place, Tally]) -> dict[str, list[str]]:
+def _owners(tallies: Mapping[SensorKey, Tally]) -> dict[str, list[str]]:
     """Return tag → its values. The tag "" has one value, "", for the whole producer."""
     found: dict[str, set[str]] = {"": {""}, "node-id": set(), "topic": set()}
     for sensor, owner in tallies:
@@ -105,14 +105,14 @@ def merge_snapshots(snapshots: Iterable[Snapshot]) -> Snapshot | None:
     if not parts:
         return None
     since, until = min(part.since for part in parts), max(part.until for part in parts)
-    tallies: dict[Place, Tally] = {}
+    tallies: dict[SensorKey, Tally] = {}
     histograms: dict[str, dict[int, int]] = {}
     levels = Levels()
     for part in parts:
         share = part.seconds / (until - since) if until > since else 1.0
         levels = _add_levels(levels, part.levels, share)
-        for place, tally in part.tallies.items():
-            tallies[place] = _add_tallies(tallies.get(place, Tally()), tally, share)
+        for key, tally in part.tallies.items():
+            tallies[key] = _add_tallies(tallies.get(key, Tally()), tally, share)
         for name, counts in part.histograms.items():
             into = histograms.setdefault(name, {})
             for bucket, count in counts.items():

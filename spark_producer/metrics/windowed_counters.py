@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 Sum: TypeAlias = float
 Peak: TypeAlias = float
-"""The two kinds of numbers, which annotate the attributes of `Counters`."""
+"""The two kinds of numbers, which annotate the attributes of `WindowedCounters`."""
 
 MIN_WINDOW_S = 0.001
 """The fewest seconds that a rate is divided by, as in Java."""
@@ -40,7 +40,7 @@ class _Sample(NamedTuple):
     peaks: tuple[float, ...]
 
 
-class Reading(NamedTuple):
+class CounterValues(NamedTuple):
     """Numbers by name, of a window that began at `since`, or of a lap; `totals` count since the beginning, or in the lap."""
 
     sums: Mapping[str, float]
@@ -49,7 +49,7 @@ class Reading(NamedTuple):
     since: float = math.inf
 
 
-class Counters:
+class WindowedCounters:
     """The numbers of one kind of event. No number is negative.
 
     A subclass annotates its numbers: each `Sum` adds up, each `Peak` is a maximum. Callers record an event in their own code,
@@ -80,12 +80,12 @@ class Counters:
         self._window = window
         self._closed: tuple[_Sample, ...] = ()
         self._start = self._complete = -math.inf
-        self.ends = -math.inf
+        self.sample_end = -math.inf
         """The time at which `turn` is due."""
         self.last = -math.inf
         self._past: tuple[float, ...] = (0,) * len(self.SUMS)
         self._marked: tuple[float, ...] = self._past
-        self._lap_peaks: tuple[float, ...] = (0,) * len(self.PEAKS)
+        self._peaks_since_mark: tuple[float, ...] = (0,) * len(self.PEAKS)
         self._before_mark = False  # whether all events in the numbers came before the mark
         self._clear()
 
@@ -94,23 +94,23 @@ class Counters:
         """Whether there ever was an event."""
         return self.last > -math.inf
 
-    def turn(self, now: float) -> None:
+    def roll(self, now: float) -> None:
         """Close the sample that is being filled. It goes on if only a mark has ended it."""
         if self.used:
             self._close()
         self._before_mark = False
         if now >= self._complete:
             self._start, self._complete = now, now + self._window.seconds
-        self.ends = self._complete
+        self.sample_end = self._complete
 
     def mark(self) -> None:
         """Begin a lap; windows and totals go on."""
         self._marked = self._totals()
-        self._lap_peaks = (0,) * len(self.PEAKS)
+        self._peaks_since_mark = (0,) * len(self.PEAKS)
         self._before_mark = True
-        self.ends = -math.inf
+        self.sample_end = -math.inf
 
-    def read(self, now: float) -> Reading:
+    def read(self, now: float) -> CounterValues:
         """Return the window as it is at `now`, and the totals since the beginning."""
         oldest = now - self._window.seconds * self._window.samples
         live = [sample for sample in (*self._closed, self._current()) if sample.last > oldest]
@@ -120,17 +120,17 @@ class Counters:
             sums, peaks = _add(sums, sample.sums), _highest(peaks, sample.peaks)
         return self._named(sums, peaks, self._totals(), min((sample.start for sample in live), default=math.inf))
 
-    def lap(self) -> Reading:
+    def since_mark(self) -> CounterValues:
         """Return the numbers since the mark."""
         sums = tuple(total - before for total, before in zip(self._totals(), self._marked, strict=True))
-        peaks = self._lap_peaks if self._before_mark else _highest(self._lap_peaks, self._current().peaks)
+        peaks = self._peaks_since_mark if self._before_mark else _highest(self._peaks_since_mark, self._current().peaks)
         return self._named(sums, peaks, sums)
 
     def _named(
         self, sums: tuple[float, ...], peaks: tuple[float, ...], totals: tuple[float, ...], since: float = math.inf
-    ) -> Reading:
+    ) -> CounterValues:
         names = self.SUMS
-        return Reading(dict(zip(names, sums)), dict(zip(self.PEAKS, peaks)), dict(zip(names, totals)), since)  # noqa: B905 - as long
+        return CounterValues(dict(zip(names, sums)), dict(zip(self.PEAKS, peaks)), dict(zip(names, totals)), since)  # noqa: B905 - as long
 
     def _current(self) -> _Sample:
         sums = tuple([getattr(self, name) for name in self.SUMS])
@@ -143,7 +143,7 @@ class Counters:
         closed = self._current()
         self._past = _add(self._past, closed.sums)
         if not self._before_mark:
-            self._lap_peaks = _highest(self._lap_peaks, closed.peaks)
+            self._peaks_since_mark = _highest(self._peaks_since_mark, closed.peaks)
         before = self._closed
         if before and before[-1].start == closed.start:
             first, before = before[-1], before[:-1]
@@ -158,7 +158,7 @@ class Counters:
             setattr(self, name, 0)
 
 
-class SingleValues(Counters):
+class SingleValues(WindowedCounters):
     """The counters of single values, for events that are too rare to have numbers of their own."""
 
     count: Sum
@@ -167,8 +167,8 @@ class SingleValues(Counters):
 
     def record(self, value: float, now: float) -> None:
         """Record one value at `now`, in seconds of a clock that does not go back."""
-        if now >= self.ends:
-            self.turn(now)
+        if now >= self.sample_end:
+            self.roll(now)
         self.last = now
         self.count += 1
         self.amount += value
@@ -176,7 +176,7 @@ class SingleValues(Counters):
             self.largest = value
 
 
-def merge_readings(readings: Iterable[Reading]) -> Reading:
+def merge_values(readings: Iterable[CounterValues]) -> CounterValues:
     """Add up the readings of several counters, of one kind or several; mostly there is only one reading."""
     given = list(readings)
     if len(given) == 1:
@@ -192,7 +192,7 @@ def merge_readings(readings: Iterable[Reading]) -> Reading:
         for name, peak in reading.peaks.items():
             peaks[name] = max(peaks.get(name, 0), peak)
         since = min(since, reading.since)
-    return Reading(sums, peaks, totals, since)
+    return CounterValues(sums, peaks, totals, since)
 
 
 def _add(some: tuple[float, ...], more: tuple[float, ...]) -> tuple[float, ...]:

@@ -45,11 +45,11 @@ class WriteReport(NamedTuple):
         """Return this report with the records of the dead-letter topic counted apart, of which so many more were rejected."""
         rejected = sum(rejected_by.values())
         return self._replace(
-            ranges={place: found for place, found in self.ranges.items() if place[0] != topic},
+            ranges={tp: found for tp, found in self.ranges.items() if tp[0] != topic},
             records=self.records - rejected,
             rejected=self.rejected + rejected,
             rejected_by=dict(Counter(self.rejected_by) + Counter(rejected_by)),
-            dead_letters={**self.dead_letters, **{place: at for place, at in self.ranges.items() if place[0] == topic}},
+            dead_letters={**self.dead_letters, **{tp: at for tp, at in self.ranges.items() if tp[0] == topic}},
         )
 
 
@@ -61,8 +61,8 @@ def merge(reports: Iterable[WriteReport]) -> WriteReport:
     totals = [0, 0, 0, 0, 0, 0]
     for report in reports:
         for into, spans in ((ranges, report.ranges), (dead, report.dead_letters)):
-            for place, found in spans.items():
-                into[place] = into[place].merge(found) if place in into else found
+            for tp, found in spans.items():
+                into[tp] = into[tp].merge(found) if tp in into else found
         reasons.update(report.rejected_by)
         for index, number in enumerate(report[1:7]):
             totals[index] += number

@@ -10,7 +10,7 @@ from spark_producer.network.fatal_errors import MIN_CLOSES, FatalErrors
 from spark_producer.network.node import NodeConnection, NodeState, SentRequest
 from spark_producer.network.nodes import Nodes
 from spark_producer.network.settings import UNSECURED, ConnectionSettings, principal
-from spark_producer.protocol import API_VERSIONS, Connection, Login
+from spark_producer.protocol import API_VERSIONS, Connection, SaslCredentials
 from spark_producer.protocol.credentials import BARE
 
 logger = escaping_logger("pyproducer")
@@ -66,11 +66,11 @@ class Authenticator:
         self._fatal_errors.failed(node.id, error)
         return True
 
-    def login_for(self, node: NodeConnection) -> Login | None:
+    def login_for(self, node: NodeConnection) -> SaslCredentials | None:
         """Return how to log in to a node; None if the listener takes no logins."""
         if self._logins is None:
             return None
-        login: Login = self._logins.for_host(node.host)
+        login: SaslCredentials = self._logins.for_host(node.host)
         if self._security.sasl is not None and self._security.sasl.loopback_only:
             from spark_producer.network.auth.clear_text import require_loopback
 
@@ -95,9 +95,9 @@ class Authenticator:
         """A node let us in, or let us stay, which its state does not say yet."""
         self._fatal_errors.opened(node.id)
         if self._logins is not None and node.state is NodeState.REAUTHENTICATING:
-            self._metrics.logged_in_anew(now - node.reauthentication_started_at, now)
+            self._metrics.reauthenticated(now - node.reauthentication_started_at, now)
         elif self._logins is not None:
-            self._metrics.logged_in(now, repeatable=connection.tells_lifetimes)
+            self._metrics.logged_in(now, repeatable=connection.reports_session_lifetime)
 
     def address_failed(self, node: NodeConnection) -> None:
         """An address has failed for the reason in `node.error`, and others are left to try."""
@@ -112,7 +112,7 @@ class Authenticator:
     def judged(self, node: NodeConnection, error: PyProducerError, now: float) -> PyProducerError:
         """Return what an error of a connection means, if it is more than it says. The connection is not closed yet."""
         if isinstance(error, AuthenticationFailed):
-            self._metrics.login_failed(now, anew=node.state is NodeState.REAUTHENTICATING)
+            self._metrics.login_failed(now, reauthentication=node.state is NodeState.REAUTHENTICATING)
         if isinstance(error, TlsFailed):
             return self._perhaps_without_tls(node, error)
         return self._broken(node, error) if isinstance(error, ConnectionFailed) else error
@@ -166,7 +166,7 @@ class Authenticator:
         security, connection = self._security, node.connection
         if connection is None:
             return None
-        if node.state is NodeState.READY and security.sasl is None and connection.nothing_answered:
+        if node.state is NodeState.READY and security.sasl is None and connection.awaits_first_response:
             wanted = "SASL_SSL" if security.tls else "SASL_PLAINTEXT or SASL_SSL"
             return AuthenticationFailed(
                 f"{node} answers ApiVersions, but closed {MIN_CLOSES} connections in a row at the first request after it: its "

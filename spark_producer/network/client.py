@@ -31,7 +31,7 @@ from spark_producer.network.nodes import Nodes
 from spark_producer.network.poller import Poller
 from spark_producer.network.settings import ConnectionSettings
 from spark_producer.network.transport import ResolvedAddress, TcpTransport, Transport, resolve
-from spark_producer.protocol import AnyApi, Api, Connection, RequestBody, Response, State
+from spark_producer.protocol import AnyApi, Api, Connection, ConnectionState, RequestBody, Response
 from spark_producer.protocol.apis import CLIENT_THROTTLES_SINCE
 from spark_producer.security import SecuritySettings
 
@@ -259,7 +259,7 @@ class Client:
 
     def _established(self, node: NodeConnection) -> None:
         connection: Connection[SentRequest] = Connection(
-            self._settings.client_id, login=self._authenticator.login_for(node)
+            self._settings.client_id, credentials=self._authenticator.login_for(node)
         )
         node.established(connection, self._clock(), self._settings)
         self._metrics.connection_created(self._clock())
@@ -352,7 +352,7 @@ class Client:
     def _set_up(self, node: NodeConnection, connection: Connection[SentRequest]) -> None:
         """Go on with negotiation and login."""
         now = self._clock()
-        if connection.state is not State.READY:
+        if connection.state is not ConnectionState.READY:
             self._write(node)  # the next question, if there is one
             return
         self._authenticator.opened(node, connection, now)

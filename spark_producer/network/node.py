@@ -101,7 +101,7 @@ class NodeConnection:
     @property
     def proven(self) -> bool:
         """Whether the broker has ever answered a request."""
-        return self._proven or (self.connection is not None and self.connection.anything_answered)
+        return self._proven or (self.connection is not None and self.connection.has_response)
 
     @property
     def in_flight(self) -> int:

@@ -15,8 +15,8 @@ from spark_producer.kernel import SingleRecord
 from spark_producer.kernel.arrays import Int32Array
 from spark_producer.partitioner.key_hash import KeyRule
 from spark_producer.partitioner.topic import FullBatch, RowRule, TopicPartitions
-from spark_producer.record.columns import Columns
-from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowContext, RowErrorKind, fault_where
+from spark_producer.record.columns import CheckedColumns
+from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowContext, RowErrorKind, errors_at
 from spark_producer.record.send_arguments import NO_PARTITION, as_columns
 
 
@@ -27,7 +27,7 @@ class Assignment(NamedTuple):
     bases: tuple[int, ...]
     slot_count: int
 
-    def places(self, slots: npt.NDArray[np.int64]) -> tuple[list[int], list[int]]:
+    def topic_partitions(self, slots: npt.NDArray[np.int64]) -> tuple[list[int], list[int]]:
         """Return the topic codes and the partitions of some slots."""
         codes = np.searchsorted(self.bases, slots, side="right") - 1
         return codes.tolist(), (slots - np.array(self.bases)[codes]).tolist()
@@ -43,7 +43,7 @@ class Partitioner:
         self._keys = keys
         self._others = others
 
-    def assign(self, columns: Columns, topics: Sequence[TopicPartitions]) -> Assignment:
+    def assign(self, columns: CheckedColumns, topics: Sequence[TopicPartitions]) -> Assignment:
         """Choose the partition of every row; `topics` has one entry per `columns.topics`, in that order.
 
         Raises:
@@ -56,23 +56,23 @@ class Partitioner:
         slots = partitions if codes is None else partitions + bases[codes]
         return Assignment(slots, tuple(bases[:-1].tolist()), int(bases[-1]))
 
-    def assign_one(self, topic: TopicPartitions, record: SingleRecord, asked: int) -> int:
+    def assign_one(self, topic: TopicPartitions, record: SingleRecord, explicit: int) -> int:
         """Return the partition of a single record by the same rules; `asked` is its explicit one, or `NO_PARTITION`.
 
         Raises: as `assign`.
         """
-        if asked != NO_PARTITION:
-            if asked >= topic.partition_count:
-                columns = as_columns(topic.topic, record)._replace(partitions=np.array([asked], dtype=np.int32))
+        if explicit != NO_PARTITION:
+            if explicit >= topic.partition_count:
+                columns = as_columns(topic.topic, record)._replace(partitions=np.array([explicit], dtype=np.int32))
                 self.reject(columns, [topic]).raise_first()
-            return asked
+            return explicit
         if self._keys is not None:
             chosen = self._keys.partition(record.key, topic.partition_count)
             if chosen is not None:
                 return chosen
         return self._others.assign_one(topic, record)
 
-    def reject(self, columns: Columns, topics: Sequence[TopicPartitions]) -> RejectedRows:
+    def reject(self, columns: CheckedColumns, topics: Sequence[TopicPartitions]) -> RejectedRows:
         """Return the rows with an explicit partition that the topic does not have; no partition is chosen."""
         return _beyond_their_topic(columns, topics, _partition_counts(columns, topics)[1])
 
@@ -85,7 +85,7 @@ class Partitioner:
         self._others.restart()
 
     def _choose(
-        self, columns: Columns, topics: Sequence[TopicPartitions], row_counts: Int32Array | np.int32
+        self, columns: CheckedColumns, topics: Sequence[TopicPartitions], row_counts: Int32Array | np.int32
     ) -> Int32Array:
         keys = self._keys.column(columns.records) if self._keys is not None else None
         keyed = None if self._keys is None or keys is None else self._keys.keyed(keys)
@@ -113,23 +113,25 @@ class Partitioner:
         return partitions
 
 
-def _partition_counts(columns: Columns, topics: Sequence[TopicPartitions]) -> tuple[Int32Array, Int32Array | np.int32]:
+def _partition_counts(
+    columns: CheckedColumns, topics: Sequence[TopicPartitions]
+) -> tuple[Int32Array, Int32Array | np.int32]:
     """Return the partition count of each topic, and that of each row's topic (one number if all rows have the same topic)."""
     counts = np.array([topic.partition_count for topic in topics], dtype=np.int32)
     return counts, counts[0] if columns.topic_codes is None else counts[columns.topic_codes]
 
 
 def _beyond_their_topic(
-    columns: Columns, topics: Sequence[TopicPartitions], row_counts: Int32Array | np.int32
+    columns: CheckedColumns, topics: Sequence[TopicPartitions], row_counts: Int32Array | np.int32
 ) -> RejectedRows:
     if columns.partitions is None or not (beyond := columns.partitions >= row_counts).any():
         return NONE_REJECTED
     there = {topic.topic: _partitions_in_words(topic.partition_count) for topic in topics}
 
     def told(at: RowContext) -> str:
-        return f"partition {at.found} does not exist ({at.place}): the topic has {there[at.topic or '']}"
+        return f"partition {at.found} does not exist ({at.location}): the topic has {there[at.topic or '']}"
 
-    return RejectedRows.among(columns, [fault_where(beyond, RowErrorKind.PARTITION, told, columns.partitions)])
+    return RejectedRows.among(columns, [errors_at(beyond, RowErrorKind.PARTITION, told, columns.partitions)])
 
 
 def _partitions_in_words(count: int) -> str:

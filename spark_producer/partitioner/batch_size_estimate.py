@@ -9,7 +9,7 @@ from spark_producer.kernel import SingleRecord
 from spark_producer.kernel.arrays import Int64Array
 from spark_producer.kernel.portable import RECORD_OVERHEAD
 from spark_producer.record.batch_v2 import HEADER_SIZE
-from spark_producer.record.columns import Columns
+from spark_producer.record.columns import CheckedColumns
 
 RECORD_FRAME = 5
 """The usual bytes of a record beside its body: 2 for its length, 1 for the timestamp delta, 2 for the offset delta. Where a
@@ -22,7 +22,7 @@ _LOOKED_AT = 4096
 class SizedRows:
     """Rows in their order with a cursor: the rows before `row` have been placed, and took `before` bytes."""
 
-    def __init__(self, columns: Columns, rows: Int64Array) -> None:
+    def __init__(self, columns: CheckedColumns, rows: Int64Array) -> None:
         bodies = columns.records.body_sizes
         sizes = bodies if len(rows) == len(bodies) else bodies[rows]
         self.ends: Int64Array = np.cumsum(sizes + (RECORD_FRAME + _longer_deltas(columns)))
@@ -73,7 +73,7 @@ class SizedRow:
         return self._size
 
 
-def _longer_deltas(columns: Columns) -> int:
+def _longer_deltas(columns: CheckedColumns) -> int:
     """Return how many bytes beyond the first a timestamp delta usually takes at most; a day's times need four in all."""
     timestamps = columns.records.timestamps
     if isinstance(timestamps, int) or not len(timestamps):
@@ -83,6 +83,6 @@ def _longer_deltas(columns: Columns) -> int:
     return max(zigzag.bit_length() - 1, 0) // 7
 
 
-def new_room(batch_size: int, next_size: int) -> int:
+def new_batch_bytes(batch_size: int, next_size: int) -> int:
     """Return the room for records in a new batch whose first one takes `next_size` bytes; a large one gets its own batch."""
     return max(batch_size - HEADER_SIZE, next_size)

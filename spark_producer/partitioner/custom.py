@@ -14,7 +14,7 @@ from spark_producer.errors import ConfigError, PartitionerError
 from spark_producer.kernel import BinaryColumn, SingleRecord
 from spark_producer.kernel.arrays import BytesArray, Int32Array, Int64Array, from_numbers
 from spark_producer.partitioner.topic import RowRule, TopicPartitions
-from spark_producer.record.columns import Columns
+from spark_producer.record.columns import CheckedColumns
 from spark_producer.record.send_arguments import as_columns
 
 PartitionFunction = Callable[[BytesArray, BytesArray, str, int], object]
@@ -33,7 +33,7 @@ class CustomPartitioner(RowRule):
         self._function = function
         self._name = name or getattr(function, "__qualname__", type(function).__qualname__)
 
-    def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
+    def assign(self, topic: TopicPartitions, columns: CheckedColumns, rows: Int64Array) -> Int32Array:
         """Return one partition per row.
 
         Raises:
@@ -53,7 +53,7 @@ class CustomPartitioner(RowRule):
             first = int(bad.argmax())
             raise self._wrong(
                 topic,
-                f"returned partition {found[first]} ({columns.place(int(rows[first]))}); "
+                f"returned partition {found[first]} ({columns.location(int(rows[first]))}); "
                 f"the topic has the partitions 0 to {topic.partition_count - 1}",
             )
         return found.astype(np.int32, copy=False)

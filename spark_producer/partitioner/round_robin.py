@@ -13,7 +13,7 @@ import numpy as np
 from spark_producer.kernel import SingleRecord
 from spark_producer.kernel.arrays import Int32Array, Int64Array
 from spark_producer.partitioner.topic import RowRule, TopicPartitions
-from spark_producer.record.columns import Columns
+from spark_producer.record.columns import CheckedColumns
 
 _POSITIVE = 0x7FFFFFFF
 
@@ -29,7 +29,7 @@ class RoundRobinPartitioner(RowRule):
         self._random = choose or random.Random()
         self._counters: dict[str, int] = {}
 
-    def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:  # noqa: ARG002
+    def assign(self, topic: TopicPartitions, columns: CheckedColumns, rows: Int64Array) -> Int32Array:  # noqa: ARG002
         """Return one partition per row, in turn."""
         count = len(rows)
         counter = self._count(topic.topic, count)

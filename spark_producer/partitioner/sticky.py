@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from spark_producer.partitioner.batch_size_estimate import SizedRow, SizedRows, new_room
+from spark_producer.partitioner.batch_size_estimate import SizedRow, SizedRows, new_batch_bytes
 from spark_producer.partitioner.sticky_rule import NOWHERE, StickyRule
 from spark_producer.partitioner.topic import FullBatch, LoadView, TopicPartitions
 
@@ -31,7 +31,7 @@ class StickyPartitioner(StickyRule):
 
         def room_of(partition: int) -> int:
             known = rooms.get(partition)
-            return self._load.tail_room(topic.topic, partition) if known is None else known
+            return self._load.free_bytes(topic.topic, partition) if known is None else known
 
         room = room_of(partition) if topic.may_keep(partition) else 0
         while sized.left:
@@ -42,7 +42,7 @@ class StickyPartitioner(StickyRule):
                 partition = self._other(topic, partition)
                 room = room_of(partition)
                 if size > room:  # the row still goes there: there is one move per new batch (KIP-480)
-                    room = new_room(full_size, size)
+                    room = new_batch_bytes(full_size, size)
             room -= sized.place(partition, room, room)
             rooms[partition] = room
         self._current[topic.topic] = partition

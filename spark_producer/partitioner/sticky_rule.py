@@ -11,7 +11,7 @@ from spark_producer.kernel import SingleRecord
 from spark_producer.kernel.arrays import Int32Array, Int64Array
 from spark_producer.partitioner.batch_size_estimate import SizedRow, SizedRows
 from spark_producer.partitioner.topic import FullBatch, LoadView, NoLoad, RowRule, TopicPartitions
-from spark_producer.record.columns import Columns
+from spark_producer.record.columns import CheckedColumns
 
 NOWHERE = -1
 
@@ -31,7 +31,7 @@ class StickyRule(RowRule, ABC):
         self._random = choose or random.Random()
         self._full: list[FullBatch] = []
 
-    def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
+    def assign(self, topic: TopicPartitions, columns: CheckedColumns, rows: Int64Array) -> Int32Array:
         """Return one partition per row; the cost is per run, not per row."""
         sized = SizedRows(columns, rows)
         self._place(topic, sized)

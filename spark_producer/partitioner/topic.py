@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from spark_producer.common.cluster import NO_LEADER
 from spark_producer.kernel import SingleRecord
 from spark_producer.kernel.arrays import Int32Array, Int64Array
-from spark_producer.record.columns import Columns
+from spark_producer.record.columns import CheckedColumns
 
 
 class TopicPartitions(NamedTuple):
@@ -69,7 +69,7 @@ class LoadView(Protocol):
     def statistics(self, topic: str) -> LoadStatistics:
         """Return the present load of one topic."""
 
-    def tail_room(self, topic: str, partition: int) -> int:
+    def free_bytes(self, topic: str, partition: int) -> int:
         """Return the bytes of records that a partition's open batch still takes; 0 if it has none (a batch edge)."""
 
     def full_size(self, topic: str, batch_size: int) -> int:
@@ -83,7 +83,7 @@ class NoLoad:
         """Return no queues and no stalled nodes."""
         return NO_LOAD
 
-    def tail_room(self, topic: str, partition: int) -> int:  # noqa: ARG002 - the protocol's signature
+    def free_bytes(self, topic: str, partition: int) -> int:  # noqa: ARG002 - the protocol's signature
         """Return 0, since there is no open batch."""
         return 0
 
@@ -106,7 +106,7 @@ class RowRule(Protocol):
     One that does not place rows by batches leaves none, and has nothing to begin anew.
     """
 
-    def assign(self, topic: TopicPartitions, columns: Columns, rows: Int64Array) -> Int32Array:
+    def assign(self, topic: TopicPartitions, columns: CheckedColumns, rows: Int64Array) -> Int32Array:
         """Return one partition for each of `rows`, which are ascending positions in `columns`, and all rows of `topic`."""
 
     def assign_one(self, topic: TopicPartitions, record: SingleRecord) -> int:

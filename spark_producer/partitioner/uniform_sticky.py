@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 
 from spark_producer.partitioner.adaptive import PartitionChooser
-from spark_producer.partitioner.batch_size_estimate import SizedRow, SizedRows, new_room
+from spark_producer.partitioner.batch_size_estimate import SizedRow, SizedRows, new_batch_bytes
 from spark_producer.partitioner.sticky_rule import NOWHERE, StickyRule
 from spark_producer.partitioner.topic import FullBatch, LoadView, TopicPartitions
 from spark_producer.record.batch_v2 import HEADER_SIZE
@@ -45,7 +45,7 @@ class UniformStickyPartitioner(StickyRule):
         while sized.left:
             if partition == NOWHERE:
                 partition, produced = self._next(topic), 0
-            room = rooms[partition] if partition in rooms else self._load.tail_room(topic.topic, partition)
+            room = rooms[partition] if partition in rooms else self._load.free_bytes(topic.topic, partition)
             produced, rooms[partition], over = self._visit(sized, partition, produced, room, full_size)
             if over:
                 if sized.left and rooms[partition] < sized.next_size():  # as in Java it lingers on if left at 2 S
@@ -71,7 +71,7 @@ class UniformStickyPartitioner(StickyRule):
             if size > room:  # a batch edge
                 if produced >= full_size:
                     return produced, room, True
-                room = new_room(full_size, size)
+                room = new_batch_bytes(full_size, size)
                 produced += HEADER_SIZE
             taken = sized.place(partition, room, most - produced)
             produced, room = produced + taken, room - taken

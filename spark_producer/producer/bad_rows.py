@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spark_producer.accumulator import RefusedRows
+from spark_producer.accumulator import RejectionCollector
 from spark_producer.common.error_codes import Code
 from spark_producer.config import ProducerConfig
 from spark_producer.errors import BrokerError, ConfigError
 from spark_producer.partitioner.assign import Partitioner
 from spark_producer.producer.checks import too_large
 from spark_producer.producer.metadata_wait import MetadataWaiter, invalid_topic_names, of_control_topics
-from spark_producer.record.columns import Columns, ReadColumns
+from spark_producer.record.columns import CheckedColumns, ReadColumns
 from spark_producer.record.dictionary_slices import BatchPieces
-from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowErrorKind, fault_where
+from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowErrorKind, errors_at
 
 MAX_HELD_FRACTION = 1 / 2
 """The part of `buffer.memory` up to which records that brokers have refused are held, beside the pool. Whoever sends takes them
@@ -81,7 +81,7 @@ class BadRowCollector:
         """the topics that turned out not to be usable"""
         self._counts: dict[str, int] = {}
         """how many partitions those topics have of which a row wanted more; it is not worth another wait for each piece"""
-        self.refused = RefusedRows(self._wants, max_bytes)
+        self.refused = RejectionCollector(self._wants, max_bytes)
 
     def __bool__(self) -> bool:
         return bool(self._found)
@@ -103,7 +103,7 @@ class BadRowCollector:
 
     def good(
         self, pieces: BatchPieces, topics: MetadataWaiter, partitioner: Partitioner, config: ProducerConfig
-    ) -> Iterator[Columns]:
+    ) -> Iterator[CheckedColumns]:
         """Yield the rows that can be written, and keep those that cannot.
 
         Raises: as `Producer.send_batch`, for a class of rows that is not wanted.
@@ -167,7 +167,7 @@ class BadRowCollector:
             self._topics |= refused
         return read
 
-    def _highest(self, columns: Columns) -> dict[str, int]:
+    def _highest(self, columns: CheckedColumns) -> dict[str, int]:
         """Return the highest partition to wait for in each topic, -1 for none."""
         found = {name: columns.highest_partition(code) for code, name in enumerate(columns.topics)}
         return {name: min(asked, self._counts.get(name, asked + 1) - 1) for name, asked in found.items()}
@@ -185,11 +185,11 @@ def new_collector(
     return BadRowCollector(wanted, int(config.buffer_memory * MAX_HELD_FRACTION), closed)
 
 
-def _of_topic(columns: Columns, name: str, error: BrokerError) -> RejectedRows:
+def _of_topic(columns: CheckedColumns, name: str, error: BrokerError) -> RejectedRows:
     """Return the rows of one topic, all of which have failed with its error."""
     code = columns.topics.index(name)
     count = len(columns.records)
     rows = np.ones(count, dtype=np.bool_) if columns.topic_codes is None else columns.topic_codes == code
     if not rows.any():
         return NONE_REJECTED
-    return RejectedRows.among(columns, [fault_where(rows, RowErrorKind.TOPIC, lambda _: str(error))])
+    return RejectedRows.among(columns, [errors_at(rows, RowErrorKind.TOPIC, lambda _: str(error))])

@@ -6,8 +6,8 @@ from spark_producer.config import ProducerConfig
 from spark_producer.errors import BufferExhausted, PyProducerError
 from spark_producer.kernel import record_sizes
 from spark_producer.record.batch_v2 import HEADER_SIZE
-from spark_producer.record.columns import Columns
-from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowContext, RowErrorKind, fault_where
+from spark_producer.record.columns import CheckedColumns
+from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowContext, RowErrorKind, errors_at
 
 
 def check_timeout(seconds: float | None) -> None:
@@ -34,7 +34,7 @@ def check_may_flush(on_io_thread: bool) -> None:
         )
 
 
-def too_large(columns: Columns, config: ProducerConfig) -> RejectedRows:
+def too_large(columns: CheckedColumns, config: ProducerConfig) -> RejectedRows:
     """Return the rows that are too large for a request or for the pool, the largest one first."""
     limit = min(config.max_request_size, config.buffer_memory) - HEADER_SIZE
     if columns.records.largest <= limit:
@@ -42,13 +42,13 @@ def too_large(columns: Columns, config: ProducerConfig) -> RejectedRows:
 
     def told(at: RowContext) -> str:
         return (
-            f"a record of {at.found} bytes ({at.place}) exceeds kafka.max.request.size "
+            f"a record of {at.found} bytes ({at.location}) exceeds kafka.max.request.size "
             f"({config.max_request_size}) or kafka.buffer.memory ({config.buffer_memory}); raise it, and the "
             "topic's max.message.bytes, or make the row smaller"
         )
 
     sizes = record_sizes(columns.records)
-    fault = fault_where(sizes > limit, RowErrorKind.SIZE, told, sizes, first=int(sizes.argmax()))
+    fault = errors_at(sizes > limit, RowErrorKind.SIZE, told, sizes, first=int(sizes.argmax()))
     return RejectedRows.among(columns, [fault])
 
 

@@ -79,7 +79,7 @@ class Parts:
             clock=clock,
             backoff=backoff,
             wakeup=self.client.wakeup,
-            check_open=self.accumulator.backlog.check_open,
+            check_open=self.accumulator.incomplete.check_open,
             waited=meter.events.metadata_waited,
             max_sleep=max_sleep,
             user=user,
@@ -110,7 +110,7 @@ class Parts:
             wakeup=self.client.wakeup,
             restart_partitioner=self.partitioner.restart,
             last_error=lambda: self.topics.last_error,
-            waited=self.meter.events.transaction_call_ended,
+            waited=self.meter.events.transaction_call_completed,
         )
         self.records = TransactionalRecords(self.singles, self.transactions)
 
@@ -123,7 +123,7 @@ class Parts:
     @property
     def failed(self) -> bool:
         """Whether the producer cannot be used here any more: it has ended, was closed, or was created by another process."""
-        backlog = self.accumulator.backlog
+        backlog = self.accumulator.incomplete
         return is_forked(self) or backlog.closing or backlog.error is not None or not self.io_thread.is_alive
 
     def take_report(self) -> WriteReport:

@@ -42,7 +42,7 @@ class IoThread:
         self._sender = sender
         self._metadata = sender.metadata
         self._accumulator = accumulator
-        self._backlog = accumulator.backlog
+        self._backlog = accumulator.incomplete
         self._topics = topics
         self._meter = meter
         self._clock = meter.clock
@@ -110,8 +110,8 @@ class IoThread:
             failure.__cause__ = error
         finally:
             self._client.close()
-            self._accumulator.outcomes.abort(failure)
-            self._accumulator.outcomes.network_closed()
+            self._accumulator.completion.abort(failure)
+            self._accumulator.completion.network_closed()
             self._wake_all()
 
     def _finished(self) -> bool:
@@ -135,7 +135,7 @@ class IoThread:
             now = self._clock()
             for done in completions:
                 if done.api.key == PRODUCE.key and done.body is not None:
-                    self._meter.events.produce_answered(done.node, done.latency, now)
+                    self._meter.events.produce_completed(done.node, done.latency, now)
                 if done.body is not None:
                     self._outages.answered(done.node)
                 sender.on_completion(done.api, cast(RequestBatches, done.tag), done.body, done.error, now)

@@ -27,8 +27,8 @@ from spark_producer.errors import (
 from spark_producer.network.metadata_wait import DELETED_TOPIC_GRACE, TopicStatus, TopicWait
 from spark_producer.partitioner import TopicPartitions
 from spark_producer.protocol import MAX_STRING_BYTES
-from spark_producer.record.columns import Columns
-from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowErrorKind, fault_where
+from spark_producer.record.columns import CheckedColumns
+from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowErrorKind, errors_at
 from spark_producer.sender import KnownTopics, Metadata
 
 MAX_QUOTED_CHARACTERS = 100
@@ -290,7 +290,7 @@ def check_topic_name(name: str) -> None:
         raise RecordError(complaint)
 
 
-def invalid_topic_names(columns: Columns) -> RejectedRows:
+def invalid_topic_names(columns: CheckedColumns) -> RejectedRows:
     """Return the rows whose topic `check_topic_name` refuses. A caller can leave them out before `MetadataWaiter.find`."""
     complaints = [_complaint(name) for name in columns.topics]
     bad = np.array([complaint != "" for complaint in complaints], dtype=np.bool_)
@@ -298,11 +298,11 @@ def invalid_topic_names(columns: Columns) -> RejectedRows:
         return NONE_REJECTED
     codes = np.zeros(len(columns.records), dtype=np.int32) if columns.topic_codes is None else columns.topic_codes
     return RejectedRows.among(
-        columns, [fault_where(bad[codes], RowErrorKind.TOPIC, lambda spot: complaints[spot.found], codes)]
+        columns, [errors_at(bad[codes], RowErrorKind.TOPIC, lambda spot: complaints[spot.found], codes)]
     )
 
 
-def of_control_topics(columns: Columns) -> RejectedRows:
+def of_control_topics(columns: CheckedColumns) -> RejectedRows:
     """Return the rows that name a topic of control records (`config.control_topics`)."""
     bad = np.array([is_control_topic(name) for name in columns.topics], dtype=np.bool_)
     if not bad.any():
@@ -311,7 +311,7 @@ def of_control_topics(columns: Columns) -> RejectedRows:
     return RejectedRows.among(
         columns,
         [
-            fault_where(
+            errors_at(
                 bad[codes],
                 RowErrorKind.TOPIC,
                 lambda at: f"row {at.row} of the task: {refusal(columns.topics[at.found])}",

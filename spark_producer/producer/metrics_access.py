@@ -50,9 +50,9 @@ class Meter:
 
     def start_interval(self) -> None:
         """Begin the interval that `interval` covers, such as a task."""
-        self.events.start_lap(self.clock())
+        self.events.mark(self.clock())
 
     def interval(self) -> Snapshot:
         """Return the metrics since `start_interval`."""
         now = self.clock()
-        return self.events.lap(self._levels(now), now)
+        return self.events.since_mark(self._levels(now), now)

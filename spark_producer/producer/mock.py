@@ -134,8 +134,8 @@ class MockProducer:
         offset = self._ends.get(tp, 0)
         self._ends[tp] = offset + 1
         if isinstance(waits, RowRange):
-            if waits.table is not None:
-                waits.table.written(tp, offset, 1)
+            if waits.listener is not None:
+                waits.listener.written(tp, offset, 1)
         elif waits is not None:
             waits.complete(offset, -1)
         return True
@@ -149,7 +149,7 @@ class MockProducer:
             return False
         _, waits, account = self._pending[0]
         self.transactions.mark_abortable(error)
-        self._accounts.record(error, (account,), heard=waits is not None)
+        self._accounts.record(error, (account,), reported=waits is not None)
         return self._refuse_next(error)
 
     def flush(self) -> None:
@@ -161,7 +161,7 @@ class MockProducer:
         self._check(self.flush_error)
         while self.complete_next():
             continue
-        self._accounts.tell()
+        self._accounts.raise_unreported()
 
     @property
     def flushed(self) -> bool:
@@ -183,7 +183,7 @@ class MockProducer:
             self.transactions = MockTransactions()
         while self._refuse_next(ProducerClosed("the producer was closed")) if timeout == 0 else self.complete_next():
             continue
-        self._accounts.log_unheard()
+        self._accounts.log_unreported()
 
     # --- transactions -----------------------------------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ class MockProducer:
         self.transactions.abort()
         while self._refuse_next(TransactionAborted("the record was not written, because its transaction was aborted")):
             continue
-        self._accounts.pardon()
+        self._accounts.discard()
 
     def transaction(self) -> AbstractContextManager[None]:
         """Return a context as `Producer.transaction` does."""
@@ -258,7 +258,7 @@ class MockProducer:
         try:
             if error is None:
                 self.flush()
-                self._accounts.tell_rest()
+                self._accounts.raise_remaining()
         finally:
             self.close(0)
 
@@ -280,8 +280,8 @@ class MockProducer:
             return False
         _, waits, _ = self._pending.popleft()
         if isinstance(waits, RowRange):
-            if waits.table is not None:
-                waits.table.failed(error, waits)
+            if waits.listener is not None:
+                waits.listener.failed(error, waits)
         elif waits is not None:
             waits.fail(error)
         return True

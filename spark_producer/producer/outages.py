@@ -50,7 +50,7 @@ class Outages:
     """Notices that brokers are lost and back, and logs it. Only the I/O thread calls it."""
 
     def __init__(self, accumulator: RecordAccumulator, metadata: Metadata) -> None:
-        self._backlog = accumulator.backlog
+        self._backlog = accumulator.incomplete
         self._metadata = metadata
         self._lost: dict[int, _LostBroker] = {}
         self._leaderless: tuple[TopicPartition, float] | None = None
@@ -106,10 +106,10 @@ class Outages:
         return expiry is not None and now - (expiry - self._backlog.delivery_timeout) >= REPORT_AFTER
 
     def _waiting(self, now: float) -> BlockedBatches:
-        batches = [(batch, self._leader(batch)) for batch in self._backlog.left()]
+        batches = [(batch, self._leader(batch)) for batch in self._backlog.remaining()]
         held_up = [(batch, node) for batch, node in batches if node == NO_LEADER or node in self._lost]
         nodes = frozenset(node for _, node in held_up)
-        leaderless = next((batch.place for batch, node in held_up if node == NO_LEADER), None)
+        leaderless = next((batch.topic_partition for batch, node in held_up if node == NO_LEADER), None)
         if leaderless is not None:
             self._leaderless = leaderless, now if self._leaderless is None else self._leaderless[1]
         elif held_up or not self._reported:
@@ -117,7 +117,7 @@ class Outages:
         return BlockedBatches(len(held_up), sum(batch.size for batch, _ in held_up), nodes)
 
     def _leader(self, batch: ProducerBatch) -> int:
-        return batch.queue.node if batch.flying else self._metadata.cluster.leader_of(batch.place)[0]
+        return batch.queue.node if batch.in_flight else self._metadata.cluster.leader_of(batch.topic_partition)[0]
 
     def _blocking(self, waiting: BlockedBatches) -> dict[int, _LostBroker]:
         """Return what the batches wait for. Where a partition has no leader, these are all lost brokers."""

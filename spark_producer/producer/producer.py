@@ -29,7 +29,7 @@ from spark_producer.producer.checks import check_may_flush, check_timeout, too_l
 from spark_producer.producer.fork_guard import check_process, forbid_after_fork, is_forked
 from spark_producer.producer.internals import Parts
 from spark_producer.producer.metadata_wait import of_control_topics
-from spark_producer.record.columns import Columns
+from spark_producer.record.columns import CheckedColumns
 from spark_producer.record.dictionary_slices import BatchPieces
 
 if TYPE_CHECKING:  # only transactional producers import them, and those with dead letters
@@ -73,7 +73,7 @@ class Producer:
         self._parts = parts
         self._meter = parts.meter
         self._accumulator = parts.accumulator
-        self._backlog = parts.accumulator.backlog
+        self._backlog = parts.accumulator.incomplete
         self._partitioner = parts.partitioner
         self._topics = parts.topics
         self._singles = parts.records
@@ -135,7 +135,7 @@ class Producer:
     ) -> None:
         self._backlog.check_open()
         if result is None:
-            self._backlog.accounts.check()  # a write that takes hours need not go on until its flush to fail
+            self._backlog.failures.check()  # a write that takes hours need not go on until its flush to fail
         now_ms, largest = time.time_ns() // 1_000_000, min(self.config.max_request_size, self.config.buffer_memory)
         pieces = BatchPieces(batch, PIECE_BYTES, largest, topic, now_ms, first_row, with_headers)
         recipient: DeliveryListener | None = result
@@ -156,12 +156,12 @@ class Producer:
         except BufferExhausted as error:
             raise with_connection_reason(error, self._topics.last_error) from None
 
-    def _send_columns(self, columns: Columns, result: DeliveryListener | None) -> None:
+    def _send_columns(self, columns: CheckedColumns, result: DeliveryListener | None) -> None:
         assignment = self._partitioner.assign(columns, self._topics_of(columns))
         rows, bounds = group_rows(assignment.slots, assignment.slot_count)
         arranged = ArrangedRows(columns.records, rows)
         used = np.flatnonzero(np.diff(bounds))  # most partitions of a large topic may get nothing
-        codes, partitions = assignment.places(used)
+        codes, partitions = assignment.topic_partitions(used)
         topic_partitions = zip(map(columns.topics.__getitem__, codes), partitions, strict=True)
         append, among = self._accumulator.append, len(codes)
         for tp, first, stop in zip(topic_partitions, bounds[used].tolist(), bounds[used + 1].tolist(), strict=True):
@@ -314,7 +314,7 @@ class Producer:
         if self._transactions is not None:
             self._transactions.warn_if_open()
         self._parts.io_thread.close(self.config.delivery_timeout_ms / 1000 if timeout is None else timeout)
-        self._backlog.accounts.log_unheard()
+        self._backlog.failures.log_unreported()
 
     def __enter__(self) -> Self:
         return self
@@ -326,18 +326,18 @@ class Producer:
         try:
             if error is None and not is_forked(self):
                 self.flush()
-                self._backlog.accounts.tell_rest()
+                self._backlog.failures.raise_remaining()
         finally:
             # A transaction that is open is aborted, which takes a moment.
             self.close(0.0 if self._transactions is None else self.config.max_block_ms / 1000)
 
-    def _end_appends(self, columns: Columns) -> None:
+    def _end_appends(self, columns: CheckedColumns) -> None:
         """Close the batches that the sticky rules have filled and left, so that they are sent before they have lingered."""
         for topic, partition, size in self._partitioner.take_full():
             self._accumulator.close_full(TopicPartition(topic, partition), size)
         self._meter.events.rows_accepted(columns.records.largest, self._meter.clock())
 
-    def _topics_of(self, columns: Columns) -> list[TopicPartitions]:
+    def _topics_of(self, columns: CheckedColumns) -> list[TopicPartitions]:
         """Return the topics of the rows, after a check that no row is too large."""
         too_large(columns, self.config).raise_first()
         of_control_topics(columns).raise_first()

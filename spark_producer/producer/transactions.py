@@ -76,7 +76,7 @@ class Transactions:
         self.check_still = manager.check_still
         self._manager = manager
         self._accumulator = accumulator
-        self._backlog = accumulator.backlog
+        self._backlog = accumulator.incomplete
         self._max_block = max_block
         self._max_sleep = max_sleep
         self._clock = clock
@@ -125,7 +125,7 @@ class Transactions:
         self._accumulator.close_open()
         self._timed(TxnCall.COMMIT, timeout=timeout)
         self._restart_partitioner()
-        stray = self._backlog.accounts.settle_mine()
+        stray = self._backlog.failures.acknowledge_mine()
         if stray is not None:  # no row of this transaction has failed, and whoever is told of an error writes again
             _log.warning("rows that were sent while no transaction was open are not written: %s", stray)
 

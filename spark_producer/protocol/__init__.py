@@ -55,8 +55,8 @@ from spark_producer.protocol.codec import (
     encode_request,
     encode_response,
 )
-from spark_producer.protocol.connection import Connection, Response, State
-from spark_producer.protocol.credentials import Login
+from spark_producer.protocol.connection import Connection, ConnectionState, Response
+from spark_producer.protocol.credentials import SaslCredentials
 from spark_producer.protocol.fields import MAX_STRING_BYTES, Buffer, decoded_records
 from spark_producer.protocol.frames import FrameReader
 
@@ -103,13 +103,13 @@ __all__ = [
     "Api",
     "Buffer",
     "Connection",
+    "ConnectionState",
     "FrameReader",
-    "Login",
     "RequestBody",
     "RequestFrame",
     "Response",
     "ResponseBody",
-    "State",
+    "SaslCredentials",
     "decode_request",
     "decode_response",
     "decoded_records",

@@ -14,7 +14,7 @@ from spark_producer.errors import LocalProtocolError, RemoteProtocolError, Unsup
 from spark_producer.protocol.apis import API_VERSIONS, APIS, AnyApi, Api, RequestBody, ResponseBody
 from spark_producer.protocol.fields import Buffer
 from spark_producer.protocol.reader import read_body, skip_tags
-from spark_producer.protocol.writer import Sink, size_of, write_body
+from spark_producer.protocol.writer import ByteSink, size_of, write_body
 
 _SIZE = struct.Struct(">i")
 _REQUEST_HEADER = struct.Struct(">hhih")
@@ -47,7 +47,7 @@ def encode_request(
     """
     _check_version(api, version)
     name = b"" if client_id is None else client_id.encode()
-    sink = Sink()
+    sink = ByteSink()
     sink.head += bytes(_SIZE.size)
     sink.head += _REQUEST_HEADER.pack(api.key, version, correlation_id, -1 if client_id is None else len(name))
     sink.head += name
@@ -67,7 +67,7 @@ def encode_response(
         LocalProtocolError: The API has no such version here, or `body` does not fit it.
     """
     _check_version(api, version)
-    sink = Sink()
+    sink = ByteSink()
     sink.head += bytes(_SIZE.size)
     sink.head += _SIZE.pack(correlation_id)
     if _response_header_has_tags(api, version):
@@ -99,7 +99,7 @@ def decode_request(frame: memoryview) -> RequestFrame[Any, Any]:
     flexible = version >= api.first_flexible
     if flexible:
         position = _skip_header_tags(frame, position)
-    body = read_body(api.request, version, flexible, frame, position, strict=False, most_elements=MAX_REQUEST_ELEMENTS)
+    body = read_body(api.request, version, flexible, frame, position, strict=False, max_elements=MAX_REQUEST_ELEMENTS)
     return RequestFrame(api, version, correlation_id, client_id, body)
 
 
@@ -136,7 +136,7 @@ def correlation_id_of(frame: memoryview) -> int:
     return correlation_id
 
 
-def _framed(sink: Sink) -> list[Buffer]:
+def _framed(sink: ByteSink) -> list[Buffer]:
     buffers = sink.buffers()
     size = sum(map(size_of, buffers)) - _SIZE.size
     if size > 0x7FFFFFFF:

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from spark_producer.errors import LocalProtocolError, PyProducerError, RemoteProtocolError, UnsupportedVersion
 from spark_producer.protocol.apis import SASL_AUTHENTICATE, AnyApi, Api, RequestBody
 from spark_producer.protocol.codec import correlation_id_of, decode_response, encode_request
-from spark_producer.protocol.credentials import BARE, Login
+from spark_producer.protocol.credentials import BARE, SaslCredentials
 from spark_producer.protocol.fields import Buffer
 from spark_producer.protocol.frames import DEFAULT_MAX_FRAME_SIZE, FrameReader
 from spark_producer.protocol.messages import ApiVersionsResponse
-from spark_producer.protocol.negotiation import Negotiation, Question
+from spark_producer.protocol.negotiation import Negotiation, SetupRequest
 
 if TYPE_CHECKING:  # only connections that log in import it, with its messages
     from spark_producer.protocol.sasl_dialog import SaslDialog
@@ -37,7 +37,7 @@ _LAST_CORRELATION_ID = 0x7FFFFFFF
 RequestTag = TypeVar("RequestTag")
 
 
-class State(enum.Enum):
+class ConnectionState(enum.Enum):
     """The state of a connection."""
 
     NEW = "new"
@@ -48,7 +48,7 @@ class State(enum.Enum):
     CLOSED = "closed"
 
 
-class Change(enum.Enum):
+class ConnectionEvent(enum.Enum):
     """An event that changes the state of a connection."""
 
     START = "start"
@@ -59,18 +59,30 @@ class Change(enum.Enum):
     CLOSE = "close"
 
 
-TRANSITIONS: Mapping[State, Mapping[Change, State]] = {
-    State.NEW: {Change.START: State.NEGOTIATING, Change.CLOSE: State.CLOSED},
-    State.NEGOTIATING: {
-        Change.ASK_AGAIN: State.NEGOTIATING,
-        Change.AGREE: State.READY,
-        Change.LOG_IN: State.AUTHENTICATING,
-        Change.CLOSE: State.CLOSED,
+TRANSITIONS: Mapping[ConnectionState, Mapping[ConnectionEvent, ConnectionState]] = {
+    ConnectionState.NEW: {
+        ConnectionEvent.START: ConnectionState.NEGOTIATING,
+        ConnectionEvent.CLOSE: ConnectionState.CLOSED,
     },
-    State.AUTHENTICATING: {Change.AUTHENTICATED: State.READY, Change.CLOSE: State.CLOSED},
-    State.READY: {Change.LOG_IN: State.REAUTHENTICATING, Change.CLOSE: State.CLOSED},
-    State.REAUTHENTICATING: {Change.AUTHENTICATED: State.READY, Change.CLOSE: State.CLOSED},
-    State.CLOSED: {Change.CLOSE: State.CLOSED},
+    ConnectionState.NEGOTIATING: {
+        ConnectionEvent.ASK_AGAIN: ConnectionState.NEGOTIATING,
+        ConnectionEvent.AGREE: ConnectionState.READY,
+        ConnectionEvent.LOG_IN: ConnectionState.AUTHENTICATING,
+        ConnectionEvent.CLOSE: ConnectionState.CLOSED,
+    },
+    ConnectionState.AUTHENTICATING: {
+        ConnectionEvent.AUTHENTICATED: ConnectionState.READY,
+        ConnectionEvent.CLOSE: ConnectionState.CLOSED,
+    },
+    ConnectionState.READY: {
+        ConnectionEvent.LOG_IN: ConnectionState.REAUTHENTICATING,
+        ConnectionEvent.CLOSE: ConnectionState.CLOSED,
+    },
+    ConnectionState.REAUTHENTICATING: {
+        ConnectionEvent.AUTHENTICATED: ConnectionState.READY,
+        ConnectionEvent.CLOSE: ConnectionState.CLOSED,
+    },
+    ConnectionState.CLOSED: {ConnectionEvent.CLOSE: ConnectionState.CLOSED},
 }
 
 
@@ -96,10 +108,14 @@ class Connection(Generic[RequestTag]):
     _dialog: SaslDialog
 
     def __init__(
-        self, client_id: str | None, *, login: Login | None = None, max_frame_size: int = DEFAULT_MAX_FRAME_SIZE
+        self,
+        client_id: str | None,
+        *,
+        credentials: SaslCredentials | None = None,
+        max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
     ) -> None:
         """With a `login` the connection logs in before it is ready."""
-        self.state = State.NEW
+        self.state = ConnectionState.NEW
         self.fault: PyProducerError | None = None
         """The reason why the connection closed itself."""
         self.step = ""
@@ -107,7 +123,7 @@ class Connection(Generic[RequestTag]):
         self.session_lifetime_ms = 0
         """The milliseconds for which the last login holds, from its answer on; 0 for as long as the connection."""
         self._client_id = client_id
-        self._login = login
+        self._credentials = credentials
         self._max_frame_size = max_frame_size
         self._frames = FrameReader(min(max_frame_size, MAX_BYTES_BEFORE_OPEN))
         self._outgoing: list[Buffer] = []
@@ -115,27 +131,27 @@ class Connection(Generic[RequestTag]):
         self._next_correlation_id = 0
         self._first_id: int | None = None
         """The correlation id of the user's first request, once the connection is ready for it."""
-        self._asked_id: int | None = None
+        self._setup_id: int | None = None
         self._negotiation = Negotiation()
         self._ranges: dict[int, tuple[int, int]] = {}
 
     @property
     def api_versions(self) -> ApiVersionsResponse | None:
         """The versions that the broker speaks, once they are negotiated."""
-        return self._negotiation.answer
+        return self._negotiation.response
 
     @property
-    def nothing_answered(self) -> bool:
+    def awaits_first_response(self) -> bool:
         """Whether requests wait for answers, and none has been answered since the connection was made ready."""
         return bool(self._in_flight) and self._in_flight[0].correlation_id == self._first_id
 
     @property
-    def anything_answered(self) -> bool:
+    def has_response(self) -> bool:
         """Whether a request was answered on this connection, or needed no answer."""
-        return self._first_id not in (None, self._next_correlation_id) and not self.nothing_answered
+        return self._first_id not in (None, self._next_correlation_id) and not self.awaits_first_response
 
     @property
-    def tells_lifetimes(self) -> bool:
+    def reports_session_lifetime(self) -> bool:
         """Whether the broker says how long a login holds, and lets it be repeated (KIP-368)."""
         return self._ranges.get(SASL_AUTHENTICATE.key, (0, 0))[1] >= 1
 
@@ -150,16 +166,16 @@ class Connection(Generic[RequestTag]):
 
     def start(self) -> None:
         """Ask the broker which versions it speaks; the login follows by itself."""
-        self._move(Change.START)
-        self._ask(self._negotiation.first())
+        self._move(ConnectionEvent.START)
+        self._send_setup_request(self._negotiation.first())
 
-    def reauthenticate(self, login: Login) -> None:
+    def reauthenticate(self, credentials: SaslCredentials) -> None:
         """Log in anew, with the same mechanism and user, on a connection that is ready (KIP-368).
 
         Answers to the requests in flight come through before it. No request can be sent until it is done.
         """
-        self._move(Change.LOG_IN)
-        self._begin_login(login)
+        self._move(ConnectionEvent.LOG_IN)
+        self._begin_login(credentials)
 
     def send(
         self, api: Api[RequestBody, Any], body: RequestBody, tag: RequestTag, *, expect_response: bool = True
@@ -172,7 +188,7 @@ class Connection(Generic[RequestTag]):
             LocalProtocolError: The versions are not negotiated yet, the connection is closed, or `body` does not fit.
             UnsupportedVersion: The broker and this package have no version in common.
         """
-        if self.state is not State.READY:
+        if self.state is not ConnectionState.READY:
             raise LocalProtocolError(f"{api.name} cannot be sent on a connection that is {self.state.value}")
         version = self.version_of(api)
         correlation_id = self._take_correlation_id()
@@ -213,31 +229,33 @@ class Connection(Generic[RequestTag]):
         If the peer breaks the protocol, or refuses to tell its versions, or the login, the connection is closed and `fault` says
         why; the responses before the fault are still returned.
         """
-        if self.state is State.CLOSED:
+        if self.state is ConnectionState.CLOSED:
             raise LocalProtocolError("bytes were received on a closed connection")
         responses: list[Response[RequestTag]] = []
         try:
             frames = self._frames.received(count)
             while frames:
                 for frame in frames:
-                    responses += self._answer(frame)
+                    responses += self._handle_frame(frame)
                 frames = self._frames.received(0)
         except PyProducerError as error:
             self.fault = error
-            self._move(Change.CLOSE)
+            self._move(ConnectionEvent.CLOSE)
         return responses
 
     def close(self) -> list[RequestTag]:
         """End the connection, and return the tags of the requests in flight, in the order in which they were sent."""
-        self._move(Change.CLOSE)
+        self._move(ConnectionEvent.CLOSE)
         self._outgoing = []
         tags = self.tags()
         self._in_flight.clear()
         return tags
 
-    def _answer(self, frame: memoryview) -> list[Response[RequestTag]]:
+    def _handle_frame(self, frame: memoryview) -> list[Response[RequestTag]]:
         """Return the response that `frame` holds, in a list, or an empty list if it belongs to the set-up."""
-        if self.state is not State.READY and not (self.state is State.REAUTHENTICATING and self._in_flight):
+        if self.state is not ConnectionState.READY and not (
+            self.state is ConnectionState.REAUTHENTICATING and self._in_flight
+        ):
             self._set_up(frame)
             return []
         correlation_id = correlation_id_of(frame)
@@ -259,45 +277,45 @@ class Connection(Generic[RequestTag]):
 
     def _set_up(self, frame: memoryview) -> None:
         """Take in an answer to what the connection asked for itself, and go on."""
-        if self._asked_id is not None and correlation_id_of(frame) != self._asked_id:
-            first = " the peer may not be a Kafka broker" if self.state is State.NEGOTIATING else ""
+        if self._setup_id is not None and correlation_id_of(frame) != self._setup_id:
+            first = " the peer may not be a Kafka broker" if self.state is ConnectionState.NEGOTIATING else ""
             raise RemoteProtocolError(
-                f"the response to {self.step} has correlation id {correlation_id_of(frame)}, not {self._asked_id}:{first}"
+                f"the response to {self.step} has correlation id {correlation_id_of(frame)}, not {self._setup_id}:{first}"
             )
-        if self.state is State.NEGOTIATING:
-            self._negotiated(self._negotiation.answered(frame))
+        if self.state is ConnectionState.NEGOTIATING:
+            self._negotiated(self._negotiation.received(frame))
         else:
-            self._logged_in(self._dialog.answered(frame))
+            self._logged_in(self._dialog.received(frame))
 
-    def _negotiated(self, again: Question | None) -> None:
+    def _negotiated(self, again: SetupRequest | None) -> None:
         if again is not None:
-            self._move(Change.ASK_AGAIN)
-            self._ask(again)
+            self._move(ConnectionEvent.ASK_AGAIN)
+            self._send_setup_request(again)
             return
-        answer = self._negotiation.answer
+        answer = self._negotiation.response
         assert answer is not None
         self._ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
-        if self._login is None:
-            self._move(Change.AGREE)
+        if self._credentials is None:
+            self._move(ConnectionEvent.AGREE)
             self._opened()
         else:
-            self._move(Change.LOG_IN)
-            self._begin_login(self._login)
+            self._move(ConnectionEvent.LOG_IN)
+            self._begin_login(self._credentials)
 
-    def _begin_login(self, login: Login) -> None:
+    def _begin_login(self, credentials: SaslCredentials) -> None:
         from spark_producer.protocol.sasl_dialog import SaslDialog
 
         authenticates = SASL_AUTHENTICATE.key in self._ranges
-        self._dialog = SaslDialog(login, self.version_of, speaks_authenticate=authenticates)
-        self._ask(self._dialog.first())
+        self._dialog = SaslDialog(credentials, self.version_of, speaks_authenticate=authenticates)
+        self._send_setup_request(self._dialog.first())
 
-    def _logged_in(self, then: Question | bytes | None) -> None:
+    def _logged_in(self, then: SetupRequest | bytes | None) -> None:
         if then is not None:
-            self._ask(then)
+            self._send_setup_request(then)
             return
         self.session_lifetime_ms = self._dialog.session_lifetime_ms
-        opened = self.state is State.AUTHENTICATING
-        self._move(Change.AUTHENTICATED)
+        opened = self.state is ConnectionState.AUTHENTICATING
+        self._move(ConnectionEvent.AUTHENTICATED)
         if opened:
             self._opened()
 
@@ -305,20 +323,20 @@ class Connection(Generic[RequestTag]):
         self._frames.max_frame_size = self._max_frame_size
         self._first_id = self._next_correlation_id
 
-    def _ask(self, question: Question | bytes) -> None:
+    def _send_setup_request(self, question: SetupRequest | bytes) -> None:
         if isinstance(question, bytes):
-            self.step, self._asked_id = BARE, None
+            self.step, self._setup_id = BARE, None
             self._outgoing += [len(question).to_bytes(4, "big") + question]
             return
-        self.step, self._asked_id = question.api.name, self._take_correlation_id()
-        self._outgoing += encode_request(question.api, question.version, self._asked_id, self._client_id, question.body)
+        self.step, self._setup_id = question.api.name, self._take_correlation_id()
+        self._outgoing += encode_request(question.api, question.version, self._setup_id, self._client_id, question.body)
 
     def _take_correlation_id(self) -> int:
         taken = self._next_correlation_id
         self._next_correlation_id = 0 if taken == _LAST_CORRELATION_ID else taken + 1
         return taken
 
-    def _move(self, change: Change) -> None:
+    def _move(self, change: ConnectionEvent) -> None:
         state = TRANSITIONS[self.state].get(change)
         if state is None:
             raise LocalProtocolError(f"a connection that is {self.state.value} cannot {change.value}")

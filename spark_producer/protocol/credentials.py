@@ -9,7 +9,7 @@ BARE = "the login (SaslHandshake v0)"
 """What the answer to a bare token is called, which belongs to no request."""
 
 
-class Login(Protocol):
+class SaslCredentials(Protocol):
     """The credentials of a login, and how they are told."""
 
     @property

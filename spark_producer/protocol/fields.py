@@ -32,7 +32,7 @@ MAX_STRING_BYTES = 0x7FFF
 """The most bytes of a string, even a compact one (Kafka's generated code checks it): it may have to pass through an int16."""
 
 
-class Wire(enum.Enum):
+class WireType(enum.Enum):
     """A primitive type; its value is the `struct` format, or a word for types of variable size."""
 
     BOOL = "?"
@@ -47,7 +47,7 @@ class Wire(enum.Enum):
     @property
     def fixed(self) -> bool:
         """Whether every value has the same size, so that neighbours share one `struct` call."""
-        return self not in (Wire.STRING, Wire.RECORDS)
+        return self not in (WireType.STRING, WireType.RECORDS)
 
 
 class Since(NamedTuple):
@@ -74,19 +74,19 @@ class NullableSince(NamedTuple):
     version: int
 
 
-Bool = Annotated[bool, Wire.BOOL]
-Int8 = Annotated[int, Wire.INT8]
-Int16 = Annotated[int, Wire.INT16]
-Int32 = Annotated[int, Wire.INT32]
-Int64 = Annotated[int, Wire.INT64]
-Uuid = Annotated[bytes, Wire.UUID]
+Bool = Annotated[bool, WireType.BOOL]
+Int8 = Annotated[int, WireType.INT8]
+Int16 = Annotated[int, WireType.INT16]
+Int32 = Annotated[int, WireType.INT32]
+Int64 = Annotated[int, WireType.INT64]
+Uuid = Annotated[bytes, WireType.UUID]
 """16 bytes; all zero means none."""
-String = Annotated[str, Wire.STRING]
-NullableString = Annotated[str | None, Wire.STRING]
-Records = Annotated[Buffer | Sequence[Buffer] | None, Wire.RECORDS]
+String = Annotated[str, WireType.STRING]
+NullableString = Annotated[str | None, WireType.STRING]
+Records = Annotated[Buffer | Sequence[Buffer] | None, WireType.RECORDS]
 """To encode: one buffer, several that follow each other, or None. Decoded: a slice of the frame, or None (`decoded_records`)."""
 
-Bytes = Annotated[Buffer, Wire.RECORDS]
+Bytes = Annotated[Buffer, WireType.RECORDS]
 """Bytes that are never null; on the wire they look as records do. Decoded: a slice of the frame."""
 
 
@@ -105,14 +105,14 @@ def decoded_records(records: Buffer | Sequence[Buffer] | None) -> memoryview | N
 class Array:
     """Any number of elements of one type."""
 
-    of: Wire | Struct[Any]
+    of: WireType | Struct[Any]
 
 
 class Field(NamedTuple):
     """One field of a message; `nullable_since` is None where null is never legal."""
 
     name: str
-    type: Wire | Array | Struct[Any]
+    type: WireType | Array | Struct[Any]
     since: int
     until: int
     tag: int | None
@@ -156,7 +156,7 @@ def _field(name: str, hint: Any, default: object) -> Field:
     optional = type(None) in get_args(base)
     return Field(
         name=name,
-        type=_wire_type(base, by_kind.get(Wire)),
+        type=_wire_type(base, by_kind.get(WireType)),
         since=since,
         until=by_kind.get(Until, Until(LAST_VERSION)).version,
         tag=by_kind[Tag].number if Tag in by_kind else None,
@@ -165,7 +165,7 @@ def _field(name: str, hint: Any, default: object) -> Field:
     )
 
 
-def _wire_type(base: Any, wire: Wire | None) -> Wire | Array | Struct[Any]:
+def _wire_type(base: Any, wire: WireType | None) -> WireType | Array | Struct[Any]:
     if wire is not None:
         return wire
     if get_origin(base) in (Union, types.UnionType):
@@ -193,7 +193,7 @@ def runs(schema: Struct[Any], version: int) -> list[tuple[int | slice, str | Fie
     for index, field in enumerate(schema.fields):
         if field.tag is not None or not field.in_version(version):
             continue
-        if not (isinstance(field.type, Wire) and field.type.fixed):
+        if not (isinstance(field.type, WireType) and field.type.fixed):
             parts.append((index, field))
             continue
         place, form = parts[-1] if parts else (index, field)

@@ -19,7 +19,7 @@ FIRST_ASKED_VERSION = 3
 """The version of ApiVersions that is asked first; 4 differs only in which features the broker names."""
 
 
-class Question(NamedTuple):
+class SetupRequest(NamedTuple):
     """A request that the connection itself sends, before or between those of its user."""
 
     api: AnyApi
@@ -31,15 +31,15 @@ class Negotiation:
     """Asks for the versions: send `first`, give each answer to `answered`, and send what it returns, until it returns None."""
 
     def __init__(self) -> None:
-        self.answer: ApiVersionsResponse | None = None
+        self.response: ApiVersionsResponse | None = None
         """The versions that the broker speaks, once they are known."""
-        self._asked_version = FIRST_ASKED_VERSION
+        self._version = FIRST_ASKED_VERSION
 
-    def first(self) -> Question:
+    def first(self) -> SetupRequest:
         """Return the question to begin with."""
-        return Question(API_VERSIONS, self._asked_version, ApiVersionsRequest(SOFTWARE_NAME, SOFTWARE_VERSION))
+        return SetupRequest(API_VERSIONS, self._version, ApiVersionsRequest(SOFTWARE_NAME, SOFTWARE_VERSION))
 
-    def answered(self, frame: memoryview) -> Question | None:
+    def received(self, frame: memoryview) -> SetupRequest | None:
         """Return the next question after an answer; None once the versions are known.
 
         Raises:
@@ -53,28 +53,28 @@ class Negotiation:
             return self._again(_version_to_fall_back_to(answer))
         if answer.error_code:
             raise broker_error(answer.error_code, "ApiVersions, the first request of a connection")
-        self.answer = answer
+        self.response = answer
         return None
 
     def _decode(self, frame: memoryview) -> ApiVersionsResponse | None:
         """Return the answer, or None if it cannot be read: then version 0 is asked (librdkafka's mock answers 3 like this)."""
         error_code = int.from_bytes(frame[4:6], "big", signed=True)
         # KIP-511: with this error the body has the shape of version 0, whatever was asked.
-        version = 0 if error_code == Code.UNSUPPORTED_VERSION else self._asked_version
+        version = 0 if error_code == Code.UNSUPPORTED_VERSION else self._version
         try:
             _, body = decode_response(API_VERSIONS, version, frame)
         except RemoteProtocolError:
-            if self._asked_version == 0:
+            if self._version == 0:
                 raise
             return None
         return body
 
-    def _again(self, version: int) -> Question:
-        if version >= self._asked_version:
+    def _again(self, version: int) -> SetupRequest:
+        if version >= self._version:
             version = 0  # the broker refused this version already, whatever it claims
-        if self._asked_version == 0:
+        if self._version == 0:
             raise UnsupportedVersion("the broker refuses every version of ApiVersions; it must be older than 0.10")
-        self._asked_version = version
+        self._version = version
         return self.first()
 
 

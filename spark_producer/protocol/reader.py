@@ -14,7 +14,16 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 from spark_producer.errors import RemoteProtocolError
-from spark_producer.protocol.fields import MAX_STRING_BYTES, Array, Field, Message, Struct, Wire, runs, tagged_fields
+from spark_producer.protocol.fields import (
+    MAX_STRING_BYTES,
+    Array,
+    Field,
+    Message,
+    Struct,
+    WireType,
+    runs,
+    tagged_fields,
+)
 
 NO_ELEMENT_LIMIT: Final = 1 << 62
 """The allowance of elements for a body whose sender is trusted."""
@@ -23,10 +32,10 @@ NO_ELEMENT_LIMIT: Final = 1 << 62
 class Allowance:
     """The number of elements that the arrays and tag sections of a body may still have."""
 
-    __slots__ = ("_left", "_most")
+    __slots__ = ("_max", "_remaining")
 
-    def __init__(self, most: int) -> None:
-        self._most = self._left = most
+    def __init__(self, maximum: int) -> None:
+        self._max = self._remaining = maximum
 
     def take(self, count: int) -> None:
         """Note `count` elements that follow.
@@ -34,9 +43,9 @@ class Allowance:
         Raises:
             RemoteProtocolError: They are more than the allowance.
         """
-        self._left -= count
-        if self._left < 0:
-            raise RemoteProtocolError(f"more than {self._most} elements in all of its arrays")
+        self._remaining -= count
+        if self._remaining < 0:
+            raise RemoteProtocolError(f"more than {self._max} elements in all of its arrays")
 
 
 Reader: TypeAlias = Callable[[memoryview, int, Allowance], tuple[Any, int]]
@@ -58,7 +67,7 @@ def read_body(
     position: int,
     *,
     strict: bool = True,
-    most_elements: int = NO_ELEMENT_LIMIT,
+    max_elements: int = NO_ELEMENT_LIMIT,
 ) -> Message:
     """Return the body in `frame` from `position` on; if `strict`, it has to end where the frame does.
 
@@ -69,7 +78,7 @@ def read_body(
     """
     body: Message
     try:
-        body, end = _reader(schema, version, flexible)(frame, position, Allowance(most_elements))
+        body, end = _reader(schema, version, flexible)(frame, position, Allowance(max_elements))
     except (struct.error, UnicodeDecodeError, IndexError) as error:
         raise RemoteProtocolError(f"malformed {schema.name} version {version}: {error}") from error
     except RemoteProtocolError as error:
@@ -166,9 +175,9 @@ def _tags_reader(schema: Struct[Any], version: int) -> Callable[[memoryview, int
     return read
 
 
-def skip_tags(frame: memoryview, position: int, most_elements: int = NO_ELEMENT_LIMIT) -> int:
+def skip_tags(frame: memoryview, position: int, max_elements: int = NO_ELEMENT_LIMIT) -> int:
     """Return the position after the tag section at `position`; headers have such sections."""
-    return _SKIP_TAGS(frame, position, [], Allowance(most_elements))
+    return _SKIP_TAGS(frame, position, [], Allowance(max_elements))
 
 
 def _run_reader(form: str) -> Reader:
@@ -187,14 +196,14 @@ def _field_reader(field: Field, version: int, flexible: bool) -> Reader:
         return _reader(field.type, version, flexible)
     if isinstance(field.type, Array):
         return _array_reader(field.type, version, flexible, nullable)
-    if field.type is Wire.RECORDS:
+    if field.type is WireType.RECORDS:
         return _records_reader(flexible, nullable)
-    if field.type is Wire.STRING:
+    if field.type is WireType.STRING:
         return _string_reader(flexible, nullable)
     return _scalar_reader(field.type)
 
 
-def _scalar_reader(wire: Wire) -> Reader:
+def _scalar_reader(wire: WireType) -> Reader:
     form = struct.Struct(">" + wire.value)
 
     def read(frame: memoryview, position: int, _: Allowance) -> tuple[Any, int]:
@@ -231,7 +240,7 @@ def _records_reader(flexible: bool, nullable: bool) -> Reader:
 
 def _array_reader(array: Array, version: int, flexible: bool, nullable: bool) -> Reader:
     read_length = _read_length(flexible, short=False, nullable=nullable)
-    if isinstance(array.of, Wire) and array.of.fixed:
+    if isinstance(array.of, WireType) and array.of.fixed:
         read_elements = _fixed_elements_reader(array.of)
     else:
         read_elements = _elements_reader(
@@ -248,7 +257,7 @@ def _array_reader(array: Array, version: int, flexible: bool, nullable: bool) ->
     return read
 
 
-def _fixed_elements_reader(wire: Wire) -> _ElementsReader:
+def _fixed_elements_reader(wire: WireType) -> _ElementsReader:
     size = struct.calcsize(">" + wire.value)
 
     def read(frame: memoryview, position: int, count: int, _: Allowance) -> tuple[tuple[Any, ...], int]:

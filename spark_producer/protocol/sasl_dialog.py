@@ -14,9 +14,9 @@ from spark_producer.common.escape import for_log
 from spark_producer.errors import AuthenticationFailed
 from spark_producer.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, AnyApi
 from spark_producer.protocol.codec import decode_response
-from spark_producer.protocol.credentials import Login
+from spark_producer.protocol.credentials import SaslCredentials
 from spark_producer.protocol.messages import SaslAuthenticateRequest, SaslHandshakeRequest, SaslHandshakeResponse
-from spark_producer.protocol.negotiation import Question
+from spark_producer.protocol.negotiation import SetupRequest
 
 
 class SaslDialog:
@@ -25,16 +25,18 @@ class SaslDialog:
     What is sent is a request, or for brokers before 1.0 a bare token, of which the connection writes only the size before it.
     """
 
-    def __init__(self, login: Login, version_of: Callable[[AnyApi], int], *, speaks_authenticate: bool) -> None:
+    def __init__(
+        self, credentials: SaslCredentials, version_of: Callable[[AnyApi], int], *, speaks_authenticate: bool
+    ) -> None:
         """`version_of` gives the newest version of an API that both sides speak, or raises UnsupportedVersion."""
         self.session_lifetime_ms = 0
         """The milliseconds for which the login holds; 0 for as long as the connection."""
-        self._login = login
+        self._credentials = credentials
         self._version_of = version_of
         self._bare = not speaks_authenticate
         self._steps: Generator[bytes, bytes, None] | None = None
 
-    def first(self) -> Question:
+    def first(self) -> SetupRequest:
         """Return the question to begin with.
 
         Raises:
@@ -43,9 +45,9 @@ class SaslDialog:
         # After version 0 come bare tokens, after version 1 SaslAuthenticate.
         version = 0 if self._bare else self._version_of(SASL_HANDSHAKE)
         self._bare = version == 0
-        return Question(SASL_HANDSHAKE, version, SaslHandshakeRequest(self._login.mechanism))
+        return SetupRequest(SASL_HANDSHAKE, version, SaslHandshakeRequest(self._credentials.mechanism))
 
-    def answered(self, frame: memoryview) -> Question | bytes | None:
+    def received(self, frame: memoryview) -> SetupRequest | bytes | None:
         """Return what to send after an answer; None once the login is done.
 
         Raises:
@@ -56,7 +58,7 @@ class SaslDialog:
             _, answer = decode_response(SASL_HANDSHAKE, 0 if self._bare else 1, frame, strict=False)
             if answer.error_code:
                 raise self._no_mechanism(answer)
-            self._steps = self._login.start()
+            self._steps = self._credentials.start()
             return self._next(next(self._steps, None))
         if self._bare:
             return self._after(self._steps, bytes(frame))
@@ -70,7 +72,7 @@ class SaslDialog:
         self.session_lifetime_ms = max(0, told.session_lifetime_ms)
         return self._after(self._steps, bytes(told.auth_bytes))
 
-    def _after(self, steps: Generator[bytes, bytes, None], challenge: bytes) -> Question | bytes | None:
+    def _after(self, steps: Generator[bytes, bytes, None], challenge: bytes) -> SetupRequest | bytes | None:
         """Return the mechanism's answer to a challenge, which is empty where the broker has nothing left to say."""
         try:
             message = steps.send(challenge)
@@ -78,19 +80,19 @@ class SaslDialog:
             return None
         if not challenge:
             raise AuthenticationFailed(
-                f"the broker ends the login with {self._login.mechanism} before it has proved that it knows the user: "
+                f"the broker ends the login with {self._credentials.mechanism} before it has proved that it knows the user: "
                 "it, or somebody in between, is not to be trusted",
                 fatal=True,
             )
         return self._next(message)
 
-    def _next(self, message: bytes | None) -> Question | bytes | None:
+    def _next(self, message: bytes | None) -> SetupRequest | bytes | None:
         if message is None or self._bare:
             return message
-        return Question(SASL_AUTHENTICATE, self._version_of(SASL_AUTHENTICATE), SaslAuthenticateRequest(message))
+        return SetupRequest(SASL_AUTHENTICATE, self._version_of(SASL_AUTHENTICATE), SaslAuthenticateRequest(message))
 
     def _no_mechanism(self, answer: SaslHandshakeResponse) -> AuthenticationFailed:
-        code, wanted = Code(answer.error_code), self._login.mechanism
+        code, wanted = Code(answer.error_code), self._credentials.mechanism
         offered = ", ".join(map(for_log, answer.mechanisms[:20]))
         if code is Code.UNSUPPORTED_SASL_MECHANISM:
             said = f"the broker does not take the mechanism {wanted} here, but {offered or 'none'}"
@@ -107,12 +109,12 @@ class SaslDialog:
         )
 
     def _refused(self, code: Code, message: str | None) -> AuthenticationFailed:
-        mechanism, user = self._login.mechanism, self._login.user
+        mechanism, user = self._credentials.mechanism, self._credentials.user
         who = f"user {for_log(user, limit=None)!r} with {mechanism}" if user else f"the login with {mechanism}"
         said = f" The broker says: {for_log(message)}." if message else ""
         advice = code.advice
         if code is Code.SASL_AUTHENTICATION_FAILED:
-            given = f"check {self._login.given_by}, and that the user exists for this mechanism"
+            given = f"check {self._credentials.given_by}, and that the user exists for this mechanism"
             advice = _CHECK_TOKEN if mechanism == "OAUTHBEARER" else given
         return AuthenticationFailed(
             f"the broker refuses {who}: {code.name} ({code}).{said} What to do: {advice}.",

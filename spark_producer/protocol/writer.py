@@ -19,12 +19,12 @@ from spark_producer.protocol.fields import (
     Field,
     Message,
     Struct,
-    Wire,
+    WireType,
     runs,
     tagged_fields,
 )
 
-Writer: TypeAlias = Callable[["Sink", Any], None]
+Writer: TypeAlias = Callable[["ByteSink", Any], None]
 
 _NULL = -1
 _INT16 = struct.Struct(">h")
@@ -32,7 +32,7 @@ _INT32 = struct.Struct(">i")
 _ONE_BYTE = tuple(bytes((value,)) for value in range(256))
 
 
-class Sink:
+class ByteSink:
     """The bytes written so far: merged small pieces, and payloads by reference between them."""
 
     __slots__ = ("_buffers", "head")
@@ -59,7 +59,7 @@ def size_of(buffer: Buffer) -> int:
     return buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
 
 
-def write_body(schema: Struct[Message], version: int, flexible: bool, body: Message, sink: Sink) -> None:
+def write_body(schema: Struct[Message], version: int, flexible: bool, body: Message, sink: ByteSink) -> None:
     """Append `body` to `sink`.
 
     Raises:
@@ -98,7 +98,7 @@ def _writer(schema: Struct[Any], version: int, flexible: bool) -> Writer:
     ]
     write_tags = _tags_writer(schema, version) if flexible else None
 
-    def write(sink: Sink, value: tuple[Any, ...]) -> None:
+    def write(sink: ByteSink, value: tuple[Any, ...]) -> None:
         for place, write_part in steps:
             write_part(sink, value[place])
         if write_tags is not None:
@@ -114,11 +114,11 @@ def _tags_writer(schema: Struct[Any], version: int) -> Writer:
         for tag, index, field in tagged_fields(schema, version)
     ]
 
-    def write(sink: Sink, value: tuple[Any, ...]) -> None:
+    def write(sink: ByteSink, value: tuple[Any, ...]) -> None:
         present = [item for item in tagged if value[item[1]] != item[2]]
         sink.head += unsigned_varint(len(present))
         for tag, index, _, write_field in present:
-            inner = Sink()
+            inner = ByteSink()
             write_field(inner, value[index])
             data = b"".join(inner.buffers())
             sink.head += unsigned_varint(tag) + unsigned_varint(len(data)) + data
@@ -129,7 +129,7 @@ def _tags_writer(schema: Struct[Any], version: int) -> Writer:
 def _run_writer(form: str) -> Writer:
     pack = struct.Struct(form).pack
 
-    def write(sink: Sink, values: Sequence[Any]) -> None:
+    def write(sink: ByteSink, values: Sequence[Any]) -> None:
         sink.head += pack(*values)
 
     return write
@@ -141,17 +141,17 @@ def _field_writer(field: Field, version: int, flexible: bool) -> Writer:
         return _writer(field.type, version, flexible)
     if isinstance(field.type, Array):
         return _array_writer(field.type, version, flexible, nullable)
-    if field.type is Wire.RECORDS:
+    if field.type is WireType.RECORDS:
         return _records_writer(flexible, nullable)
-    if field.type is Wire.STRING:
+    if field.type is WireType.STRING:
         return _string_writer(flexible, nullable)
     return _scalar_writer(field.type)
 
 
-def _scalar_writer(wire: Wire) -> Writer:
+def _scalar_writer(wire: WireType) -> Writer:
     pack = struct.Struct(">" + wire.value).pack
 
-    def write(sink: Sink, value: Any) -> None:
+    def write(sink: ByteSink, value: Any) -> None:
         sink.head += pack(value)
 
     return write
@@ -160,7 +160,7 @@ def _scalar_writer(wire: Wire) -> Writer:
 def _string_writer(flexible: bool, nullable: bool) -> Writer:
     length = _write_length(flexible, short=True)
 
-    def write(sink: Sink, value: str | None) -> None:
+    def write(sink: ByteSink, value: str | None) -> None:
         if value is None:
             _allow_null(nullable, "a string")
             sink.head += length(_NULL)
@@ -176,7 +176,7 @@ def _string_writer(flexible: bool, nullable: bool) -> Writer:
 def _records_writer(flexible: bool, nullable: bool) -> Writer:
     length = _write_length(flexible, short=False)
 
-    def write(sink: Sink, value: Buffer | Sequence[Buffer] | None) -> None:
+    def write(sink: ByteSink, value: Buffer | Sequence[Buffer] | None) -> None:
         if value is None:
             _allow_null(nullable, "a field of bytes")
             sink.head += length(_NULL)
@@ -192,14 +192,14 @@ def _records_writer(flexible: bool, nullable: bool) -> Writer:
 
 def _array_writer(array: Array, version: int, flexible: bool, nullable: bool) -> Writer:
     length = _write_length(flexible, short=False)
-    if isinstance(array.of, Wire) and array.of.fixed:
+    if isinstance(array.of, WireType) and array.of.fixed:
         code = array.of.value
         write_elements: Writer | None = None
     else:
         code = ""
         write_elements = _element_writer(array.of, version, flexible)
 
-    def write(sink: Sink, value: Sequence[Any] | None) -> None:
+    def write(sink: ByteSink, value: Sequence[Any] | None) -> None:
         if value is None:
             _allow_null(nullable, "an array")
             sink.head += length(_NULL)
@@ -214,7 +214,7 @@ def _array_writer(array: Array, version: int, flexible: bool, nullable: bool) ->
     return write
 
 
-def _element_writer(of: Wire | Struct[Any], version: int, flexible: bool) -> Writer:
+def _element_writer(of: WireType | Struct[Any], version: int, flexible: bool) -> Writer:
     return _writer(of, version, flexible) if isinstance(of, Struct) else _string_writer(flexible, nullable=False)
 
 

@@ -43,7 +43,7 @@ class BatchGroup:
         self._ends: list[int] = []
         self._records = 0
 
-    def has_room_for(self, header: BatchHeader, size: int, position: int) -> bool:
+    def fits(self, header: BatchHeader, size: int, position: int) -> bool:
         """Return whether `add` may be called for a batch with `size` bytes of records that lie at `position` in the view."""
         if not self.headers:
             return True

@@ -155,7 +155,7 @@ def check_crc(header: BatchHeader, batch: memoryview) -> None:
         )
 
 
-def attributes_of(
+def batch_attributes(
     *,
     codec: int = 0,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
@@ -171,7 +171,7 @@ def attributes_of(
     )
 
 
-def seal(
+def write_header(
     batch: memoryview,
     *,
     records_count: int,

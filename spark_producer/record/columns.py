@@ -19,7 +19,7 @@ from spark_producer.kernel.arrays import ArrowArray, Int32Array, Int64Array, fro
 from spark_producer.record.byte_columns import binary_column, value_type
 from spark_producer.record.header_column import header_blocks
 from spark_producer.record.record_columns import invalid_utf8
-from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowContext, RowErrorKind, RowErrors, fault_where
+from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowContext, RowErrorKind, RowErrors, errors_at
 
 COLUMN_NAMES = ("value", "key", "topic", "partition", "headers", "timestamp")
 
@@ -31,7 +31,7 @@ LAST_SECOND = (2**63 - 1) // 1000
 _PER_MILLISECOND = {"s": None, "ms": 1, "us": 1000, "ns": 1_000_000}
 
 
-class Columns(NamedTuple):
+class CheckedColumns(NamedTuple):
     """Rows that are ready to route and encode. All arrays have one entry per row.
 
     `topics` holds the distinct topics, and `topic_codes` says which of them each row has (None: all have the first one).
@@ -64,7 +64,7 @@ class Columns(NamedTuple):
         """Return the number of a row within the task, for messages."""
         return self.records.number_of(row)
 
-    def place(self, row: int) -> str:
+    def location(self, row: int) -> str:
         """Return the words by which messages name a row; rows of archives have an empty topic, which is left out."""
         topic, number = self.topic_of(row), self.row_number(row)
         return f"topic {topic!r}, row {number} of the task" if topic else f"row {number} of the table"
@@ -77,7 +77,11 @@ class ReadColumns:
     """
 
     def __init__(
-        self, found: Columns, rejected: RejectedRows, left: Int64Array | None, read: Callable[[Int64Array], ReadColumns]
+        self,
+        found: CheckedColumns,
+        rejected: RejectedRows,
+        left: Int64Array | None,
+        read: Callable[[Int64Array], ReadColumns],
     ) -> None:
         """`found` has all rows; those at the positions `left` are good (None: all are); `read` reads some of them again."""
         self.rejected = rejected
@@ -86,11 +90,11 @@ class ReadColumns:
         self._read = read
 
     @functools.cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> CheckedColumns:
         """The good rows, which keep their numbers. They are copied only if a row was rejected."""
         return self._found if self._left is None else self._read(self._left).or_raise()
 
-    def or_raise(self) -> Columns:
+    def or_raise(self) -> CheckedColumns:
         """Return the columns of all rows, for callers that take either all rows or none.
 
         Raises:
@@ -137,7 +141,7 @@ def read_columns(
         _timestamps(given.get("timestamp"), now_ms, faults),
         numbers=first_row,
     )
-    columns = Columns(records, topics, codes, _partitions(given.get("partition"), faults))
+    columns = CheckedColumns(records, topics, codes, _partitions(given.get("partition"), faults))
 
     def read_again(rows: Int64Array) -> ReadColumns:
         return read_columns(
@@ -155,13 +159,13 @@ def read_columns(
     return ReadColumns(columns, NONE_REJECTED, None, read_again)
 
 
-def row_locations_only(batch: pa.RecordBatch, topic: str | None, first_row: int | Int64Array) -> Columns:
+def row_locations_only(batch: pa.RecordBatch, topic: str | None, first_row: int | Int64Array) -> CheckedColumns:
     """Return topics and row numbers alone, for messages about rows that cannot be read.
 
     Raises: The same errors as `read_columns`.
     """
     records = RecordColumns(BinaryColumn(pa.nulls(batch.num_rows, pa.binary())), numbers=first_row)
-    return Columns(records, *_topics(_by_name(batch).get("topic"), topic, first_row, []))
+    return CheckedColumns(records, *_topics(_by_name(batch).get("topic"), topic, first_row, []))
 
 
 def usable_timestamps(batch: pa.RecordBatch, now_ms: int) -> list[int]:
@@ -222,7 +226,7 @@ def _topics(
         return topics, None
     codes: Int32Array = numbers(encoded.indices, nulls=NO_TOPIC)
     if encoded.null_count:
-        faults.append(fault_where(codes == NO_TOPIC, RowErrorKind.TOPIC, _told_of_null_topic))
+        faults.append(errors_at(codes == NO_TOPIC, RowErrorKind.TOPIC, _told_of_null_topic))
     if topics is None:
         return _readable_topics(encoded.dictionary, codes, row_numbers, faults)
     return topics, codes
@@ -244,7 +248,7 @@ def _readable_topics(
         else (row_numbers, row_numbers + len(codes) - 1)
     )
     faults.append(
-        fault_where(
+        errors_at(
             bad,
             RowErrorKind.TOPIC,
             lambda _: f"a topic name in rows {first} to {last} of the task is not UTF-8; correct the column",
@@ -277,10 +281,10 @@ def _partitions(column: ArrowArray | None, faults: list[RowErrors]) -> Int32Arra
         negative &= is_valid(column)
     if negative.any():
         faults.append(
-            fault_where(
+            errors_at(
                 negative,
                 RowErrorKind.PARTITION,
-                lambda at: f"partition {at.found} is negative ({at.place}); null leaves the choice to the producer",
+                lambda at: f"partition {at.found} is negative ({at.location}); null leaves the choice to the producer",
                 partitions,
             )
         )
@@ -292,10 +296,12 @@ def _timestamps(column: ArrowArray | None, now_ms: int, faults: list[RowErrors])
         return now_ms
     if column.null_count:
         faults.append(
-            fault_where(
+            errors_at(
                 ~is_valid(column),
                 RowErrorKind.TIMESTAMP,
-                lambda at: f"the timestamp is null ({at.place}); fill it, or drop the column for the time of writing",
+                lambda at: (
+                    f"the timestamp is null ({at.location}); fill it, or drop the column for the time of writing"
+                ),
             )
         )
         if pa.types.is_null(column.type):
@@ -303,10 +309,10 @@ def _timestamps(column: ArrowArray | None, now_ms: int, faults: list[RowErrors])
     times = _milliseconds(column, faults)
     if len(times) and int(times.min()) < 0:
         faults.append(
-            fault_where(
+            errors_at(
                 times < 0,
                 RowErrorKind.TIMESTAMP,
-                lambda at: f"the timestamp is {at.found} ms, before 1970 ({at.place}); Kafka has no such time",
+                lambda at: f"the timestamp is {at.found} ms, before 1970 ({at.location}); Kafka has no such time",
                 times,
             )
         )
@@ -331,10 +337,10 @@ def _milliseconds(column: ArrowArray, faults: list[RowErrors]) -> Int64Array:
     if len(raw) and max(int(raw.max()), -int(raw.min())) > LAST_SECOND:
         beyond = (raw > LAST_SECOND) | (raw < -LAST_SECOND)
         faults.append(
-            fault_where(
+            errors_at(
                 beyond,
                 RowErrorKind.TIMESTAMP,
-                lambda at: f"the timestamp is {at.found} s, more than fits into milliseconds ({at.place})",
+                lambda at: f"the timestamp is {at.found} s, more than fits into milliseconds ({at.location})",
                 raw,
                 first=int(raw.argmax() if raw.max() > LAST_SECOND else raw.argmin()),
             )

@@ -11,7 +11,7 @@ import struct
 from typing import Final, NamedTuple
 
 from spark_producer.errors import CorruptRecord
-from spark_producer.record.batch_v2 import CONTROL_BIT, HEADER_SIZE, TRANSACTIONAL_BIT, seal
+from spark_producer.record.batch_v2 import CONTROL_BIT, HEADER_SIZE, TRANSACTIONAL_BIT, write_header
 from spark_producer.record.record_cursor import read_key_and_value
 
 _KEY = struct.Struct(">hh")
@@ -83,7 +83,7 @@ def end_marker_batch(marker: EndMarker, *, producer_id: int, producer_epoch: int
     value = _VALUE.pack(_VERSION, marker.coordinator_epoch)
     length = 2 * (_RECORD.size - 1)  # zigzag, as the two lengths below
     _RECORD.pack_into(batch, HEADER_SIZE, length, 0, 0, 0, 2 * len(key), key, 2 * len(value), value, 0)
-    seal(
+    write_header(
         batch,
         records_count=1,
         base_timestamp=timestamp,

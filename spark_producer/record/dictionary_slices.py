@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from spark_producer.kernel.arrays import ArrowArray, Int64Array, numbers
 from spark_producer.record.byte_columns import is_bytes
-from spark_producer.record.columns import Columns, ReadColumns, read_columns, row_locations_only, take_rows
+from spark_producer.record.columns import CheckedColumns, ReadColumns, read_columns, row_locations_only, take_rows
 from spark_producer.record.header_column import entry_field, header_entries
-from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowContext, RowErrorKind, fault_where
+from spark_producer.record.rejected import NONE_REJECTED, RejectedRows, RowContext, RowErrorKind, errors_at
 
 _LIMITS = "kafka.max.request.size and kafka.buffer.memory of the producer, 2 GiB of an archive"
 
@@ -63,7 +63,7 @@ class BatchPieces:
         for first, stop in zip(self._bounds, self._bounds[1:], strict=False):
             yield self._read(first, stop)
 
-    def or_raise(self) -> Iterator[Columns]:
+    def or_raise(self) -> Iterator[CheckedColumns]:
         """Return the columns of all rows, piece by piece, for callers that take either all rows or none.
 
         Raises:
@@ -95,7 +95,7 @@ class BatchPieces:
             )
 
         rows = row_locations_only(self._batch, self._topic, self._first_row)
-        return RejectedRows.among(rows, [fault_where(sizes > largest, RowErrorKind.SIZE, told, sizes)])
+        return RejectedRows.among(rows, [errors_at(sizes > largest, RowErrorKind.SIZE, told, sizes)])
 
 
 def _cut(count: int, sizes: Int64Array | None, limit: int) -> list[int]:

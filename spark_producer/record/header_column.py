@@ -12,7 +12,7 @@ from spark_producer.kernel import MAX_HEADERS, BinaryColumn, encode_headers
 from spark_producer.kernel.arrays import ArrowArray, BoolArray, Int64Array, numbers
 from spark_producer.record.byte_columns import binary_column
 from spark_producer.record.record_columns import invalid_utf8
-from spark_producer.record.rejected import RowContext, RowErrorKind, RowErrors, fault_where
+from spark_producer.record.rejected import RowContext, RowErrorKind, RowErrors, errors_at
 
 
 def header_entries(column: ArrowArray) -> tuple[Int64Array, pa.StructArray] | None:
@@ -54,27 +54,27 @@ def header_blocks(column: ArrowArray, faults: list[RowErrors]) -> BinaryColumn |
     values = binary_column("headers.value", entry_field(entries, "value"))
     found = []
     if counts[most := int(counts.argmax())] > MAX_HEADERS:
-        found.append(fault_where(counts > MAX_HEADERS, RowErrorKind.HEADERS, _told_of_many_headers, counts, first=most))
+        found.append(errors_at(counts > MAX_HEADERS, RowErrorKind.HEADERS, _told_of_many_headers, counts, first=most))
     if keys.valid is not None:
-        found.append(fault_where(_rows_of(~keys.valid, counts), RowErrorKind.HEADERS, _told_of_null_key))
+        found.append(errors_at(_rows_of(~keys.valid, counts), RowErrorKind.HEADERS, _told_of_null_key))
     try:
         keys.array.cast(pa.large_string() if pa.types.is_large_binary(keys.array.type) else pa.string())
     except pa.ArrowInvalid:
-        found.append(fault_where(_rows_of(invalid_utf8(keys.array), counts), RowErrorKind.HEADERS, _told_of_no_text))
+        found.append(errors_at(_rows_of(invalid_utf8(keys.array), counts), RowErrorKind.HEADERS, _told_of_no_text))
     faults += found
     return None if found else encode_headers(counts, keys, values)
 
 
 def _told_of_many_headers(at: RowContext) -> str:
-    return f"a row has {at.found} headers ({at.place}); a record may have {MAX_HEADERS}"
+    return f"a row has {at.found} headers ({at.location}); a record may have {MAX_HEADERS}"
 
 
 def _told_of_null_key(at: RowContext) -> str:
-    return f"a header key is null ({at.place}); Kafka's header keys are never null"
+    return f"a header key is null ({at.location}); Kafka's header keys are never null"
 
 
 def _told_of_no_text(at: RowContext) -> str:
-    return f"a header key is not UTF-8 ({at.place}); consumers cannot read it: correct it"
+    return f"a header key is not UTF-8 ({at.location}); consumers cannot read it: correct it"
 
 
 def _rows_of(entries: BoolArray, counts: Int64Array) -> BoolArray:

@@ -24,7 +24,7 @@ DECOMPRESSED_LIMIT = 1 << 27
 """The bytes to which one batch may unpack unless the caller says otherwise; data of a thousandth of this size can claim it."""
 
 
-class Record(NamedTuple):
+class ConsumerRecord(NamedTuple):
     """One record. `timestamp` is in milliseconds since 1970, or -1 if there is none; a null key or value is None."""
 
     offset: int
@@ -84,7 +84,7 @@ def _parts(
             records = _unpacked(header, view[position : entry.end], limit)
             if not aborted.shows(header, records):
                 continue
-            if not group.has_room_for(header, len(records), position):
+            if not group.fits(header, len(records), position):
                 yield group
                 group = BatchGroup(view)
             group.add(header, records, position)
@@ -119,8 +119,8 @@ def _corrupt(header: BatchHeader, reason: str) -> CorruptRecord:
     return CorruptRecord(f"record batch at offset {header.base_offset}: {reason}", offset=header.base_offset)
 
 
-def single_records(batch: pa.RecordBatch) -> Iterator[Record]:
+def single_records(batch: pa.RecordBatch) -> Iterator[ConsumerRecord]:
     """Yield the rows of a `pyarrow.RecordBatch` of `RECORD_SCHEMA` one by one: for people and tools, not for many rows."""
     for row in batch.to_pylist():
         headers = tuple((entry["key"], entry["value"]) for entry in row["headers"])
-        yield Record(row["offset"], row["timestamp"], row["key"], row["value"], headers)
+        yield ConsumerRecord(row["offset"], row["timestamp"], row["key"], row["value"], headers)

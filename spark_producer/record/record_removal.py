@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from spark_producer.kernel import ArrangedRows, RecordColumns, encode_v2, record_sizes
 from spark_producer.kernel.arrays import Int64Array
-from spark_producer.record.batch_v2 import HEADER_SIZE, seal
+from spark_producer.record.batch_v2 import HEADER_SIZE, write_header
 from spark_producer.record.reading import read_records
 from spark_producer.record.record_columns import MAX_DATA_BYTES
 from spark_producer.record.splitting import columns_of
 
 
-class TakenOut(NamedTuple):
+class RemovedRecords(NamedTuple):
     """What became of the records of a batch.
 
     `records` has those that were taken out, in columns of `RECORD_SCHEMA`; `end` is where the others end. `latest` is the
@@ -27,9 +27,9 @@ class TakenOut(NamedTuple):
     latest: int
 
 
-def take_records_out(
+def remove_records(
     buffer: memoryview, first: int, end: int, records_count: int, base_timestamp: int, rows: Int64Array
-) -> TakenOut:
+) -> RemovedRecords:
     """Take the records at the ascending indices `rows` out of the `records_count` records in `buffer[first:end]`.
 
     The others are rewritten in place with offset deltas that count from 0, which never makes a record longer. Their timestamp
@@ -39,9 +39,9 @@ def take_records_out(
     removed = _as_arrow(columns, rows, base_timestamp)
     kept = np.delete(np.arange(records_count, dtype=np.int64), rows)
     if not len(kept):
-        return TakenOut(removed, first, 0)
+        return RemovedRecords(removed, first, 0)
     _, end, _ = encode_v2(ArrangedRows(columns, kept), 0, len(kept), 0, 0, buffer, first, end)
-    return TakenOut(removed, end, int(np.asarray(columns.timestamps)[kept].max()))
+    return RemovedRecords(removed, end, int(np.asarray(columns.timestamps)[kept].max()))
 
 
 def _as_arrow(columns: RecordColumns, rows: Int64Array, base_timestamp: int) -> pa.RecordBatch:
@@ -49,7 +49,7 @@ def _as_arrow(columns: RecordColumns, rows: Int64Array, base_timestamp: int) -> 
     size = HEADER_SIZE + int(record_sizes(columns)[rows].sum())
     batch = memoryview(bytearray(size))
     _, end, latest = encode_v2(ArrangedRows(columns, rows), 0, len(rows), 0, 0, batch, HEADER_SIZE, size)
-    seal(
+    write_header(
         batch[:end],
         records_count=len(rows),
         base_timestamp=base_timestamp,

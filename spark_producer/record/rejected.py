@@ -21,7 +21,7 @@ class RowContext(NamedTuple):
     found: int
     row: int
     topic: str | None
-    place: str
+    location: str
 
 
 ErrorMessage = Callable[[RowContext], str]
@@ -65,7 +65,7 @@ class RowErrors(NamedTuple):
     """
 
     kind: RowErrorKind
-    tell: ErrorMessage
+    message: ErrorMessage
     rows: Int64Array
     found: Int64Array | Int32Array
 
@@ -79,7 +79,7 @@ class RowContexts(Protocol):
     def row_number(self, row: int) -> int:
         """Return the number of a row in the task."""
 
-    def place(self, row: int) -> str:
+    def location(self, row: int) -> str:
         """Return the topic and the number of a row in words."""
 
 
@@ -94,9 +94,9 @@ class RejectedRows:
         self._found = tuple(found)
 
     @classmethod
-    def among(cls, places: RowContexts, faults: Sequence[RowErrors]) -> RejectedRows:
+    def among(cls, contexts: RowContexts, faults: Sequence[RowErrors]) -> RejectedRows:
         """Return the rows of some columns in which `faults` were found."""
-        return cls([(places, fault) for fault in _each_row_once(faults)])
+        return cls([(contexts, fault) for fault in _each_row_once(faults)])
 
     def __len__(self) -> int:
         return sum(len(fault.rows) for _, fault in self._found)
@@ -104,9 +104,9 @@ class RejectedRows:
     def __iter__(self) -> Iterator[Rejected]:
         for places, fault in self._found:
             for row, found in zip(fault.rows.tolist(), fault.found.tolist(), strict=True):
-                spot = RowContext(found, places.row_number(row), places.topic_of(row), places.place(row))
+                spot = RowContext(found, places.row_number(row), places.topic_of(row), places.location(row))
                 size = found if fault.kind is RowErrorKind.SIZE else None
-                yield Rejected(spot.row, fault.kind, spot.topic, size, fault.tell(spot))
+                yield Rejected(spot.row, fault.kind, spot.topic, size, fault.message(spot))
 
     def __add__(self, others: RejectedRows) -> RejectedRows:
         """Return these rows and the others, which must be other rows of the same task."""
@@ -135,10 +135,10 @@ class RejectedRows:
 NONE_REJECTED = RejectedRows()
 
 
-def fault_where(
+def errors_at(
     bad: BoolArray,
     kind: RowErrorKind,
-    tell: ErrorMessage,
+    message: ErrorMessage,
     found: Int64Array | Int32Array | None = None,
     first: int | None = None,
 ) -> RowErrors:
@@ -146,7 +146,7 @@ def fault_where(
     rows = np.flatnonzero(bad)
     if first is not None:
         rows = np.concatenate(([first], rows[rows != first]))
-    return RowErrors(kind, tell, rows, np.zeros(len(rows), dtype=np.int64) if found is None else found[rows])
+    return RowErrors(kind, message, rows, np.zeros(len(rows), dtype=np.int64) if found is None else found[rows])
 
 
 def _each_row_once(faults: Sequence[RowErrors]) -> Sequence[RowErrors]:

@@ -20,7 +20,7 @@ from spark_producer.kernel import (
     header_block,
 )
 from spark_producer.kernel.arrays import one_row
-from spark_producer.record.columns import Columns, read_columns
+from spark_producer.record.columns import CheckedColumns, read_columns
 from spark_producer.record.record_cursor import RecordCursor
 
 Field = bytes | str | None
@@ -66,13 +66,13 @@ def read_record(
     return _read_row(topic, value, key, headers, partition, timestamp_ms)
 
 
-def as_columns(topic: str, record: SingleRecord) -> Columns:
+def as_columns(topic: str, record: SingleRecord) -> CheckedColumns:
     """Return the record as a batch of one row; payload bytes are not copied."""
     key = None if record.key is None else BinaryColumn(one_row(record.key))
     headers = None if record.headers == NO_HEADERS else BinaryColumn(one_row(record.headers))
     value = pa.nulls(1, pa.binary()) if record.value is None else one_row(record.value)
     records = RecordColumns(BinaryColumn(value), key, headers, record.timestamp, largest=record.size)
-    return Columns(records, (topic,))
+    return CheckedColumns(records, (topic,))
 
 
 def read_headers(record: SingleRecord) -> tuple[Header, ...]:

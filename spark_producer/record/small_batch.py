@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spark_producer.kernel.varint import encode_varint
-from spark_producer.record.batch_v2 import HEADER_SIZE, seal
+from spark_producer.record.batch_v2 import HEADER_SIZE, write_header
 
 
 def encode_few(records: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> bytearray:
@@ -25,5 +25,5 @@ def encode_few(records: Sequence[tuple[bytes, bytes | None]], timestamp: int) ->
             )
         )
         batch += encode_varint(len(body)) + body
-    seal(memoryview(batch), records_count=len(records), base_timestamp=timestamp, max_timestamp=timestamp)
+    write_header(memoryview(batch), records_count=len(records), base_timestamp=timestamp, max_timestamp=timestamp)
     return batch

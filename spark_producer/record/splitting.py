@@ -16,7 +16,7 @@ from spark_producer.kernel import (
     record_sizes,
 )
 from spark_producer.kernel.arrays import ByteArray
-from spark_producer.record.batch_v2 import CODEC_MASK, HEADER_SIZE, read_header, seal
+from spark_producer.record.batch_v2 import CODEC_MASK, HEADER_SIZE, read_header, write_header
 from spark_producer.record.codecs import Codec, Compressor, decompress
 from spark_producer.record.record_columns import binary_slices
 
@@ -24,7 +24,7 @@ _NO_LIMIT = 1 << 62
 """Bytes: what is unpacked here was packed by us."""
 
 
-class Halves(NamedTuple):
+class SplitPoint(NamedTuple):
     """Where records were cut.
 
     `records` is the number of records in the first part, `cut` its end, and `end` the end of the second part. `head_latest` and
@@ -38,7 +38,7 @@ class Halves(NamedTuple):
     tail_latest: int
 
 
-def cut_in_half(buffer: memoryview, first: int, end: int, records_count: int) -> Halves:
+def cut_in_half(buffer: memoryview, first: int, end: int, records_count: int) -> SplitPoint:
     """Cut the `records_count` (two or more) records in `buffer[first:end]` near the middle of their bytes.
 
     The second part is rewritten in place so that its offset deltas count from 0, which never makes a record longer. Its
@@ -52,7 +52,7 @@ def cut_in_half(buffer: memoryview, first: int, end: int, records_count: int) ->
     _, cut, _ = encode_v2(rows, 0, records, 0, 0, buffer, first, end)
     _, end, _ = encode_v2(rows, records, records_count, 0, 0, buffer, cut, end)
     deltas = np.asarray(columns.timestamps)
-    return Halves(records, cut, end, int(deltas[:records].max()), int(deltas[records:].max()))
+    return SplitPoint(records, cut, end, int(deltas[:records].max()), int(deltas[records:].max()))
 
 
 def halve(data: bytes | bytearray | memoryview) -> tuple[bytes, bytes]:
@@ -71,7 +71,7 @@ def halve(data: bytes | bytearray | memoryview) -> tuple[bytes, bytes]:
         batch = memoryview(bytearray(HEADER_SIZE) + (packed if smaller else part))
         base = header.base_timestamp
         attributes = header.attributes if smaller else header.attributes & ~CODEC_MASK
-        seal(
+        write_header(
             batch, records_count=records_count, base_timestamp=base, max_timestamp=base + latest, attributes=attributes
         )
         return bytes(batch)

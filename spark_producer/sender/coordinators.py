@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from spark_producer.errors import RemoteProtocolError
 from spark_producer.protocol.messages import FindCoordinatorRequest
-from spark_producer.protocol.messages.groups import Coordinator, FindCoordinatorResponse
+from spark_producer.protocol.messages.groups import FindCoordinatorResponse, FoundCoordinator
 
 
 class KeyType(enum.IntEnum):
@@ -56,7 +56,7 @@ class Coordinators:
         node = self._nodes.get(key)
         return node is not None and node not in nodes and answers > self._answers[key]
 
-    def found(self, key: CoordinatorKey, answer: FindCoordinatorResponse, answers: int) -> Coordinator:
+    def found(self, key: CoordinatorKey, answer: FindCoordinatorResponse, answers: int) -> FoundCoordinator:
         """Take in an answer about a key, and return it in the form of version 4, where it may be an error.
 
         `answers` is how many Metadata answers there were before.
@@ -71,7 +71,7 @@ class Coordinators:
                 )
             (told,) = answer.coordinators
         else:
-            told = Coordinator(
+            told = FoundCoordinator(
                 key.name, answer.node_id, answer.host, answer.port, answer.error_code, answer.error_message
             )
         if not told.error_code:

@@ -28,9 +28,16 @@ class DeliveryCounts:
             size = batch.position - batch.begin
             sent = size - HEADER_SIZE
             encoded = round(sent / batch.compression_ratio) if batch.codec else sent
-            largest = batch.largest + HEADER_SIZE  # Java's bound includes the overhead of a batch
+            largest = batch.max_record_size + HEADER_SIZE  # Java's bound includes the overhead of a batch
             self._metrics.batch_drained(
-                batch.queue.place.topic, batch.records_count, size, encoded, sent, largest, now - batch.created, now
+                batch.queue.topic_partition.topic,
+                batch.records_count,
+                size,
+                encoded,
+                sent,
+                largest,
+                now - batch.created,
+                now,
             )
         self._metrics.node_drained(records, now)
         if batches:
@@ -39,7 +46,7 @@ class DeliveryCounts:
     def retried(self, batch: ProducerBatch, now: float) -> None:
         """Count a batch that is queued again."""
         self.retries += 1
-        self._metrics.batch_retried(batch.place.topic, batch.records_count, now)
+        self._metrics.batch_retried(batch.topic_partition.topic, batch.records_count, now)
 
     def was_split(self, now: float) -> None:
         """Count a batch that was too large and is split."""
@@ -47,7 +54,7 @@ class DeliveryCounts:
 
     def failed(self, batch: ProducerBatch, now: float, *, again: bool = False) -> None:
         """Count a batch that is given up. `again` says that it was given up before, and the broker refuses it now."""
-        self._metrics.batch_failed(batch.place.topic, batch.records_count, now, again=again)
+        self._metrics.batch_failed(batch.topic_partition.topic, batch.records_count, now, again=again)
 
     def wrote(self, batch: ProducerBatch, base_offset: int, now: float) -> None:
         """Count a batch that is in the log. `base_offset` is -1 if the broker did not say where."""
@@ -57,7 +64,7 @@ class DeliveryCounts:
         self._bytes += batch.position - batch.begin
         self._batches += 1
         if base_offset >= 0:
-            tp = batch.queue.place
+            tp = batch.queue.topic_partition
             last = base_offset + records - 1
             known = self._ranges.get(tp)
             if known is None:

@@ -108,7 +108,7 @@ class MissingPartitions:
 
 def missing_error(batch: ProducerBatch, absence: Absence, user: str = "") -> BrokerError:
     """Return the error of a batch whose partition no longer exists, or whose topic `user` may not write to any more."""
-    topic, partition = tp = batch.place
+    topic, partition = tp = batch.topic_partition
     records = "1 record" if batch.records_count == 1 else f"{batch.records_count} records"
     if absence.code is Code.TOPIC_AUTHORIZATION_FAILED:
         return broker_error(absence.code, f"{records} for {tp}", user=user)

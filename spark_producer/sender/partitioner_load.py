@@ -29,9 +29,9 @@ class ProducerLoad:
         """Return the number of waiting batches by partition, and the stalled nodes."""
         return LoadStatistics(self._accumulator.queue_lengths(topic), self._sender.stalled)
 
-    def tail_room(self, topic: str, partition: int) -> int:
+    def free_bytes(self, topic: str, partition: int) -> int:
         """Return the bytes that still fit into the open batch of a partition."""
-        return self._accumulator.tail_room(topic, partition)
+        return self._accumulator.free_bytes(topic, partition)
 
     def full_size(self, topic: str, batch_size: int) -> int:
         """Return the bytes, before compression, with which a new batch is full; at least `batch_size`."""

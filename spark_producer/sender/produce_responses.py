@@ -70,8 +70,8 @@ class ProduceResponseHandler:
     ) -> None:
         """`user` is what brokers know us as, for messages. `transactions` is there if the producer is transactional."""
         self.counts = DeliveryCounts(metrics)
-        self._backlog = accumulator.backlog
-        self._outcomes = accumulator.outcomes
+        self._backlog = accumulator.incomplete
+        self._outcomes = accumulator.completion
         self._metadata = metadata
         self._sequencer = sequencer
         self._retries = retries
@@ -91,7 +91,7 @@ class ProduceResponseHandler:
         failed: list[tuple[ProducerBatch, BatchError]] = []
         queues = [batch.queue for batch in batches]
         for batch in batches:
-            answer = answers.get(batch.queue.place)
+            answer = answers.get(batch.queue.topic_partition)
             if answer is None:
                 failed.append((batch, BatchError(Code.NETWORK_EXCEPTION, "the answer does not name this partition")))
             elif not answer.error_code:
@@ -140,8 +140,8 @@ class ProduceResponseHandler:
             return
         self._judged = self._metadata.response_count
         ended = []
-        for queue in self._backlog.busy.of_topics(topics):
-            if (absence := self._metadata.absence(queue.place, now)) is not None:
+        for queue in self._backlog.nonempty.of_topics(topics):
+            if (absence := self._metadata.absence(queue.topic_partition, now)) is not None:
                 ended.append(queue)
                 for batch in self._outcomes.withdraw_queue(queue):
                     self._end_missing(batch, absence, now)
@@ -159,14 +159,14 @@ class ProduceResponseHandler:
     def recreated(self, topics: Collection[str], now: float) -> None:
         """Reset the sequences of topics that were deleted and created again: their logs do not know this producer."""
         if self._sequencer.enabled:
-            queues = [queue for queue in list(self._backlog.queues.values()) if queue.place.topic in topics]
+            queues = [queue for queue in list(self._backlog.queues.values()) if queue.topic_partition.topic in topics]
             for queue in queues:
                 self._sequencer.recreated(queue)
-            self._outcomes.settle(queues, now)
+            self._outcomes.refresh(queues, now)
 
     def _obstacle(self, batch: ProducerBatch, last_error: Callable[[int], PyProducerError | None]) -> str:
         """Return a sentence, after a space, on what keeps a batch from its leader now; an empty string if nothing is known."""
-        leader, _ = self._metadata.cluster.leader_of(batch.place)
+        leader, _ = self._metadata.cluster.leader_of(batch.topic_partition)
         if leader == NO_LEADER:
             return " The brokers name no leader of the partition, or not its address."
         error = last_error(leader)
@@ -178,7 +178,7 @@ class ProduceResponseHandler:
     # --- one batch --------------------------------------------------------------------------------------------------
 
     def _succeed(self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float) -> None:
-        self._outcomes.landed(batch)
+        self._outcomes.remove_in_flight(batch)
         if self._sequencer.enabled:
             self._sequencer.acknowledged(batch, base_offset)
         if batch.state is None:
@@ -191,7 +191,7 @@ class ProduceResponseHandler:
         """Refuse batches, after all successes of the same answer, since an error may end the producer."""
         failed = list(failed)
         for batch, _ in failed:
-            self._outcomes.landed(batch)
+            self._outcomes.remove_in_flight(batch)
         for batch, refusal in failed:
             if batch.state is None:
                 self._refuse(batch, refusal, now)
@@ -212,7 +212,7 @@ class ProduceResponseHandler:
             batch.retry_at = now + self._backoff(batch.attempts)
             batch.last_error = f"{code.name} ({code}){f': {refusal.message}' if refusal.message else ''}"
             self.counts.retried(batch, now)
-            self._outcomes.put_back(batch)
+            self._outcomes.reenqueue(batch)
         else:
             error = _error(batch, refusal, self._user)
             if Action.FATAL in code.action and self._sequencer.enabled:
@@ -237,11 +237,11 @@ class ProduceResponseHandler:
         if batch.in_doubt:
             return False
         records = batch.records_count
-        if not self._outcomes.take_out(batch, texts, error):
+        if not self._outcomes.remove_rejected(batch, texts, error):
             return False
         if self._sequencer.enabled:
             self._sequencer.taken_out(batch, records)
-        self._outcomes.put_back_rest(batch)
+        self._outcomes.reenqueue_rest(batch)
         return True
 
     def _can_retry(self, batch: ProducerBatch, refusal: BatchError, now: float) -> bool:
@@ -267,7 +267,7 @@ class ProduceResponseHandler:
             for queue in queues:
                 if queue.gate:
                     self._sequencer.review(queue)
-        self._outcomes.settle(queues, now)
+        self._outcomes.refresh(queues, now)
 
     def _take_hints(
         self,
@@ -278,9 +278,9 @@ class ProduceResponseHandler:
         """Take in the leaders that refusals name (KIP-951), so that batches go there without a pause."""
         hints: dict[TopicPartition, tuple[int, int]] = {}
         for batch in batches:
-            answer = answers.get(batch.place)
+            answer = answers.get(batch.topic_partition)
             if answer is not None and answer.error_code in LEADER_HINTS and answer.current_leader.leader_id >= 0:
-                hints[batch.place] = answer.current_leader.leader_id, answer.current_leader.leader_epoch
+                hints[batch.topic_partition] = answer.current_leader.leader_id, answer.current_leader.leader_epoch
         if hints:
             endpoints = {node.node_id: Node(node.host, node.port, node.rack) for node in body.node_endpoints}
             self._metadata.apply_leader_hints(hints, endpoints)
@@ -304,7 +304,7 @@ def _texts_by_record(batch: ProducerBatch, refusal: BatchError) -> dict[int, str
 
 
 def _error(batch: ProducerBatch, refusal: BatchError, user: str) -> BrokerError:
-    tp = batch.place
+    tp = batch.topic_partition
     told = ""
     if refusal.records:
         index, text = next(iter(refusal.records.items()))

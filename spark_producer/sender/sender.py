@@ -65,9 +65,9 @@ class Sender:
         metrics: ProducerMetrics | None = None,
     ) -> None:
         self.metadata = metadata
-        self._backlog = accumulator.backlog
+        self._backlog = accumulator.incomplete
         self._drainer = accumulator.drainer
-        self._outcomes = accumulator.outcomes
+        self._outcomes = accumulator.completion
         self._settings = settings
         self._identity = ProducerIdentity(accumulator, backoff, enabled=settings.idempotent)
         self.transactions: TransactionManager | None = None
@@ -101,9 +101,9 @@ class Sender:
             self._answers.expire(now, network.last_error)
         ready = self._drainer.ready(now, self.metadata.cluster)
         if self.transactions is not None:
-            self.transactions.found(ready.kept_back)
-        if ready.unknown_leaders or ready.kept_back:
-            self._find_leaders(ready.unknown_leaders, ready.kept_back, now)
+            self.transactions.found(ready.not_admitted)
+        if ready.unknown_leaders or ready.not_admitted:
+            self._find_leaders(ready.unknown_leaders, ready.not_admitted, now)
         times: list[float | None] = [ready.next_time]
         requests = self._questions(now, network, times)
         if self._dialog is not None and not requests:
@@ -180,7 +180,7 @@ class Sender:
         stamp = self._sequencer.stamp
         for batch in batches:
             stamp(batch)
-            topic, partition = batch.queue.place
+            topic, partition = batch.queue.topic_partition
             found = topics.get(topic)
             if found is None:
                 found = topics[topic] = []
@@ -201,7 +201,7 @@ class Sender:
         """Take in an answer, or the reason why there is none."""
         if self._backlog.error is not None:
             for batch in batches:
-                self._outcomes.landed(batch)
+                self._outcomes.remove_in_flight(batch)
         elif isinstance(body, ProduceResponse):
             self._answers.answered(batches, body, now)
         elif self._dialog is not None and self._dialog.asked(api):
@@ -237,7 +237,7 @@ class Sender:
         code = Code(body.error_code) if isinstance(body, InitProducerIdResponse) else Code.NETWORK_EXCEPTION
         if isinstance(body, InitProducerIdResponse) and not code:
             self._identity.received(body.producer_id, body.producer_epoch)
-            self._outcomes.settle(self._sequencer.restart_waiting(), now)
+            self._outcomes.refresh(self._sequencer.restart_waiting(), now)
         elif Action.RETRY in code.action:
             self._identity.on_failure(now)
         else:

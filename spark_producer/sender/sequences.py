@@ -43,7 +43,7 @@ class Sequencer:
             batch.identity = queue.identity
             batch.base_sequence = queue.next_sequence
             queue.next_sequence = add_to_sequence(batch.base_sequence, batch.records_count)
-        batch.seal(self._attributes)
+        batch.write_header(self._attributes)
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
         """Note that the batch is in the log, even if it was given up before."""
@@ -53,7 +53,7 @@ class Sequencer:
         last = add_to_sequence(batch.base_sequence, batch.records_count - 1)
         if queue.last_acked < 0 or is_later(last, queue.last_acked):
             queue.last_acked = last
-        queue.acquainted = True
+        queue.known_to_broker = True
         if base_offset >= 0:
             queue.last_acked_offset = max(queue.last_acked_offset, base_offset + batch.records_count - 1)
 
@@ -79,11 +79,11 @@ class Sequencer:
         last = add_to_sequence(batch.base_sequence, records) == queue.next_sequence
         if last and not queue.has_sequenced():
             queue.next_sequence = add_to_sequence(batch.base_sequence, batch.records_count)
-        elif not queue.gate or (queue.gate == DrainGate.RENUMBER and batch.number < queue.changed):
+        elif not queue.gate or (queue.gate == DrainGate.RENUMBER and batch.number < queue.renumber_from_batch):
             if not queue.gate:
                 queue.in_doubt = False
             queue.gate = DrainGate.RENUMBER
-            queue.changed, queue.changed_from = batch.number, batch.base_sequence
+            queue.renumber_from_batch, queue.renumber_from_sequence = batch.number, batch.base_sequence
 
     def gap(self, batch: ProducerBatch) -> bool:
         """Note that the broker refused the sequence, or no longer knows the producer. Return whether to send the batch again.
@@ -104,7 +104,7 @@ class Sequencer:
         sequence, they begin at 0, in the next epoch: batches that the new log got before this was known may have used the
         first sequences of the present one. A batch that has a sequence keeps it, or a late copy of it could be written twice.
         """
-        queue.acquainted = False
+        queue.known_to_broker = False
         begun = queue.identity is not NO_IDENTITY and not queue.has_sequenced()
         if begun and not queue.gate and not self._transactional:
             self._bump(queue)
@@ -142,12 +142,12 @@ class Sequencer:
         Brokers have refused them all, or were never asked. Only of a batch that got no answer could a late copy turn up, and fit
         in by chance: then a new epoch shuts it out. A transaction cannot have one; there the next gap ends it.
         """
-        if queue.batches and queue.batches[0].number < queue.changed:
+        if queue.batches and queue.batches[0].number < queue.renumber_from_batch:
             return
         with queue.lock:  # no thread appends meanwhile
             doubt = queue.in_doubt or any(batch.in_doubt for batch in queue.batches)
-        if not doubt and add_to_sequence(queue.last_acked, 1) == queue.changed_from:
-            queue.next_sequence = queue.changed_from
+        if not doubt and add_to_sequence(queue.last_acked, 1) == queue.renumber_from_sequence:
+            queue.next_sequence = queue.renumber_from_sequence
             self._number(queue)
         elif self._transactional:
             queue.gate = DrainGate.OPEN

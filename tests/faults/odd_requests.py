@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from spark_producer.protocol import APIS, CREATE_TOPICS, DELETE_TOPICS, AnyApi, encode_request
 from spark_producer.protocol.codec import MAX_REQUEST_ELEMENTS
-from spark_producer.protocol.fields import MAX_STRING_BYTES, Array, Field, Message, Struct, Wire
+from spark_producer.protocol.fields import MAX_STRING_BYTES, Array, Field, Message, Struct, WireType
 from spark_producer.protocol.messages import FetchRequest, ProduceRequest
 from tests.unit.broker.batches import filler_batch, make_batch
 
-BITS = {Wire.INT8: 8, Wire.INT16: 16, Wire.INT32: 32, Wire.INT64: 64}
+BITS = {WireType.INT8: 8, WireType.INT16: 16, WireType.INT32: 32, WireType.INT64: 64}
 
 TOPICS = [*(f"topic-{number}" for number in range(12)), "a.b", "a_b", "Topic-1", ".deleted-x", "x" * 249]
 ODD_TEXTS = [
@@ -144,17 +144,17 @@ class OddRequests:
                 elements += self.random.choices(elements, k=2)
         return tuple(elements)
 
-    def _element(self, schema: Struct[Any], field: Field, of: Wire | Array | Struct[Any], version: int) -> Any:
+    def _element(self, schema: Struct[Any], field: Field, of: WireType | Array | Struct[Any], version: int) -> Any:
         if isinstance(of, Struct):
             return self._body(of, version)
-        assert isinstance(of, Wire)
+        assert isinstance(of, WireType)
         if of in BITS:
             return self._integer(field, BITS[of])
-        if of is Wire.BOOL:
+        if of is WireType.BOOL:
             return self.random.random() < 0.5
-        if of is Wire.UUID:
+        if of is WireType.UUID:
             return self.random.choice((bytes(16), self.random.randbytes(16)))
-        return self._records() if of is Wire.RECORDS else self._text(schema, field)
+        return self._records() if of is WireType.RECORDS else self._text(schema, field)
 
     def _integer(self, field: Field, bits: int) -> int:
         top = 1 << (bits - 1)

@@ -111,13 +111,13 @@ def test_sn34_buffers_of_expired_batches_are_not_reused_while_they_are_sent(
         accumulator, client = parts_of(producer).accumulator, parts_of(producer).client
         assert isinstance(client, Client)
         # No configuration lets a batch expire before its request does: the connection would go with it.
-        accumulator.backlog.delivery_timeout, usual = DELIVERY_SECONDS, accumulator.backlog.delivery_timeout
+        accumulator.incomplete.delivery_timeout, usual = DELIVERY_SECONDS, accumulator.incomplete.delivery_timeout
         proxied.proxy.pause(Direction.TO_BROKER)
         producer.send_batch(rows("first", ROWS), topic=topic)
         until(lambda: any(node.unsent for node in client._nodes), "they are being sent")
         with pytest.raises(DeliveryTimeout):
             producer.flush()
-        accumulator.backlog.delivery_timeout = usual
+        accumulator.incomplete.delivery_timeout = usual
         assert PoisonedPool.poisoned == 0, "the network may still read these buffers"
         assert any(node.unsent for node in client._nodes), "and has not read all"
         the_rest(proxied.proxy)

@@ -16,15 +16,15 @@ from spark_producer.cli.connection_args import connection_settings
 from spark_producer.cli.topic_reader import TopicReader
 from spark_producer.record.batch_v2 import batches
 from spark_producer.record.codecs import Codec
-from spark_producer.record.reading import Record, read_records, single_records
+from spark_producer.record.reading import ConsumerRecord, read_records, single_records
 from tests.interop.generated_batches import rows_of_any_shape
 
 SECONDS = 60.0
 
 
-def read_with_reader(bootstrap: str, topic: str, expected: int) -> tuple[list[Record], Counter[int]]:
+def read_with_reader(bootstrap: str, topic: str, expected: int) -> tuple[list[ConsumerRecord], Counter[int]]:
     """The records of partition 0, and how many batches had each codec; TimeoutError if there are fewer than expected."""
-    found: list[Record] = []
+    found: list[ConsumerRecord] = []
     codecs: Counter[int] = Counter()
     deadline = time.monotonic() + SECONDS
     with BlockingClient(connection_settings(bootstrap, {"kafka.client.id": "reader"}), timeout=SECONDS) as client:
@@ -38,15 +38,15 @@ def read_with_reader(bootstrap: str, topic: str, expected: int) -> tuple[list[Re
     return found, codecs
 
 
-def write_with_librdkafka(bootstrap: str, topic: str, codec: Codec, sets: int) -> list[Record]:
+def write_with_librdkafka(bootstrap: str, topic: str, codec: Codec, sets: int) -> list[ConsumerRecord]:
     """`sets` sets of rows, each flushed by itself; the records as they should be read."""
     random = Random(33)
-    wanted: list[Record] = []
+    wanted: list[ConsumerRecord] = []
     settings = {"bootstrap.servers": bootstrap, "compression.type": codec.name.lower(), "linger.ms": 5}
     producer = Producer(settings | {"batch.num.messages": 150, "message.max.bytes": 10**7})
     for _ in range(sets):
         for row in rows_of_any_shape(random, 2):
             producer.produce(topic, row.value, row.key, timestamp=row.timestamp, headers=list(row.headers))
-            wanted.append(Record(len(wanted), *row[1:]))
+            wanted.append(ConsumerRecord(len(wanted), *row[1:]))
         assert producer.flush(SECONDS) == 0
     return wanted

@@ -96,7 +96,7 @@ def wire(broker: Broker) -> Iterator[Wire]:
 
 def batch() -> bytes:
     data = bytearray(batch_v2.HEADER_SIZE) + RECORD
-    batch_v2.seal(memoryview(data), records_count=1, base_timestamp=1, max_timestamp=1)
+    batch_v2.write_header(memoryview(data), records_count=1, base_timestamp=1, max_timestamp=1)
     return bytes(data)
 
 

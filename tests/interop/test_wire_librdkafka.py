@@ -35,7 +35,7 @@ def client(mock_brokers: str) -> Iterator[BlockingClient]:
 
 def one_record_batch() -> bytes:
     batch = bytearray(batch_v2.HEADER_SIZE) + RECORD
-    batch_v2.seal(memoryview(batch), records_count=1, base_timestamp=1, max_timestamp=1)
+    batch_v2.write_header(memoryview(batch), records_count=1, base_timestamp=1, max_timestamp=1)
     return bytes(batch)
 
 

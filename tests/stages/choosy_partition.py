@@ -63,7 +63,7 @@ def carry_out(made: Stage, partition: ChoosyPartition, choose: random.Random | N
     """Send everything, and answer in order, until all has ended. With `choose` more than one request may fly, and get lost."""
     flying: deque[tuple[ClientRequest, bytes]] = deque()
     for _ in range(5000):
-        if made.bench.backlog.idle and not flying:
+        if made.bench.incomplete.idle and not flying:
             return
         made.network.unready = {1} if len(flying) >= IN_FLIGHT else set()
         step = made.step()

@@ -20,7 +20,7 @@ from spark_producer.protocol.messages import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from spark_producer.protocol.messages.groups import Coordinator
+from spark_producer.protocol.messages.groups import FoundCoordinator
 from spark_producer.protocol.messages.transactions import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnTopicResult,
@@ -54,7 +54,7 @@ def coordinated(
     """The answer with this error code, or one for each partition. `identity` is what the coordinator gives, if it gives one."""
     number = code if isinstance(code, int) else 0
     if isinstance(body, FindCoordinatorRequest):
-        return FindCoordinatorResponse(coordinators=(Coordinator(body.key, node, f"host{node}", 9092, number),))
+        return FindCoordinatorResponse(coordinators=(FoundCoordinator(body.key, node, f"host{node}", 9092, number),))
     if isinstance(body, InitProducerIdRequest):
         return InitProducerIdResponse(0, number, *((-1, -1) if number else identity))
     if isinstance(body, EndTxnRequest):

@@ -35,7 +35,7 @@ def everything_once(metrics: ProducerMetrics, now: float = 1.0) -> None:
     metrics.buffer_exhausted(now)
     metrics.flushed(0.3, now)
     for call in ("init", "begin", "send-offsets", "commit", "abort"):
-        metrics.transaction_call_ended(call, 0.4, now)
+        metrics.transaction_call_completed(call, 0.4, now)
     drain(metrics, now=now)
     metrics.node_drained(10, now)
     metrics.batch_delivered(10, 1061, 0.75, now)
@@ -46,11 +46,11 @@ def everything_once(metrics: ProducerMetrics, now: float = 1.0) -> None:
     metrics.bytes_sent(1, 500, 1200, now)
     metrics.bytes_received(1, 80, now)
     metrics.response_received(1, 100, now)
-    metrics.produce_answered(1, 0.05, now)
+    metrics.produce_completed(1, 0.05, now)
     metrics.polled(0.004, 0.001, now)
     metrics.connection_created(now)
     metrics.connection_closed(now)
     metrics.logged_in(now, repeatable=False)
-    metrics.logged_in_anew(0.02, now)
+    metrics.reauthenticated(0.02, now)
     for anew in (False, True):
-        metrics.login_failed(now, anew=anew)
+        metrics.login_failed(now, reauthentication=anew)

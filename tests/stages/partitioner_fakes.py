@@ -10,18 +10,18 @@ import pyarrow as pa
 from spark_producer.partitioner import LoadStatistics, TopicPartitions, describe_topic
 from spark_producer.partitioner.batch_size_estimate import RECORD_FRAME
 from spark_producer.partitioner.topic import RowRule
-from spark_producer.record.columns import Columns, read_columns
+from spark_producer.record.columns import CheckedColumns, read_columns
 
 BODY = 5
 """bytes of a record's body beside a value below 64 bytes: attributes, key length, value length, header count, and one more
 for values of 64 bytes and above"""
 
 
-def columns_of(topic: str | None = "t", first_row: int = 0, **given: Any) -> Columns:
+def columns_of(topic: str | None = "t", first_row: int = 0, **given: Any) -> CheckedColumns:
     return read_columns(pa.record_batch(given), topic=topic, now_ms=0, first_row=first_row).or_raise()
 
 
-def rows_of(*sizes: int) -> Columns:
+def rows_of(*sizes: int) -> CheckedColumns:
     """Rows without keys that take so many bytes each in a batch (by the partitioner's forecast)."""
     values = []
     for size in sizes:
@@ -33,7 +33,7 @@ def rows_of(*sizes: int) -> Columns:
     return columns_of(value=pa.array(values, pa.binary()))
 
 
-def assign(rule: RowRule, topic: TopicPartitions, columns: Columns) -> list[int]:
+def assign(rule: RowRule, topic: TopicPartitions, columns: CheckedColumns) -> list[int]:
     found: list[int] = rule.assign(topic, columns, np.arange(len(columns.records))).tolist()
     return found
 
@@ -66,7 +66,7 @@ class FakeLoad:
         self.asked += 1
         return LoadStatistics(self.queued if topic == "t" else {}, self.stalled)
 
-    def tail_room(self, topic: str, partition: int) -> int:
+    def free_bytes(self, topic: str, partition: int) -> int:
         return self.rooms.get(partition, 0)
 
     def full_size(self, topic: str, batch_size: int) -> int:

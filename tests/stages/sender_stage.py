@@ -28,9 +28,9 @@ from spark_producer.protocol.messages import (
 from spark_producer.record.batch_v2 import BatchHeader, read_header
 from spark_producer.sender import ClientRequest, Metadata, Sender, SenderSettings, SenderStep
 from tests.stages.metric_events import new_metrics
-from tests.stages.workbench import PLACE, Bench, values_in, workbench
+from tests.stages.workbench import TP, Bench, values_in, workbench
 
-TOPIC = PLACE.topic
+TOPIC = TP.topic
 BACKOFF = 0.1
 MAX_AGE = 300.0
 
@@ -99,14 +99,14 @@ def answer_to(outgoing: ClientRequest, codes: Mapping[int, int] | int = 0, **fie
     """An answer to all batches of a request: error code by partition, offsets from 100 times the sequence."""
     responses = []
     for batch in outgoing.batches:
-        code = codes if isinstance(codes, int) else codes.get(batch.place.partition, 0)
+        code = codes if isinstance(codes, int) else codes.get(batch.topic_partition.partition, 0)
         offset = -1 if code else max(0, batch.base_sequence) + 100
         responses.append(
             ProduceTopicResponse(
-                batch.place.topic,
+                batch.topic_partition.topic,
                 (
                     ProducePartitionResponse(
-                        batch.place.partition, code, fields.get("base_offset", offset), **_rest(fields)
+                        batch.topic_partition.partition, code, fields.get("base_offset", offset), **_rest(fields)
                     ),
                 ),
             )
@@ -139,7 +139,7 @@ def sent_in(outgoing: ClientRequest) -> list[Sent]:
             assert isinstance(records, memoryview)
             tp = TopicPartition(topic.name, partition.index)
             found.append(Sent(tp, read_header(records), values_in(records)))
-    assert sorted(sent.tp for sent in found) == sorted(batch.place for batch in outgoing.batches)
+    assert sorted(sent.tp for sent in found) == sorted(batch.topic_partition for batch in outgoing.batches)
     return found
 
 
@@ -198,19 +198,19 @@ class Stage:
     def batches(self, *values: bytes, partition: int = 0) -> None:
         """One full batch for each value."""
         for value in values:
-            self.bench.append(value.ljust(900, b"."), place=TopicPartition(TOPIC, partition))
+            self.bench.append(value.ljust(900, b"."), tp=TopicPartition(TOPIC, partition))
 
     @property
     def error(self) -> Exception | None:
         """What ended the producer, or the first failure of a batch."""
-        return self.bench.backlog.error or self.bench.backlog.failure
+        return self.bench.incomplete.error or self.bench.incomplete.failure
 
 
 def acquaint(queue: PartitionQueue, identity: ProducerIdAndEpoch, now: float) -> None:
     """As if the brokers had just acknowledged what came before sequence 0: the next batches need not wait for each other."""
     queue.begin(identity)
-    queue.last_acked, queue.taken_at = 2**31 - 1, now
-    queue.acquainted = True
+    queue.last_acked, queue.drained_at = 2**31 - 1, now
+    queue.known_to_broker = True
 
 
 def stage(
@@ -255,7 +255,7 @@ def stage(
             for tp in [
                 TopicPartition(topic, partition) for topic in leaders for partition in range(len(leaders[topic]))
             ]:
-                acquaint(bench.backlog.queue_of(tp), bench.drainer.current_identity, bench.clock.now)
+                acquaint(bench.incomplete.queue_of(tp), bench.drainer.current_identity, bench.clock.now)
     return made
 
 

@@ -103,7 +103,7 @@ class TransactionStage:
                 self.take(outgoing)
             if step.requests:
                 continue
-            waits = self.manager.need() is not None or any(self.made.bench.backlog.left())
+            waits = self.manager.need() is not None or any(self.made.bench.incomplete.remaining())
             if self.manager.busy or not waits or step.wake_at is None or step.wake_at > end:
                 return
             self.made.bench.clock.now = step.wake_at
@@ -160,8 +160,8 @@ class TransactionStage:
         for topic, batch in zip(answer.responses, outgoing.batches, strict=True):
             (part,) = topic.partition_responses
             if not part.error_code:
-                offset = self.written.get(batch.place, 0)
-                self.written[batch.place] = offset + batch.records_count
+                offset = self.written.get(batch.topic_partition, 0)
+                self.written[batch.topic_partition] = offset + batch.records_count
                 part = part._replace(base_offset=offset)
             responses.append(topic._replace(partition_responses=(part,)))
         return answer._replace(responses=tuple(responses))
@@ -176,7 +176,7 @@ def in_words(outgoing: ClientRequest) -> str:
     """A request as a test names it; the first word is the name that `script` and `holding` know."""
     body = outgoing.body
     if isinstance(body, ProduceRequest):
-        return "produce " + ",".join(str(batch.place.partition) for batch in outgoing.batches)
+        return "produce " + ",".join(str(batch.topic_partition.partition) for batch in outgoing.batches)
     word = words_of(body)
     if isinstance(body, FindCoordinatorRequest):
         return f"{word} {'transaction' if body.key_type else 'group'}"

@@ -28,7 +28,7 @@ from spark_producer.accumulator import (
     RecordAccumulator,
     RecordFuture,
 )
-from spark_producer.accumulator.completion import Outcomes
+from spark_producer.accumulator.completion import BatchCompletion
 from spark_producer.accumulator.drainer import Drainer
 from spark_producer.accumulator.incomplete_batches import IncompleteBatches
 from spark_producer.accumulator.readiness import ReadyCheck
@@ -38,7 +38,7 @@ from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.compression_ratio import CompressionRatios
 
 DEADLINE = 20.0
-PLACE = TopicPartition("orders", 0)
+TP = TopicPartition("orders", 0)
 OTHER = TopicPartition("orders", 1)
 NODE = 1
 
@@ -113,7 +113,7 @@ def values_in(data: bytes | memoryview) -> list[bytes | None]:
 
 def values_of(batch: ProducerBatch) -> list[bytes | None]:
     """The values of one batch, sealed for the purpose."""
-    batch.seal()
+    batch.write_header()
     return values_in(batch.data)
 
 
@@ -143,30 +143,30 @@ class Bench:
     leaders: OneLeader = field(default_factory=OneLeader)
 
     @property
-    def backlog(self) -> IncompleteBatches:
-        return self.accumulator.backlog
+    def incomplete(self) -> IncompleteBatches:
+        return self.accumulator.incomplete
 
     @property
     def drainer(self) -> Drainer:
         return self.accumulator.drainer
 
     @property
-    def outcomes(self) -> Outcomes:
-        return self.accumulator.outcomes
+    def completion(self) -> BatchCompletion:
+        return self.accumulator.completion
 
-    def append(self, *values: bytes | None, place: TopicPartition = PLACE) -> None:
+    def append(self, *values: bytes | None, tp: TopicPartition = TP) -> None:
         rows = rows_of(values)
-        self.accumulator.append(place, rows, 0, len(rows))
+        self.accumulator.append(tp, rows, 0, len(rows))
 
     def append_one(
-        self, value: bytes, timestamp: int = 0, callback: Callback | None = None, place: TopicPartition = PLACE
+        self, value: bytes, timestamp: int = 0, callback: Callback | None = None, tp: TopicPartition = TP
     ) -> RecordFuture:
-        return self.accumulator.append_one(place, SingleRecord(None, value, NO_HEADERS, timestamp), callback)
+        return self.accumulator.append_one(tp, SingleRecord(None, value, NO_HEADERS, timestamp), callback)
 
     def ready(self) -> list[TopicPartition]:
         """The partitions with a batch worth sending, in the order in which they will be taken."""
         self.check()
-        return [queue.place for queue in self.drainer._readiness.listed(NODE) or ()]
+        return [queue.topic_partition for queue in self.drainer._readiness.listed(NODE) or ()]
 
     def check(self) -> ReadyCheck:
         return self.drainer.ready(self.clock.now, self.leaders)
@@ -174,53 +174,53 @@ class Bench:
     def next_time(self) -> float | None:
         return self.check().next_time
 
-    def try_take(self, place: TopicPartition = PLACE, room: int = 1 << 40) -> ProducerBatch | None:
+    def try_take(self, tp: TopicPartition = TP, max_bytes: int = 1 << 40) -> ProducerBatch | None:
         """The head of one partition, if it is ready; the others stay as they are."""
         self.check()
         listed = self.drainer._readiness.listed(NODE) or deque()
-        others = [queue for queue in listed if queue.place != place]
-        mine = [queue for queue in listed if queue.place == place]
+        others = [queue for queue in listed if queue.topic_partition != tp]
+        mine = [queue for queue in listed if queue.topic_partition == tp]
         listed.clear()
         listed.extend(mine)
-        taken = self.drainer.drain(NODE, room, self.clock.now)
+        taken = self.drainer.drain(NODE, max_bytes, self.clock.now)
         listed.extendleft(reversed(others))
         return taken[0] if taken else None
 
-    def take(self, place: TopicPartition = PLACE) -> ProducerBatch:
-        batch = self.try_take(place)
+    def take(self, tp: TopicPartition = TP) -> ProducerBatch:
+        batch = self.try_take(tp)
         assert batch is not None
         return batch
 
-    def queue(self, place: TopicPartition = PLACE) -> PartitionQueue:
-        return self.backlog.queues[place]
+    def queue(self, tp: TopicPartition = TP) -> PartitionQueue:
+        return self.incomplete.queues[tp]
 
     def complete(self, batch: ProducerBatch, base_offset: int = 0, log_append_time: int = -1) -> None:
-        self.outcomes.landed(batch)
-        self.outcomes.complete(batch, base_offset, log_append_time)
-        self.outcomes.settle([batch.queue], self.clock.now)
+        self.completion.remove_in_flight(batch)
+        self.completion.complete(batch, base_offset, log_append_time)
+        self.completion.refresh([batch.queue], self.clock.now)
 
     def fail(self, batch: ProducerBatch, error: Exception) -> None:
-        self.outcomes.landed(batch)
-        self.outcomes.fail(batch, error)
-        self.outcomes.settle([batch.queue], self.clock.now)
+        self.completion.remove_in_flight(batch)
+        self.completion.fail(batch, error)
+        self.completion.refresh([batch.queue], self.clock.now)
 
     def put_back(self, batch: ProducerBatch, backoff: float = 0.1) -> None:
         batch.retry_at = self.clock.now + backoff
-        self.outcomes.landed(batch)
-        self.outcomes.put_back(batch)
-        self.outcomes.settle([batch.queue], self.clock.now)
+        self.completion.remove_in_flight(batch)
+        self.completion.reenqueue(batch)
+        self.completion.refresh([batch.queue], self.clock.now)
 
     def split(self, batch: ProducerBatch) -> None:
-        self.outcomes.landed(batch)
-        self.outcomes.split(batch)
-        self.outcomes.settle([batch.queue], self.clock.now)
+        self.completion.remove_in_flight(batch)
+        self.completion.split(batch)
+        self.completion.refresh([batch.queue], self.clock.now)
 
     def expire(self) -> list[ProducerBatch]:
         """What the sender does about batches whose time is over."""
-        expired = self.outcomes.take_expired(self.clock.now)
+        expired = self.completion.take_expired(self.clock.now)
         for batch in expired:
-            self.outcomes.fail(batch, self.outcomes.expiry_error(batch, self.clock.now))
-        self.outcomes.settle([batch.queue for batch in expired], self.clock.now)
+            self.completion.fail(batch, self.completion.expiry_error(batch, self.clock.now))
+        self.completion.refresh([batch.queue for batch in expired], self.clock.now)
         return expired
 
 

@@ -34,7 +34,7 @@ def rows(value: str) -> pa.RecordBatch:
 def locks(producer: Producer) -> list[Any]:
     """All that the producer takes in a call."""
     return [
-        parts_of(producer).accumulator.backlog._lock,
+        parts_of(producer).accumulator.incomplete._lock,
         parts_of(producer).accumulator.pool._lock,
         parts_of(producer).meter.events._lock,
     ]

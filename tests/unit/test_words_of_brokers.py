@@ -25,7 +25,7 @@ from spark_producer.exactly_once.cluster.broker_requests import format_partition
 from spark_producer.metrics.write_report import OffsetRange, WriteReport
 from spark_producer.network import format_address
 from spark_producer.network.transport import resolve
-from spark_producer.record.reading import Record
+from spark_producer.record.reading import ConsumerRecord
 
 HOSTILE = "a\x1b]0;title\x07\x1b[2J\r\n\u202eb\u2028c\x9bd\u200be\ud800"
 LONG = "x" * 5_000_000
@@ -82,8 +82,8 @@ def test_a_text_of_somebody_else_is_escaped_and_cut(shown: Callable[[str], str])
         lambda word: format_address(word, 9092),
         lambda word: str(BrokerError(f"topic {word} of {word}", code=3)),
         lambda word: describe(WriteReport(ranges={(word, 0): OffsetRange(0, 1, 2)})).replace("\n", ""),
-        lambda word: format_record(0, Record(0, 0, word.encode("utf-8", "replace"), b"v", ((word, None),))),
-        lambda word: record_json(0, Record(0, 0, word.encode("utf-8", "replace"), b"v", ((word, None),))),
+        lambda word: format_record(0, ConsumerRecord(0, 0, word.encode("utf-8", "replace"), b"v", ((word, None),))),
+        lambda word: record_json(0, ConsumerRecord(0, 0, word.encode("utf-8", "replace"), b"v", ((word, None),))),
     ],
     ids=["address", "error", "report", "tail", "tail --json"],
 )

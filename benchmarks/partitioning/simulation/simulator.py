@@ -25,7 +25,7 @@ from spark_producer.partitioner import LoadStatistics, LoadView, NodeLatencies, 
 from spark_producer.partitioner.batch_size_estimate import RECORD_FRAME
 from spark_producer.partitioner.topic import RowRule
 from spark_producer.record.batch_v2 import HEADER_SIZE
-from spark_producer.record.columns import Columns, read_columns
+from spark_producer.record.columns import CheckedColumns, read_columns
 
 Arguments = ParamSpec("Arguments")
 
@@ -178,7 +178,7 @@ class SimulatedProducer:
         """Return the load as of the last pass of the sender."""
         return self._statistics
 
-    def tail_room(self, topic: str, partition: int) -> int:
+    def free_bytes(self, topic: str, partition: int) -> int:
         """Return the room of the open batch."""
         queue = self._queues.get(partition)
         return 0 if not queue or queue[-1].closed else queue[-1].room
@@ -295,7 +295,7 @@ class SimulatedProducer:
 
 
 @functools.cache
-def rows_of(count: int, size: int) -> Columns:
+def rows_of(count: int, size: int) -> CheckedColumns:
     """Return `count` rows without keys, with values of `size` bytes."""
     values = pa.array([bytes(size)] * count, pa.binary())
     return read_columns(pa.record_batch({"value": values}), topic=TOPIC, now_ms=0).or_raise()

@@ -31,9 +31,9 @@ def find_coordinator(
     """Answer that this broker coordinates every group and every transactional id."""
     if request.key_type in (GROUP, TRANSACTION):
         node, place = context.settings.node_id, context.advertised
-        found = messages.Coordinator("", node, place.host, place.port, Code.NONE, "")
+        found = messages.FoundCoordinator("", node, place.host, place.port, Code.NONE, "")
     else:
-        found = messages.Coordinator("", -1, "", -1, Code.INVALID_REQUEST, f"unknown key type {request.key_type}")
+        found = messages.FoundCoordinator("", -1, "", -1, Code.INVALID_REQUEST, f"unknown key type {request.key_type}")
     if version >= _SEVERAL_KEYS:
         rows = tuple(found._replace(key=key) for key in request.coordinator_keys)
         return HandlerResult(messages.FindCoordinatorResponse(coordinators=rows))

@@ -160,13 +160,13 @@ def _end_of_reading(partition: Partition, isolation_level: int) -> int:
     return partition.last_stable_offset if isolation_level == READ_COMMITTED else partition.log.high_watermark
 
 
-def _aborted(partition: Partition, first: int, size: int) -> tuple[messages.AbortedTransaction, ...]:
+def _aborted(partition: Partition, first: int, size: int) -> tuple[messages.FetchAbortedTransaction, ...]:
     """Return the aborted transactions in the `size` bytes read from offset `first` on, and perhaps some that follow at once."""
     if not size or not partition.has_aborted(first):
         return ()
     last = partition.log.offset_upper_bound(first, size) - 1
     found = partition.aborted_transactions(first, last)
-    return tuple(messages.AbortedTransaction(each.producer_id, each.first_offset) for each in found)
+    return tuple(messages.FetchAbortedTransaction(each.producer_id, each.first_offset) for each in found)
 
 
 def list_offsets(

@@ -24,9 +24,9 @@ from spark_producer.exactly_once.cluster.required_acls import Right, missing_rig
 from spark_producer.protocol import FIND_COORDINATOR, AnyApi
 from spark_producer.protocol.messages import (
     AddPartitionsToTxnResponse,
-    Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+    FoundCoordinator,
 )
 
 MOVED = frozenset({Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR})
@@ -132,7 +132,7 @@ class TransactionAdmin:
         for each in ids:
             self._coordinators.pop(each, None)
 
-    def _find(self, ids: Sequence[str], deadline: float) -> Iterator[Coordinator]:
+    def _find(self, ids: Sequence[str], deadline: float) -> Iterator[FoundCoordinator]:
         for at in range(0, len(ids), KEYS):
             some = tuple(ids[at : at + KEYS])
             while some:
@@ -141,7 +141,7 @@ class TransactionAdmin:
                 if answer.coordinators:
                     yield from answer.coordinators
                     break
-                yield Coordinator(  # before version 4 it is one id at a time
+                yield FoundCoordinator(  # before version 4 it is one id at a time
                     some[0], answer.node_id, answer.host, answer.port, answer.error_code, answer.error_message
                 )
                 some = some[1:]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from spark_producer.config.token_rules import is_loopback
 from spark_producer.errors import AuthenticationFailed
 from spark_producer.network.addresses import format_address
-from spark_producer.protocol import Login
+from spark_producer.protocol import SaslCredentials
 
 
-def require_loopback(login: Login, host: str, port: int) -> Login:
+def require_loopback(login: SaslCredentials, host: str, port: int) -> SaslCredentials:
     """Return `login`, or one that is refused before anything secret is sent, if the broker may be on another machine."""
     return (
         login

@@ -59,8 +59,8 @@ if TYPE_CHECKING:
         ReplacedConfigsResource,
     )
     from spark_producer.protocol.messages.fetch import (
-        AbortedTransaction,
         EpochEndOffset,
+        FetchAbortedTransaction,
         FetchPartition,
         FetchPartitionResponse,
         FetchRequest,
@@ -77,7 +77,6 @@ if TYPE_CHECKING:
         SnapshotId,
     )
     from spark_producer.protocol.messages.groups import (
-        Coordinator,
         DeletableGroupResult,
         DeleteGroupsRequest,
         DeleteGroupsResponse,
@@ -87,6 +86,7 @@ if TYPE_CHECKING:
         DescribeGroupsResponse,
         FindCoordinatorRequest,
         FindCoordinatorResponse,
+        FoundCoordinator,
         ListedGroup,
         ListGroupsRequest,
         ListGroupsResponse,
@@ -211,7 +211,6 @@ __all__ = [
     "NO_TIMEOUT",
     "NO_UUID",
     "OPERATIONS_UNKNOWN",
-    "AbortedTransaction",
     "ActiveProducer",
     "AddOffsetsToTxnRequest",
     "AddOffsetsToTxnResponse",
@@ -229,7 +228,6 @@ __all__ = [
     "ApiVersionsRequest",
     "ApiVersionsResponse",
     "BatchIndexAndErrorMessage",
-    "Coordinator",
     "CreatableReplicaAssignment",
     "CreatableTopic",
     "CreatableTopicConfig",
@@ -282,6 +280,7 @@ __all__ = [
     "EndTxnRequest",
     "EndTxnResponse",
     "EpochEndOffset",
+    "FetchAbortedTransaction",
     "FetchPartition",
     "FetchPartitionResponse",
     "FetchRequest",
@@ -292,6 +291,7 @@ __all__ = [
     "FindCoordinatorRequest",
     "FindCoordinatorResponse",
     "ForgottenTopic",
+    "FoundCoordinator",
     "HeartbeatRequest",
     "HeartbeatResponse",
     "IncrementalAlterConfigsRequest",

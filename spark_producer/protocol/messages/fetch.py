@@ -64,7 +64,7 @@ class SnapshotId(NamedTuple):
     epoch: Int32 = -1
 
 
-class AbortedTransaction(NamedTuple):
+class FetchAbortedTransaction(NamedTuple):
     """A transaction whose records, from this producer and from this offset on, were aborted."""
 
     producer_id: Int64 = 0
@@ -82,7 +82,7 @@ class FetchPartitionResponse(NamedTuple):
     diverging_epoch: Annotated[EpochEndOffset, Since(12), Tag(0)] = EpochEndOffset()
     current_leader: Annotated[LeaderIdAndEpoch, Since(12), Tag(1)] = LeaderIdAndEpoch()
     snapshot_id: Annotated[SnapshotId, Since(12), Tag(2)] = SnapshotId()
-    aborted_transactions: Annotated[tuple[AbortedTransaction, ...] | None, Since(4)] = ()
+    aborted_transactions: Annotated[tuple[FetchAbortedTransaction, ...] | None, Since(4)] = ()
     preferred_read_replica: Annotated[Int32, Since(11)] = -1
     records: Records = None
 

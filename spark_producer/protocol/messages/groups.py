@@ -44,7 +44,7 @@ class FindCoordinatorRequest(NamedTuple):
     coordinator_keys: Annotated[tuple[String, ...], Since(4)] = ()
 
 
-class Coordinator(NamedTuple):
+class FoundCoordinator(NamedTuple):
     """The coordinator of one key."""
 
     key: String = ""
@@ -64,7 +64,7 @@ class FindCoordinatorResponse(NamedTuple):
     node_id: Annotated[Int32, Until(3)] = 0
     host: Annotated[String, Until(3)] = ""
     port: Annotated[Int32, Until(3)] = 0
-    coordinators: Annotated[tuple[Coordinator, ...], Since(4)] = ()
+    coordinators: Annotated[tuple[FoundCoordinator, ...], Since(4)] = ()
 
 
 # DescribeGroups (15)

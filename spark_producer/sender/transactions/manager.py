@@ -73,9 +73,9 @@ class TransactionManager:
         self.end_in_doubt = False
         """whether an EndTxn got no answer, so that a copy of it may come late (KAFKA-17754); `transaction_dialog` sets it"""
         self._identity = identity
-        self._backlog = accumulator.backlog
+        self._backlog = accumulator.incomplete
         self._drainer = accumulator.drainer
-        self._outcomes = accumulator.outcomes
+        self._outcomes = accumulator.completion
         self._produce = produce_apis(settings.produce)
         self._operation: Operation | None = None
         """the call that waits for answers of coordinators: the first init, a commit or an abort"""
@@ -160,7 +160,7 @@ class TransactionManager:
             self._abort(Operation(TxnCall.ABORT), now)
         if self.state is TxnState.HELD and self._backlog.starving:
             self._release(now)
-        if self.state not in KEEPS_ROWS and len(self._backlog.busy):
+        if self.state not in KEEPS_ROWS and len(self._backlog.nonempty):
             self._drop(now)
         ending = self.state is TxnState.COMMITTING or self.state is TxnState.ABORTING
         if ending and self._backlog.idle and not self.busy and not self.contents.may_be_open and self.need() is None:
@@ -209,7 +209,7 @@ class TransactionManager:
     def _finish_at_once(self, operation: Operation, now: float) -> None:
         """Carry out a call that needs no broker."""
         call, error = operation.call, None
-        if call in (TxnCall.BEGIN, TxnCall.HOLD) and len(self._backlog.busy):
+        if call in (TxnCall.BEGIN, TxnCall.HOLD) and len(self._backlog.nonempty):
             self._drop(now)  # rows of a thread that did not wait for the end of the last transaction
         self.number += call is TxnCall.BEGIN or call is TxnCall.HOLD
         if call is TxnCall.BEGIN:
@@ -223,7 +223,7 @@ class TransactionManager:
             self._release(now)
         elif call is TxnCall.TAKE and self.state is TxnState.HELD:
             told = TransactionAborted("the record was taken out of the producer, to be written elsewhere")
-            operation.result = self._outcomes.take_waiting(TRANSACTIONAL_BIT, told, now)
+            operation.result = self._outcomes.take_undrained(TRANSACTIONAL_BIT, told, now)
             self._move(TxnState.UNINITIALIZED)
         elif call is TxnCall.PREPARE:
             error = self._prepare(operation, now)
@@ -240,7 +240,7 @@ class TransactionManager:
 
     def _release(self, now: float) -> None:
         if self.state is TxnState.HELD:
-            self._backlog.grow_young(now)
+            self._backlog.restart_delivery_timeouts(now)
             self._move(TxnState.OPENING)
 
     def _prepare(self, operation: Operation, now: float) -> Exception | None:
@@ -319,7 +319,7 @@ class TransactionManager:
         if committed:
             self._backlog.hurry(False)
         else:
-            self._backlog.accounts.pardon()
+            self._backlog.failures.discard()
         anew, self._from_hold = self._from_hold and not committed, False
         if anew or (self._operation is not None and self._operation.call is TxnCall.TRY_ABORT):
             self._move(TxnState.UNINITIALIZED)
@@ -390,7 +390,7 @@ class TransactionManager:
 
     def _drop(self, now: float) -> None:
         """Fail the rows that wait."""
-        dropped = self._outcomes.drop_waiting(refusals.not_sent_error(self.state, self.failure), now)
+        dropped = self._outcomes.abort_undrained(refusals.not_sent_error(self.state, self.failure), now)
         if any(batch.base_sequence != NO_SEQUENCE for batch in dropped):
             self.contents.unresolved = True
 

@@ -93,12 +93,12 @@ class TransactionPartitions:
     def wrote(self, batch: ProducerBatch, base_offset: int) -> None:
         """Note that a batch is in the log from this offset on; `UNKNOWN_OFFSET` if the broker does not say where."""
         last = base_offset + batch.records_count - 1 if base_offset >= 0 else UNKNOWN_OFFSET
-        known = self._spans.get(batch.place)
+        known = self._spans.get(batch.topic_partition)
         if known is None:
-            self._spans[batch.place] = base_offset, last, batch.records_count
+            self._spans[batch.topic_partition] = base_offset, last, batch.records_count
         else:
             first, end, records = known
-            self._spans[batch.place] = min(first, base_offset), max(end, last), records + batch.records_count
+            self._spans[batch.topic_partition] = min(first, base_offset), max(end, last), records + batch.records_count
 
     def spans(self) -> tuple[Span, ...]:
         """Return what was acknowledged, by partition; the first offset is `UNKNOWN_OFFSET` if that of any batch is."""

@@ -110,7 +110,7 @@ class Produce(NamedTuple):
         producer_id, epoch = talk.producer(self.producer)
         # Of now, as markers are: a log begins a new segment when times are a week apart, and a Fetch ends with its segment.
         now = int(time.time() * 1000)
-        batch_v2.seal(
+        batch_v2.write_header(
             memoryview(batch),
             records_count=self.rows,
             base_timestamp=now,
@@ -118,7 +118,7 @@ class Produce(NamedTuple):
             producer_id=producer_id,
             producer_epoch=epoch,
             base_sequence=sequence,
-            attributes=batch_v2.attributes_of(transactional=self.marked),
+            attributes=batch_v2.batch_attributes(transactional=self.marked),
         )
         return batch
 

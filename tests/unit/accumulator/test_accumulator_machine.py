@@ -34,7 +34,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
         for _ in range(count):
             value = b"%04d" % self.number + b"." * (width - 4)
             try:
-                self.bench.append(value, place=TopicPartition("t", partition))
+                self.bench.append(value, tp=TopicPartition("t", partition))
             except BufferExhausted:
                 return
             self.number += 1
@@ -44,10 +44,10 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def drain(self, room: int) -> None:
         self.bench.check()
         taken = self.bench.drainer.drain(NODE, room, self.bench.clock.now)
-        assert len({batch.place for batch in taken}) == len(taken)
+        assert len({batch.topic_partition for batch in taken}) == len(taken)
         assert len(taken) < 2 or sum(batch.size for batch in taken[1:]) <= room
         for batch in taken:
-            batch.seal()
+            batch.write_header()
         self.flying += taken
 
     @rule(seconds=st.sampled_from((0.01, 0.6, 5.0)))
@@ -62,8 +62,8 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def answer(self, data: st.DataObject, outcome: str) -> None:
         batch = self.flying.pop(data.draw(st.integers(0, len(self.flying) - 1)))
         if batch.state is not None:
-            self.bench.outcomes.landed(batch)
-            self.bench.outcomes.settle([batch.queue], self.bench.clock.now)
+            self.bench.completion.remove_in_flight(batch)
+            self.bench.completion.refresh([batch.queue], self.bench.clock.now)
         elif outcome == "put back":
             self.bench.put_back(batch, backoff=0.05)
         elif outcome == "split" and batch.records_count > 1:
@@ -80,30 +80,31 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.bench.leaders = OneLeader({TopicPartition("t", 0): (NODE, epoch)})
 
     def _end(self, batch: ProducerBatch) -> None:
-        if batch.flying:
+        if batch.in_flight:
             values = [value for value in values_of(batch) if value is not None]
-            self.ended[batch.place.partition] += values
+            self.ended[batch.topic_partition.partition] += values
         else:
-            self.ended[batch.place.partition] += [b""] * batch.records_count
+            self.ended[batch.topic_partition.partition] += [b""] * batch.records_count
 
     @invariant()
     def memory_is_that_of_the_batches(self) -> None:
         accumulator = self.bench.accumulator
         batches = {
             id(batch): batch
-            for queue in accumulator.backlog.queues.values()
+            for queue in accumulator.incomplete.queues.values()
             for batch in (*queue.batches, *queue.in_flight)
         }
         buffers = {
-            id(batch.buffer.obj): len(batch.lease.buffer if batch.lease else batch.buffer) for batch in batches.values()
+            id(batch.buffer.obj): len(batch.shared_buffer.buffer if batch.shared_buffer else batch.buffer)
+            for batch in batches.values()
         }
         assert self.bench.pool.total - self.bench.pool.available == sum(buffers.values())
         # The counts of flights and the order of ages are invariants between calls, and shown by no call.
-        assert self.bench.drainer._flights.size == sum(batch.capacity for batch in self.flying)
+        assert self.bench.drainer._in_flight_bytes.size == sum(batch.capacity for batch in self.flying)
 
     @invariant()
     def queues_are_in_order_and_one_in_flight_is_one(self) -> None:
-        for queue in self.bench.backlog.queues.values():
+        for queue in self.bench.incomplete.queues.values():
             for batches in (list(queue.batches), queue.in_flight):
                 numbers = [batch.number for batch in batches]
                 assert numbers == sorted(numbers)
@@ -111,15 +112,15 @@ class AccumulatorMachine(RuleBasedStateMachine):
 
     @invariant()
     def ages_are_in_order(self) -> None:
-        created = [batch.created for batch in self.bench.backlog._ages]
+        created = [batch.created for batch in self.bench.incomplete._ages]
         assert created == sorted(created)
 
     def teardown(self) -> None:
         if not hasattr(self, "bench"):
             return
-        self.bench.backlog.begin_close()
+        self.bench.incomplete.begin_close()
         for _ in range(1000):
-            if self.bench.backlog.idle and not self.flying:
+            if self.bench.incomplete.idle and not self.flying:
                 break
             self.bench.clock.advance(0.1)
             self.drain(3000)
@@ -127,7 +128,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
                 batch = self.flying.pop(0)
                 self._end(batch) if batch.state is None else None
                 self.bench.complete(batch)
-        assert self.bench.backlog.idle
+        assert self.bench.incomplete.idle
         assert self.bench.pool.available == self.bench.pool.total
         for partition, values in self.appended.items():
             assert len(self.ended[partition]) == len(values)

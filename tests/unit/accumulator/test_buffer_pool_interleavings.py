@@ -54,7 +54,7 @@ class Scene:
         self.stage = stage
         self.pool = risky_pool(total, stage)
         self.hands: dict[int, int] = {}
-        self.arrivals: list[buffer_pool._Waiter] = []
+        self.arrivals: list[buffer_pool._MemoryRequest] = []
         self.served: set[int] = set()
         self.progress: list[int] = []
 

@@ -15,7 +15,7 @@ from spark_producer.errors import ProducerClosed
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.compression_ratio import REMEMBERED
-from tests.stages.workbench import OTHER, PLACE, Bench, Runner, until, values_of, workbench
+from tests.stages.workbench import OTHER, TP, Bench, Runner, until, values_of, workbench
 
 CODECS = [codec for codec in Codec if codec is not Codec.NONE]
 SIZE = 4096
@@ -51,7 +51,7 @@ def noise(size: int, seed: int = 2) -> bytes:
 
 def everything(bench: Bench) -> list[ProducerBatch]:
     """All batches of PLACE, taken out; none is acknowledged."""
-    bench.backlog.begin_close()
+    bench.incomplete.begin_close()
     taken = []
     while batch := bench.try_take():
         taken.append(batch)
@@ -107,7 +107,7 @@ def test_cr1_a_batch_with_little_in_it_teaches_nothing() -> None:
     teach(bench, Codec.GZIP, 0.2)
     bench.append(b"{}")
     bench.complete(bench.take())
-    assert bench.ratios.estimate(PLACE.topic, Codec.GZIP) == 0.2
+    assert bench.ratios.estimate(TP.topic, Codec.GZIP) == 0.2
 
 
 def test_cr1_what_does_not_get_smaller_counts_as_what_it_is_sent_as() -> None:
@@ -116,19 +116,19 @@ def test_cr1_what_does_not_get_smaller_counts_as_what_it_is_sent_as() -> None:
     bench.append(noise(3000))
     batch = bench.take()
     assert batch.codec == Codec.NONE
-    assert bench.ratios.estimate(PLACE.topic, Codec.GZIP) == 1.0
+    assert bench.ratios.estimate(TP.topic, Codec.GZIP) == 1.0
 
 
 def room(bench: Bench, size: int) -> int:
     """The bytes that should pack to a batch of `size` bytes."""
     assert bench.compression is not None
-    return bench.compression.room(PLACE.topic, size)
+    return bench.compression.target_size(TP.topic, size)
 
 
 def teach(bench: Bench, codec: Codec = Codec.LZ4, ratio: float = 0.001) -> None:
     """Everything packs to a thousandth, or to `ratio`."""
     for _ in range(REMEMBERED):
-        bench.ratios.observe(PLACE.topic, codec, ratio)
+        bench.ratios.observe(TP.topic, codec, ratio)
 
 
 def test_the_uncompressed_buffer_stays_within_its_share_of_the_pool() -> None:
@@ -137,7 +137,7 @@ def test_the_uncompressed_buffer_stays_within_its_share_of_the_pool() -> None:
     assert room(bench, SIZE) > 64 * SIZE
     bench.append(b"{}")
     assert len(bench.queue().batches[0].buffer) == 8 * SIZE
-    bench.append(b"{}", place=OTHER)
+    bench.append(b"{}", tp=OTHER)
     assert len(bench.queue(OTHER).batches[0].buffer) == 8 * SIZE
     assert bench.pool.available == 0
 
@@ -208,7 +208,7 @@ def test_a_full_batch_is_compressed_by_who_fills_it_and_the_last_one_by_who_flus
     flush = Runner(bench.accumulator.flush)
     until(lambda: last.closed, "the flush closes what is open before it waits")
     assert last.codec == Codec.SNAPPY
-    until(lambda: bench.backlog.flushing == 1, "the flush waits")
+    until(lambda: bench.incomplete.flushing == 1, "the flush waits")
     for batch in (bench.take(), bench.take()):
         bench.complete(batch)
     flush.result()
@@ -257,7 +257,7 @@ def test_every_thread_has_a_codec_object_of_its_own() -> None:
     bench = workbench(batch_size=SIZE, linger=0, codec=Codec.ZSTD, new_compressor=make)
     bench.append(*events(80))
     bench.append(*events(80))
-    Runner(lambda: bench.append(*events(80), place=OTHER)).result()
+    Runner(lambda: bench.append(*events(80), tp=OTHER)).result()
     assert len(made) == len(set(made)) == 2
 
 
@@ -270,9 +270,9 @@ def with_futures(bench: Bench, values: list[bytes]) -> list[Future[RecordMetadat
 
 def deliver(bench: Bench) -> list[list[bytes | None]]:
     """Acknowledge one batch after the other; their values."""
-    bench.backlog.begin_close()
+    bench.incomplete.begin_close()
     found, offset = [], 0
-    while not bench.backlog.idle:
+    while not bench.incomplete.idle:
         batch = bench.take()
         found.append(values_of(batch))
         bench.complete(batch, offset)
@@ -323,7 +323,9 @@ def test_ra21_halves_that_need_more_room_than_the_whole_get_it(full: bool) -> No
     rest = bench.pool.try_allocate(bench.pool.available) if full else None
     bench.split(whole)
     lent = bench.pool.total - bench.pool.available - (0 if rest is None else len(rest))
-    assert lent == (len(whole.buffer) if rest is None else 0 if whole.lease is None else len(whole.lease.buffer))
+    assert lent == (
+        len(whole.buffer) if rest is None else 0 if whole.shared_buffer is None else len(whole.shared_buffer.buffer)
+    )
     assert [value for half in deliver(bench) for value in half] == values
     assert [future.result(0).offset for future in futures] == list(range(20))
     if rest is not None:
@@ -339,7 +341,7 @@ def test_ra21_halves_are_cut_again_and_again(full: bool) -> None:
     bench.split(bench.take())
     rest = bench.pool.try_allocate(bench.pool.available) if full else None
     found: list[bytes | None] = []
-    while not bench.backlog.idle:
+    while not bench.incomplete.idle:
         batch = bench.take()
         if batch.records_count > 2:
             bench.split(batch)
@@ -380,7 +382,7 @@ def test_an_abort_gives_back_compressed_batches() -> None:
     bench = workbench(batch_size=SIZE, linger=0, codec=Codec.ZSTD)
     bench.append(*events(200))
     flying = bench.take()
-    bench.outcomes.abort(ProducerClosed("closed"))
-    bench.outcomes.landed(flying)
+    bench.completion.abort(ProducerClosed("closed"))
+    bench.completion.remove_in_flight(flying)
     assert bench.pool.available == bench.pool.total
     assert flying.size > HEADER_SIZE

@@ -10,32 +10,32 @@ from spark_producer.accumulator import RecordMetadata
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed, RecordsRefused
 from spark_producer.record.codecs import Codec
-from tests.stages.workbench import OTHER, PLACE, Bench, OneLeader, Runner, until, values_of, workbench
+from tests.stages.workbench import OTHER, TP, Bench, OneLeader, Runner, until, values_of, workbench
 
 FULL = b"x" * 900
 ROOM_FOR_TWO = 2048
 
 
-def place(partition: int) -> TopicPartition:
+def tp(partition: int) -> TopicPartition:
     return TopicPartition("orders", partition)
 
 
 def drained(bench: Bench, node: int, room: int = ROOM_FOR_TWO) -> list[int]:
     bench.check()
-    return [batch.place.partition for batch in bench.drainer.drain(node, room, bench.clock.now)]
+    return [batch.topic_partition.partition for batch in bench.drainer.drain(node, room, bench.clock.now)]
 
 
 def answer(bench: Bench, *partitions: int) -> None:
     for partition in partitions:
-        bench.complete(bench.queue(place(partition)).in_flight[0])
+        bench.complete(bench.queue(tp(partition)).in_flight[0])
 
 
 def test_ra1_a_long_script_of_drains_of_two_nodes_one_in_flight() -> None:
     """Node 1 leads 0, 1, 2, 3, node 2 leads 4, 5; with one batch in flight a partition is muted until its answer."""
     bench = workbench(linger=0, keep_order=True)
-    bench.leaders = OneLeader({place(4): (2, 0), place(5): (2, 0)})
+    bench.leaders = OneLeader({tp(4): (2, 0), tp(5): (2, 0)})
     for partition in range(6):
-        bench.append(*[FULL] * 3, place=place(partition))
+        bench.append(*[FULL] * 3, tp=tp(partition))
     assert drained(bench, 1) == [0, 1], "one batch of each, as far as a request takes them"
     assert drained(bench, 1) == [2, 3], "where the last drain ended"
     assert drained(bench, 1) == [], "all of them are muted"
@@ -54,16 +54,16 @@ def test_ra1_a_long_script_of_drains_of_two_nodes_one_in_flight() -> None:
     answer(bench, 1, 3, 4, 5)
     assert (drained(bench, 2), drained(bench, 1)) == ([5], [])
     answer(bench, 5)
-    assert bench.backlog.idle
+    assert bench.incomplete.idle
 
 
 def test_ra7_the_next_time_is_the_earliest_over_all_nodes_that_are_not_ready() -> None:
     bench = workbench(linger=0.010)
-    bench.leaders = OneLeader({OTHER: (2, 0), place(2): (2, 0)})
+    bench.leaders = OneLeader({OTHER: (2, 0), tp(2): (2, 0)})
     start = bench.clock.now
-    bench.append(b"a", place=OTHER)
+    bench.append(b"a", tp=OTHER)
     bench.clock.advance(0.003)
-    bench.append(b"b", place=place(2))
+    bench.append(b"b", tp=tp(2))
     bench.clock.advance(0.002)
     bench.append(FULL, FULL)
     check = bench.check()
@@ -78,13 +78,13 @@ def test_ra7_the_next_time_is_the_earliest_over_all_nodes_that_are_not_ready() -
 def test_ra8_a_partition_that_backs_off_holds_up_no_other() -> None:
     bench = workbench(linger=0)
     bench.append(FULL)
-    bench.append(FULL, FULL, place=OTHER)
+    bench.append(FULL, FULL, tp=OTHER)
     start = bench.clock.now
     bench.put_back(bench.take(), backoff=0.1)
     for moment in (0.0, 0.05):
         bench.clock.now = start + moment
         assert drained(bench, 1) == [1]
-        assert PLACE not in bench.ready()
+        assert TP not in bench.ready()
     bench.clock.now = start + 0.1
     assert drained(bench, 1) == [0]
 
@@ -94,7 +94,7 @@ def test_ra3_an_oversize_row_is_alone_in_its_batch_with_every_codec(codec: Codec
     bench = workbench(batch_size=1024, linger=1000, codec=codec)
     large = bytes(range(256)) * 40
     bench.append(b"before", large, b"more than the few bytes of slack")
-    bench.backlog.begin_close()
+    bench.incomplete.begin_close()
     batches = [bench.take() for _ in range(3)]
     assert [values_of(batch) for batch in batches] == [[b"before"], [large], [b"more than the few bytes of slack"]]
     assert (batches[1].size < len(large)) is (codec is not Codec.NONE)
@@ -114,10 +114,10 @@ class Waiting:
         self.told: list[tuple[int, RecordMetadata, Exception | None]] = []
         self.futures: list[Future[RecordMetadata]] = []
 
-    def append(self, value: bytes, where: TopicPartition = PLACE) -> None:
+    def append(self, value: bytes, where: TopicPartition = TP) -> None:
         number = len(self.futures)
         note = lambda found, error: self.told.append((number, found, error))  # noqa: E731
-        self.futures.append(self.bench.append_one(value, callback=note, place=where))
+        self.futures.append(self.bench.append_one(value, callback=note, tp=where))
 
 
 def test_ra13_an_abort_runs_each_callback_once_and_frees_the_pool() -> None:
@@ -129,33 +129,33 @@ def test_ra13_an_abort_runs_each_callback_once_and_frees_the_pool() -> None:
     waiting.append(b"open", OTHER)
     bench.split(bench.take())
     flying = [bench.take()]
-    bench.append(FULL, FULL, place=place(2))
-    bench.put_back(bench.take(place(2)))
-    waiting.append(b"y", place(3))
-    flying.append(bench.take(place(3)))
+    bench.append(FULL, FULL, tp=tp(2))
+    bench.put_back(bench.take(tp(2)))
+    waiting.append(b"y", tp(3))
+    flying.append(bench.take(tp(3)))
     reason = ProducerClosed("closed")
-    bench.outcomes.abort(reason)
+    bench.completion.abort(reason)
     assert sorted(number for number, _, _ in waiting.told) == list(range(10))
     assert all(error is reason for _, _, error in waiting.told)
     assert all(future.exception(0) is reason for future in waiting.futures)
     for batch in flying:
-        bench.outcomes.landed(batch)
+        bench.completion.remove_in_flight(batch)
         assert batch.complete(0, -1) is False
     assert len(waiting.told) == 10
-    assert (bench.backlog.idle, bench.pool.available) == (True, bench.pool.total)
+    assert (bench.incomplete.idle, bench.pool.available) == (True, bench.pool.total)
 
 
 def test_ra14_an_abort_leaves_the_bytes_in_flight_to_the_network() -> None:
     bench = workbench(linger=0, memory=4096)
     bench.append(FULL)
     flying = bench.take()
-    flying.seal()
+    flying.write_header()
     before = bytes(flying.data)
-    bench.append(FULL, place=OTHER)
-    bench.outcomes.abort(ProducerClosed("closed"))
+    bench.append(FULL, tp=OTHER)
+    bench.completion.abort(ProducerClosed("closed"))
     assert bench.pool.available == 4096 - 1024, "what waited is back"
     assert bytes(flying.data) == before
-    bench.outcomes.landed(flying)
+    bench.completion.remove_in_flight(flying)
     assert bench.pool.available == 4096
 
 
@@ -163,11 +163,11 @@ def test_ra14_once_the_network_is_closed_the_bytes_in_flight_go_back_too() -> No
     """As `Producer` ends: what flew when it was dropped would stay with it, and a frozen producer is never collected."""
     bench = workbench(linger=0, memory=4096)
     bench.append(FULL)
-    bench.append(FULL, place=OTHER)
+    bench.append(FULL, tp=OTHER)
     bench.take(), bench.take(OTHER)
-    bench.outcomes.abort(ProducerClosed("closed"))
+    bench.completion.abort(ProducerClosed("closed"))
     assert bench.pool.available == 4096 - 2 * 1024
-    bench.outcomes.network_closed()
+    bench.completion.network_closed()
     assert bench.pool.available == 4096
 
 
@@ -175,7 +175,7 @@ def test_ra14_once_the_network_is_closed_the_bytes_in_flight_go_back_too() -> No
 def test_ra30_an_append_with_the_longest_max_block_waits_and_goes_on(max_block: float) -> None:
     bench = workbench(memory=1024, batch_size=1024, linger=0, max_block=max_block)
     bench.append(FULL)
-    appending = Runner(lambda: bench.append(FULL, place=OTHER))
+    appending = Runner(lambda: bench.append(FULL, tp=OTHER))
     until(lambda: bench.pool.waiting > 0, "append waits for memory")
     bench.complete(bench.take())
     appending.result()
@@ -206,9 +206,9 @@ def test_in3_kp16_a_callback_always_learns_the_partition_also_of_what_failed() -
     waiting.append(b"expires", OTHER)
     bench.clock.advance(10)
     bench.expire()
-    waiting.append(b"refused", place(2))
-    bench.fail(bench.take(place(2)), ValueError("refused"))
+    waiting.append(b"refused", tp(2))
+    bench.fail(bench.take(tp(2)), ValueError("refused"))
     waiting.append(b"aborted")
-    bench.outcomes.abort(ProducerClosed("closed"))
+    bench.completion.abort(ProducerClosed("closed"))
     assert [found for _, found, _ in waiting.told] == [RecordMetadata("orders", at, -1, -1) for at in (1, 2, 0)]
     assert [type(error) for _, _, error in waiting.told] == [DeliveryTimeout, ValueError, ProducerClosed]

@@ -15,7 +15,9 @@ import pytest
 
 from spark_producer.accumulator.failure_tracking import FailureTracker
 
-CODES = {inspect.unwrap(function).__code__ for function in (FailureTracker.tell, FailureTracker._settle)}
+CODES = {
+    inspect.unwrap(function).__code__ for function in (FailureTracker.raise_unreported, FailureTracker._acknowledge)
+}
 
 
 class Interrupter:
@@ -44,7 +46,7 @@ def interrupted(accounts: FailureTracker, number: int) -> BaseException | None:
     before = sys.gettrace()
     sys.settrace(Interrupter(number))
     try:
-        accounts.tell()
+        accounts.raise_unreported()
     except BaseException as error:
         return error
     finally:
@@ -75,7 +77,7 @@ def test_kp9_an_interrupt_anywhere_in_the_end_of_a_flush_discards_no_error(
         interrupts += 1
         if raised.__context__ is not error:  # else it was told of, with the interrupt
             with pytest.raises(ZeroDivisionError):
-                accounts.tell()
+                accounts.raise_unreported()
     assert interrupts > 8
     assert raised is error
 
@@ -97,9 +99,9 @@ def test_kp9_failures_of_many_threads_are_told_in_the_order_in_which_they_came()
     for number in (2, 0, 1):
         accounts.record(ValueError(f"of thread {number}"), [owners[number]])
     with pytest.raises(ValueError, match="of thread 2"):
-        accounts.tell()
-    accounts.tell()
-    assert accounts.untold() is None
+        accounts.raise_unreported()
+    accounts.raise_unreported()
+    assert accounts.first_unreported() is None
     assert [owner.first is not None for owner in owners] == [True] * 3, "their own flush will tell them"
     go_on.wait(20)
     for thread in threads:

@@ -17,7 +17,7 @@ from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from tests.stages.workbench import (
     DEADLINE,
     OTHER,
-    PLACE,
+    TP,
     Bench,
     Runner,
     encoding_stopped,
@@ -31,7 +31,7 @@ from tests.stages.workbench import (
 def drained(bench: Bench) -> list[tuple[int, list[bytes | None]]]:
     """Bytes and values of every batch of PLACE that is ready, in order, acknowledged."""
     batches = []
-    while PLACE in bench.ready():
+    while TP in bench.ready():
         batch = bench.take()
         batches.append((batch.size, values_of(batch)))
         bench.complete(batch)
@@ -69,9 +69,9 @@ def test_ra2_a_run_is_split_over_batches_exactly() -> None:
 def test_a_run_continues_in_the_open_batch_from_any_row_of_the_columns() -> None:
     bench = workbench(linger=0)
     rows = rows_of([b"a", b"b", b"c", b"d", b"e"])
-    bench.accumulator.append(PLACE, rows, 1, 3)
+    bench.accumulator.append(TP, rows, 1, 3)
     bench.accumulator.append(OTHER, rows, 0, 1)
-    bench.accumulator.append(PLACE, rows, 4, 5)
+    bench.accumulator.append(TP, rows, 4, 5)
     batch = bench.take()
     assert values_of(batch) == [b"b", b"c", b"e"]
     header = read_header(batch.data)
@@ -81,8 +81,8 @@ def test_a_run_continues_in_the_open_batch_from_any_row_of_the_columns() -> None
 
 def test_an_empty_run_opens_nothing() -> None:
     bench = workbench(linger=0)
-    bench.accumulator.append(PLACE, rows_of([b"a"]), 1, 1)
-    assert bench.backlog.idle
+    bench.accumulator.append(TP, rows_of([b"a"]), 1, 1)
+    assert bench.incomplete.idle
     assert bench.pool.available == bench.pool.total
 
 
@@ -111,17 +111,17 @@ def test_a_row_beyond_the_whole_pool_is_refused_and_leaves_nothing() -> None:
     bench = workbench(memory=4096, batch_size=1024)
     with pytest.raises(RecordTooLarge, match=r"buffer\.memory"):
         bench.append(b"x" * 5000)
-    assert bench.backlog.idle
+    assert bench.incomplete.idle
     bench.append(b"small")
-    assert not bench.backlog.idle
+    assert not bench.incomplete.idle
 
 
 def test_timestamps_base_is_the_first_rows_and_maximum_that_of_all() -> None:
     bench = workbench(linger=0)
     rows = rows_of([b"a", b"b", b"c"], [5000, 9000, 4000])
-    bench.accumulator.append(PLACE, rows, 0, 3)
+    bench.accumulator.append(TP, rows, 0, 3)
     batch = bench.take()
-    batch.seal()
+    batch.write_header()
     header = read_header(batch.data)
     assert (header.base_timestamp, header.max_timestamp) == (5000, 9000)
 
@@ -168,23 +168,23 @@ def test_kp9_futures_are_done_and_memory_is_free_before_a_flush_can_see_the_end(
     bench = workbench(linger=0)
     future = bench.append_one(b"single")
     seen = []
-    future.add_done_callback(lambda _: seen.append((bench.backlog.idle, bench.pool.available)))
+    future.add_done_callback(lambda _: seen.append((bench.incomplete.idle, bench.pool.available)))
     bench.complete(bench.take())
     assert seen == [(False, bench.pool.total)]
-    assert bench.backlog.idle
+    assert bench.incomplete.idle
 
 
 def test_a_new_batch_wakes_nobody_who_wakes_in_time_anyway() -> None:
     bench = workbench(linger=0.010)
-    bench.backlog.sleeps(bench.clock.now + 0.010)
+    bench.incomplete.sleeps(bench.clock.now + 0.010)
     bench.append(b"a")
     assert bench.wakeups == []
-    bench.backlog.sleeps(bench.clock.now + 0.011)
-    bench.append(b"b", place=OTHER)
+    bench.incomplete.sleeps(bench.clock.now + 0.011)
+    bench.append(b"b", tp=OTHER)
     assert len(bench.wakeups) == 1
-    assert not bench.backlog.sleeps(None), "there is news: it must not sleep"
+    assert not bench.incomplete.sleeps(None), "there is news: it must not sleep"
     bench.ready()
-    assert bench.backlog.sleeps(None)
+    assert bench.incomplete.sleeps(None)
 
 
 def test_the_io_thread_is_woken_for_a_new_and_for_a_closed_batch_only() -> None:
@@ -193,7 +193,7 @@ def test_the_io_thread_is_woken_for_a_new_and_for_a_closed_batch_only() -> None:
     assert len(bench.wakeups) == 1, "a new batch: linger must be looked at"
     bench.append(b"x" * 300)
     assert len(bench.wakeups) == 1
-    bench.backlog.sleeps(None)
+    bench.incomplete.sleeps(None)
     bench.append(b"x" * 400)
     assert len(bench.wakeups) == 2, "closed; that there is a new one is seen with it"
     bench.append(b"x" * 900)
@@ -206,7 +206,7 @@ def test_a_batch_whose_first_row_cannot_be_encoded_is_dropped(monkeypatch: pytes
         go_on.set()
         with pytest.raises(OverflowError):
             bench.append(b"a")
-    assert bench.backlog.idle, "an empty batch would never be sent and hold up every flush"
+    assert bench.incomplete.idle, "an empty batch would never be sent and hold up every flush"
     assert bench.pool.available == bench.pool.total
     bench.append(b"b")
     assert values_of(bench.take()) == [b"b"]
@@ -235,15 +235,15 @@ def test_a_batch_that_is_dropped_while_it_is_given_up_is_no_failure(monkeypatch:
         assert reached.wait(DEADLINE)
         lock = Announcing(bench.queue().lock)
         bench.queue().lock = lock  # type: ignore[assignment]  # what the I/O thread finds
-        bench.clock.advance(bench.backlog.delivery_timeout)
-        dropping = partial(bench.outcomes.drop_waiting, ValueError("aborted"), bench.clock.now)
+        bench.clock.advance(bench.incomplete.delivery_timeout)
+        dropping = partial(bench.completion.abort_undrained, ValueError("aborted"), bench.clock.now)
         giving_up = Runner(dropping if end == "abort" else bench.expire)
         assert lock.awaited.wait(DEADLINE)
         go_on.set()
         with pytest.raises(KeyboardInterrupt):
             writing.result()
     assert giving_up.result() == []
-    assert (bench.backlog.idle, bench.backlog.failure) == (True, None)
+    assert (bench.incomplete.idle, bench.incomplete.failure) == (True, None)
     assert bench.pool.available == bench.pool.total
 
 
@@ -254,7 +254,7 @@ def test_a_failing_encoder_closes_the_open_batch_and_keeps_what_it_had(monkeypat
         go_on.set()
         with pytest.raises(KeyboardInterrupt):
             bench.append(b"b")
-    assert bench.ready() == [PLACE]
+    assert bench.ready() == [TP]
     assert values_of(bench.take()) == [b"a"]
 
 
@@ -275,10 +275,10 @@ def test_append_waits_for_an_acknowledgement_when_the_pool_is_empty() -> None:
     bench.append(b"a" * 900, b"b" * 900)
     appending = Runner(lambda: bench.append(b"c" * 900))
     until(lambda: bench.pool.waiting > 0, "append waits for memory")
-    assert bench.ready() == [PLACE], "a full pool makes every batch worth sending"
+    assert bench.ready() == [TP], "a full pool makes every batch worth sending"
     bench.complete(bench.take())
     appending.result()
-    bench.backlog.begin_close()
+    bench.incomplete.begin_close()
     assert [values_of(batch)[0] for batch in (bench.take(), bench.take())] == [b"b" * 900, b"c" * 900]
 
 
@@ -299,26 +299,26 @@ def test_batches_stay_to_fill_while_memory_is_on_its_way_back() -> None:
     bench = workbench(memory=4096, batch_size=1024, linger=1000, max_block=1e6)
     bench.append(b"1" * 900, b"2" * 900)
     flying = bench.take()
-    bench.append(b"3", place=OTHER)
-    bench.append(b"4", place=TopicPartition("orders", 2))
+    bench.append(b"3", tp=OTHER)
+    bench.append(b"4", tp=TopicPartition("orders", 2))
     assert bench.pool.available == 0
-    appending = Runner(lambda: bench.append(b"5", place=TopicPartition("orders", 3)))
+    appending = Runner(lambda: bench.append(b"5", tp=TopicPartition("orders", 3)))
     until(lambda: bench.pool.waiting > 0, "append waits for memory")
     assert bench.ready() == [], "a quarter of the pool flies"
     bench.complete(flying)
     appending.result()
-    appending = Runner(lambda: bench.append(b"6", place=TopicPartition("orders", 4)))
+    appending = Runner(lambda: bench.append(b"6", tp=TopicPartition("orders", 4)))
     until(lambda: bench.pool.waiting > 0, "append waits for memory")
     ready = bench.ready()
     assert len(ready) == 4, "nothing flies any more"
-    for place in ready:
-        bench.complete(bench.take(place))
+    for tp in ready:
+        bench.complete(bench.take(tp))
     appending.result()
 
 
 def test_rows_whose_queue_is_given_up_meanwhile_go_into_the_next_queue_of_their_partition() -> None:
     bench = workbench()
-    given_up = bench.backlog.queue_of(PLACE)
+    given_up = bench.incomplete.queue_of(TP)
     asked: list[int] = []
 
     class LateRows(ArrangedRows):
@@ -328,10 +328,10 @@ def test_rows_whose_queue_is_given_up_meanwhile_go_into_the_next_queue_of_their_
             asked.append(position)
             assert len(asked) <= 2, "the rows have tried the same queue again"
             if not given_up.retired:
-                bench.drainer.forget({PLACE.topic})
+                bench.drainer.forget({TP.topic})
             return super().size_at(position)
 
-    bench.accumulator.append(PLACE, LateRows(rows_of([b"late"]).columns, np.arange(1)), 0, 1)
+    bench.accumulator.append(TP, LateRows(rows_of([b"late"]).columns, np.arange(1)), 0, 1)
     assert given_up.retired
     assert not given_up.batches
     (batch,) = bench.queue().batches

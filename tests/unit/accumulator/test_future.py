@@ -13,7 +13,7 @@ import pytest
 
 from spark_producer.accumulator import BatchResult, RecordFuture, RecordMetadata
 from spark_producer.accumulator.future import _Waiter
-from tests.stages.workbench import DEADLINE, PLACE, Runner, until
+from tests.stages.workbench import DEADLINE, TP, Runner, until
 
 REFUSED = ValueError("refused")
 
@@ -25,7 +25,7 @@ def waiters(future: RecordFuture) -> Sequence[object]:
 
 def pair() -> tuple[BatchResult, list[RecordFuture]]:
     """A batch of three records."""
-    result = BatchResult(PLACE)
+    result = BatchResult(TP)
     return result, [result.add(index, 7000 + index, None) for index in range(3)]
 
 
@@ -134,7 +134,7 @@ class Ending(RecordFuture):
 
 def test_fu1_a_batch_that_ends_while_somebody_begins_to_wait_for_all_of_it() -> None:
     """`wait` counts those that are not done twice, and holds their conditions meanwhile so that none is done in between."""
-    result = BatchResult(PLACE)
+    result = BatchResult(TP)
     looks = itertools.count(-3)  # it ends between the first look at all three and the second
     waits = [Ending(result, index, looks) for index in range(3)]
     assert Runner(lambda: futures.wait(waits)).result().done == set(waits)
@@ -143,7 +143,7 @@ def test_fu1_a_batch_that_ends_while_somebody_begins_to_wait_for_all_of_it() -> 
 
 def test_fu1_a_batch_that_ends_while_somebody_begins_to_take_them_as_completed() -> None:
     """Each is given once: those found done are not told of again."""
-    early, (late, other) = BatchResult(PLACE), pair()
+    early, (late, other) = BatchResult(TP), pair()
     one = [Ending(early, 0, itertools.count()), *(early.add(index, 7000, None) for index in (1, 2))]
     both: list[Future[RecordMetadata]] = [*one, *other]
     in_turn = Runner(lambda: list(futures.as_completed(both)))
@@ -172,7 +172,7 @@ def test_ra19_who_begins_to_wait_while_the_batch_is_cut_is_told() -> None:
             super().move_to(batch, records)
             self.add_done_callback(lambda _: seen.append(self))
 
-    result = BatchResult(PLACE)
+    result = BatchResult(TP)
     waits = result.futures = [WatchedAtOnce(result, index, 7000, None) for index in range(3)]
     tail = result.split(1)
     tail.complete(0, -1)

@@ -7,20 +7,20 @@ import pytest
 from spark_producer.accumulator import ProducerIdAndEpoch
 from spark_producer.accumulator.incomplete_batches import IncompleteBatches
 from spark_producer.errors import ProducerClosed
-from tests.stages.workbench import OTHER, PLACE, workbench
+from tests.stages.workbench import OTHER, TP, workbench
 
 
 def test_a_half_is_as_old_as_its_whole_and_comes_right_behind_it() -> None:
     bench = workbench()
     bench.append(b"a", b"b")
-    bench.append(b"c", place=OTHER)
-    bench.backlog.begin_close()
+    bench.append(b"c", tp=OTHER)
+    bench.incomplete.begin_close()
     first = bench.take()
     bench.split(first)
-    ages = bench.backlog.left()
-    assert [(batch.place, batch.number) for batch in ages] == [(PLACE, 0), (PLACE, 0), (OTHER, 1)]
+    ages = bench.incomplete.remaining()
+    assert [(batch.topic_partition, batch.number) for batch in ages] == [(TP, 0), (TP, 0), (OTHER, 1)]
     assert ages[0] is first, "a flush that waits for the oldest waits for both"
-    expired = bench.backlog.expired(bench.clock.now + 120)
+    expired = bench.incomplete.expired(bench.clock.now + 120)
     assert expired == ages
 
 
@@ -28,28 +28,28 @@ def test_sequences_of_a_queue_that_was_given_up_are_kept_for_their_identity_alon
     bench = workbench()
     older, newer = ProducerIdAndEpoch(7, 0), ProducerIdAndEpoch(7, 1)
     bench.drainer.current_identity = older
-    for place in (PLACE, OTHER):
-        queue = bench.backlog.queue_of(place)
+    for tp in (TP, OTHER):
+        queue = bench.incomplete.queue_of(tp)
         queue.begin(older)
         queue.next_sequence = 5
-    bench.drainer.forget({PLACE.topic})
-    assert not bench.backlog.queues
-    found = bench.backlog.queue_of(PLACE)
+    bench.drainer.forget({TP.topic})
+    assert not bench.incomplete.queues
+    found = bench.incomplete.queue_of(TP)
     assert (found.identity, found.next_sequence) == (older, 5)
     bench.drainer.current_identity = newer
-    found = bench.backlog.queue_of(OTHER)
+    found = bench.incomplete.queue_of(OTHER)
     assert (found.identity is older, found.next_sequence) == (False, 0)
 
 
 def test_a_producer_that_closes_takes_no_more_and_says_first_that_it_is_closed() -> None:
     bench = workbench()
-    bench.backlog.check_open()
-    bench.backlog.end(ValueError("what ended it"))
+    bench.incomplete.check_open()
+    bench.incomplete.end(ValueError("what ended it"))
     with pytest.raises(ValueError, match="what ended it"):
-        bench.backlog.check_open()
-    bench.backlog.begin_close()
+        bench.incomplete.check_open()
+    bench.incomplete.begin_close()
     with pytest.raises(ProducerClosed, match="this producer is closed"):
-        bench.backlog.check_open()
+        bench.incomplete.check_open()
 
 
 def test_a_wait_for_memory_that_is_interrupted_as_it_begins_is_over() -> None:

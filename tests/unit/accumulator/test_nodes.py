@@ -10,35 +10,35 @@ from spark_producer.accumulator import BufferPool, PartitionQueue
 from spark_producer.accumulator.readiness import Readiness
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import ProducerClosed
-from tests.stages.workbench import NODE, OTHER, PLACE, Bench, OneLeader, Runner, values_of, workbench
+from tests.stages.workbench import NODE, OTHER, TP, Bench, OneLeader, Runner, values_of, workbench
 
 FULL = b"x" * 900
 
 
-def place(partition: int) -> TopicPartition:
+def tp(partition: int) -> TopicPartition:
     return TopicPartition("orders", partition)
 
 
 def drained(bench: Bench, node: int = NODE, room: int = 1 << 30) -> list[int]:
     bench.check()
-    return [batch.place.partition for batch in bench.drainer.drain(node, room, bench.clock.now)]
+    return [batch.topic_partition.partition for batch in bench.drainer.drain(node, room, bench.clock.now)]
 
 
 def test_ra1_partitions_of_a_node_take_turns_and_each_gives_one_batch_at_a_time() -> None:
     bench = workbench(linger=0)
     for partition in range(4):
-        bench.append(FULL, FULL, FULL, place=place(partition))
+        bench.append(FULL, FULL, FULL, tp=tp(partition))
     assert [drained(bench, room=2000) for _ in range(6)] == [[0, 1], [2, 3], [0, 1], [2, 3], [0, 1], [2, 3]]
     assert drained(bench) == []
 
 
 def test_ra1_each_node_gives_its_own_partitions() -> None:
     bench = workbench(linger=0)
-    bench.leaders = OneLeader({place(1): (2, 0), place(3): (2, 0), place(4): (-1, -1)})
+    bench.leaders = OneLeader({tp(1): (2, 0), tp(3): (2, 0), tp(4): (-1, -1)})
     for partition in range(5):
-        bench.append(FULL, place=place(partition))
+        bench.append(FULL, tp=tp(partition))
     check = bench.check()
-    assert (sorted(check.nodes), check.unknown_leaders) == ([1, 2], frozenset({place(4).topic}))
+    assert (sorted(check.nodes), check.unknown_leaders) == ([1, 2], frozenset({tp(4).topic}))
     assert (drained(bench, 2), drained(bench, 1)) == ([1, 3], [0, 2])
     assert bench.check().nodes == []
     bench.leaders = OneLeader()
@@ -50,8 +50,8 @@ def test_a_blocked_partition_does_not_starve_those_behind_it() -> None:
     """Java stops the node's drain at the first one that must wait."""
     bench = workbench(linger=0, keep_order=True)
     for partition in range(3):
-        bench.append(FULL, FULL, place=place(partition))
-    first = bench.take(place(0))
+        bench.append(FULL, FULL, tp=tp(partition))
+    first = bench.take(tp(0))
     assert drained(bench) == [1, 2]
     bench.complete(first)
     assert drained(bench) == [0]
@@ -61,10 +61,10 @@ def test_a_listed_batch_that_must_wait_meanwhile_is_left_and_comes_back_with_the
     bench = workbench(linger=0)
     bench.append(FULL, FULL, FULL)
     first, second = bench.take(), bench.take()
-    assert bench.ready() == [PLACE]
+    assert bench.ready() == [TP]
     first.retry_at = bench.clock.now + 1
-    bench.outcomes.landed(first)
-    bench.outcomes.put_back(first)
+    bench.completion.remove_in_flight(first)
+    bench.completion.reenqueue(first)
     assert drained(bench) == [], "the head is now one that backs off"
     bench.clock.advance(1)
     assert drained(bench) == [0]
@@ -83,20 +83,20 @@ def test_ra10_a_newer_leader_epoch_ends_a_pause_once() -> None:
             bench.clock.advance(10)
             batch = bench.take()
         bench.put_back(batch, backoff=10)
-        bench.leaders = OneLeader({PLACE: (NODE, epoch)})
+        bench.leaders = OneLeader({TP: (NODE, epoch)})
         assert bool(bench.ready()) is ready
 
 
 def test_ra28_a_script_of_retries_and_leader_epochs() -> None:
     """(epoch seen, ready at once) after each failed attempt."""
     bench = workbench(linger=0)
-    bench.leaders = OneLeader({PLACE: (NODE, 5)})
+    bench.leaders = OneLeader({TP: (NODE, 5)})
     bench.append(FULL)
     for epoch, at_once in ((5, False), (6, True), (6, False), (9, True), (8, False)):
         if not bench.ready():
             bench.clock.advance(1)
         bench.put_back(bench.take(), backoff=1)
-        bench.leaders = OneLeader({PLACE: (NODE, epoch)})
+        bench.leaders = OneLeader({TP: (NODE, epoch)})
         assert bool(bench.ready()) is at_once, epoch
 
 
@@ -107,7 +107,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[TopicPartition]:
     consider = Readiness.consider
 
     def noted(self: Readiness, queue: PartitionQueue, now: float) -> None:
-        found.append(queue.place)
+        found.append(queue.topic_partition)
         consider(self, queue, now)
 
     monkeypatch.setattr(Readiness, "consider", noted)
@@ -117,21 +117,21 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[TopicPartition]:
 def test_idle_partitions_are_not_looked_at(looked: list[TopicPartition]) -> None:
     bench = workbench(linger=0, memory=1 << 22)
     for partition in range(500):
-        bench.append(b"x", place=place(partition))
+        bench.append(b"x", tp=tp(partition))
     for partition in drained(bench):
-        bench.complete(bench.queue(place(partition)).in_flight[0])
+        bench.complete(bench.queue(tp(partition)).in_flight[0])
     looked.clear()
-    bench.append(b"x", place=place(77))
+    bench.append(b"x", tp=tp(77))
     assert drained(bench) == [77]
     assert drained(bench) == []
-    assert set(looked) == {place(77)}
+    assert set(looked) == {tp(77)}
     assert len(looked) < 5
 
 
 def test_partitions_that_linger_are_looked_at_once_when_their_time_comes(looked: list[TopicPartition]) -> None:
     bench = workbench(linger=1, memory=1 << 22)
     for partition in range(100):
-        bench.append(b"x", place=place(partition))
+        bench.append(b"x", tp=tp(partition))
     bench.check()
     looked.clear()
     for _ in range(50):
@@ -155,7 +155,7 @@ def test_ra2_a_batch_that_another_thread_opened_meanwhile_is_filled_first() -> N
     writers = [Runner(lambda value=value: bench.append(value)) for value in (b"one", b"two")]  # type: ignore[misc]
     for writer in writers:
         writer.result()
-    bench.backlog.begin_close()
+    bench.incomplete.begin_close()
     assert sorted(value or b"" for value in values_of(bench.take())) == [b"one", b"two"]
     assert bench.ready() == []
     assert bench.pool.total - bench.pool.available == 1024, "the second buffer went back"
@@ -165,25 +165,25 @@ def test_ra13_ra14_an_abort_ends_what_waits_and_leaves_what_flies_its_buffer() -
     bench = workbench(linger=0)
     bench.append(FULL, FULL)
     flying = bench.take()
-    bench.append(b"o", place=OTHER)
-    bench.outcomes.abort(ProducerClosed("closed"))
+    bench.append(b"o", tp=OTHER)
+    bench.completion.abort(ProducerClosed("closed"))
     assert bench.pool.total - bench.pool.available == 1024
     assert values_of(flying) == [FULL]
-    bench.outcomes.landed(flying)
+    bench.completion.remove_in_flight(flying)
     assert bench.pool.available == bench.pool.total
-    assert (bench.backlog.idle, bench.ready()) == (True, [])
+    assert (bench.incomplete.idle, bench.ready()) == (True, [])
 
 
 def test_ra16_ra17_muted_full_and_backing_off_batches_expire_alike() -> None:
     bench = workbench(linger=0, keep_order=True, delivery_timeout=10)
     bench.append(FULL, FULL)
-    bench.append(FULL, place=OTHER)
+    bench.append(FULL, tp=OTHER)
     flying, backing_off = bench.take(), bench.take(OTHER)
     bench.put_back(backing_off, backoff=1000)
     bench.clock.advance(10)
     assert len(bench.expire()) == 3
-    assert bench.backlog.idle
-    bench.outcomes.landed(flying)
+    assert bench.incomplete.idle
+    bench.completion.remove_in_flight(flying)
     assert bench.pool.available == bench.pool.total
     bench.append(b"goes on")
-    assert bench.ready() == [PLACE]
+    assert bench.ready() == [TP]

@@ -27,14 +27,14 @@ from spark_producer.metrics import OffsetRange
 from spark_producer.record.batch_v2 import read_header
 from spark_producer.record.columns import read_columns
 from spark_producer.record.splitting import cut_in_half
-from tests.stages.workbench import OTHER, PLACE, rows_of, values_of, workbench
+from tests.stages.workbench import OTHER, TP, rows_of, values_of, workbench
 
 REFUSED = ValueError("refused")
 
 
 def batch_of(*values: bytes | None, size: int = 4096, times: list[int] | int = 5000) -> ProducerBatch:
     rows = rows_of(values, times)
-    made = ProducerBatch(PartitionQueue(PLACE), memoryview(bytearray(size)), 3, 0.0, rows.timestamp_at(0))
+    made = ProducerBatch(PartitionQueue(TP), memoryview(bytearray(size)), 3, 0.0, rows.timestamp_at(0))
     assert made.append(rows, 0, len(values)) == len(values)
     made.closed = True
     return made
@@ -43,7 +43,7 @@ def batch_of(*values: bytes | None, size: int = 4096, times: list[int] | int = 5
 def single(batch: ProducerBatch, index: int, seen: list[object] | None = None) -> RecordFuture:
     """The future of the record at this index."""
     callback = None if seen is None else lambda found, error: seen.append((index, found.offset, error))
-    batch.result = batch.result or BatchResult(PLACE)
+    batch.result = batch.result or BatchResult(TP)
     return batch.result.add(index, 7000 + index, callback)
 
 
@@ -109,24 +109,24 @@ def test_fu2_a_table_is_done_with_its_last_run_and_knows_ranges_without_gaps() -
     table = TableResult()
     for _ in range(4):
         table.expect()
-    table.written(PLACE, 0, 10)
-    table.written(PLACE, 15, 5)
+    table.written(TP, 0, 10)
+    table.written(TP, 15, 5)
     table.written(OTHER, 7, 1)
     table.no_more()
     assert not table.future.done()
-    table.written(PLACE, 10, 5)
+    table.written(TP, 10, 5)
     found = table.future.result(0)
     assert found.records == 21
-    assert found.ranges == {PLACE: (OffsetRange(0, 19, 20),), OTHER: (OffsetRange(7, 7, 1),)}
+    assert found.ranges == {TP: (OffsetRange(0, 19, 20),), OTHER: (OffsetRange(7, 7, 1),)}
 
 
 def test_fu2_ranges_of_a_table_show_where_others_wrote_and_leave_out_what_is_unknown() -> None:
     table = TableResult()
     for offset in (0, 10, -1):
         table.expect()
-        table.written(PLACE, offset, 5)
+        table.written(TP, offset, 5)
     table.no_more()
-    assert table.future.result(0).ranges == {PLACE: (OffsetRange(0, 4, 5), OffsetRange(10, 14, 5))}
+    assert table.future.result(0).ranges == {TP: (OffsetRange(0, 4, 5), OffsetRange(10, 14, 5))}
     assert table.future.result(0).records == 15
 
 
@@ -159,9 +159,9 @@ def test_ra19_pb6_both_halves_are_what_an_encoder_would_have_made(
     batch = batch_of(*values, size=1 << 16, times=times)
     tail = batch.split()
     halves = [(batch, values[: batch.records_count], times[: batch.records_count])]
-    batch.seal()
+    batch.write_header()
     assert values_of(batch) == values[: batch.records_count]
-    tail.seal()
+    tail.write_header()
     halves.append((tail, values[batch.records_count :], times[batch.records_count :]))
     assert values_of(tail) == halves[1][1]
     assert batch.records_count + tail.records_count == len(values)
@@ -210,12 +210,12 @@ def test_pb5_a_cut_keeps_keys_headers_and_times_for_a_foreign_reader() -> None:
         }
     )
     rows = ArrangedRows(read_columns(table, topic="orders", now_ms=0).or_raise().records, np.arange(20))
-    batch = ProducerBatch(PartitionQueue(PLACE), memoryview(bytearray(4096)), 0, 0.0, rows.timestamp_at(0))
+    batch = ProducerBatch(PartitionQueue(TP), memoryview(bytearray(4096)), 0, 0.0, rows.timestamp_at(0))
     assert batch.append(rows, 0, 20) == 20
     batch.closed = True
     found = []
     for half in (batch, batch.split()):  # the tail's header lies over the end of the head, which is read first
-        half.seal()
+        half.write_header()
         read = MemoryRecords(bytes(half.data)).next_batch()
         assert read.magic == 2
         found += list(read)
@@ -237,7 +237,7 @@ def test_ra19_ra32_futures_follow_their_records_into_the_halves() -> None:
     assert not table.future.done()
     tail.complete(500, -1)
     assert [one.result(0).offset for one in waits] == [100, 109, 500, 509]
-    assert table.future.result(0).ranges == {PLACE: (OffsetRange(105, 109, 5), OffsetRange(500, 509, 10))}
+    assert table.future.result(0).ranges == {TP: (OffsetRange(105, 109, 5), OffsetRange(500, 509, 10))}
 
 
 def test_sn35_rows_of_a_run_behind_the_cut_keep_their_numbers() -> None:
@@ -273,7 +273,7 @@ def test_ra21_the_halves_share_one_buffer_of_the_pool_and_the_last_gives_it_back
     assert sum(map(len, parts)) == 14
     assert [value for part in parts for value in part] == [b"v" * 50] * 14
     assert bench.pool.available == 2048
-    assert bench.backlog.idle
+    assert bench.incomplete.idle
 
 
 def test_ra12_ra32_a_flush_waits_for_both_halves() -> None:
@@ -283,6 +283,6 @@ def test_ra12_ra32_a_flush_waits_for_both_halves() -> None:
     first, second = bench.queue().batches
     assert (first.number, first.created) == (second.number, second.created)
     bench.complete(bench.take())
-    assert not bench.backlog.idle
+    assert not bench.incomplete.idle
     bench.complete(bench.take())
-    assert bench.backlog.idle
+    assert bench.incomplete.idle

@@ -10,7 +10,7 @@ from spark_producer.errors import DeliveryTimeout, ProducerClosed
 from tests.stages.workbench import (
     NODE,
     OTHER,
-    PLACE,
+    TP,
     Bench,
     Runner,
     encoding_stopped,
@@ -47,24 +47,24 @@ def test_ra4_a_batch_lingers_and_is_ready_to_the_millisecond() -> None:
     bench.append(b"b")
     assert bench.ready() == [], "later rows do not prolong, and do not shorten, the wait"
     bench.clock.now = created + 0.010
-    assert (bench.ready(), bench.next_time()) == ([PLACE], None)
+    assert (bench.ready(), bench.next_time()) == ([TP], None)
 
 
 def test_ra7_the_next_time_is_that_of_the_next_partition_and_ready_ones_do_not_count() -> None:
     bench = workbench(linger=0.010)
     bench.append(b"a")
     bench.clock.advance(0.004)
-    bench.append(b"b", place=OTHER)
+    bench.append(b"b", tp=OTHER)
     assert bench.next_time() == pytest.approx(bench.clock.now + 0.006)
     bench.clock.advance(0.006)
-    assert bench.ready() == [PLACE]
+    assert bench.ready() == [TP]
     assert bench.next_time() == pytest.approx(bench.clock.now + 0.004)
 
 
 def test_ra2_a_full_batch_does_not_linger_and_the_open_one_behind_it_does() -> None:
     bench = workbench(linger=10)
     bench.append(FULL, b"y" * 200)
-    assert bench.ready() == [PLACE]
+    assert bench.ready() == [TP]
     bench.take()
     assert bench.ready() == []
 
@@ -72,7 +72,7 @@ def test_ra2_a_full_batch_does_not_linger_and_the_open_one_behind_it_does() -> N
 def test_ra5_ra1_one_batch_leaves_at_a_time_and_the_oldest_first() -> None:
     bench = workbench(linger=0)
     bench.append(b"1" * 900, b"2" * 900, b"3" * 900)
-    assert bench.ready() == [PLACE]
+    assert bench.ready() == [TP]
     assert firsts([bench.take(), bench.take(), bench.take()]) == b"123"
     assert bench.ready() == []
 
@@ -80,11 +80,11 @@ def test_ra5_ra1_one_batch_leaves_at_a_time_and_the_oldest_first() -> None:
 def test_ra5_a_drain_keeps_to_the_room_and_skips_what_does_not_fit() -> None:
     bench = workbench(linger=0)
     bench.append(FULL)
-    bench.append(FULL, place=OTHER)
-    bench.append(b"small", place=THIRD)
+    bench.append(FULL, tp=OTHER)
+    bench.append(b"small", tp=THIRD)
     bench.check()
     taken = bench.drainer.drain(NODE, 1200, bench.clock.now)
-    assert [batch.place for batch in taken] == [PLACE, THIRD]
+    assert [batch.topic_partition for batch in taken] == [TP, THIRD]
     assert bench.ready() == [OTHER], "what did not fit is first the next time"
 
 
@@ -93,16 +93,16 @@ def test_ra29_a_node_without_partitions_gives_nothing() -> None:
     bench.append(FULL)
     assert bench.check().nodes == [NODE]
     assert bench.drainer.drain(99, 1 << 20, bench.clock.now) == []
-    assert bench.ready() == [PLACE]
+    assert bench.ready() == [TP]
 
 
 def test_ra11_a_flush_makes_everything_ready_and_ends_with_the_last_acknowledgement() -> None:
     bench = workbench(linger=1000)
     bench.append(b"a")
-    bench.append(b"b", place=OTHER)
+    bench.append(b"b", tp=OTHER)
     assert bench.ready() == []
     flush = Runner(bench.accumulator.flush)
-    until(lambda: bench.ready() == [PLACE, OTHER], "the flush makes both ready")
+    until(lambda: bench.ready() == [TP, OTHER], "the flush makes both ready")
     bench.complete(bench.take())
     assert not flush.done.is_set()
     bench.complete(bench.take(OTHER))
@@ -116,11 +116,11 @@ def test_ra12_a_flush_waits_for_what_was_there_at_its_call_only() -> None:
     bench.append(b"before")
     early = bench.take()
     flush = Runner(bench.accumulator.flush)
-    until(lambda: bench.backlog.flushing == 1, "the flush has begun")
-    bench.append(b"during", place=OTHER)
+    until(lambda: bench.incomplete.flushing == 1, "the flush has begun")
+    bench.append(b"during", tp=OTHER)
     bench.complete(early)
     flush.result()
-    assert not bench.backlog.idle
+    assert not bench.incomplete.idle
 
 
 def test_ra12_a_flush_waits_for_a_batch_that_is_sent_again() -> None:
@@ -130,7 +130,7 @@ def test_ra12_a_flush_waits_for_a_batch_that_is_sent_again() -> None:
     flush = Runner(bench.accumulator.flush)
     bench.put_back(batch)
     bench.clock.advance(0.1)
-    assert bench.ready() == [PLACE]
+    assert bench.ready() == [TP]
     assert not flush.done.is_set()
     bench.complete(bench.take())
     flush.result()
@@ -139,15 +139,15 @@ def test_ra12_a_flush_waits_for_a_batch_that_is_sent_again() -> None:
 def test_flush_of_nothing_returns_at_once() -> None:
     bench = workbench()
     Runner(bench.accumulator.flush).result()
-    assert bench.backlog.idle
+    assert bench.incomplete.idle
 
 
 def test_drain_makes_everything_ready_for_good() -> None:
     bench = workbench(linger=1000)
-    bench.backlog.begin_close()
+    bench.incomplete.begin_close()
     for value in (b"a", b"b"):
         bench.append(value)
-        assert bench.ready() == [PLACE]
+        assert bench.ready() == [TP]
         bench.complete(bench.take())
 
 
@@ -163,7 +163,7 @@ def test_a_flush_that_comes_while_rows_come_in_is_not_forgotten(monkeypatch: pyt
         assert bench.try_take() is None, "the batch is being written to"
         go_on.set()
         appending.result()
-    assert bench.ready() == [PLACE]
+    assert bench.ready() == [TP]
     bench.complete(bench.take())
     flush.result()
 
@@ -172,12 +172,12 @@ def test_a_linger_that_ends_while_rows_come_in_is_not_forgotten(monkeypatch: pyt
     bench = workbench(linger=0.010)
     bench.append(b"a")
     bench.clock.advance(0.010)
-    assert bench.ready() == [PLACE]
+    assert bench.ready() == [TP]
     with encoding_stopped(monkeypatch) as (reached, go_on):
         appending = Runner(lambda: bench.append(b"b"))
         assert reached.wait(20)
         assert bench.try_take() is None, "it was ready, but rows come in again"
-        bench.backlog.sleeps(None)
+        bench.incomplete.sleeps(None)
         wakeups = len(bench.wakeups)
         go_on.set()
         appending.result()
@@ -201,10 +201,10 @@ def test_ra8_a_batch_sent_again_waits_for_its_backoff_whatever_hurries() -> None
     bench = workbench(linger=0)
     (batch,) = taken(bench, b"1")
     bench.put_back(batch, backoff=0.1)
-    bench.backlog.begin_close()
+    bench.incomplete.begin_close()
     assert (bench.ready(), bench.next_time()) == ([], bench.clock.now + 0.1)
     bench.clock.advance(0.1)
-    assert bench.ready() == [PLACE]
+    assert bench.ready() == [TP]
 
 
 def test_put_back_keeps_the_order_of_creation() -> None:
@@ -226,14 +226,14 @@ def test_sn15_batches_sent_again_go_one_at_a_time() -> None:
     bench = workbench(linger=0)
     first, second, third = taken(bench, b"1", b"2", b"3")
     bench.put_back(first, backoff=0)
-    assert bench.ready() == [PLACE]
+    assert bench.ready() == [TP]
     assert bench.take() is first
     bench.put_back(second, backoff=0)
     assert bench.ready() == [], "the first is in flight again: its failure must not let the second overtake it"
     bench.put_back(third, backoff=0)
     assert bench.ready() == []
     bench.complete(first)
-    assert bench.ready() == [PLACE]
+    assert bench.ready() == [TP]
     assert bench.take() is second
 
 
@@ -243,19 +243,19 @@ def test_sn18_a_batch_sent_again_waits_for_an_earlier_one_that_was_never_sent_ag
     bench.put_back(second, backoff=0)
     assert bench.ready() == []
     bench.complete(first)
-    assert bench.ready() == [PLACE]
+    assert bench.ready() == [TP]
 
 
 def test_a_full_pool_makes_every_batch_worth_sending_and_wakes_the_io_thread() -> None:
     bench = workbench(memory=2048, batch_size=1024, linger=1000, max_block=1e6)
     bench.append(b"a")
-    bench.append(b"b", place=OTHER)
+    bench.append(b"b", tp=OTHER)
     assert bench.ready() == []
     wakeups = len(bench.wakeups)
-    appending = Runner(lambda: bench.append(b"c", place=TopicPartition("orders", 2)))
+    appending = Runner(lambda: bench.append(b"c", tp=TopicPartition("orders", 2)))
     until(lambda: bench.pool.waiting > 0, "append waits for memory")
     assert len(bench.wakeups) == wakeups + 1
-    assert bench.ready() == [PLACE, OTHER]
+    assert bench.ready() == [TP, OTHER]
     bench.complete(bench.take())
     appending.result()
 
@@ -269,20 +269,20 @@ def test_a_new_batch_waits_for_one_that_is_sent_again() -> None:
     assert bench.take() is first
     assert bench.ready() == []
     bench.complete(first)
-    assert bench.ready() == [PLACE]
+    assert bench.ready() == [TP]
 
 
 def test_ra17_sn36_with_one_in_flight_a_partition_is_mute_until_its_answer() -> None:
     bench = workbench(linger=0, keep_order=True)
     bench.append(b"1" * 900, b"2" * 900)
-    bench.append(b"o", place=OTHER)
+    bench.append(b"o", tp=OTHER)
     first = bench.take()
     assert bench.ready() == [OTHER]
     bench.put_back(first, backoff=0)
     assert bench.take() is first
     assert bench.ready() == [OTHER]
     bench.complete(first)
-    assert bench.ready() == [OTHER, PLACE]
+    assert bench.ready() == [OTHER, TP]
 
 
 def test_sn17_sn18_has_earlier_looks_at_queue_and_flight() -> None:
@@ -303,10 +303,10 @@ def test_ra16_an_open_batch_expires_while_it_lingers_and_later_rows_open_another
     bench.clock.advance(120)
     (expired,) = bench.expire()
     assert expired.state is BatchState.FAILED
-    assert bench.backlog.idle
+    assert bench.incomplete.idle
     assert bench.pool.available == bench.pool.total
     bench.append(b"b")
-    bench.backlog.begin_close()
+    bench.incomplete.begin_close()
     assert values_of(bench.take()) == [b"b"]
 
 
@@ -314,14 +314,14 @@ def test_ra15_pb7_pb8_expiry_counts_from_creation_through_every_retry() -> None:
     bench = workbench(linger=0, delivery_timeout=120)
     created = bench.clock.now
     (batch,) = taken(bench, b"1")
-    assert bench.backlog.next_expiry() == created + 120
+    assert bench.incomplete.next_expiry() == created + 120
     bench.clock.advance(100)
     bench.put_back(batch)
     batch.last_error = "NOT_ENOUGH_REPLICAS (19)"
-    assert bench.backlog.next_expiry() == created + 120
-    assert bench.outcomes.take_expired(created + 119.999) == []
-    assert bench.outcomes.take_expired(created + 120) == [batch]
-    error = bench.outcomes.expiry_error(batch, created + 120)
+    assert bench.incomplete.next_expiry() == created + 120
+    assert bench.completion.take_expired(created + 119.999) == []
+    assert bench.completion.take_expired(created + 120) == [batch]
+    error = bench.completion.expiry_error(batch, created + 120)
     assert isinstance(error, DeliveryTimeout)
     assert (error.topic, error.partition) == ("orders", 0)  # type: ignore[attr-defined]
     for part in ("1 records", "topic 'orders', partition 0", "120.0 s", "kafka.delivery.timeout.ms", "after 1 failed"):
@@ -335,24 +335,24 @@ def test_ra15_timeouts_beyond_any_clock_do_not_overflow() -> None:
     assert bench.ready() == []
     bench.clock.advance(1e9)
     assert bench.expire() == []
-    bench.backlog.begin_close()
-    assert bench.ready() == [PLACE]
+    bench.incomplete.begin_close()
+    assert bench.ready() == [TP]
 
 
 def test_ra16_ra23_sn39_the_oldest_of_all_batches_expires_first_wherever_it_is() -> None:
     bench = workbench(linger=1000, delivery_timeout=120)
-    assert (bench.backlog.next_expiry(), bench.outcomes.take_expired(1e9)) == (None, [])
+    assert (bench.incomplete.next_expiry(), bench.completion.take_expired(1e9)) == (None, [])
     start = bench.clock.now
     bench.append(b"lingers")
     bench.clock.advance(1)
-    bench.append(b"y", place=OTHER)
-    assert bench.backlog.next_expiry() == start + 120
-    bench.backlog.begin_close()
+    bench.append(b"y", tp=OTHER)
+    assert bench.incomplete.next_expiry() == start + 120
+    bench.incomplete.begin_close()
     lingered, other = bench.take(), bench.take(OTHER)
     bench.complete(lingered)
-    assert bench.backlog.next_expiry() == start + 121
+    assert bench.incomplete.next_expiry() == start + 121
     bench.put_back(other, backoff=500)
-    assert bench.outcomes.take_expired(start + 121) == [other]
+    assert bench.completion.take_expired(start + 121) == [other]
 
 
 def test_the_first_batch_expires_though_it_flew_again_behind_later_ones() -> None:
@@ -363,21 +363,21 @@ def test_the_first_batch_expires_though_it_flew_again_behind_later_ones() -> Non
     taken(bench, b"2")
     bench.put_back(first, backoff=0)
     assert bench.take() is first
-    assert bench.outcomes.take_expired(start + 120) == [first]
+    assert bench.completion.take_expired(start + 120) == [first]
 
 
 def test_sn38_an_acknowledged_batch_never_expires() -> None:
     bench = workbench(linger=0)
     (batch,) = taken(bench, b"1")
     bench.complete(batch)
-    assert (bench.backlog.next_expiry(), bench.outcomes.take_expired(1e12)) == (None, [])
+    assert (bench.incomplete.next_expiry(), bench.completion.take_expired(1e12)) == (None, [])
 
 
 def test_the_first_reason_of_a_failure_stays() -> None:
     bench = workbench()
     reason = DeliveryTimeout("the reason")
-    bench.outcomes.abort(reason)
-    bench.outcomes.abort(ProducerClosed("later"))
+    bench.completion.abort(reason)
+    bench.completion.abort(ProducerClosed("later"))
     bench.accumulator.close(ProducerClosed("later still"))
     with pytest.raises(DeliveryTimeout, match="the reason"):
-        bench.backlog.check()
+        bench.incomplete.check()

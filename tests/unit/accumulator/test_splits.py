@@ -12,7 +12,7 @@ from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.codecs import Codec
 from tests.stages.sender_stage import answer_to, stage
-from tests.stages.workbench import PLACE, Bench, Runner, values_of, workbench
+from tests.stages.workbench import TP, Bench, Runner, values_of, workbench
 
 MESSAGE_TOO_LARGE = 10
 
@@ -35,17 +35,17 @@ def test_ra19_halves_go_before_everything_that_was_appended_later() -> None:
         found += values
     assert [int(value.rstrip(b".")) for value in found] == list(range(12))
     assert [future.result(0).offset for future in futures] == list(range(12))
-    assert (bench.backlog.idle, bench.pool.available) == (True, bench.pool.total)
+    assert (bench.incomplete.idle, bench.pool.available) == (True, bench.pool.total)
 
 
 def test_a_topic_that_refuses_batches_gets_smaller_ones_from_then_on() -> None:
     bench = workbench(batch_size=8192, linger=0)
     full = bench.accumulator.full_size
     bench.append(*(b"." * 90 for _ in range(400)))
-    assert (full(PLACE.topic), full("other")) == (8192, 8192)
+    assert (full(TP.topic), full("other")) == (8192, 8192)
     batch = bench.take()
     bench.split(batch)
-    assert 4000 < full(PLACE.topic) < 4096
+    assert 4000 < full(TP.topic) < 4096
     assert full("other") == 8192
 
 
@@ -53,7 +53,7 @@ def test_batches_do_not_become_smaller_than_batch_size_may_be() -> None:
     bench = workbench(batch_size=1024, linger=0)
     bench.append(*(b"." * 90 for _ in range(11)))
     bench.split(bench.take())
-    assert bench.accumulator.full_size(PLACE.topic) == 1024
+    assert bench.accumulator.full_size(TP.topic) == 1024
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
@@ -98,7 +98,9 @@ def test_ra22_few_batches_are_split_whatever_share_of_the_rows_packs_well(codec:
                 batches += 1
                 bench.complete(batch)
     assert bench.compression is not None
-    assert good != 99 or bench.compression.room(PLACE.topic, batch_size) > 1.2 * batch_size, "or nothing is ventured"
+    assert good != 99 or bench.compression.target_size(TP.topic, batch_size) > 1.2 * batch_size, (
+        "or nothing is ventured"
+    )
     assert batches > 500
     assert splits < batches / 10
 
@@ -116,7 +118,7 @@ def test_ra31_a_broker_that_finds_everything_too_large_ends_with_a_failure_for_e
     assert all(isinstance(error, BrokerError) and error.code == MESSAGE_TOO_LARGE for error in errors)
     assert all("a record of" in str(error) for error in errors)
     assert refusals == 2 * 9 - 1, "each cut makes one batch more, down to single records"
-    assert (made.bench.backlog.idle, made.bench.pool.available) == (True, made.bench.pool.total)
+    assert (made.bench.incomplete.idle, made.bench.pool.available) == (True, made.bench.pool.total)
 
 
 def test_fu1_a_wait_goes_on_through_a_split_with_what_is_left_of_its_time() -> None:

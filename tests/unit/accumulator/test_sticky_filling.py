@@ -20,7 +20,7 @@ from spark_producer.partitioner.uniform_sticky import UniformStickyPartitioner
 from spark_producer.record.codecs import Codec
 from spark_producer.record.compression_ratio import REMEMBERED
 from tests.stages.partitioner_fakes import ScriptedRandom, assign, columns_of, rows_of, runs, topic_of
-from tests.stages.workbench import NODE, PLACE, Bench, workbench
+from tests.stages.workbench import NODE, TP, Bench, workbench
 
 
 class QueuesOf(LoadView):
@@ -33,8 +33,8 @@ class QueuesOf(LoadView):
     def statistics(self, topic: str) -> LoadStatistics:
         return LoadStatistics(self._bench.accumulator.queue_lengths(topic), self._stalled)
 
-    def tail_room(self, topic: str, partition: int) -> int:
-        return self._bench.accumulator.tail_room(topic, partition)
+    def free_bytes(self, topic: str, partition: int) -> int:
+        return self._bench.accumulator.free_bytes(topic, partition)
 
     def full_size(self, topic: str, batch_size: int) -> int:
         return max(batch_size, self._bench.accumulator.full_size(topic))
@@ -43,9 +43,9 @@ class QueuesOf(LoadView):
 def send(bench: Bench, rule: RowRule, size: int, count: int) -> int:
     """One row without a key, that takes so many bytes: where it went."""
     columns = rows_of(size)
-    (partition,) = assign(rule, topic_of(count, PLACE.topic), columns)
+    (partition,) = assign(rule, topic_of(count, TP.topic), columns)
     row = ArrangedRows(columns.records, np.zeros(1, dtype=np.int64))
-    bench.accumulator.append(TopicPartition(PLACE.topic, partition), row, 0, 1)
+    bench.accumulator.append(TopicPartition(TP.topic, partition), row, 0, 1)
     return partition
 
 
@@ -55,7 +55,7 @@ def test_ra25_small_and_large_rows_and_the_switch_at_the_edge_of_a_batch() -> No
     choose = cast(random.Random, ScriptedRandom(1, 2, 3, 1))
     made = UniformStickyPartitioner(1024, load=QueuesOf(bench), adaptive=False, choose=choose)
     assert [send(bench, made, size, 4) for size in (100, 1024, 1024, 1024, 1024)] == [1, 1, 2, 3, 1]
-    assert bench.accumulator.queue_lengths(PLACE.topic) == {1: 3, 2: 1, 3: 1}
+    assert bench.accumulator.queue_lengths(TP.topic) == {1: 3, 2: 1, 3: 1}
 
 
 def test_ra25_a_switch_that_is_due_waits_until_the_open_batch_is_taken() -> None:
@@ -75,10 +75,10 @@ def test_ra26_pt3_the_longer_a_queue_the_less_it_gets(lengths: tuple[int, ...], 
     bench = workbench(linger=1000)
     for partition, length in enumerate(lengths):
         for _ in range(length):
-            bench.append(b"x" * 900, place=TopicPartition(PLACE.topic, partition))
+            bench.append(b"x" * 900, tp=TopicPartition(TP.topic, partition))
     load, chooser = QueuesOf(bench), PartitionChooser()
-    topic, total = topic_of(len(lengths), PLACE.topic), sum(frequencies)
-    found = Counter(chooser.choose(topic, load.statistics(PLACE.topic), number) for number in range(3 * total))
+    topic, total = topic_of(len(lengths), TP.topic), sum(frequencies)
+    found = Counter(chooser.choose(topic, load.statistics(TP.topic), number) for number in range(3 * total))
     assert found == {partition: 3 * frequency for partition, frequency in enumerate(frequencies)}
 
 
@@ -86,10 +86,10 @@ def test_ra26_a_stalled_node_is_left_out_whatever_the_queues_say() -> None:
     bench = workbench(linger=1000)
     for partition, length in enumerate((0, 2, 1, 0)):
         for _ in range(length):
-            bench.append(b"x" * 900, place=TopicPartition(PLACE.topic, partition))
-    topic = describe_topic(PLACE.topic, (9, NODE, NODE, 9))
+            bench.append(b"x" * 900, tp=TopicPartition(TP.topic, partition))
+    topic = describe_topic(TP.topic, (9, NODE, NODE, 9))
     load, chooser = QueuesOf(bench, frozenset({9})), PartitionChooser()
-    assert Counter(chooser.choose(topic, load.statistics(PLACE.topic), number) for number in range(30)) == {
+    assert Counter(chooser.choose(topic, load.statistics(TP.topic), number) for number in range(30)) == {
         1: 10,
         2: 20,
     }
@@ -121,21 +121,21 @@ def test_ra27_batches_that_are_compressed_are_full_when_they_are_left(rule: type
     brings them; the first batch is all that a batch of 1,024 leaves open."""
     bench = workbench(batch_size=1024, linger=1000, codec=Codec.ZSTD)
     for _ in range(REMEMBERED):
-        bench.ratios.observe(PLACE.topic, Codec.ZSTD, 1 / 3)
-    full = bench.accumulator.full_size(PLACE.topic)
+        bench.ratios.observe(TP.topic, Codec.ZSTD, 1 / 3)
+    full = bench.accumulator.full_size(TP.topic)
     assert full > 2.5 * 1024
     made = rule(1024, load=QueuesOf(bench), choose=random.Random(1))
-    placed = runs(assign(made, topic_of(50, PLACE.topic), rows_of(*[20] * 4000)))
+    placed = runs(assign(made, topic_of(50, TP.topic), rows_of(*[20] * 4000)))
     assert all(full - 61 - 20 <= length * 20 <= 2 * full for _, length in placed[:-1])
 
 
 def test_ra27_a_small_pool_bounds_what_a_visit_brings_but_not_below_a_batch() -> None:
     bench = workbench(memory=8192, batch_size=1024, codec=Codec.ZSTD)
     for _ in range(REMEMBERED):
-        bench.ratios.observe(PLACE.topic, Codec.ZSTD, 0.1)
-    assert bench.accumulator.full_size(PLACE.topic) == 4096
-    assert bench.accumulator.full_size(PLACE.topic, among=16) == 256
-    assert workbench(batch_size=1024).accumulator.full_size(PLACE.topic) == 1024
+        bench.ratios.observe(TP.topic, Codec.ZSTD, 0.1)
+    assert bench.accumulator.full_size(TP.topic) == 4096
+    assert bench.accumulator.full_size(TP.topic, among=16) == 256
+    assert workbench(batch_size=1024).accumulator.full_size(TP.topic) == 1024
 
 
 @pytest.mark.parametrize("rule", [StickyPartitioner, UniformStickyPartitioner])
@@ -144,11 +144,11 @@ def test_ra27_times_far_apart_leave_no_fractions_of_batches(rule: type) -> None:
     bench = workbench(memory=1 << 22, batch_size=4096, linger=1000)
     made, rows, day = rule(4096, load=QueuesOf(bench), choose=random.Random(1)), 20_000, 86_400_000
     times = np.random.default_rng(1).integers(0, day, rows)
-    columns = columns_of(topic=PLACE.topic, value=pa.array([b"v" * 10] * rows), timestamp=pa.array(times))
+    columns = columns_of(topic=TP.topic, value=pa.array([b"v" * 10] * rows), timestamp=pa.array(times))
     arranged = ArrangedRows(columns.records, np.arange(rows, dtype=np.int64))
     first = 0
-    for partition, length in runs(assign(made, topic_of(500, PLACE.topic), columns)):
-        bench.accumulator.append(TopicPartition(PLACE.topic, partition), arranged, first, first + length)
+    for partition, length in runs(assign(made, topic_of(500, TP.topic), columns)):
+        bench.accumulator.append(TopicPartition(TP.topic, partition), arranged, first, first + length)
         first += length
-    sizes = [batch.position for queue in bench.backlog.queues.values() for batch in queue.batches]
+    sizes = [batch.position for queue in bench.incomplete.queues.values() for batch in queue.batches]
     assert sum(size < 2048 for size in sizes) <= 1, sorted(sizes)

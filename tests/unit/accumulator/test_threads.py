@@ -9,7 +9,7 @@ import pytest
 
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
-from tests.stages.workbench import DEADLINE, NODE, PLACE, Bench, Runner, until, values_of, workbench
+from tests.stages.workbench import DEADLINE, NODE, TP, Bench, Runner, until, values_of, workbench
 
 
 class Drain(threading.Thread):
@@ -23,7 +23,7 @@ class Drain(threading.Thread):
 
     def run(self) -> None:
         try:
-            while not self.stop.is_set() or not self.bench.backlog.idle:
+            while not self.stop.is_set() or not self.bench.incomplete.idle:
                 self.turn()
         except BaseException as error:
             self.error = error
@@ -31,11 +31,11 @@ class Drain(threading.Thread):
     def turn(self) -> None:
         self.bench.check()
         for batch in self.bench.drainer.drain(NODE, 1 << 40, self.bench.clock.now):
-            place = batch.place
+            tp = batch.topic_partition
             if self.random.random() < 0.3:
                 self.bench.put_back(batch, backoff=0)
                 continue
-            self.received.setdefault(place, []).extend(values_of(batch))
+            self.received.setdefault(tp, []).extend(values_of(batch))
             self.bench.complete(batch)
 
 
@@ -50,7 +50,7 @@ def test_ra6_many_threads_many_partitions_every_row_once_and_in_the_order_of_its
         choose = random.Random(seed * 100 + name)
         for number in range(120):
             row = b"%d %d " % (name, number) + b"." * choose.randrange(400)
-            bench.append(row, row, place=TopicPartition("t", choose.randrange(3)))
+            bench.append(row, row, tp=TopicPartition("t", choose.randrange(3)))
 
     writers = [Runner(lambda name=name: work(name)) for name in range(4)]  # type: ignore[misc]
     for writer in writers:
@@ -76,12 +76,12 @@ def test_ra13_a_failure_wakes_flush_and_append_and_fails_every_future() -> None:
     append = Runner(lambda: bench.append(b"z" * 900))
     until(lambda: bench.pool.waiting > 0, "append waits for memory")
     reason = DeliveryTimeout("too late")
-    bench.outcomes.abort(reason)
+    bench.completion.abort(reason)
     for call in (flush, append):
         with pytest.raises(DeliveryTimeout, match="too late"):
             call.result()
     assert [future.exception(0) for future in futures] == [reason, reason]
-    assert bench.backlog.idle
+    assert bench.incomplete.idle
     assert bench.ready() == []
     with pytest.raises(DeliveryTimeout):
         bench.append(b"a")
@@ -93,10 +93,10 @@ def test_futures_have_failed_before_the_flush_raises() -> None:
     bench = workbench(linger=1000)
     future = bench.append_one(b"x")
     flush = Runner(bench.accumulator.flush)
-    until(lambda: bench.backlog.flushing == 1, "the flush has begun")
+    until(lambda: bench.incomplete.flushing == 1, "the flush has begun")
     seen = []
     future.add_done_callback(lambda _: seen.append(flush.done.is_set()))
-    bench.outcomes.abort(ProducerClosed("closed"))
+    bench.completion.abort(ProducerClosed("closed"))
     assert seen == [False]
     with pytest.raises(ProducerClosed):
         flush.result()
@@ -107,4 +107,4 @@ def test_sn6_a_callback_may_append() -> None:
     future = bench.append_one(b"first")
     future.add_done_callback(lambda _: bench.append(b"second"))
     bench.complete(bench.take())
-    assert values_of(bench.take(PLACE)) == [b"second"]
+    assert values_of(bench.take(TP)) == [b"second"]

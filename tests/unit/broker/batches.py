@@ -1,7 +1,7 @@
 """Record batches for the broker's tests: real ones, and filler for the log, which does not look into batches."""
 
 from spark_producer.kernel.varint import encode_varint
-from spark_producer.record.batch_v2 import CODEC_MASK, HEADER_SIZE, seal
+from spark_producer.record.batch_v2 import CODEC_MASK, HEADER_SIZE, write_header
 from spark_producer.record.codecs import Codec, Compressor
 
 FILLER = bytes(range(251))  # a prime, so that no block of the file looks like another
@@ -56,7 +56,7 @@ def sealed(
     """The batch with these bytes behind its header."""
     batch = memoryview(bytearray(HEADER_SIZE + len(content)))
     batch[HEADER_SIZE:] = content
-    seal(
+    write_header(
         batch,
         records_count=records,
         base_timestamp=timestamp,

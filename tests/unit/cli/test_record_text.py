@@ -7,7 +7,7 @@ import json
 import pytest
 
 from spark_producer.cli.record_text import format_bytes, format_record, format_timestamp, record_json
-from spark_producer.record.reading import Record
+from spark_producer.record.reading import ConsumerRecord
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_timestamps_as_people_read_them(milliseconds: int, shown: str) -> None:
 
 
 def test_a_record_is_one_line() -> None:
-    record = Record(7, 0, b"UA1545", None, (("trace", b"\x00"), ("na\nme", None)))
+    record = ConsumerRecord(7, 0, b"UA1545", None, (("trace", b"\x00"), ("na\nme", None)))
     assert format_record(3, record) == (
         "3:7  1970-01-01T00:00:00.000Z  key=UA1545  value=null  headers={trace: 0x00, na\\nme: null}"
     )
@@ -53,7 +53,7 @@ def test_a_record_is_one_line() -> None:
 def test_no_form_of_a_record_can_control_the_terminal() -> None:
     """JSON asks for escapes of the first 32 characters alone; U+009B is as good as ESC and a bracket to many terminals."""
     evil = "a\x1b[2J\x7f\x9b31m\u202eé\U0001f600\U000e0001"
-    record = Record(7, 0, evil.encode(), evil.encode(), ((evil, evil.encode()),))
+    record = ConsumerRecord(7, 0, evil.encode(), evil.encode(), ((evil, evil.encode()),))
     for shown in (format_record(0, record), record_json(0, record)):
         assert shown.isprintable()
         assert "é\U0001f600" in shown

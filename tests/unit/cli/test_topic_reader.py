@@ -11,7 +11,7 @@ from spark_producer.admin import BlockingClient
 from spark_producer.cli.record_text import format_reset
 from spark_producer.cli.topic_reader import Isolation, TopicReader
 from spark_producer.errors import BrokerError, CorruptRecord
-from spark_producer.protocol.messages import AbortedTransaction, FetchPartitionResponse
+from spark_producer.protocol.messages import FetchAbortedTransaction, FetchPartitionResponse
 from spark_producer.record.control import ControlType
 from tests.unit.admin.fake_cluster import FakeCluster
 from tests.unit.record.control_batches import batch as transactional
@@ -155,7 +155,7 @@ def test_records_of_aborted_transactions_are_left_out_and_passed() -> None:
     reader = reader_of(cluster, partitions=[0], isolation=Isolation.READ_COMMITTED)
     log = transactional(9, 1) + transactional(10, 2) + marker(11, 1, ABORT) + marker(12, 2, COMMIT)
     cluster.answers = [
-        [fetched(0, log)._replace(aborted_transactions=(AbortedTransaction(producer_id=1, first_offset=9),))]
+        [fetched(0, log)._replace(aborted_transactions=(FetchAbortedTransaction(producer_id=1, first_offset=9),))]
     ]
     assert [record.offset for _, record in reader.records()] == [10]
     assert reader.positions == {0: 13}

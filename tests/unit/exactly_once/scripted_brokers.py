@@ -81,7 +81,7 @@ class ScriptedClient:
         return [body for name, _, body in self.sent if name == api.name]
 
     def _coordinators(self, body: messages.FindCoordinatorRequest) -> messages.FindCoordinatorResponse:
-        rows = (messages.Coordinator(key, self.coordinator) for key in body.coordinator_keys)
+        rows = (messages.FoundCoordinator(key, self.coordinator) for key in body.coordinator_keys)
         return messages.FindCoordinatorResponse(coordinators=tuple(rows))
 
 

@@ -338,7 +338,7 @@ def test_rows_that_are_refused_for_good_abort_the_transaction(client: ScriptedCl
 
 def moved_away(client: ScriptedClient) -> messages.EndTxnResponse:
     """The coordinator has moved when the transaction is to be ended, and who has it now is not told."""
-    row = messages.Coordinator("pyproducer.orders.ctl", 1, error_code=Code.CLUSTER_AUTHORIZATION_FAILED)
+    row = messages.FoundCoordinator("pyproducer.orders.ctl", 1, error_code=Code.CLUSTER_AUTHORIZATION_FAILED)
     client.answers(FIND_COORDINATOR, messages.FindCoordinatorResponse(coordinators=(row,)))
     return ended(Code.NOT_COORDINATOR)
 

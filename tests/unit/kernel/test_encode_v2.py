@@ -29,7 +29,7 @@ from spark_producer.kernel.portable import (  # two ways to the same bytes, whic
     group_rows,
     record_sizes,
 )
-from spark_producer.record.batch_v2 import HEADER_SIZE, seal
+from spark_producer.record.batch_v2 import HEADER_SIZE, write_header
 
 Header = tuple[str, bytes | None]
 Row = tuple[bytes | None, bytes | None, int, list[Header]]
@@ -63,7 +63,7 @@ def encode(columns: RecordColumns, order: np.ndarray, first: int = 0, size: int 
     base = columns.timestamp_at(int(order[first]))
     arranged = ArrangedRows(columns, order)
     following, end, latest = encode_v2(arranged, first, len(order), 0, base, out, HEADER_SIZE, size)
-    seal(out[:end], records_count=following - first, base_timestamp=base, max_timestamp=latest)
+    write_header(out[:end], records_count=following - first, base_timestamp=base, max_timestamp=latest)
     return following, bytes(out[:end])
 
 

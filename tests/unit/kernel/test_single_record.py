@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_producer.kernel import (
+    BUFFER_FULL,
     NO_HEADERS,
-    NO_ROOM,
     BinaryColumn,
     RecordColumns,
     compiled_murmur2,
@@ -61,7 +61,7 @@ def test_a_record_has_the_bytes_of_a_row(
     assert record.size == size
     out = memoryview(bytearray(size + 40))
     limit = min(max(behind + spare, 7), len(out))
-    assert record.encode(out, 7, limit, delta, base) == (behind if limit >= behind else NO_ROOM)
+    assert record.encode(out, 7, limit, delta, base) == (behind if limit >= behind else BUFFER_FULL)
     assert out == (expected if limit >= behind else bytearray(size + 40))
 
 

@@ -13,7 +13,7 @@ from spark_producer.legacy_formats.batch_format import BatchFormat, BatchProduce
 from spark_producer.legacy_formats.builder import MemoryRecordsBuilder
 from spark_producer.record.batch_v2 import TimestampType, read_header
 from spark_producer.record.codecs import Codec
-from spark_producer.record.reading import Record, read_records, single_records
+from spark_producer.record.reading import ConsumerRecord, read_records, single_records
 from tests.unit.record.builders import TRANSACTION, builder_of, every_format, header_of
 from tests.unit.record.foreign_records import NOW, decode, rows_of_every_shape
 
@@ -290,7 +290,7 @@ def test_timestamps_whose_difference_has_more_than_64_bits_do_not_share_a_batch(
     assert old.append_rows(times_of(-1, LAST), 0, 2) == 2
 
 
-def single_rows(builder: MemoryRecordsBuilder) -> list[Record]:
+def single_rows(builder: MemoryRecordsBuilder) -> list[ConsumerRecord]:
     return [row for batch in read_records(builder.close()) for row in single_records(batch)]
 
 

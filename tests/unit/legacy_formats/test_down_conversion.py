@@ -11,7 +11,7 @@ import pytest
 from spark_producer.errors import RecordBatchError
 from spark_producer.legacy_formats.batch_format import BatchFormat, BatchProducer
 from spark_producer.legacy_formats.builder import MemoryRecordsBuilder
-from spark_producer.legacy_formats.down_conversion import Lost, down_convert
+from spark_producer.legacy_formats.down_conversion import ConversionLoss, down_convert
 from spark_producer.record.batch_v2 import BatchHeader, TimestampType, read_header
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.control import ControlType
@@ -38,9 +38,9 @@ def columns_of(rows: Sequence[Row]) -> Any:
     return pa.RecordBatch.from_pylist(listed, SCHEMA)
 
 
-def converted(rows: Any, magic: int, set_bytes: int = 1 << 20, **options: Any) -> tuple[bytes, Lost]:
+def converted(rows: Any, magic: int, set_bytes: int = 1 << 20, **options: Any) -> tuple[bytes, ConversionLoss]:
     """All sets and one account."""
-    data, lost = b"", Lost()
+    data, lost = b"", ConversionLoss()
     for piece, missing in down_convert(rows, magic, set_bytes=set_bytes, **options):
         data, lost = data + piece, lost.plus(missing)
     return data, lost
@@ -64,7 +64,7 @@ def test_records_keep_all_but_headers_and_in_v0_their_time(magic: int, codec: Co
         "gaps of compaction stay"
     )
     with_headers = sum(bool(row.headers) for row in rows)
-    assert lost == Lost(headers=with_headers, timestamps=0 if magic else len(rows))
+    assert lost == ConversionLoss(headers=with_headers, timestamps=0 if magic else len(rows))
 
 
 def test_v1_to_v0_loses_the_time_alone() -> None:
@@ -72,7 +72,7 @@ def test_v1_to_v0_loses_the_time_alone() -> None:
     columns = columns_of(rows).drop_columns(["headers"])
     data, lost = converted(columns, 0)
     assert decode(data) == [row._replace(timestamp=-1) for row in rows]
-    assert lost == Lost(timestamps=1)
+    assert lost == ConversionLoss(timestamps=1)
     assert str(lost) == "the timestamps of 1 records"
 
 
@@ -83,14 +83,14 @@ def test_log_append_time_stays_the_brokers(codec: Codec) -> None:
     data, lost = converted(columns_of(rows), 1, header=header, compressor=Compressor(codec))
     assert decode(data) == rows
     assert data[17] == 0x08 | codec
-    assert lost == Lost()
+    assert lost == ConversionLoss()
     assert str(lost) == "nothing"
 
 
 def test_what_a_producer_and_a_transaction_wrote_is_said_to_be_lost() -> None:
     header = header_with(producer=BatchProducer(7, 0, 0, transactional=True))
     _, lost = converted(columns_of([Row(0, NOW, b"k", b"v", (("h", b"x"),))]), 1, header=header)
-    assert lost == Lost(headers=1, producer=True, transaction=True)
+    assert lost == ConversionLoss(headers=1, producer=True, transaction=True)
     assert str(lost) == "the headers of 1 records, the producer's id and sequences, the transaction"
 
 
@@ -100,7 +100,7 @@ def test_markers_are_left_out() -> None:
     for rows in ([], [record]):
         data, lost = converted(columns_of(rows), 1, header=header)
         assert len(data) == 0
-        assert lost == Lost(producer=True, transaction=True, control_records=1)
+        assert lost == ConversionLoss(producer=True, transaction=True, control_records=1)
 
 
 def test_zstd_has_to_become_another_codec() -> None:
@@ -129,7 +129,7 @@ def test_no_row_is_lost_between_two_sets(magic: int, codec: Codec, set_bytes: in
     assert len(sets) > 1
     _, lost = converted(columns_of(rows), magic, set_bytes, header=header, compressor=compressor)
     with_headers = sum(bool(row.headers) for row in rows)
-    assert lost == Lost(with_headers, 0 if magic else len(rows), producer=True)
+    assert lost == ConversionLoss(with_headers, 0 if magic else len(rows), producer=True)
 
 
 @pytest.mark.parametrize("codec", LEGACY_CODECS)

@@ -16,7 +16,7 @@ from spark_producer.errors import ConfigError, CorruptRecord, RecordBatchError, 
 from spark_producer.kernel.column_views import PIECE_BYTES
 from spark_producer.legacy_formats import convert, encode_table, magic_of, record_sets
 from spark_producer.legacy_formats.batch_format import BatchProducer
-from spark_producer.legacy_formats.down_conversion import Lost
+from spark_producer.legacy_formats.down_conversion import ConversionLoss
 from spark_producer.legacy_formats.files import write_sets
 from spark_producer.record.codecs import Codec
 from spark_producer.record.control import ControlType
@@ -141,12 +141,12 @@ def test_a_log_of_all_formats_is_written_anew(version: str, codec: str) -> None:
         more = list(rows_of_every_shape(source, base_offset=len(rows) * 2))
         log += log_of(more, source, packed)
         rows += more
-    lost, data = Lost(), b""
+    lost, data = ConversionLoss(), b""
     for batch, missing in convert(log, message_format_version=version, compression_type=codec):
         lost, data = lost.plus(missing), data + batch
     with_headers = sum(bool(row.headers) for row in rows)
     timed = sum(row.timestamp >= 0 for row in rows)
-    assert lost == Lost(headers=with_headers, timestamps=0 if magic else timed)
+    assert lost == ConversionLoss(headers=with_headers, timestamps=0 if magic else timed)
     assert decode(data) == [row._replace(headers=(), timestamp=row.timestamp if magic else -1) for row in rows]
 
 
@@ -168,7 +168,7 @@ def test_markers_go_and_transactions_are_said_to_be_lost() -> None:
     log = records + marker(1, 7, ControlType.COMMIT)
     batches = list(convert(log, message_format_version="0.10.0"))
     assert [len(decode(batch)) for batch, _ in batches] == [1, 0]
-    assert Lost(producer=True, transaction=True, control_records=1) == batches[0][1].plus(batches[1][1])
+    assert ConversionLoss(producer=True, transaction=True, control_records=1) == batches[0][1].plus(batches[1][1])
 
 
 @BOTH_OLD
@@ -217,11 +217,11 @@ def test_the_command(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "No such file" in capsys.readouterr().err
 
 
-def failing(error: BaseException) -> Callable[..., Iterator[tuple[bytes, Lost]]]:
+def failing(error: BaseException) -> Callable[..., Iterator[tuple[bytes, ConversionLoss]]]:
     """As `convert`, until the second set."""
 
-    def sets(*_: object, **__: object) -> Iterator[tuple[bytes, Lost]]:
-        yield b"half", Lost()
+    def sets(*_: object, **__: object) -> Iterator[tuple[bytes, ConversionLoss]]:
+        yield b"half", ConversionLoss()
         raise error
 
     return sets
@@ -266,9 +266,9 @@ def test_what_ends_early_leaves_nothing_behind(
 def test_a_file_that_somebody_else_makes_meanwhile_stays(tmp_path: Path) -> None:
     output = tmp_path / "old.log"
 
-    def sets() -> Iterator[tuple[bytes, Lost]]:
+    def sets() -> Iterator[tuple[bytes, ConversionLoss]]:
         output.write_text("theirs")
-        yield b"ours", Lost()
+        yield b"ours", ConversionLoss()
 
     with pytest.raises(FileExistsError):
         write_sets(sets(), output)
@@ -289,9 +289,9 @@ def test_only_regular_files_are_read(log: Path, capsys: pytest.CaptureFixture[st
 def test_a_log_that_gets_shorter_is_noticed(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def sets(*_: object, **__: object) -> Iterator[tuple[bytes, Lost]]:
+    def sets(*_: object, **__: object) -> Iterator[tuple[bytes, ConversionLoss]]:
         os.truncate(log, 10)
-        yield b"a set", Lost()
+        yield b"a set", ConversionLoss()
 
     monkeypatch.setattr(record_sets, "convert", sets)  # reading on would end this process
     assert run_convert(log, log.parent / "old.log") == 1

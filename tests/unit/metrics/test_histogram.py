@@ -44,4 +44,4 @@ def test_a_lap_of_a_histogram() -> None:
     histogram.mark()
     histogram.record(100.0, 2)
     assert sum(histogram.counts().values()) == 7
-    assert list(histogram.lap().values()) == [2]
+    assert list(histogram.since_mark().values()) == [2]

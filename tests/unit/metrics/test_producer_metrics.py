@@ -99,7 +99,7 @@ def test_queue_times_and_latencies_are_milliseconds(metrics: ProducerMetrics) ->
     drain(metrics, records=1, queued=0.3)
     metrics.batch_delivered(99, 1, 0.2, 1.0)
     metrics.batch_delivered(1, 1, 1.2, 1.0)
-    metrics.produce_answered(7, 0.05, 1.0)
+    metrics.produce_completed(7, 0.05, 1.0)
     found = taken(metrics)
     assert found.value(CLIENT, "record-queue-time-avg") == pytest.approx(200), "of batches"
     assert found.value(CLIENT, "record-queue-time-max") == pytest.approx(300)
@@ -186,11 +186,11 @@ def test_nodes_beyond_the_bound_share_one_entry(metrics: ProducerMetrics) -> Non
 
 def test_a_lap_is_the_time_of_a_task_and_holds_only_what_happened(metrics: ProducerMetrics) -> None:
     everything_once(metrics)
-    metrics.start_lap(100.0)
+    metrics.mark(100.0)
     drain(metrics, topic="u", records=50, now=101.0)
     metrics.node_drained(50, 101.0)
     metrics.batch_delivered(50, 1061, 0.25, 104.0)
-    lap = metrics.lap(Levels(), 105.0)
+    lap = metrics.since_mark(Levels(), 105.0)
     assert (lap.since, lap.until) == (1_000_100.0, 1_000_105.0)
     assert lap.value(CLIENT, "record-send-total") == 50
     assert lap.value(CLIENT, "record-send-rate") == 10
@@ -200,7 +200,7 @@ def test_a_lap_is_the_time_of_a_task_and_holds_only_what_happened(metrics: Produ
     assert lap.value(CLIENT, "request-total") == 0
     assert math.isnan(lap.value(CLIENT, "request-latency-avg"))
     assert {sensor for sensor, _ in lap.tallies} < {"delivered", *(sensor for sensor, _ in taken(metrics).tallies)}
-    assert metrics.lap(Levels(), 105.0) == lap, "reading ends no lap"
+    assert metrics.since_mark(Levels(), 105.0) == lap, "reading ends no lap"
     assert taken(metrics, 105.0).value(CLIENT, "record-send-total") == 60, "totals go on"
 
 
@@ -222,8 +222,8 @@ def test_no_event_is_lost_between_threads(metrics: ProducerMetrics) -> None:
         worker.start()
     while any(worker.is_alive() for worker in workers):
         taken(metrics, rounds / 10)
-        metrics.start_lap(rounds / 10)
-        metrics.lap(Levels(), rounds / 10)
+        metrics.mark(rounds / 10)
+        metrics.since_mark(Levels(), rounds / 10)
     for worker in workers:
         worker.join(SECONDS)
     found = taken(metrics, rounds / 10)
@@ -254,8 +254,8 @@ def test_reading_is_done_under_the_lock_and_leaves_it_free() -> None:
     everything_once(metrics)
     assert lock.taken > 0
     before = lock.taken
-    metrics.start_lap(1.0)
-    metrics.lap(Levels(), 2.0)
+    metrics.mark(1.0)
+    metrics.since_mark(Levels(), 2.0)
     metrics.snapshot(Levels(), 2.0)
     assert (lock.taken, lock.held) == (before + 3, 0)
 
@@ -271,7 +271,7 @@ def test_what_comes_often_takes_no_lock_but_to_turn_samples() -> None:
         metrics.bytes_sent(1, 500, 1200, now)
         metrics.bytes_received(1, 80, now)
         metrics.response_received(1, 100, now)
-        metrics.produce_answered(1, 0.05, now)
+        metrics.produce_completed(1, 0.05, now)
         metrics.polled(0.004, 0.001, now)
 
     often(1.0)

@@ -17,12 +17,12 @@ from tests.stages.metric_events import drain, everything_once, new_metrics
 def lap(began: float, ended: float, records: int, *, topic: str = "t", latency: float = 0.1) -> Snapshot:
     """A task that wrote one batch, in Unix seconds 1,000,000 later than given."""
     metrics = new_metrics()
-    metrics.start_lap(began)
+    metrics.mark(began)
     drain(metrics, topic=topic, records=records, size=records * 100, queued=latency / 2, now=began)
     metrics.node_drained(records, began)
     metrics.batch_delivered(records, records * 100, latency, ended)
     metrics.bytes_sent(1, records * 100, records * 100, ended)
-    return metrics.lap(Levels(0, 1000, 1000, 0, 1, ended - began), ended)
+    return metrics.since_mark(Levels(0, 1000, 1000, 0, 1, ended - began), ended)
 
 
 def merged(*snapshots: Snapshot) -> Snapshot:
@@ -85,7 +85,7 @@ def test_nothing_merges_to_nothing_and_moments_are_no_division_by_zero() -> None
 def test_a_snapshot_travels_and_is_small() -> None:
     metrics = new_metrics()
     everything_once(metrics)
-    for snapshot in (metrics.snapshot(Levels(), 1.0), metrics.lap(Levels(), 1.0)):
+    for snapshot in (metrics.snapshot(Levels(), 1.0), metrics.since_mark(Levels(), 1.0)):
         sent = pickle.dumps(snapshot)
         assert pickle.loads(sent) == snapshot
         assert len(sent) < 6000, "a job may have thousands of tasks"
@@ -127,7 +127,7 @@ def test_what_every_statistic_says_of_tasks_holds() -> None:
     """Two equal, simultaneous laps: what adds is doubled, what is averaged or a maximum stays."""
     metrics = new_metrics()
     everything_once(metrics)
-    part = metrics.lap(Levels(1, 2, 3, 4, 5, 6.0), 2.0)
+    part = metrics.since_mark(Levels(1, 2, 3, 4, 5, 6.0), 2.0)
     both = merged(part, part)
     for row in METRICS:
         owner = {NODE: "node-1", TOPIC: "t"}.get(row.group, "")

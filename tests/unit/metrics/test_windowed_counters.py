@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_producer.metrics.sensors import Tally, quantity
-from spark_producer.metrics.windowed_counters import Reading, SingleValues, Window, merge_readings
+from spark_producer.metrics.sensors import Tally, sensor_named
+from spark_producer.metrics.windowed_counters import CounterValues, SingleValues, Window, merge_values
 
 THREE = Window(seconds=30.0, samples=3)
 
@@ -25,10 +25,10 @@ class Sensor(SingleValues):
 
     def tally(self, now: float) -> Tally:
         reading = self.read(now)
-        return quantity("of its own").tally(reading, self.window.divisor(reading.since, now))
+        return sensor_named("of its own").tally(reading, self.window.divisor(reading.since, now))
 
     def lap_tally(self, seconds: float) -> Tally:
-        return quantity("of its own").tally(self.lap(), seconds)
+        return sensor_named("of its own").tally(self.since_mark(), seconds)
 
 
 def sensor_times(sensor: Sensor, value: float, *times: float) -> None:
@@ -98,10 +98,10 @@ def test_numbers_of_several_counters_become_one() -> None:
     some, more = Sensor(THREE), Sensor(THREE)
     sensor_times(some, 5, 0.0, 30.0)
     sensor_times(more, 7, 40.0)
-    whole = merge_readings([some.read(40.0), more.read(40.0), Sensor(THREE).read(40.0)])
-    assert whole == Reading({"count": 3, "amount": 17}, {"largest": 7}, {"count": 3, "amount": 17}, 0.0)
+    whole = merge_values([some.read(40.0), more.read(40.0), Sensor(THREE).read(40.0)])
+    assert whole == CounterValues({"count": 3, "amount": 17}, {"largest": 7}, {"count": 3, "amount": 17}, 0.0)
     assert more.read(40.0).since == 40.0
-    assert merge_readings([]) == Reading({}, {}, {}, math.inf)
+    assert merge_values([]) == CounterValues({}, {}, {}, math.inf)
 
 
 def test_a_lap_holds_what_came_since_the_mark_and_windows_go_on() -> None:

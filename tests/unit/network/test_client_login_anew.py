@@ -9,7 +9,7 @@ import pytest
 
 from spark_producer.errors import AuthenticationFailed, ConnectionFailed, KafkaTimeout
 from spark_producer.network.node import MIN_REAUTHENTICATION_INTERVAL_S
-from spark_producer.protocol import METADATA, SASL_HANDSHAKE, State, messages
+from spark_producer.protocol import METADATA, SASL_HANDSHAKE, ConnectionState, messages
 from tests.stages.client_driver import Clock, Driver
 from tests.stages.login_scripts import PLAIN_LOGIN, refuse_login, serve, shake_hands, take_login
 from tests.stages.scripted_server import DEADLINE, Peer, ScriptedServer
@@ -23,7 +23,7 @@ def ask(driver: Driver, tag: object) -> None:
     driver.client.send(-1, METADATA, messages.MetadataRequest(), tag=tag)
 
 
-def state_of(driver: Driver) -> State | None:
+def state_of(driver: Driver) -> ConnectionState | None:
     node = driver.client._nodes.find(-1)
     return node.connection.state if node is not None and node.connection is not None else None
 
@@ -56,10 +56,10 @@ def test_sec28_a_busy_connection_logs_in_anew_on_time_behind_its_requests(drive:
             ask(driver, tag)
         clock.advance(0.84 * LIFETIME)
         assert driver.client.poll(0) == []
-        assert state_of(driver) is State.READY, "it is too early"
+        assert state_of(driver) is ConnectionState.READY, "it is too early"
         clock.advance(0.12 * LIFETIME)
         assert driver.client.poll(0) == []
-        assert state_of(driver) is State.REAUTHENTICATING
+        assert state_of(driver) is ConnectionState.REAUTHENTICATING
         assert not driver.client.ready(-1)
         may_answer.set()
         driver.until_ready()
@@ -77,10 +77,10 @@ def test_sec28_an_idle_connection_logs_in_anew_before_its_next_request(drive: Dr
         driver.until_ready()
         clock.advance(LIFETIME)
         assert driver.client.poll(0) == []
-        assert state_of(driver) is State.READY, "nobody needs it"
+        assert state_of(driver) is ConnectionState.READY, "nobody needs it"
         assert driver.client.least_loaded() == -1, "it can be used, if only after a login"
         assert not driver.client.ready(-1)
-        assert state_of(driver) is State.REAUTHENTICATING
+        assert state_of(driver) is ConnectionState.REAUTHENTICATING
 
 
 def test_sec28_sessions_follow_one_another_without_a_new_connection(drive: Drive, clock: Clock) -> None:
@@ -113,7 +113,7 @@ def test_sec28_no_login_comes_within_a_second_of_the_last(drive: Drive, clock: C
         assert driver.client.ready(-1)
         clock.advance(0.02)
         assert not driver.client.ready(-1)
-        assert state_of(driver) is State.REAUTHENTICATING
+        assert state_of(driver) is ConnectionState.REAUTHENTICATING
 
 
 def test_sec30_a_refused_login_anew_fails_what_is_in_flight_and_the_node_is_tried_once_more(
@@ -212,12 +212,12 @@ def test_sec28_a_throttle_gives_a_login_anew_more_time(drive: Drive, clock: Cloc
         assert driver.until_completed()[0].error is None
         clock.advance((0.96 - throttled_at) * LIFETIME)
         driver.client.ready(-1)
-        assert state_of(driver) is State.REAUTHENTICATING
+        assert state_of(driver) is ConnectionState.REAUTHENTICATING
         clock.advance(45)
         driver.client.poll(0)
         may_log_in.set()
         assert driver.client.take_disconnected() == []
-        driver.poll_until(lambda: state_of(driver) is State.READY, "the login")
+        driver.poll_until(lambda: state_of(driver) is ConnectionState.READY, "the login")
         clock.advance(10)
         driver.until_ready()
         assert server.accepted == 1

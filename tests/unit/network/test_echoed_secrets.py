@@ -44,7 +44,7 @@ class OneToken:
 def refused_login(mechanism: str, secret: str, answers: list[SaslAuthenticateResponse]) -> str:
     """The error of a login whose steps are answered so; the last answer is the refusal."""
     sasl = SaslSettings(mechanism, USER, Secret(secret))
-    connection: Connection[str] = Connection("lab", login=sasl_login(sasl, [], tokens=OneToken()))
+    connection: Connection[str] = Connection("lab", credentials=sasl_login(sasl, [], tokens=OneToken()))
     connection.start()
     for body in (versions_body(VERSIONS), SaslHandshakeResponse(0, (mechanism,)), *answers):
         feed(connection, answer(asked(connection)[0], body))

@@ -13,7 +13,7 @@ from spark_producer.kernel import BinaryColumn
 from spark_producer.partitioner import Assignment, Partitioner, TopicPartitions
 from spark_producer.partitioner.key_hash import JAVA
 from spark_producer.partitioner.uniform_sticky import UniformStickyPartitioner
-from spark_producer.record.columns import Columns, read_columns
+from spark_producer.record.columns import CheckedColumns, read_columns
 from tests.stages.partitioner_fakes import columns_of
 
 HASHES_MOD_12 = {b"": 9, b"a": 4, b"key": 1, b"kafka": 4, b"test": 11}
@@ -23,7 +23,7 @@ def topic_of(name: str, count: int, available: tuple[int, ...] | None = None) ->
     return TopicPartitions(name, count, tuple(range(count)) if available is None else available)
 
 
-def assign(columns: Columns, *topics: TopicPartitions, batch_size: int = 1 << 20, seed: int = 3) -> Assignment:
+def assign(columns: CheckedColumns, *topics: TopicPartitions, batch_size: int = 1 << 20, seed: int = 3) -> Assignment:
     sticky = UniformStickyPartitioner(batch_size, choose=random.Random(seed))
     return Partitioner(JAVA, sticky).assign(columns, topics)
 
@@ -88,7 +88,7 @@ def test_several_topics_have_slots_of_their_own() -> None:
     expected = {"a": key_hash % 12, "b": 12 + key_hash % 3, "c": 15}
     assert assigned.slots.tolist() == [expected[topic] for topic in ("a", "b", "a", "c", "b")]
     assert (assigned.bases, assigned.slot_count) == ((0, 12, 15), 16)
-    assert assigned.places(np.array([1, 12, 13, 15])) == ([0, 1, 1, 2], [1, 0, 1, 0])
+    assert assigned.topic_partitions(np.array([1, 12, 13, 15])) == ([0, 1, 1, 2], [1, 0, 1, 0])
 
 
 def test_each_topic_sticks_by_itself() -> None:

@@ -17,7 +17,7 @@ from spark_producer.config import producer_config
 from spark_producer.errors import ConfigError, PartitionerError, RecordError
 from spark_producer.partitioner import Assignment, Partitioner, TopicPartitions, make_partitioner
 from spark_producer.partitioner.custom import CustomPartitioner, load_function
-from spark_producer.record.columns import Columns, read_columns
+from spark_producer.record.columns import CheckedColumns, read_columns
 from tests.stages.partitioner_fakes import columns_of, topic_of
 
 HERE = "tests.unit.partitioner.test_custom"
@@ -45,7 +45,7 @@ class Shards:
 not_a_function = 3
 
 
-def place(columns: Columns, function: Callable[..., Any], *topics: TopicPartitions) -> Assignment:
+def place(columns: CheckedColumns, function: Callable[..., Any], *topics: TopicPartitions) -> Assignment:
     return Partitioner(None, CustomPartitioner(function)).assign(columns, topics or [topic_of(4)])
 
 

@@ -98,7 +98,7 @@ def test_kp7_what_was_sent_is_a_copy(cluster: ScriptedCluster, start: Start) -> 
     headers: list[tuple[str, bytes | None]] = [("a", b"1")]
     future = producer.send("t", b"last", headers=headers)
     headers.append(("late", b"2"))
-    encoded = bytes(parts_of(producer).accumulator.backlog.queues[PLACE].batches[0].data)
+    encoded = bytes(parts_of(producer).accumulator.incomplete.queues[PLACE].batches[0].data)
     producer.flush()
     assert cluster.log[PLACE] == [b"first", b"other", b"last"]
     assert b"\x02\x02a\x021" in encoded

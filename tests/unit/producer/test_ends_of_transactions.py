@@ -70,7 +70,7 @@ def test_tm27_a_commit_that_is_done_succeeds_whatever_ends_the_producer_behind_i
         until(lambda: "raise" in cluster.names, "the epoch is asked for")
         ENDS[end](cluster, producer)
         waiting.result()
-    until(lambda: parts_of(producer).accumulator.backlog.error is not None, "the producer has ended")
+    until(lambda: parts_of(producer).accumulator.incomplete.error is not None, "the producer has ended")
     with pytest.raises(PyProducerError):
         producer.begin_transaction()
     with pytest.raises(PyProducerError):
@@ -122,14 +122,14 @@ def test_tm2_a_commit_does_not_raise_for_rows_that_were_sent_outside_of_a_transa
     cluster: ScriptedCluster, producer: Producer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread is told that rows may be sent, and sends them when the transaction is aborted."""
-    accounts = parts_of(producer).accumulator.backlog.accounts
+    accounts = parts_of(producer).accumulator.incomplete.failures
     producer.begin_transaction()
     producer.abort_transaction()
     with monkeypatch.context() as patched, ThreadPoolExecutor(1) as worker:
         transactions = transactions_of(producer)
         patched.setattr(transactions, "check", lambda: transactions._manager.number)
         worker.submit(producer.send_batch, rows("late"), topic="t").result()
-        until(lambda: isinstance(accounts.untold(), IllegalState), "the row is dropped")
+        until(lambda: isinstance(accounts.first_unreported(), IllegalState), "the row is dropped")
     with caplog.at_level(logging.WARNING), producer.transaction():
         producer.send("t", "a")
     assert "outside of a transaction" in caplog.text

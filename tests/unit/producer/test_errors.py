@@ -54,7 +54,7 @@ def rows(*values: str) -> pa.RecordBatch:
 
 
 def failed(producer: Producer, count: int = 1) -> None:
-    until(lambda: parts_of(producer).accumulator.backlog.accounts.count >= count, f"{count} batches have failed")
+    until(lambda: parts_of(producer).accumulator.incomplete.failures.count >= count, f"{count} batches have failed")
 
 
 def test_kp9_the_flush_of_one_thread_neither_raises_nor_takes_the_error_of_another(
@@ -83,7 +83,7 @@ def test_kp9_a_batch_with_rows_of_two_threads_is_told_to_both(start: Start, thre
         with pytest.raises(BrokerError, match=REFUSED):
             thread.run(producer.flush)
         thread.run(producer.flush)
-    assert parts_of(producer).accumulator.backlog.accounts.count == 1
+    assert parts_of(producer).accumulator.incomplete.failures.count == 1
     producer.flush()
     producer.close()
 
@@ -153,7 +153,7 @@ def test_kp9_accounts_do_not_outlive_their_threads(producer: Producer) -> None:
     for _ in range(50):
         Runner(lambda: producer.send_batch(rows("x"), topic="good")).result()
     # What is kept of a thread that has ended shows nowhere but in memory.
-    assert len(parts_of(producer).accumulator.backlog.accounts._known) <= 2
+    assert len(parts_of(producer).accumulator.incomplete.failures._known) <= 2
     producer.flush()
 
 
@@ -180,13 +180,13 @@ def test_kp9_ctrl_c_in_a_flush_discards_no_error(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:  # patched, since no signal comes at a moment that a test can choose
-        patch.setattr(parts_of(producer).accumulator.backlog._completed, "wait", interrupt)
+        patch.setattr(parts_of(producer).accumulator.incomplete._completed, "wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             producer.flush()
     cluster.release()
     failed(producer)
     with monkeypatch.context() as patch:  # as late as can be
-        patch.setattr(parts_of(producer).accumulator.backlog, "check", lambda: interrupt(0))
+        patch.setattr(parts_of(producer).accumulator.incomplete, "check", lambda: interrupt(0))
         with pytest.raises(KeyboardInterrupt):
             producer.flush()
     with pytest.raises(BrokerError, match=REFUSED):
@@ -231,6 +231,6 @@ def test_kp9_an_error_that_was_told_is_not_kept(producer: Producer) -> None:
     producer.send_batch(rows("x"), topic="bad")
     with pytest.raises(BrokerError):
         producer.flush()
-    accounts = parts_of(producer).accumulator.backlog.accounts
-    assert (accounts.untold(), accounts.mine().first, accounts.mine().latest) == (None, None, None)
+    accounts = parts_of(producer).accumulator.incomplete.failures
+    assert (accounts.first_unreported(), accounts.mine().first, accounts.mine().latest) == (None, None, None)
     assert accounts.count == 1, "who began before the failure can see that there was one"

@@ -24,7 +24,7 @@ def test_it_ends_only_when_what_is_queued_is_acknowledged_and_takes_no_more_mean
     future = producer.send("t", "x")
     cluster.wait_for_held(1)
     closing = Runner(producer.close)
-    until(lambda: parts.accumulator.backlog.closing, "close has begun")
+    until(lambda: parts.accumulator.incomplete.closing, "close has begun")
     assert parts.failed, "the data source must not use it any more"
     assert parts.io_thread.is_alive
     with pytest.raises(ProducerClosed, match="this producer is closed"):

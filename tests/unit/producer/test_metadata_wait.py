@@ -299,7 +299,7 @@ def test_queues_of_forgotten_topics_go_and_their_sequences_stay(cluster: Scripte
     clock.advance(6)
     parts_of(producer).metadata.request_update()
     parts_of(producer).client.wakeup()
-    until(lambda: not parts_of(producer).accumulator.backlog.queues, "the queues are given up")
+    until(lambda: not parts_of(producer).accumulator.incomplete.queues, "the queues are given up")
     assert producer.send("t", "y").result(20).offset == 3
     assert cluster.sequences[TopicPartition("t", 0)] == [0, 1, 2, 3], "a broker takes no other"
 

@@ -53,7 +53,8 @@ def test_an_outage_of_forty_seconds_is_two_lines(watched: Watched) -> None:
     (lost,) = watched.turns(40, lambda: watched.lose(1))
     assert lost == (
         "lost broker 1 at host1:9092 for 3.5 s: cannot connect to host1:9092: Connection refused. 2 batches of "
-        f"{sum(batch.size for batch in made.bench.backlog.left()[:2]):,} bytes wait. They are sent as soon as that is over, and "
+        f"{sum(batch.size for batch in made.bench.incomplete.remaining()[:2]):,} bytes wait. They are sent as soon as that is "
+        "over, and "
         "fail 120 s after they were queued (kafka.delivery.timeout.ms)"
     )
     made.network.unready = set()
@@ -95,7 +96,7 @@ def test_many_brokers_are_one_line_and_later_ones_another(caplog: pytest.LogCapt
         nodes=dict.fromkeys(nodes, address), topics={TOPIC: cluster.topics[TOPIC]._replace(leaders=tuple(nodes))}
     )
     for partition in range(50):
-        watched.made.bench.append(b"a", place=TopicPartition(TOPIC, partition))
+        watched.made.bench.append(b"a", tp=TopicPartition(TOPIC, partition))
     watched.lose(*range(1, 41))
     (line,) = watched.turns(8)
     assert "broker 1 at host1:9092, broker 2 at host1:9092, broker 3 at host1:9092 and 37 more" in line

@@ -18,7 +18,7 @@ from spark_producer.errors import ConfigError, PartitionerError
 from spark_producer.sender import KnownTopics, ProducerLoad
 from tests.stages.partitioner_fakes import topic_of
 from tests.stages.sender_stage import TOPIC, metadata_of, stage
-from tests.stages.workbench import DEADLINE, OTHER, PLACE, Runner, workbench
+from tests.stages.workbench import DEADLINE, OTHER, TP, Runner, workbench
 from tests.support.read_back import end_offsets, read_topic
 
 PARTITIONS = 8
@@ -87,17 +87,17 @@ def test_small_tasks_begin_on_other_partitions(broker: LocalBroker) -> None:
 
 def test_ra26_what_waits_is_counted_without_idle_partitions() -> None:
     made = workbench(linger=0)
-    assert made.accumulator.queue_lengths(PLACE.topic) == {}
+    assert made.accumulator.queue_lengths(TP.topic) == {}
     for _ in range(3):
         made.append(b"x" * 900)
-    assert made.accumulator.queue_lengths(PLACE.topic) == {PLACE.partition: 3}
+    assert made.accumulator.queue_lengths(TP.topic) == {TP.partition: 3}
     first, _, third = (made.take() for _ in range(3))
-    assert made.accumulator.queue_lengths(PLACE.topic) == {}
+    assert made.accumulator.queue_lengths(TP.topic) == {}
     made.put_back(third)
-    assert made.accumulator.queue_lengths(PLACE.topic) == {PLACE.partition: 1}, "what is sent again waits too"
-    made.append(b"x" * 900, place=OTHER)
+    assert made.accumulator.queue_lengths(TP.topic) == {TP.partition: 1}, "what is sent again waits too"
+    made.append(b"x" * 900, tp=OTHER)
     made.put_back(first)
-    assert made.accumulator.queue_lengths(PLACE.topic) == {PLACE.partition: 2, OTHER.partition: 1}
+    assert made.accumulator.queue_lengths(TP.topic) == {TP.partition: 2, OTHER.partition: 1}
 
 
 class Untouchable(deque[Any]):
@@ -110,15 +110,15 @@ class Untouchable(deque[Any]):
 def test_ra26_a_topic_is_counted_without_a_look_at_other_topics_or_idle_partitions() -> None:
     """Many partitions of another topic have a batch each; of this topic all had one, and one has a batch again."""
     made = workbench(memory=1 << 24, linger=0)
-    idle, others = ([TopicPartition(topic, number) for number in range(1, 100)] for topic in (PLACE.topic, "other"))
+    idle, others = ([TopicPartition(topic, number) for number in range(1, 100)] for topic in (TP.topic, "other"))
     for tp in (*idle, *others):
-        made.append(b"x", place=tp)
+        made.append(b"x", tp=tp)
     for tp in idle:
         made.complete(made.take(tp))
     made.append(b"x")
     for tp in (*idle, *others):
         made.queue(tp).batches = Untouchable()
-    assert made.accumulator.queue_lengths(PLACE.topic) == {PLACE.partition: 1}
+    assert made.accumulator.queue_lengths(TP.topic) == {TP.partition: 1}
     assert made.accumulator.queue_lengths("neither") == {}
 
 
@@ -127,14 +127,14 @@ def test_ra26_an_expired_batch_waits_no_more() -> None:
     made.append(b"x")
     made.clock.advance(DEADLINE * 1000)
     assert len(made.expire()) == 1
-    assert made.accumulator.queue_lengths(PLACE.topic) == {}
+    assert made.accumulator.queue_lengths(TP.topic) == {}
 
 
 def test_ra26_both_halves_of_a_split_batch_wait() -> None:
     made = workbench(linger=0)
     made.append(*[b"x" * 100] * 4)
     made.split(made.take())
-    assert made.accumulator.queue_lengths(PLACE.topic) == {PLACE.partition: 2}
+    assert made.accumulator.queue_lengths(TP.topic) == {TP.partition: 2}
 
 
 def test_ra26_queues_are_counted_while_others_fill_them() -> None:
@@ -145,7 +145,7 @@ def test_ra26_queues_are_counted_while_others_fill_them() -> None:
     def fill() -> None:
         for _ in range(20):
             for tp in topic_partitions:
-                made.append(b"x" * 900, place=tp)
+                made.append(b"x" * 900, tp=tp)
 
     filling = [Runner(fill) for _ in range(2)]
     while not all(runner.done.is_set() for runner in filling):
@@ -157,25 +157,25 @@ def test_ra26_queues_are_counted_while_others_fill_them() -> None:
 
 def test_ra25_the_room_of_an_open_batch() -> None:
     made = workbench(linger=0)
-    assert made.accumulator.tail_room(*PLACE) == 0
+    assert made.accumulator.free_bytes(*TP) == 0
     made.append(b"x" * 100)
-    room = made.accumulator.tail_room(*PLACE)
+    room = made.accumulator.free_bytes(*TP)
     made.append(b"x" * 100)
-    assert 100 < room - made.accumulator.tail_room(*PLACE) < 120
+    assert 100 < room - made.accumulator.free_bytes(*TP) < 120
     made.take()
-    assert made.accumulator.tail_room(*PLACE) == 0
+    assert made.accumulator.free_bytes(*TP) == 0
 
 
 def test_ra25_a_full_batch_is_closed_when_it_is_left() -> None:
     made = workbench(linger=60)
-    made.accumulator.close_full(PLACE, 100)
+    made.accumulator.close_full(TP, 100)
     made.append(*[b"x" * 100] * 7)
-    made.accumulator.close_full(PLACE, 107)
+    made.accumulator.close_full(TP, 107)
     assert made.ready() == [], "there is room for another row"
     made.append(b"x" * 100)
-    made.accumulator.close_full(PLACE, 107)
-    assert made.ready() == [PLACE]
-    made.accumulator.close_full(PLACE, 107)
+    made.accumulator.close_full(TP, 107)
+    assert made.ready() == [TP]
+    made.accumulator.close_full(TP, 107)
     assert made.take().records_count == 8
 
 

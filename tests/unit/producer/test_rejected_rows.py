@@ -24,7 +24,7 @@ from spark_producer.partitioner.round_robin import RoundRobinPartitioner
 from spark_producer.producer.checks import too_large
 from spark_producer.producer.metadata_wait import invalid_topic_names
 from spark_producer.record import header_column
-from spark_producer.record.columns import Columns
+from spark_producer.record.columns import CheckedColumns
 from spark_producer.record.dictionary_slices import BatchPieces
 from spark_producer.record.rejected import Rejected, RejectedRows, RowErrorKind, RowErrors
 from tests.stages.scripted_cluster import ScriptedCluster
@@ -58,16 +58,16 @@ class Encoded(dict[Any, bytes]):
         self._partitioner = Partitioner(None, RoundRobinPartitioner(random_start=False))
         self._counts: dict[Any, int] = {}
 
-    def reject(self, columns: Columns) -> RejectedRows:
+    def reject(self, columns: CheckedColumns) -> RejectedRows:
         return self._partitioner.reject(columns, topics_of(columns))
 
-    def append(self, columns: Columns) -> None:
+    def append(self, columns: CheckedColumns) -> None:
         assignment = self._partitioner.assign(columns, topics_of(columns))
         rows, bounds = group_rows(assignment.slots, assignment.slot_count)
         arranged = ArrangedRows(columns.records, rows)
         for slot in np.flatnonzero(np.diff(bounds)).tolist():
             first, stop, out = int(bounds[slot]), int(bounds[slot + 1]), memoryview(bytearray(1 << 17))
-            codes, partitions = assignment.places(np.array([slot]))
+            codes, partitions = assignment.topic_partitions(np.array([slot]))
             tp = columns.topics[codes[0]], partitions[0]
             count = self._counts.get(tp, 0)
             following, end, _ = encode_v2(arranged, first, stop, count, 0, out, 0, len(out))
@@ -76,7 +76,7 @@ class Encoded(dict[Any, bytes]):
             self._counts[tp] = count + stop - first
 
 
-def parted(batch: pa.RecordBatch, piece: int = 1 << 20) -> tuple[list[Columns], RejectedRows, Encoded]:
+def parted(batch: pa.RecordBatch, piece: int = 1 << 20) -> tuple[list[CheckedColumns], RejectedRows, Encoded]:
     """The good rows, the others, and the bytes of the good ones, as a caller takes them who wants to write what can be."""
     pieces = BatchPieces(batch, piece, LIMIT, None, NOW, FIRST)
     good, rejected, encoded = [], pieces.rejected, Encoded()
@@ -90,7 +90,7 @@ def parted(batch: pa.RecordBatch, piece: int = 1 << 20) -> tuple[list[Columns], 
     return good, rejected, encoded
 
 
-def topics_of(columns: Columns) -> list[TopicPartitions]:
+def topics_of(columns: CheckedColumns) -> list[TopicPartitions]:
     return [describe_topic(name, tuple(range(COUNTS[name.encode()]))) for name in columns.topics]
 
 
@@ -273,4 +273,4 @@ def test_rows_of_a_table_keep_their_numbers_where_some_are_left_out() -> None:
     rows = [Row(), Row(partition=-1), Row(), Row(time=None), Row()]
     (good,), _, _ = parted(batch_of(rows))
     assert good.records.numbers_of(np.array([2, 0, 1])).tolist() == [FIRST + 4, FIRST, FIRST + 2]
-    assert good.place(2) == f"topic 'a', row {FIRST + 4} of the task"
+    assert good.location(2) == f"topic 'a', row {FIRST + 4} of the task"

@@ -204,7 +204,7 @@ def test_kp9_a_flush_tells_of_its_failures_whoever_else_flushes_meanwhile(
     producer.send_batch(table("refused"), topic="t")
     cluster.wait_for_held(1)
     flushes = [Runner(producer.flush) for _ in range(3)]
-    until(lambda: parts_of(producer).accumulator.backlog.flushing == 3, "all flushes are under way")
+    until(lambda: parts_of(producer).accumulator.incomplete.flushing == 3, "all flushes are under way")
     cluster.release()
     for flush in flushes:
         with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):

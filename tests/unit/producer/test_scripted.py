@@ -158,8 +158,8 @@ def test_delivery_timeout_fails_the_batch_and_the_flush_and_the_producer_goes_on
     producer = start_small()
     future = producer.send("t", "x")
     cluster.wait_for_held(1)
-    usual, parts_of(producer).accumulator.backlog.delivery_timeout = (
-        parts_of(producer).accumulator.backlog.delivery_timeout,
+    usual, parts_of(producer).accumulator.incomplete.delivery_timeout = (
+        parts_of(producer).accumulator.incomplete.delivery_timeout,
         0.05,
     )
     cluster.wake()
@@ -167,7 +167,7 @@ def test_delivery_timeout_fails_the_batch_and_the_flush_and_the_producer_goes_on
         producer.flush()
     assert isinstance(future.exception(0), DeliveryTimeout)
     assert not parts_of(producer).failed
-    parts_of(producer).accumulator.backlog.delivery_timeout = usual
+    parts_of(producer).accumulator.incomplete.delivery_timeout = usual
     cluster.release()
     assert producer.send("t", "y").result(20).offset == 1
     producer.flush()

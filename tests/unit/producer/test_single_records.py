@@ -81,9 +81,9 @@ class Side:
     def batches(self) -> list[tuple[int, list[bytes]]]:
         """By partition, sealed."""
         found = []
-        for (_, partition), queue in sorted(self.bench.backlog.queues.items()):
+        for (_, partition), queue in sorted(self.bench.incomplete.queues.items()):
             for batch in queue.batches:
-                batch.seal()
+                batch.write_header()
             found.append((partition, [bytes(batch.data) for batch in queue.batches]))
         return found
 
@@ -172,16 +172,16 @@ def test_a_partition_that_is_not_there_is_named_as_for_a_row() -> None:
 
 def test_only_what_changes_the_io_threads_plans_wakes_it() -> None:
     bench = workbench(linger=0.010)
-    bench.backlog.sleeps(bench.clock.now + 0.010)
+    bench.incomplete.sleeps(bench.clock.now + 0.010)
     bench.append_one(b"a")
     assert bench.wakeups == [], "it wakes in time anyway"
-    bench.backlog.sleeps(None)
+    bench.incomplete.sleeps(None)
     bench.check()
     bench.append_one(b"b")
     assert bench.wakeups == [], "the batch was there before"
     bench.append_one(b"x" * 1000)
     assert len(bench.wakeups) == 1, "a batch is full"
-    bench.backlog.wakes()
+    bench.incomplete.wakes()
     bench.append_one(b"x" * 1000)
     assert len(bench.wakeups) == 1, "it is awake"
 

@@ -458,7 +458,7 @@ def test_the_docstring_of_every_call_says_what_it_raises() -> None:
 
 
 def test_a_commit_is_a_flush_to_whose_errors_the_thread_answers(producer: Producer) -> None:
-    accounts = parts_of(producer).accumulator.backlog.accounts
+    accounts = parts_of(producer).accumulator.incomplete.failures
     producer.begin_transaction()
     producer.send("t", "a")
     assert accounts.mine().sent

@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from spark_producer.protocol.fields import Array, Field, Message, Struct, Wire
+from spark_producer.protocol.fields import Array, Field, Message, Struct, WireType
 
-RANGES = {Wire.INT8: 8, Wire.INT16: 16, Wire.INT32: 32, Wire.INT64: 64}
+RANGES = {WireType.INT8: 8, WireType.INT16: 16, WireType.INT32: 32, WireType.INT64: 64}
 ALPHABET = "abcXYZ019._-äß€\u0000\U0001f600"
 
 # kio maps these to enumerations, durations and dates, which have no value for every integer.
@@ -43,17 +43,17 @@ def random_value(field: Field, version: int, random: Random) -> Any:
     return _random_element(field.type, version, random)
 
 
-def _random_element(of: Wire | Struct[Any] | Array, version: int, random: Random) -> Any:
+def _random_element(of: WireType | Struct[Any] | Array, version: int, random: Random) -> Any:
     if isinstance(of, Struct):
         return random_body(of, version, random)
-    assert isinstance(of, Wire)
+    assert isinstance(of, WireType)
     if of in RANGES:
         top = 1 << (RANGES[of] - 1)
         return random.choice((-1, 0, -top, top - 1, random.randrange(-top, top)))
-    if of is Wire.BOOL:
+    if of is WireType.BOOL:
         return random.random() < 0.5
-    if of is Wire.UUID:
+    if of is WireType.UUID:
         return random.choice((bytes(16), random.randbytes(16)))
-    if of is Wire.RECORDS:
+    if of is WireType.RECORDS:
         return random.randbytes(random.choice((0, 1, 126, 127, 200)))
     return "".join(random.choices(ALPHABET, k=random.choice((0, 1, 5, 63, 130))))

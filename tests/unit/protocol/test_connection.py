@@ -24,15 +24,15 @@ from spark_producer.protocol import (
     PRODUCE_ZSTD,
     AnyApi,
     Connection,
+    ConnectionState,
     RequestFrame,
     Response,
     ResponseBody,
-    State,
     decode_request,
     encode_response,
     messages,
 )
-from spark_producer.protocol.connection import TRANSITIONS, Change
+from spark_producer.protocol.connection import TRANSITIONS, ConnectionEvent
 from spark_producer.protocol.negotiation import SOFTWARE_NAME, SOFTWARE_VERSION
 
 MODERN = {0: (0, 13), 1: (4, 18), 3: (0, 13), 18: (0, 4), 22: (0, 5)}
@@ -76,7 +76,7 @@ def started() -> tuple[Connection[str], RequestFrame[Any, Any]]:
 def negotiated(ranges: dict[int, tuple[int, int]] = MODERN) -> Connection[str]:
     connection, request = started()
     assert feed(connection, answer(request, versions_body(ranges))) == []
-    assert connection.state is State.READY
+    assert connection.state is ConnectionState.READY
     return connection
 
 
@@ -116,9 +116,9 @@ def test_nw8_error_35_is_followed_by_the_brokers_newest_version(ranges: dict[int
     connection, request = started()
     feed(connection, answer(request, versions_body(ranges, error_code=35), version=0))
     (second,) = asked(connection)
-    assert (second.api, second.version, connection.state) == (API_VERSIONS, again, State.NEGOTIATING)
+    assert (second.api, second.version, connection.state) == (API_VERSIONS, again, ConnectionState.NEGOTIATING)
     feed(connection, answer(second, versions_body(MODERN)))
-    assert connection.state is State.READY
+    assert connection.state is ConnectionState.READY
 
 
 @pytest.mark.parametrize("body", [b"", b"\0", b"\0\0\xff\xff\xff\xff", b"\0\0\x02\0\x12", b"\0\x23", bytes(40)])
@@ -136,9 +136,9 @@ def test_nw8_a_broker_that_refuses_every_version_ends_the_connection() -> None:
     connection, request = started()
     for _ in range(2):
         feed(connection, answer(request, versions_body({}, error_code=35), version=0))
-        if connection.state is State.NEGOTIATING:
+        if connection.state is ConnectionState.NEGOTIATING:
             (request,) = asked(connection)
-    assert connection.state is State.CLOSED
+    assert connection.state is ConnectionState.CLOSED
     assert isinstance(connection.fault, UnsupportedVersion)
 
 
@@ -156,7 +156,7 @@ def test_nw6_another_error_of_api_versions_ends_the_connection() -> None:
     connection, request = started()
     feed(connection, answer(request, versions_body({}, error_code=58)))
     assert isinstance(connection.fault, BrokerError)
-    assert connection.state is State.CLOSED
+    assert connection.state is ConnectionState.CLOSED
 
 
 def test_a_first_answer_to_something_else_ends_the_connection() -> None:
@@ -201,7 +201,7 @@ def test_av1_no_version_in_common_is_an_error_that_names_both_ranges(
     connection = negotiated(ranges)
     with pytest.raises(UnsupportedVersion, match=message):
         connection.send(PRODUCE, messages.ProduceRequest(), "tag")
-    assert (connection.in_flight, connection.outgoing(), connection.state) == (0, [], State.READY)
+    assert (connection.in_flight, connection.outgoing(), connection.state) == (0, [], ConnectionState.READY)
 
 
 def test_lb4_zstd_goes_to_no_broker_that_does_not_know_it() -> None:
@@ -253,7 +253,7 @@ def test_a_peer_that_breaks_the_protocol_closes_the_connection_and_keeps_the_tag
     done = ["first", "second"] if mutate == "unasked" else ["first"]
     assert [response.tag for response in responses] == done  # nothing that was answered before the fault is lost
     assert isinstance(connection.fault, RemoteProtocolError)
-    assert connection.state is State.CLOSED
+    assert connection.state is ConnectionState.CLOSED
     assert connection.close() == ([] if mutate == "unasked" else ["second"])
 
 
@@ -281,8 +281,8 @@ def test_correlation_ids_wrap() -> None:
 # States
 
 
-@pytest.mark.parametrize(("state", "change"), list(itertools.product(State, Change)))
-def test_every_change_of_state_is_in_the_table_or_refused(state: State, change: Change) -> None:
+@pytest.mark.parametrize(("state", "change"), list(itertools.product(ConnectionState, ConnectionEvent)))
+def test_every_change_of_state_is_in_the_table_or_refused(state: ConnectionState, change: ConnectionEvent) -> None:
     connection: Connection[str] = Connection(None)
     connection.state = state
     if change in TRANSITIONS[state]:
@@ -294,8 +294,8 @@ def test_every_change_of_state_is_in_the_table_or_refused(state: State, change: 
         assert connection.state is state
 
 
-@pytest.mark.parametrize("state", [State.NEW, State.NEGOTIATING, State.CLOSED])
-def test_nothing_is_sent_unless_ready(state: State) -> None:
+@pytest.mark.parametrize("state", [ConnectionState.NEW, ConnectionState.NEGOTIATING, ConnectionState.CLOSED])
+def test_nothing_is_sent_unless_ready(state: ConnectionState) -> None:
     connection: Connection[str] = Connection(None)
     connection.state = state
     with pytest.raises(LocalProtocolError, match="cannot be sent"):

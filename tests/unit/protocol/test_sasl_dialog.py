@@ -13,7 +13,7 @@ from spark_producer.errors import (
     RemoteProtocolError,
     UnsupportedVersion,
 )
-from spark_producer.protocol import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, Connection, State, messages
+from spark_producer.protocol import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, Connection, ConnectionState, messages
 from spark_producer.protocol.connection import MAX_BYTES_BEFORE_OPEN
 from tests.stages.scripted_login import ScriptedLogin
 from tests.unit.protocol.test_connection import answer, asked, feed, send_metadata, versions_body
@@ -26,10 +26,10 @@ TAKEN = messages.SaslHandshakeResponse(0, ("PLAIN", "SCRAM-SHA-512"))
 
 def greeted(login: ScriptedLogin, ranges: dict[int, tuple[int, int]] = MODERN) -> Connection[str]:
     """A connection whose handshake lies in `outgoing`."""
-    connection: Connection[str] = Connection("lab", login=login)
+    connection: Connection[str] = Connection("lab", credentials=login)
     connection.start()
     feed(connection, answer(asked(connection)[0], versions_body(ranges)))
-    assert connection.state is State.AUTHENTICATING
+    assert connection.state is ConnectionState.AUTHENTICATING
     return connection
 
 
@@ -47,13 +47,13 @@ def logged_in(login: ScriptedLogin | None = None, lifetime: int = 0) -> Connecti
     connection = greeted(login or ScriptedLogin())
     told(connection, TAKEN)
     told(connection, says(lifetime=lifetime))
-    assert connection.state is State.READY
+    assert connection.state is ConnectionState.READY
     return connection
 
 
 def fault_of(connection: Connection[str], body: tuple[object, ...]) -> PyProducerError:
     told(connection, body)
-    assert connection.state is State.CLOSED
+    assert connection.state is ConnectionState.CLOSED
     assert connection.fault is not None
     return connection.fault
 
@@ -71,7 +71,7 @@ def test_sec13_the_frames_are_those_of_a_real_broker() -> None:
     sent = b"".join(connection.outgoing())
     assert sent.hex() == "0000001b002400020000000200036c6162000c00617070006170702d707700"
     feed(connection, bytes.fromhex("00000012000000020000000101" + "0000000000000bb800"))
-    assert (connection.state, connection.session_lifetime_ms, login.heard) == (State.READY, 3000, [b""])
+    assert (connection.state, connection.session_lifetime_ms, login.heard) == (ConnectionState.READY, 3000, [b""])
 
 
 def test_sec13_authenticate_1_is_spoken_where_2_is_not() -> None:
@@ -80,7 +80,7 @@ def test_sec13_authenticate_1_is_spoken_where_2_is_not() -> None:
     sent = b"".join(connection.outgoing())
     assert sent.hex() == "0000001c002400010000000200036c61620000000b00617070006170702d7077"
     feed(connection, bytes.fromhex("0000001400000002" + "0000" + "0000" + "00000000" + "0000000000000000"))
-    assert (connection.state, connection.session_lifetime_ms) == (State.READY, 0)
+    assert (connection.state, connection.session_lifetime_ms) == (ConnectionState.READY, 0)
 
 
 def test_sec16_brokers_without_authenticate_get_handshake_0_and_bare_tokens() -> None:
@@ -94,7 +94,7 @@ def test_sec16_brokers_without_authenticate_get_handshake_0_and_bare_tokens() ->
     assert b"".join(connection.outgoing()) == b"\0\0\0\x05final"
     feed(connection, b"\0\0\0\x0bv=signature")
     assert (connection.state, login.heard, connection.session_lifetime_ms) == (
-        State.READY,
+        ConnectionState.READY,
         [b"challenge", b"v=signature"],
         0,
     )
@@ -102,7 +102,7 @@ def test_sec16_brokers_without_authenticate_get_handshake_0_and_bare_tokens() ->
 
 
 def test_sec16_a_broker_that_knows_no_handshake_is_too_old() -> None:
-    connection: Connection[str] = Connection("lab", login=ScriptedLogin())
+    connection: Connection[str] = Connection("lab", credentials=ScriptedLogin())
     connection.start()
     feed(connection, answer(asked(connection)[0], versions_body({3: (0, 2), 36: (0, 2)})))
     assert isinstance(connection.fault, UnsupportedVersion)
@@ -119,7 +119,7 @@ def test_sec13_the_login_is_one_message_at_a_time() -> None:
         (request,) = asked(connection)
         assert (request.api, request.version, request.body.auth_bytes) == (SASL_AUTHENTICATE, 2, message)
         feed(connection, answer(request, says(challenge)))
-    assert (connection.state, connection.outgoing()) == (State.READY, [])
+    assert (connection.state, connection.outgoing()) == (ConnectionState.READY, [])
 
 
 # Refusals
@@ -213,7 +213,7 @@ def test_sec32_a_wrong_proof_is_no_success() -> None:
 @pytest.mark.parametrize("frame", ["7fffffff", "ffffffff", "80000000", f"{MAX_BYTES_BEFORE_OPEN + 1:08x}"])
 @pytest.mark.parametrize("step", ["versions", "handshake", "authenticate"])
 def test_sec31_before_the_login_no_frame_is_longer_than_512_kib(step: str, frame: str) -> None:
-    connection: Connection[str] = Connection("lab", login=ScriptedLogin())
+    connection: Connection[str] = Connection("lab", credentials=ScriptedLogin())
     connection.start()
     if step != "versions":
         told(connection, versions_body(MODERN))
@@ -221,7 +221,7 @@ def test_sec31_before_the_login_no_frame_is_longer_than_512_kib(step: str, frame
         told(connection, TAKEN)
     feed(connection, bytes.fromhex(frame))
     assert isinstance(connection.fault, RemoteProtocolError)
-    assert connection.state is State.CLOSED
+    assert connection.state is ConnectionState.CLOSED
 
 
 def test_sec31_after_the_login_answers_may_be_long() -> None:
@@ -264,14 +264,14 @@ def test_sec32_an_answer_too_many_ends_the_connection() -> None:
 
 def test_sec34_the_login_may_come_byte_by_byte() -> None:
     login = ScriptedLogin()
-    connection: Connection[str] = Connection("lab", login=login)
+    connection: Connection[str] = Connection("lab", credentials=login)
     connection.start()
     for body in (versions_body(MODERN), TAKEN, says()):
         (request,) = asked(connection)
-        assert connection.state is not State.READY
+        assert connection.state is not ConnectionState.READY
         for byte in answer(request, body):
             assert feed(connection, bytes([byte])) == []
-    assert connection.state is State.READY
+    assert connection.state is ConnectionState.READY
 
 
 # Login anew (KIP-368)
@@ -291,10 +291,10 @@ def test_sec28_a_login_anew_comes_behind_the_requests_in_flight() -> None:
     for request in requests:
         found += feed(connection, answer(request, messages.MetadataResponse()))
     assert [response.tag for response in found] == ["a", "b", "c"]
-    assert connection.state is State.REAUTHENTICATING
+    assert connection.state is ConnectionState.REAUTHENTICATING
     feed(connection, answer(handshake, TAKEN))
     told(connection, says(lifetime=2000))
-    assert (connection.state, connection.session_lifetime_ms, login.started) == (State.READY, 2000, 2)
+    assert (connection.state, connection.session_lifetime_ms, login.started) == (ConnectionState.READY, 2000, 2)
     request = send_metadata(connection, "d")
     assert [response.tag for response in feed(connection, answer(request, messages.MetadataResponse()))] == ["d"]
 
@@ -321,10 +321,10 @@ def test_sec30_a_refused_login_anew_gives_back_what_was_in_flight() -> None:
 
 def test_sec23_a_connection_knows_whether_its_first_request_was_answered() -> None:
     connection = logged_in()
-    assert not connection.nothing_answered
+    assert not connection.awaits_first_response
     first, second = send_metadata(connection, "a"), send_metadata(connection, "b")
-    assert connection.nothing_answered
+    assert connection.awaits_first_response
     feed(connection, answer(first, messages.MetadataResponse()))
-    assert not connection.nothing_answered
+    assert not connection.awaits_first_response
     feed(connection, answer(second, messages.MetadataResponse()))
-    assert not connection.nothing_answered
+    assert not connection.awaits_first_response

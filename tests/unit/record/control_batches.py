@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from spark_producer.record.batch_v2 import HEADER_SIZE, seal
+from spark_producer.record.batch_v2 import HEADER_SIZE, write_header
 from tests.unit.record.test_reading import record_bytes, zigzag
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
@@ -14,7 +14,7 @@ def batch(
     offset: int, producer: int, attributes: int = TRANSACTIONAL, body: bytes = record_bytes(), records: int = 1
 ) -> bytes:
     content = bytearray(HEADER_SIZE) + body
-    seal(
+    write_header(
         memoryview(content), records_count=records, base_timestamp=0, max_timestamp=0, producer_id=producer,
         producer_epoch=0, base_sequence=0, attributes=attributes, base_offset=offset, last_offset_delta=max(records, 1) - 1,
     )  # fmt: skip

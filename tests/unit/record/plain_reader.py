@@ -13,7 +13,7 @@ from crc32c import crc32c
 
 from spark_producer.errors import CorruptRecord
 from spark_producer.record import codecs
-from spark_producer.record.reading import Record
+from spark_producer.record.reading import ConsumerRecord
 
 LARGEST = (1 << 63) - 1
 
@@ -23,9 +23,9 @@ def _as_java_reads(text: bytes) -> str:
     return re.sub(rb"\xed[\xa0-\xbf][\x80-\xbf]?", b"\xff", text).decode(errors="replace")
 
 
-def read_plainly(data: bytes, *, verify_crc: bool, limit: int) -> tuple[list[Record], bool]:
+def read_plainly(data: bytes, *, verify_crc: bool, limit: int) -> tuple[list[ConsumerRecord], bool]:
     """The records before the first damage, and whether there is any."""
-    found: list[Record] = []
+    found: list[ConsumerRecord] = []
     try:
         position = 0
         while len(data) - position >= 17:
@@ -42,7 +42,7 @@ def read_plainly(data: bytes, *, verify_crc: bool, limit: int) -> tuple[list[Rec
     return found, False
 
 
-def _read_v2(batch: bytes, found: list[Record], verify_crc: bool, limit: int) -> None:
+def _read_v2(batch: bytes, found: list[ConsumerRecord], verify_crc: bool, limit: int) -> None:
     base, _, _, _, crc, attributes, last, first_time, max_time, _, _, _, count = struct.unpack_from(
         ">qiibIhiqqqhii", batch
     )
@@ -62,7 +62,7 @@ def _read_v2(batch: bytes, found: list[Record], verify_crc: bool, limit: int) ->
         if not previous < delta <= last or not -LARGEST - 1 <= time <= LARGEST:
             raise ValueError
         texts = tuple((_as_java_reads(name), content) for name, content in headers)
-        found.append(Record(base + delta, max_time if attributes & 8 else time, key, value, texts))
+        found.append(ConsumerRecord(base + delta, max_time if attributes & 8 else time, key, value, texts))
         previous = delta
     if at != len(body):
         raise ValueError
@@ -127,11 +127,11 @@ def _sized(data: bytes, at: int) -> tuple[bytes | None, int]:
     return data[at : at + size], at + size
 
 
-def _read_message(data: bytes, found: list[Record], verify_crc: bool, limit: int) -> None:
+def _read_message(data: bytes, found: list[ConsumerRecord], verify_crc: bool, limit: int) -> None:
     offset, magic, attributes, time, key, value = _message(data, verify_crc)
     codec = attributes & 7
     if not codec:
-        found.append(Record(offset, time, key, value, ()))
+        found.append(ConsumerRecord(offset, time, key, value, ()))
         return
     if value is None or codec == 4:
         raise ValueError
@@ -151,7 +151,7 @@ def _read_message(data: bytes, found: list[Record], verify_crc: bool, limit: int
     base = offset - offsets[-1] if magic == 1 and offset else 0
     for relative, _, _, own_time, own_key, own_value in inner:
         shown = time if magic == 1 and attributes & 8 else own_time
-        found.append(Record(base + relative, shown, own_key, own_value, ()))
+        found.append(ConsumerRecord(base + relative, shown, own_key, own_value, ()))
 
 
 def _message(data: bytes, verify_crc: bool) -> tuple[int, int, int, int, bytes | None, bytes | None]:

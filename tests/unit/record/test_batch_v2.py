@@ -10,11 +10,11 @@ from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import (
     HEADER_SIZE,
     assign_base_offset,
-    attributes_of,
+    batch_attributes,
     batches,
     check_crc,
     read_header,
-    seal,
+    write_header,
 )
 from spark_producer.record.sequence_numbers import MAX_SEQUENCE, add_to_sequence
 
@@ -64,7 +64,7 @@ def test_golden_g2_is_read_field_by_field() -> None:
 def test_sealing_gives_the_golden_bytes_but_for_the_leader_epoch(golden: bytes, fields: dict[str, int]) -> None:
     batch = memoryview(bytearray(golden))
     batch[:HEADER_SIZE] = bytes([0xAA]) * HEADER_SIZE
-    seal(batch, **fields)
+    write_header(batch, **fields)
     assert bytes(batch[12:16]) == b"\xff\xff\xff\xff", "Java writes -1 too; the CRC does not cover it"
     assert bytes(batch[:12]) + bytes(4) + bytes(batch[16:]) == golden
 
@@ -84,7 +84,7 @@ def test_rb2_rb5_a_batch_is_its_header_and_its_records(golden: bytes, sizes: tup
 
 def test_rb3_a_sealed_batch_is_sealed_again_with_other_numbers() -> None:
     batch = memoryview(bytearray(G1))
-    seal(
+    write_header(
         batch,
         records_count=2,
         base_timestamp=NOW,
@@ -102,7 +102,9 @@ def test_rb3_a_sealed_batch_is_sealed_again_with_other_numbers() -> None:
 @pytest.mark.parametrize("sequence", [0, 2**31 - 3, 2**31 - 1])
 def test_rb4_every_sequence_fits(sequence: int) -> None:
     batch = memoryview(bytearray(G1))
-    seal(batch, records_count=2, base_timestamp=NOW, max_timestamp=NOW, producer_id=2**63 - 1, base_sequence=sequence)
+    write_header(
+        batch, records_count=2, base_timestamp=NOW, max_timestamp=NOW, producer_id=2**63 - 1, base_sequence=sequence
+    )
     header = read_header(batch)
     assert (header.producer_id, header.base_sequence) == (2**63 - 1, sequence)
 
@@ -149,7 +151,7 @@ def test_rb6_a_length_that_does_not_cover_the_header_is_an_error(length: int) ->
 
 def test_rb1_a_batch_without_records_is_its_header() -> None:
     batch = memoryview(bytearray(HEADER_SIZE))
-    seal(batch, records_count=0, base_timestamp=-1, max_timestamp=-1)
+    write_header(batch, records_count=0, base_timestamp=-1, max_timestamp=-1)
     header = read_header(batch)
     assert (header.size, header.records_count, header.last_offset_delta) == (61, 0, -1)
     check_crc(header, batch)
@@ -180,14 +182,14 @@ def test_batches_of_nothing() -> None:
 @pytest.mark.parametrize(("attributes", "codec"), [(0, 0), (1, 1), (0x14, 4), (0x38, 0)])
 def test_the_codec_is_three_bits_of_the_attributes(attributes: int, codec: int) -> None:
     batch = memoryview(bytearray(HEADER_SIZE))
-    seal(batch, records_count=1, base_timestamp=0, max_timestamp=0, attributes=attributes)
+    write_header(batch, records_count=1, base_timestamp=0, max_timestamp=0, attributes=attributes)
     assert read_header(batch).codec == codec
 
 
 def producer_batch(base_sequence: int, records: int) -> memoryview:
     """A sealed batch without its records, which the header's tests do not need."""
     batch = memoryview(bytearray(HEADER_SIZE))
-    seal(
+    write_header(
         batch,
         records_count=records,
         base_timestamp=NOW,
@@ -212,10 +214,10 @@ def test_rb4_no_sequence_stays_none() -> None:
 
 
 def test_rb16_control_transaction_and_delete_horizon_are_read_from_the_attributes() -> None:
-    attributes = attributes_of(codec=4, transactional=True, delete_horizon=True) | 0x20
+    attributes = batch_attributes(codec=4, transactional=True, delete_horizon=True) | 0x20
     assert attributes == 0x74
     batch = memoryview(bytearray(HEADER_SIZE))
-    seal(batch, records_count=1, base_timestamp=77, max_timestamp=NOW, attributes=attributes)
+    write_header(batch, records_count=1, base_timestamp=77, max_timestamp=NOW, attributes=attributes)
     header = read_header(batch)
     assert (header.codec, header.is_transactional, header.is_control, header.delete_horizon) == (4, True, True, 77)
     plain = read_header(G1)

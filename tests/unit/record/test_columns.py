@@ -15,8 +15,8 @@ from kafka.record.memory_records import MemoryRecords
 
 from spark_producer.errors import RecordError, SchemaError
 from spark_producer.kernel import MAX_HEADERS, ArrangedRows, encode_v2
-from spark_producer.record.batch_v2 import HEADER_SIZE, seal
-from spark_producer.record.columns import Columns, read_columns
+from spark_producer.record.batch_v2 import HEADER_SIZE, write_header
+from spark_producer.record.columns import CheckedColumns, read_columns
 
 NOW = 1_700_000_000_000
 HEADER_ENTRY = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -24,13 +24,13 @@ BYTES = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()]
 Row = tuple[bytes | None, bytes | None, int, list[tuple[str, bytes | None]]]
 
 
-def read(option: str | None = "t", /, *, first_row: int = 0, with_headers: bool = True, **given: Any) -> Columns:
+def read(option: str | None = "t", /, *, first_row: int = 0, with_headers: bool = True, **given: Any) -> CheckedColumns:
     return read_batch(given, option, first_row=first_row, with_headers=with_headers)
 
 
 def read_batch(
     given: Mapping[str, Any], option: str | None = "t", *, first_row: int = 0, with_headers: bool = True
-) -> Columns:
+) -> CheckedColumns:
     batch = pa.record_batch(list(given.values()), names=list(given))
     return read_columns(batch, topic=option, now_ms=NOW, first_row=first_row, with_headers=with_headers).or_raise()
 
@@ -39,7 +39,7 @@ def array(values: list[Any], kind: Any) -> Any:
     return pa.array(values, kind)
 
 
-def foreign(columns: Columns) -> list[Row]:
+def foreign(columns: CheckedColumns) -> list[Row]:
     """(key, value, timestamp, headers) of every row, encoded by us and read by kafka-python."""
     records = columns.records
     out = memoryview(bytearray(1 << 20))
@@ -47,7 +47,7 @@ def foreign(columns: Columns) -> list[Row]:
     base = records.timestamp_at(0)
     following, end, latest = encode_v2(rows, 0, len(records), 0, base, out, HEADER_SIZE, len(out))
     assert following == len(records)
-    seal(out[:end], records_count=following, base_timestamp=base, max_timestamp=latest)
+    write_header(out[:end], records_count=following, base_timestamp=base, max_timestamp=latest)
     batch = MemoryRecords(bytes(out[:end])).next_batch()
     assert batch.validate_crc()
     return [(record.key, record.value, record.timestamp, list(record.headers)) for record in batch]

@@ -15,9 +15,9 @@ import pytest
 from crc32c import crc32c
 
 from spark_producer.errors import CorruptRecord
-from spark_producer.record.batch_v2 import HEADER_SIZE, seal
+from spark_producer.record.batch_v2 import HEADER_SIZE, write_header
 from spark_producer.record.codecs import ONLY_IN_V2, Codec, Compressor
-from spark_producer.record.reading import Record, read_records, single_records
+from spark_producer.record.reading import ConsumerRecord, read_records, single_records
 from tests.unit.record.messages import message, wrapper
 from tests.unit.record.plain_reader import read_plainly
 from tests.unit.record.test_reading import record_bytes, zigzag
@@ -45,7 +45,9 @@ def batch_log(codec: Codec) -> list[bytes]:
         batch = bytearray(HEADER_SIZE) + bytes(Compressor(codec).compress(body))
         count = (2, 2, 40)[number]
         attributes = codec | (8 if number == 1 else 0)
-        seal(memoryview(batch), records_count=count, base_timestamp=1000, max_timestamp=5000, attributes=attributes)
+        write_header(
+            memoryview(batch), records_count=count, base_timestamp=1000, max_timestamp=5000, attributes=attributes
+        )
         struct.pack_into(">q", batch, 0, 700 + 10 * number)
         struct.pack_into(">i", batch, 23, 3 if number == 1 else count - 1)
         seal_again(batch)
@@ -88,9 +90,9 @@ def damaged(log: bytes, chance: random.Random) -> bytes:
     return bytes(changed)
 
 
-def read(data: bytes, *, verify_crc: bool) -> tuple[list[Record], bool]:
+def read(data: bytes, *, verify_crc: bool) -> tuple[list[ConsumerRecord], bool]:
     """Rows and whether damage was found; the error must name an offset and a reason."""
-    rows: list[Record] = []
+    rows: list[ConsumerRecord] = []
     said = ""
     try:
         for batch in read_records(data, verify_crc=verify_crc, limit=LIMIT):
@@ -148,5 +150,5 @@ def test_what_a_header_claims_costs_no_memory() -> None:
 
 def claiming(body: bytes, count: int, attributes: int = 0) -> bytes:
     batch = bytearray(HEADER_SIZE) + body
-    seal(memoryview(batch), records_count=count, base_timestamp=0, max_timestamp=0, attributes=attributes)
+    write_header(memoryview(batch), records_count=count, base_timestamp=0, max_timestamp=0, attributes=attributes)
     return bytes(batch)

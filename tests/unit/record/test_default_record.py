@@ -15,7 +15,7 @@ from spark_producer.legacy_formats.batch_format import BatchProducer
 from spark_producer.legacy_formats.single_row import Header, record_size
 from spark_producer.record.batch_v2 import HEADER_SIZE, read_header
 from spark_producer.record.codecs import Codec, Compressor
-from spark_producer.record.reading import Record, read_records, single_records
+from spark_producer.record.reading import ConsumerRecord, read_records, single_records
 from tests.unit.record.builders import builder_of
 from tests.unit.record.test_reading import own_batch, records_of, zigzag
 
@@ -65,7 +65,7 @@ def test_dr1_dr19_a_record_is_read_as_written_with_a_sequence_and_without(
     assert builder.uncompressed_size - before == size
     data = builder.close()
     assert len(data) == HEADER_SIZE + before + size
-    assert records_of(bytes(data))[1] == Record(37 + OFFSET, BASE + DELTA, key, value, tuple(headers))
+    assert records_of(bytes(data))[1] == ConsumerRecord(37 + OFFSET, BASE + DELTA, key, value, tuple(headers))
     assert read_header(data).last_sequence == (-1 if sequence < 0 else sequence + OFFSET)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_producer.errors import RecordTooLarge, SchemaError
-from spark_producer.record.columns import Columns
+from spark_producer.record.columns import CheckedColumns
 from spark_producer.record.dictionary_slices import BatchPieces
 from spark_producer.record.rejected import RowErrorKind
 
@@ -20,7 +20,7 @@ NO_LIMIT = 1 << 40
 BYTES = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()]
 
 
-def pieces_of(batch: pa.RecordBatch, largest: int = NO_LIMIT, **more: Any) -> list[Columns]:
+def pieces_of(batch: pa.RecordBatch, largest: int = NO_LIMIT, **more: Any) -> list[CheckedColumns]:
     return list(BatchPieces(batch, LIMIT, largest, "t", 0, **more).or_raise())
 
 
@@ -29,7 +29,7 @@ def copies_of(value: Any, count: int, kind: Any = None) -> Any:
     return pa.DictionaryArray.from_arrays(np.zeros(count, np.int8), pa.array([value], kind))
 
 
-def header_blocks(pieces: list[Columns]) -> list[bytes | None]:
+def header_blocks(pieces: list[CheckedColumns]) -> list[bytes | None]:
     """The headers of each row, encoded."""
     blocks = [piece.records.headers for piece in pieces]
     return [block for column in blocks if column is not None for block in column.array.to_pylist()]
@@ -120,7 +120,7 @@ def test_rows_that_are_too_large_are_in_no_piece() -> None:
     assert (told.row, told.kind, told.topic, told.size) == (6, RowErrorKind.SIZE, "t", 450)
 
 
-def pieces_read(pieces: BatchPieces) -> list[Columns]:
+def pieces_read(pieces: BatchPieces) -> list[CheckedColumns]:
     return [piece.columns for piece in pieces]
 
 

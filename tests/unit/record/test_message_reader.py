@@ -14,7 +14,7 @@ from spark_producer.errors import CorruptRecord
 from spark_producer.kernel.column_views import PIECE_BYTES
 from spark_producer.record import message_reader, record_columns
 from spark_producer.record.codecs import Codec
-from spark_producer.record.reading import Record, read_records, single_records
+from spark_producer.record.reading import ConsumerRecord, read_records, single_records
 from tests.unit.record.messages import message, with_crc, wrapper
 from tests.unit.record.test_reading import own_batch, record_bytes, records_of
 
@@ -45,16 +45,16 @@ def rows(data: bytes) -> list[tuple[int, int, bytes | None]]:
 
 def test_golden_bytes_g1_g3_g4() -> None:
     assert records_of(bytes.fromhex(GOLDEN_V0)) == [
-        Record(0, -1, b"key", b"value", ()),
-        Record(1, -1, None, b"v2", ()),
+        ConsumerRecord(0, -1, b"key", b"value", ()),
+        ConsumerRecord(1, -1, None, b"v2", ()),
     ]
     assert records_of(bytes.fromhex(GOLDEN_V1)) == [
-        Record(0, START, b"key", b"value", ()),
-        Record(1, START + 5, None, b"v2", ()),
+        ConsumerRecord(0, START, b"key", b"value", ()),
+        ConsumerRecord(1, START + 5, None, b"v2", ()),
     ]
     assert records_of(bytes.fromhex(GOLDEN_V2)) == [
-        Record(0, START, b"key", b"value", ()),
-        Record(1, START + 5, None, b"v2", (("h", b"x"), ("n", None))),
+        ConsumerRecord(0, START, b"key", b"value", ()),
+        ConsumerRecord(1, START + 5, None, b"v2", (("h", b"x"), ("n", None))),
     ]
 
 
@@ -99,7 +99,7 @@ def test_lr1_every_flipped_bit_behind_the_crc_is_found(magic: int) -> None:
             damaged[position] ^= 1 << bit
             with pytest.raises(CorruptRecord):
                 records_of(bytes(damaged))
-    assert records_of(whole[:12] + whole[12:]) == [Record(7, 1000 if magic else -1, b"key", b"value", ())]
+    assert records_of(whole[:12] + whole[12:]) == [ConsumerRecord(7, 1000 if magic else -1, b"key", b"value", ())]
 
 
 @BOTH

@@ -17,9 +17,9 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from spark_producer.errors import CorruptRecord
 from spark_producer.kernel import HEADERS_AT_ONCE, MAX_HEADERS
 from spark_producer.record import batch_decoder, record_columns
-from spark_producer.record.batch_v2 import CRC_START, HEADER_SIZE, seal
+from spark_producer.record.batch_v2 import CRC_START, HEADER_SIZE, write_header
 from spark_producer.record.codecs import Codec, Compressor
-from spark_producer.record.reading import Record, read_records, single_records
+from spark_producer.record.reading import ConsumerRecord, read_records, single_records
 from spark_producer.record.record_columns import RECORD_SCHEMA
 
 Content = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
@@ -46,7 +46,9 @@ def foreign_batch(
 def own_batch(body: bytes, records: int = 1, *, attributes: int = 0, base_offset: int = 700) -> bytes:
     """A batch with a true header and CRC around any `body`."""
     batch = bytearray(HEADER_SIZE) + body
-    seal(memoryview(batch), records_count=records, base_timestamp=1000, max_timestamp=5000, attributes=attributes)
+    write_header(
+        memoryview(batch), records_count=records, base_timestamp=1000, max_timestamp=5000, attributes=attributes
+    )
     batch[:8] = struct.pack(">q", base_offset)
     return bytes(batch)
 
@@ -81,7 +83,7 @@ def record_bytes(
     return zigzag(len(content) if size is None else size) + content
 
 
-def records_of(data: bytes, **arguments: Any) -> list[Record]:
+def records_of(data: bytes, **arguments: Any) -> list[ConsumerRecord]:
     """The rows of `data`."""
     return [record for batch in read_records(data, **arguments) for record in single_records(batch)]
 
@@ -97,7 +99,7 @@ contents = st.tuples(
 def test_records_of_kafka_python_come_back(records: list[Content], base_offset: int, first_timestamp: int) -> None:
     batch = foreign_batch(records, base_offset=base_offset, first_timestamp=first_timestamp)
     assert records_of(batch) == [
-        Record(base_offset + number, first_timestamp + 3 * number, key, value, tuple(headers))
+        ConsumerRecord(base_offset + number, first_timestamp + 3 * number, key, value, tuple(headers))
         for number, (key, value, headers) in enumerate(records)
     ]
 
@@ -132,7 +134,7 @@ def test_log_append_time_replaces_the_records_timestamps() -> None:
 
 def test_control_batches_are_skipped() -> None:
     marker = own_batch(record_bytes(key=b"\x08\x00\x00\x00\x01"), attributes=0x20)
-    assert records_of(marker + own_batch(record_bytes())) == [Record(700, 1000, None, None, ())]
+    assert records_of(marker + own_batch(record_bytes())) == [ConsumerRecord(700, 1000, None, None, ())]
 
 
 @pytest.mark.parametrize("codec", [1, 3, 4])  # kafka-python has snappy only with another package

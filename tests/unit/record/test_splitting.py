@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.kernel.varint import encode_varint
-from spark_producer.record.batch_v2 import HEADER_SIZE, TRANSACTIONAL_BIT, batches, check_crc, seal
+from spark_producer.record.batch_v2 import HEADER_SIZE, TRANSACTIONAL_BIT, batches, check_crc, write_header
 from spark_producer.record.codecs import Codec, Compressor
 from spark_producer.record.reading import read_records, single_records
 from spark_producer.record.splitting import halve
@@ -21,7 +21,7 @@ def batch_of(codec: Codec, sizes: list[int]) -> bytes:
         body = b"\x00" + encode_varint(number) * 2 + b"\x02k" + encode_varint(len(value)) + value + b"\x02\x02h\x02v"
         records += encode_varint(len(body)) + body
     data = memoryview(bytearray(HEADER_SIZE) + Compressor(codec).compress(records))
-    seal(
+    write_header(
         data, records_count=len(sizes), base_timestamp=BASE, max_timestamp=BASE + len(sizes) - 1,
         attributes=codec | TRANSACTIONAL_BIT,
     )  # fmt: skip

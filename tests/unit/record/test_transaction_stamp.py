@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.errors import CorruptRecord
-from spark_producer.record.batch_v2 import CONTROL_BIT, attributes_of, check_crc, read_header, seal
+from spark_producer.record.batch_v2 import CONTROL_BIT, batch_attributes, check_crc, read_header, write_header
 from spark_producer.record.codecs import Codec
 from spark_producer.record.reading import read_records
 from spark_producer.record.small_batch import encode_few
@@ -25,12 +25,12 @@ def test_few_records_are_read_as_they_were_written() -> None:
 
 def test_a_stamp_changes_producer_sequence_and_bit_and_nothing_else() -> None:
     batch = encode_few(ROWS, 17)
-    seal(
+    write_header(
         memoryview(batch),
         records_count=3,
         base_timestamp=17,
         max_timestamp=17,
-        attributes=attributes_of(codec=Codec.GZIP),
+        attributes=batch_attributes(codec=Codec.GZIP),
     )
     before = bytes(batch)
     stamped = stamp(batch, 5_000_000_000, 7, 2**31 - 1)
@@ -48,9 +48,9 @@ def test_a_stamp_changes_producer_sequence_and_bit_and_nothing_else() -> None:
 def test_what_is_not_one_batch_of_rows_is_not_stamped() -> None:
     batch = encode_few(ROWS, 17)
     control = bytearray(batch)
-    seal(memoryview(control), records_count=3, base_timestamp=17, max_timestamp=17, attributes=CONTROL_BIT)
+    write_header(memoryview(control), records_count=3, base_timestamp=17, max_timestamp=17, attributes=CONTROL_BIT)
     gaps = bytearray(batch)
-    seal(memoryview(gaps), records_count=3, base_timestamp=17, max_timestamp=17, last_offset_delta=5)
+    write_header(memoryview(gaps), records_count=3, base_timestamp=17, max_timestamp=17, last_offset_delta=5)
     for bad in (batch + batch, batch[:-1], control, gaps, b""):
         with pytest.raises(CorruptRecord):
             stamp(bad, 1, 0, 0)

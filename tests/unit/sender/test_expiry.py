@@ -33,7 +33,7 @@ def test_ra24_sn19_sn37_a_batch_that_is_not_acknowledged_in_time_fails(where: st
     made.bench.clock.advance(0.1)
     assert made.step().requests == [], "nothing that has expired is sent"
     assert isinstance(made.error, DeliveryTimeout)
-    assert made.bench.backlog.idle
+    assert made.bench.incomplete.idle
     held = made.bench.pool.total - made.bench.pool.available
     assert held == (1024 if where == "in flight" else 0), "the network may still read what is in flight"
     if where == "in flight":
@@ -117,7 +117,7 @@ def test_sn20_sn22_sn23_all_sent_batches_expired_begin_a_new_epoch_once_they_are
         made.complete(request, answer_to(request, 19))
     made.bench.clock.advance(1)
     found = []
-    while not made.bench.backlog.idle:
+    while not made.bench.incomplete.idle:
         (request,) = made.produce()
         found.append(sent_in(request)[0].header[9:12])
         made.complete(request, answer_to(request))
@@ -147,7 +147,7 @@ def test_sn38_the_next_expiry_is_that_of_the_oldest_batch_left() -> None:
     assert made.step().wake_at == pytest.approx(made.now + 50)
     made.bench.clock.advance(50)
     made.step()
-    assert made.bench.backlog.idle
+    assert made.bench.incomplete.idle
 
 
 def test_sn39_batches_of_several_partitions_expire_together() -> None:
@@ -157,7 +157,7 @@ def test_sn39_batches_of_several_partitions_expire_together() -> None:
     requests = made.produce()
     made.bench.clock.advance(120)
     made.step()
-    assert made.bench.backlog.idle
+    assert made.bench.incomplete.idle
     for request in requests:
         made.complete(request, answer_to(request))
     assert made.bench.pool.available == made.bench.pool.total

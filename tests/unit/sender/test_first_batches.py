@@ -37,7 +37,7 @@ def carried_out(log: Log, outgoing: ClientRequest) -> int:
 def write_all(made: Stage, log: Log) -> None:
     """Requests reach the leader in the order sent, and are answered together."""
     for _ in range(50):
-        if made.bench.backlog.idle:
+        if made.bench.incomplete.idle:
             return
         for outgoing, code in [(outgoing, carried_out(log, outgoing)) for outgoing in made.produce()]:
             made.complete(outgoing, answer_to(outgoing, code))
@@ -81,9 +81,9 @@ def test_it_costs_one_round_trip_whatever_the_number_of_partitions(partitions: i
         made = stage(acquainted=acquainted, memory=1 << 23, linger=1000, leaders={TOPIC: (1,) * partitions})
         for partition in range(partitions):
             made.batches(b"a", b"b", b"c", b"d", b"e", partition=partition)
-        made.bench.backlog.begin_close()
+        made.bench.incomplete.begin_close()
         rounds.append(0)
-        while not made.bench.backlog.idle:
+        while not made.bench.incomplete.idle:
             rounds[-1] += 1
             requests: list[ClientRequest] = []
             while len(requests) < IN_FLIGHT and (more := made.step().requests):
@@ -123,7 +123,9 @@ def test_a_lost_connection_leaves_the_first_batch_alone() -> None:
     made.complete(first, error=ConnectionFailed("reset"))
     made.bench.clock.advance(1)
     made.batches(b"c")
-    assert [batch.place.partition for batch in batches_of(made.step().requests)] == [0], "and a question for metadata"
+    assert [batch.topic_partition.partition for batch in batches_of(made.step().requests)] == [0], (
+        "and a question for metadata"
+    )
     assert batches_of(made.step().requests) == []
 
 
@@ -148,7 +150,7 @@ def test_sn22_sn23_in_a_new_epoch_every_partition_begins_with_one_batch() -> Non
     for partition in (0, 1):
         made.batches(b"b", b"c", b"d", partition=partition)
     first = made.produce()
-    assert [(batch.place.partition, batch.base_sequence) for batch in batches_of(first)] == [(0, 0), (1, 0)]
+    assert [(batch.topic_partition.partition, batch.base_sequence) for batch in batches_of(first)] == [(0, 0), (1, 0)]
     assert {batch.identity.epoch for batch in batches_of(first)} == {1}
     for outgoing in first:
         made.complete(outgoing, answer_to(outgoing))
@@ -171,7 +173,7 @@ def test_an_answer_to_a_batch_of_a_former_identity_tells_nothing() -> None:
     queue = made.bench.queue()
     queue.begin(queue.identity._replace(epoch=1))
     made.complete(first, answer_to(first))
-    assert not queue.acquainted
+    assert not queue.known_to_broker
 
 
 @pytest.mark.parametrize(

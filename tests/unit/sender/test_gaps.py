@@ -27,7 +27,7 @@ def test_sn28_sn29_a_fatal_error_ends_an_idempotent_producer(code: int) -> None:
     made = stage()
     first, second = in_flight(made, b"a", b"b")
     made.complete(first, answer_to(first, code))
-    assert isinstance(made.bench.backlog.error, BrokerError)
+    assert isinstance(made.bench.incomplete.error, BrokerError)
     step = made.step()
     assert (step.requests, step.wake_at) == ([], None)
     held = made.bench.pool.total - made.bench.pool.available
@@ -40,7 +40,7 @@ def test_sn28_without_idempotence_such_an_error_is_the_batchs_own() -> None:
     made = stage(idempotent=False)
     (outgoing,) = in_flight(made, b"a")
     made.complete(outgoing, answer_to(outgoing, 31))
-    assert made.bench.backlog.error is None
+    assert made.bench.incomplete.error is None
     assert isinstance(made.error, BrokerError)
 
 
@@ -55,7 +55,7 @@ def test_sn14_sn15_a_disconnect_sends_all_again_in_order_one_at_a_time_with_thei
     made.batches(b"f")
     made.learn(metadata_of({TOPIC: (1, 1, 2)}))
     after, together = [], []
-    while not made.bench.backlog.idle:
+    while not made.bench.incomplete.idle:
         requests = made.produce()
         assert requests
         together.append(len(requests))
@@ -93,7 +93,7 @@ def test_sn17_out_of_order_without_an_earlier_batch_begins_a_new_epoch() -> None
     (sent,) = sent_in(again)
     assert (sent.header[9:12], sent.values[0]) == ((77, 1, 0), b"b".ljust(900, b"."))
     made.complete(again, answer_to(again))
-    assert made.bench.backlog.idle
+    assert made.bench.incomplete.idle
 
 
 @pytest.mark.parametrize(("log_start", "expected"), [(-1, (77, 0, 1)), (500, (77, 1, 0)), (50, (77, 1, 0))])
@@ -117,7 +117,7 @@ def test_sn27_batches_behind_a_forgotten_one_follow_it_into_the_new_epoch() -> N
         made.complete(request, answer_to(request, UNKNOWN_PRODUCER_ID, log_start_offset=500))
     made.bench.clock.advance(1)
     found = []
-    while not made.bench.backlog.idle:
+    while not made.bench.incomplete.idle:
         (request,) = made.produce()
         found += [sent.header[9:12] for sent in sent_in(request)]
         made.complete(request, answer_to(request))
@@ -131,7 +131,7 @@ def test_sn18_answers_in_another_order_are_taken_as_they_come() -> None:
     first, second = made.produce()
     made.complete(second, answer_to(second))
     made.complete(first, answer_to(first))
-    assert made.bench.backlog.idle
+    assert made.bench.incomplete.idle
 
 
 def test_a_new_leader_gets_nothing_before_the_former_one_has_answered() -> None:
@@ -157,7 +157,7 @@ def test_sn29_a_broker_without_the_version_ends_the_producer_at_once() -> None:
     made.metadata.request_topics(TOPIC)
     (question,) = made.step().requests
     made.complete(question, error=UnsupportedVersion("broker 1 has no common version of Metadata"))
-    assert isinstance(made.bench.backlog.error, UnsupportedVersion)
+    assert isinstance(made.bench.incomplete.error, UnsupportedVersion)
 
 
 def test_sn30_sequences_grow_by_records() -> None:

@@ -39,8 +39,10 @@ def test_what_is_held_back_makes_no_request_and_does_not_expire() -> None:
     made.made.bench.clock.advance(1000.0)
     made.run()
     assert made.sent == []
-    assert made.made.bench.accumulator.waiting_bytes() == sum(batch.size for batch in made.made.bench.backlog.left())
-    assert made.made.bench.backlog.failure is None
+    assert made.made.bench.accumulator.waiting_bytes() == sum(
+        batch.size for batch in made.made.bench.incomplete.remaining()
+    )
+    assert made.made.bench.incomplete.failure is None
 
 
 def test_what_is_taken_out_is_as_it_would_be_sent_and_leaves_nothing_behind() -> None:
@@ -58,7 +60,7 @@ def test_what_is_taken_out_is_as_it_would_be_sent_and_leaves_nothing_behind() ->
         assert (header.attributes & TRANSACTIONAL_BIT, header.records_count) == (TRANSACTIONAL_BIT, records)
     assert future.done()
     assert (made.state, made.sent) == (TxnState.UNINITIALIZED, [])
-    backlog = made.made.bench.backlog
+    backlog = made.made.bench.incomplete
     assert (backlog.idle, backlog.failure) == (True, None)
     assert made.made.bench.pool.available == made.made.bench.pool.total
     assert made.do(TxnCall.HOLD).error is None
@@ -129,7 +131,7 @@ def test_tm33_without_rows_nobody_waits_for_the_epoch(code: int) -> None:
 
 def test_a_thread_that_waits_for_memory_ends_the_hold() -> None:
     made = held()
-    with made.made.bench.backlog.starve():
+    with made.made.bench.incomplete.starve():
         made.run()
     assert made.state is TxnState.IN_TRANSACTION
     assert [words.split()[0] for words in made.sent] == ["find", "init", "add", "produce", "produce", "produce"]
@@ -229,7 +231,7 @@ def test_giving_up_leaves_a_producer_that_can_hold_again_wherever_it_was(at: str
     else:
         assert made.do(TxnCall.TRY_ABORT).error is None
     assert "abort" not in made.sent
-    assert made.made.bench.backlog.idle
+    assert made.made.bench.incomplete.idle
     assert made.do(TxnCall.HOLD).error is None
     made.made.batches(b"z")
     made.do(TxnCall.RELEASE)
@@ -240,7 +242,7 @@ def test_a_producer_that_closes_while_it_is_prepared_leaves_the_transaction_to_i
     made = held()
     made.do(TxnCall.RELEASE)
     prepared(made)
-    made.made.bench.backlog.begin_close()
+    made.made.bench.incomplete.begin_close()
     made.run()
     assert made.manager.settled
     assert "abort" not in made.sent

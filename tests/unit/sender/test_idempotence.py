@@ -11,7 +11,7 @@ from spark_producer.record.sequence_numbers import add_to_sequence, is_later
 from spark_producer.sender.identity import LAST_EPOCH, ProducerIdentity
 from spark_producer.sender.sequences import Sequencer
 from tests.stages.sender_stage import acquaint
-from tests.stages.workbench import PLACE, Bench, workbench
+from tests.stages.workbench import TP, Bench, workbench
 
 LAST = 2**31 - 1
 
@@ -26,8 +26,8 @@ class Numbered:
         if enabled:
             self.identity.received(4711, epoch)
 
-    def stamped(self, records: int = 1, tp: TopicPartition = PLACE) -> ProducerBatch:
-        self.bench.append(*[b"v"] * records, place=tp)
+    def stamped(self, records: int = 1, tp: TopicPartition = TP) -> ProducerBatch:
+        self.bench.append(*[b"v"] * records, tp=tp)
         queue = self.bench.queue(tp)
         if self.sequencer.enabled and queue.identity is NO_IDENTITY:
             acquaint(queue, self.identity.current, self.bench.clock.now)
@@ -37,32 +37,32 @@ class Numbered:
 
     def lose(self, batch: ProducerBatch) -> None:
         """It fails for good."""
-        self.bench.outcomes.landed(batch)
+        self.bench.completion.remove_in_flight(batch)
         self.sequencer.lost(batch)
-        self.bench.outcomes.fail(batch, ValueError("refused"))
+        self.bench.completion.fail(batch, ValueError("refused"))
         self.settle()
 
     def acknowledge(self, batch: ProducerBatch) -> None:
-        self.bench.outcomes.landed(batch)
+        self.bench.completion.remove_in_flight(batch)
         self.sequencer.acknowledged(batch, 100)
-        self.bench.outcomes.complete(batch, 100, -1)
+        self.bench.completion.complete(batch, 100, -1)
         self.settle()
 
     def refuse_for_gap(self, batch: ProducerBatch) -> None:
-        self.bench.outcomes.landed(batch)
+        self.bench.completion.remove_in_flight(batch)
         self.sequencer.gap(batch)
-        self.bench.outcomes.put_back(batch)
+        self.bench.completion.reenqueue(batch)
         self.settle()
 
     def put_back(self, batch: ProducerBatch) -> None:
-        self.bench.outcomes.landed(batch)
-        self.bench.outcomes.put_back(batch)
+        self.bench.completion.remove_in_flight(batch)
+        self.bench.completion.reenqueue(batch)
         self.settle()
 
     def settle(self) -> None:
-        for queue in self.bench.backlog.queues.values():
+        for queue in self.bench.incomplete.queues.values():
             self.sequencer.review(queue)
-            self.bench.outcomes.settle([queue], self.bench.clock.now)
+            self.bench.completion.refresh([queue], self.bench.clock.now)
 
 
 def sent_as(batch: ProducerBatch) -> tuple[int, int, int]:
@@ -79,7 +79,7 @@ def test_an_id_is_needed_only_by_an_idempotent_producer_that_has_none() -> None:
 
 def test_tm7_every_partition_counts_from_zero() -> None:
     made = Numbered()
-    others = (PLACE, TopicPartition("t", 1), PLACE, TopicPartition("u", 0))
+    others = (TP, TopicPartition("t", 1), TP, TopicPartition("u", 0))
     batches = [made.stamped(records, tp) for records, tp in zip((3, 2, 4, 1), others, strict=True)]
     assert [batch.base_sequence for batch in batches] == [0, 0, 3, 0]
 
@@ -143,9 +143,9 @@ def test_sn19_a_batch_that_was_never_sent_leaves_no_gap() -> None:
     made.acknowledge(made.stamped(3))
     made.bench.append(b"never sent")
     made.bench.clock.advance(120)
-    for batch in made.bench.outcomes.take_expired(made.bench.clock.now):
+    for batch in made.bench.completion.take_expired(made.bench.clock.now):
         made.sequencer.lost(batch)
-        made.bench.outcomes.fail(batch, ValueError("expired"))
+        made.bench.completion.fail(batch, ValueError("expired"))
     made.settle()
     assert sent_as(made.stamped()) == (4711, 2, 3)
 
@@ -210,7 +210,7 @@ def test_sn23_sn25_other_partitions_finish_their_flights_before_they_count_anew(
     other = TopicPartition("t", 1)
     flying = made.stamped(7, other)
     made.lose(made.stamped(3))
-    made.bench.append(b"waits", place=other)
+    made.bench.append(b"waits", tp=other)
     assert other not in made.bench.ready()
     made.put_back(flying)
     assert made.bench.take(other) is flying

@@ -168,15 +168,15 @@ class Run:
                 cluster.send(outgoing)
             if step.requests:
                 continue
-            if not writes and accumulator.backlog.idle and not any(cluster.flying.values()):
+            if not writes and accumulator.incomplete.idle and not any(cluster.flying.values()):
                 return
-            if not accumulator.backlog.sleeps(step.wake_at):
+            if not accumulator.incomplete.sleeps(step.wake_at):
                 continue
             times = [cluster.next_event(), *writes[:1], *([] if step.wake_at is None else [step.wake_at])]
             assert min(times) < NEVER, "the I/O thread would sleep for ever"
             clock.now = max(clock.now, min(times)) + self.choose.random() * POLL
             cluster.now = clock.now
-            accumulator.backlog.wakes()
+            accumulator.incomplete.wakes()
             cluster.happen(made)
             while writes and writes[0] <= clock.now:
                 writes.pop(0)

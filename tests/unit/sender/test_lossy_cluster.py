@@ -174,7 +174,7 @@ class Writer:
         rows = [b"%d:%d" % (partition, self.total + n) for n in range(self.choose.randint(1, 60))]
         try:
             for row in rows:  # one by one: a full pool refuses a row, and takes back none before it
-                made.bench.append(row.ljust(self.choose.randint(10, 200), b"."), place=TopicPartition(TOPIC, partition))
+                made.bench.append(row.ljust(self.choose.randint(10, 200), b"."), tp=TopicPartition(TOPIC, partition))
                 self.written[partition].append(row)
                 self.total += 1
         except BufferExhausted:
@@ -193,17 +193,17 @@ def run(
     if idempotent:
         made.give_id(9, 0)
     for partition in range(PARTITIONS if start else 0):
-        queue = made.bench.backlog.queue_of(TopicPartition(TOPIC, partition))
+        queue = made.bench.incomplete.queue_of(TopicPartition(TOPIC, partition))
         acquaint(queue, made.bench.drainer.current_identity, made.now)
         queue.next_sequence, queue.last_acked = start, start - 1
     cluster, writer = LossyCluster(choose, start, losses), Writer(choose)
     made.network = cluster  # type: ignore[assignment]
     turn = 0
-    while turn < 1500 or not made.bench.backlog.idle:
+    while turn < 1500 or not made.bench.incomplete.idle:
         turn += 1
         assert turn < 20_000, "the rows do not get through"
         if turn == 1500:
-            made.bench.backlog.begin_close()
+            made.bench.incomplete.begin_close()
         if turn < 1500 and choose.random() < 0.3:
             writer.write(made)
         step = made.step()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from spark_producer.accumulator import RefusedRows
+from spark_producer.accumulator import RejectionCollector
 from spark_producer.common.cluster import TopicInfo, TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, DeliveryTimeout, TopicNotFound, TransactionAbortable
@@ -42,7 +42,7 @@ def play(
 ) -> list[tuple[int, float]]:
     """Let brokers answer until no batch is left, and refuse partitions as unknown; return whom they were, and when."""
     began, asked = made.now, []
-    while not made.bench.backlog.idle and made.now - began < seconds:
+    while not made.bench.incomplete.idle and made.now - began < seconds:
         for outgoing in made.step().requests:
             if outgoing.api is METADATA:
                 asked.append((outgoing.node, made.now - began))
@@ -86,7 +86,7 @@ def test_rows_for_a_partition_that_no_longer_exists_end_within_seconds(
 def test_an_open_batch_that_lingers_behind_ends_too() -> None:
     made = stage(delivery_timeout=120, linger=60)
     made.batches(b"a", b"b", partition=2)
-    assert not made.bench.backlog.left()[-1].closed
+    assert not made.bench.incomplete.remaining()[-1].closed
     began = made.now
     play(made, lambda _node, _seconds: TWO_LEFT, (2,))
     assert made.now - began < 8
@@ -252,10 +252,10 @@ def test_a_transaction_that_lacks_such_rows_can_only_be_aborted_and_says_why(
 def test_rows_of_a_topic_that_is_gone_go_back_to_who_wants_them(left: MetadataResponse) -> None:
     """Where only the partition is gone they fail: another attempt puts them into the partitions that there are."""
     made = stage(delivery_timeout=120)
-    wanted = RefusedRows(lambda error: error.code == UNKNOWN, 1 << 20)
+    wanted = RejectionCollector(lambda error: error.code == UNKNOWN, 1 << 20)
     rows = rows_of([b"a", b"b"])
     rows.columns.numbers = 7
-    made.bench.accumulator.append(TopicPartition(TOPIC, 2), rows, 0, len(rows), table=wanted)
+    made.bench.accumulator.append(TopicPartition(TOPIC, 2), rows, 0, len(rows), listener=wanted)
     made.bench.accumulator.close_open()
     play(made, lambda _node, _seconds: left, (0, 1, 2))
     if left is GONE:
@@ -271,7 +271,7 @@ def test_rows_of_a_topic_that_is_gone_go_back_to_who_wants_them(left: MetadataRe
 
 def test_a_single_record_is_told_of_it_in_its_future() -> None:
     made = stage(delivery_timeout=120)
-    future = made.bench.append_one(b"a", place=TopicPartition(TOPIC, 2))
+    future = made.bench.append_one(b"a", tp=TopicPartition(TOPIC, 2))
     play(made, lambda _node, _seconds: TWO_LEFT, (2,))
     assert isinstance(future.exception(0), TopicNotFound)
 

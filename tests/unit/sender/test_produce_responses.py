@@ -46,14 +46,14 @@ def test_sn45_a_retriable_error_sends_the_same_batch_again_after_a_backoff(code:
     assert again.node == (2 if refresh else 1)
     assert sent_in(again) == first, "sequence, epoch and records stay what they were"
     made.complete(again, answer_to(again))
-    assert made.bench.backlog.idle
+    assert made.bench.incomplete.idle
     assert made.sender.take_report().retries == 1
 
 
 def test_an_error_says_how_many_records_it_is_about() -> None:
     made = stage()
     for _ in range(2):
-        made.bench.append_one(b"a", place=TopicPartition(TOPIC, 2))
+        made.bench.append_one(b"a", tp=TopicPartition(TOPIC, 2))
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, 29))
     with pytest.raises(BrokerError, match=r"TOPIC_AUTHORIZATION_FAILED \(29\) for 2 records of \d+ bytes"):
@@ -63,7 +63,7 @@ def test_an_error_says_how_many_records_it_is_about() -> None:
 @pytest.mark.parametrize("code", [*REFUSED, 9999])
 def test_sn44_a_final_error_fails_the_batch_alone_and_says_what_where_and_what_to_do(code: int) -> None:
     made = stage()
-    future = made.bench.append_one(b"a", place=TopicPartition(TOPIC, 2))
+    future = made.bench.append_one(b"a", tp=TopicPartition(TOPIC, 2))
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, code, error_message="said so"))
     error = future.exception(0)
@@ -75,7 +75,7 @@ def test_sn44_a_final_error_fails_the_batch_alone_and_says_what_where_and_what_t
     )
     for part in (f"{name} ({code})", "a record of", "topic 'orders', partition 2", "said so", advice):
         assert part in str(error)
-    assert made.bench.backlog.error is None
+    assert made.bench.incomplete.error is None
     assert made.bench.pool.available == made.bench.pool.total
     with pytest.raises(BrokerError) as raised:
         made.bench.accumulator.flush()
@@ -109,7 +109,7 @@ def test_sn26_a_duplicate_is_a_success_without_an_offset() -> None:
     (outgoing,) = in_flight(made, b"a")
     made.complete(outgoing, answer_to(outgoing, DUPLICATE))
     assert made.error is None
-    assert made.bench.backlog.idle
+    assert made.bench.incomplete.idle
     report = made.sender.take_report()
     assert (report.ranges, report.records) == ({}, 1)
 
@@ -207,7 +207,7 @@ def test_what_succeeded_in_an_answer_counts_though_another_batch_failed() -> Non
     made = stage(leaders={TOPIC: (1, 1)})
     made.batches(b"a")
     made.batches(b"b", partition=1)
-    futures = [made.bench.append_one(b"+", place=TopicPartition(TOPIC, partition)) for partition in range(2)]
+    futures = [made.bench.append_one(b"+", tp=TopicPartition(TOPIC, partition)) for partition in range(2)]
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, {0: 29}))
     assert isinstance(futures[0].exception(0), BrokerError)

@@ -19,7 +19,7 @@ def stamps_until_idle(made: Stage) -> list[tuple[int, int, int, int]]:
     """Producer id, epoch, base sequence and records of all batches that are sent, each request acknowledged by itself."""
     found: list[tuple[int, int, int, int]] = []
     for _ in range(20):
-        if made.bench.backlog.idle:
+        if made.bench.incomplete.idle:
             return found
         for request in made.produce():
             found += [(*sent.header[9:12], sent.header.records_count) for sent in sent_in(request)]
@@ -115,7 +115,7 @@ def out_of_epochs() -> tuple[Stage, Future[RecordMetadata]]:
 
 def test_sn24_a_close_waits_for_the_new_id_and_what_follows() -> None:
     made, future = out_of_epochs()
-    made.bench.backlog.begin_close()
+    made.bench.incomplete.begin_close()
     made.get_id(78, 0)
     assert stamps_until_idle(made) == [(78, 0, 0, 1)]
     assert future.result(0).offset == 100
@@ -124,7 +124,7 @@ def test_sn24_a_close_waits_for_the_new_id_and_what_follows() -> None:
 def test_sn24_a_forced_close_does_not() -> None:
     made, future = out_of_epochs()
     made.bench.accumulator.close(ProducerClosed("forced"))
-    made.bench.outcomes.abort(ProducerClosed("forced"))
+    made.bench.completion.abort(ProducerClosed("forced"))
     assert isinstance(future.exception(0), ProducerClosed)
     step = made.step()
     assert (step.requests, step.wake_at) == ([], None)

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from spark_producer.accumulator import Refused, RefusedRows
+from spark_producer.accumulator import BrokerRejection, RejectionCollector
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, ConnectionFailed, RecordsRefused
 from spark_producer.kernel import ArrangedRows
@@ -20,23 +20,23 @@ from spark_producer.protocol.messages import (
 from spark_producer.record.codecs import Codec
 from tests.stages.choosy_partition import STALE_EPOCH, ChoosyPartition, carry_out
 from tests.stages.sender_stage import TOPIC, Stage, answer_to, sent_in, stage
-from tests.stages.workbench import PLACE, rows_of
+from tests.stages.workbench import TP, rows_of
 
 CODES = (Code.INVALID_RECORD, Code.INVALID_TIMESTAMP, Code.MESSAGE_TOO_LARGE)
 
 
-def wanting(*codes: Code, most: int = 1 << 20) -> RefusedRows:
-    return RefusedRows(lambda error: error.code in (codes or CODES), most)
+def wanting(*codes: Code, most: int = 1 << 20) -> RejectionCollector:
+    return RejectionCollector(lambda error: error.code in (codes or CODES), most)
 
 
-def send(made: Stage, refused: RefusedRows | None, *values: bytes, first: int = 0) -> None:
+def send(made: Stage, refused: RejectionCollector | None, *values: bytes, first: int = 0) -> None:
     """Rows of the task, numbered from `first` on."""
     rows = rows_of(values)
     rows.columns.numbers = first
-    made.bench.accumulator.append(PLACE, rows, 0, len(rows), table=refused)
+    made.bench.accumulator.append(TP, rows, 0, len(rows), listener=refused)
 
 
-def named(values: list[bytes], found: list[Refused]) -> list[tuple[int, bytes]]:
+def named(values: list[bytes], found: list[BrokerRejection]) -> list[tuple[int, bytes]]:
     """The refused rows by number, whose bytes must be those of the row."""
     rows = [
         (row, value or b"")
@@ -260,7 +260,7 @@ def test_sn35_flush_tells_each_thread_its_own_rows() -> None:
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, 87, record_errors=complaints(1)))
     with pytest.raises(RecordsRefused) as caught:
-        made.bench.accumulator.backlog.accounts.tell()
+        made.bench.accumulator.incomplete.failures.raise_unreported()
     assert caught.value.rows == {101: "bad"}
 
 
@@ -269,9 +269,9 @@ def test_row_numbers_are_right_for_rows_that_are_not_consecutive() -> None:
     columns = rows_of([b"%d" % row for row in range(100)]).columns
     columns.numbers = 1000
     rows = ArrangedRows(columns, np.arange(0, 100, 3))
-    made.bench.accumulator.append(PLACE, rows, 0, 34)
+    made.bench.accumulator.append(TP, rows, 0, 34)
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, 87, record_errors=complaints(0, 33)))
     with pytest.raises(RecordsRefused) as caught:
-        made.bench.accumulator.backlog.accounts.tell()
+        made.bench.accumulator.incomplete.failures.raise_unreported()
     assert caught.value.rows == {1000: "bad", 1099: "bad"}

@@ -18,8 +18,8 @@ OUT_OF_ORDER = Code.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 def test_sec29_a_topic_that_may_not_be_written_to_is_named_with_the_user_and_the_others_go_on() -> None:
     made = stage(leaders={TOPIC: (1, 1, 1)})
-    first = made.bench.append_one(b"a", place=TopicPartition(TOPIC, 0))
-    second = made.bench.append_one(b"b", place=TopicPartition(TOPIC, 1))
+    first = made.bench.append_one(b"a", tp=TopicPartition(TOPIC, 0))
+    second = made.bench.append_one(b"b", tp=TopicPartition(TOPIC, 1))
     (outgoing,) = made.produce()
     made.complete(outgoing, answer_to(outgoing, {0: 29}))
     error = first.exception(0)
@@ -30,7 +30,7 @@ def test_sec29_a_topic_that_may_not_be_written_to_is_named_with_the_user_and_the
         assert part in str(error)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
     assert second.result(0).offset >= 0
-    assert made.bench.backlog.error is None
+    assert made.bench.incomplete.error is None
 
 
 def test_sec29_a_right_that_is_granted_in_between_loses_none_of_the_later_batches() -> None:
@@ -40,7 +40,7 @@ def test_sec29_a_right_that_is_granted_in_between_loses_none_of_the_later_batche
     for outgoing, code in zip(requests, (29, OUT_OF_ORDER, OUT_OF_ORDER), strict=True):
         made.complete(outgoing, answer_to(outgoing, code))
     written, epochs = [], set()
-    while not made.bench.backlog.idle:
+    while not made.bench.incomplete.idle:
         made.bench.clock.advance(1)
         for outgoing in made.produce():
             (sent,) = sent_in(outgoing)
@@ -58,7 +58,7 @@ def test_sec29_no_right_to_a_producer_id_ends_the_producer_and_names_both_remedi
     (question,) = made.step().requests
     made.complete(question, InitProducerIdResponse(0, 31, -1, -1))
     for part in ("user 'app'", "WRITE on a topic", "IDEMPOTENT_WRITE on the cluster", "kafka.enable.idempotence=false"):
-        assert part in str(made.bench.backlog.error)
+        assert part in str(made.bench.incomplete.error)
 
 
 @pytest.mark.parametrize("code", [31, 53])
@@ -66,8 +66,8 @@ def test_sec29_a_right_to_the_cluster_or_transaction_that_is_lost_ends_the_produ
     made = stage()
     first, _ = in_flight(made, b"a", b"b")
     made.complete(first, answer_to(first, code))
-    assert isinstance(made.bench.backlog.error, BrokerError)
-    assert "user 'app'" in str(made.bench.backlog.error)
+    assert isinstance(made.bench.incomplete.error, BrokerError)
+    assert "user 'app'" in str(made.bench.incomplete.error)
 
 
 def test_sec29_who_waits_for_a_topic_without_a_right_is_told_at_once() -> None:

@@ -86,12 +86,12 @@ def test_sn32_a_split_is_neither_a_retry_nor_an_error() -> None:
     made = stage()
     made.bench.append(b"a" * 100, b"b" * 100)
     (outgoing,) = made.produce()
-    outgoing.batches[0].largest = 110
+    outgoing.batches[0].max_record_size = 110
     made.complete(outgoing, answer_to(outgoing, MESSAGE_TOO_LARGE))
     assert counts(made, "batch-split", "record-retry", "record-error") == [1, 0, 0]
     for _ in range(2):
         (half,) = made.produce()
-        assert half.batches[0].largest == 110, "the halves know of a record that large"
+        assert half.batches[0].max_record_size == 110, "the halves know of a record that large"
         made.complete(half, answer_to(half))
     assert counts(made, "record-send", "record-delivered", "batch-delivered") == [4, 2, 2]
 

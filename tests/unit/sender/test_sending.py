@@ -105,7 +105,7 @@ def test_ra5_max_request_size_bounds_a_request_and_a_smaller_batch_still_fits() 
     made = stage(leaders={TOPIC: (1, 1, 1)}, max_request_size=1500)
     made.batches(b"a")
     made.batches(b"b", partition=1)
-    made.bench.append(b"small", place=TopicPartition(TOPIC, 2))
+    made.bench.append(b"small", tp=TopicPartition(TOPIC, 2))
     sizes = [[sent.tp.partition for sent in sent_in(request)] for request in made.produce()]
     assert sorted(map(len, sizes)) == [1, 2]
     for request_partitions in sizes:
@@ -115,7 +115,7 @@ def test_ra5_max_request_size_bounds_a_request_and_a_smaller_batch_still_fits() 
 def test_a_batch_larger_than_a_request_may_be_goes_alone() -> None:
     made = stage(leaders={TOPIC: (1, 1)}, max_request_size=1024)
     made.bench.append(b"L" * 5000)
-    made.bench.append(b"small", place=TopicPartition(TOPIC, 1))
+    made.bench.append(b"small", tp=TopicPartition(TOPIC, 1))
     requests = made.produce()
     assert sorted(first_letters([request]) for request in requests) == ["L", "s"]
 
@@ -226,7 +226,7 @@ def test_a_question_and_a_batch_to_one_node_go_in_two_steps() -> None:
 
 def test_a_partition_without_a_leader_is_asked_for_in_the_same_step() -> None:
     made = stage(leaders={TOPIC: (1,)})
-    made.bench.append(b"a", place=TopicPartition("payments", 0))
+    made.bench.append(b"a", tp=TopicPartition("payments", 0))
     assert apis(made) == [(-1, "Metadata")]
 
 

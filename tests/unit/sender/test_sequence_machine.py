@@ -80,7 +80,7 @@ class SequenceMachine(RuleBasedStateMachine):
         accumulator = self.made.bench.accumulator
         self.made.learn(self._metadata())
         self.made.give_id(4711, epoch)
-        self.queues = [accumulator.backlog.queue_of(TopicPartition(TOPIC, log.index)) for log in self.logs]
+        self.queues = [accumulator.incomplete.queue_of(TopicPartition(TOPIC, log.index)) for log in self.logs]
         for queue, log in zip(self.queues, self.logs, strict=True):
             if start:  # the brokers know the producer already
                 acquaint(queue, self.made.bench.drainer.current_identity, self.made.now)
@@ -116,7 +116,7 @@ class SequenceMachine(RuleBasedStateMachine):
         for _ in range(count):
             value = (b"%08d" % len(self.told)).ljust(width, b".")
             try:
-                future = self.made.bench.append_one(value, 1000, place=TopicPartition(TOPIC, partition))
+                future = self.made.bench.append_one(value, 1000, tp=TopicPartition(TOPIC, partition))
             except BufferExhausted:
                 return
             self.told.append((partition, future))
@@ -197,7 +197,7 @@ class SequenceMachine(RuleBasedStateMachine):
     def _carry_out(self, node: int, flight: Flight, fate: str) -> None:
         flight.answers = []
         for batch, data in zip(flight.outgoing.batches, flight.wire, strict=True):
-            log = self.logs[batch.place.partition]
+            log = self.logs[batch.topic_partition.partition]
             if log.leader != node:
                 found = ProducePartitionResponse(log.index, NOT_LEADER)
             elif fate in FATES:
@@ -229,7 +229,7 @@ class SequenceMachine(RuleBasedStateMachine):
 
     def _check_stamp(self, batch: ProducerBatch) -> None:
         """A batch that may be in the log is never sent under another sequence."""
-        gaps = self.gaps[batch.place.partition]
+        gaps = self.gaps[batch.topic_partition.partition]
         if batch in self.stamps:
             identity, sequence, seen = self.stamps[batch]
             assert (identity, sequence) == (batch.identity, batch.base_sequence) or gaps > seen
@@ -241,7 +241,7 @@ class SequenceMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_producer_goes_on(self) -> None:
-        assert self.made.bench.backlog.error is None
+        assert self.made.bench.incomplete.error is None
 
     @invariant()
     def logs_hold_every_record_once_and_in_order(self) -> None:
@@ -261,7 +261,7 @@ class SequenceMachine(RuleBasedStateMachine):
         for queue in self.queues:
             waiting = [batch.base_sequence != NO_SEQUENCE for batch in queue.batches]
             assert waiting == sorted(waiting, reverse=True), "a new batch has overtaken one that has a sequence"
-            assert len(queue.in_flight) <= (IN_FLIGHT if queue.acquainted else 1)
+            assert len(queue.in_flight) <= (IN_FLIGHT if queue.known_to_broker else 1)
             batches = [*queue.in_flight, *(batch for batch in queue.batches if batch.base_sequence != NO_SEQUENCE)]
             batches.sort(key=lambda batch: batch.number)
             following = None
@@ -301,7 +301,7 @@ class SequenceMachine(RuleBasedStateMachine):
                 while self._answered(node):
                     self._deliver(node)
             if (
-                accumulator.backlog.idle
+                accumulator.incomplete.idle
                 and not any(self.flying.values())
                 and self.made.bench.drainer.current_identity is not NO_IDENTITY
             ):

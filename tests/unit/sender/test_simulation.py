@@ -111,9 +111,9 @@ def run(
             log = choose.choice(cluster.logs)
             log.denied = not log.denied
         schedule.turn()
-    made.bench.backlog.begin_close()
+    made.bench.incomplete.begin_close()
     for _ in range(2000):
-        if made.bench.backlog.idle and not any(cluster.flying.values()):
+        if made.bench.incomplete.idle and not any(cluster.flying.values()):
             return schedule
         schedule.turn()
     raise AssertionError("the producer does not come to rest")
@@ -121,7 +121,7 @@ def run(
 
 def check(schedule: Run, *, once: bool, ordered: bool) -> None:
     made, logs = schedule.made, schedule.cluster.logs
-    assert made.bench.backlog.error is None
+    assert made.bench.incomplete.error is None
     for one in schedule.told:
         assert one.future.done()
         assert one.sent_at <= one.called_at <= one.sent_at + DELIVERY_TIMEOUT + QUANTUM

@@ -58,7 +58,7 @@ def test_mt3_a_producer_leaves_the_former_leader_of_a_topic_made_anew() -> None:
     made.get_id()
     made.batches(b"a")
     asked = 0
-    while not made.bench.backlog.idle:
+    while not made.bench.incomplete.idle:
         assert made.now < 1030, "the former leader is asked for ever"
         for outgoing in made.step().requests:
             if outgoing.api is METADATA:

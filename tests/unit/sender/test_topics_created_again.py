@@ -15,7 +15,7 @@ def check(schedule: Run) -> int:
     """The number of times that the topic was created again."""
     made, cluster = schedule.made, schedule.cluster
     lives = [*cluster.former, cluster.logs]
-    assert made.bench.backlog.error is None
+    assert made.bench.incomplete.error is None
     assert made.bench.pool.available == made.bench.pool.total
     written = [{number for life in lives for number in life[partition].records} for partition in range(3)]
     for one in schedule.told:

@@ -145,7 +145,7 @@ FATAL = [
 def test_tm14_tm15_tm19_a_fatal_code_ends_the_producer_with_a_reason_that_says_what_to_do(name: str, code: int) -> None:
     made = until_asked(name, [code])
     assert made.state is TxnState.FATAL
-    error = made.made.bench.backlog.error
+    error = made.made.bench.incomplete.error
     fences = code in FENCED or (name, code) == TOO_LATE
     assert isinstance(error, BrokerError)
     assert isinstance(error, ProducerFenced) == fences
@@ -227,7 +227,7 @@ def test_tm5_after_a_second_of_markers_that_are_not_written_the_pauses_grow() ->
 @pytest.mark.parametrize("name", ["find", "init", "commit"])
 def test_tm12_a_broker_without_the_version_is_fatal(name: str) -> None:
     made = until_asked(name, [UnsupportedVersion("too old")])
-    assert isinstance(made.made.bench.backlog.error, UnsupportedVersion)
+    assert isinstance(made.made.bench.incomplete.error, UnsupportedVersion)
     assert made.state is TxnState.FATAL
 
 
@@ -258,10 +258,10 @@ def test_sn47_tm20_a_refused_batch_makes_the_transaction_abortable_and_no_flush_
     made.script["produce"] = [code]
     made.made.batches(b"a")
     made.run()
-    accounts = made.made.bench.backlog.accounts
+    accounts = made.made.bench.incomplete.failures
     with pytest.raises(BrokerError):
-        accounts.tell()
-    accounts.tell()  # the flush after that knows of no failure any more
+        accounts.raise_unreported()
+    accounts.raise_unreported()  # the flush after that knows of no failure any more
     assert isinstance(made.do(TxnCall.COMMIT).error, TransactionAbortable)
     assert made.do(TxnCall.ABORT).error is None
     assert "commit" not in made.sent
@@ -289,7 +289,7 @@ def test_tm15_tm19_sn49_a_fatal_code_of_a_leader_ends_the_producer(code: int) ->
     made.made.batches(b"a")
     commit = made.do(TxnCall.COMMIT)
     assert made.state is TxnState.FATAL
-    assert commit.error is made.made.bench.backlog.error
+    assert commit.error is made.made.bench.incomplete.error
     assert isinstance(commit.error, ProducerFenced) == (code in FENCED)
 
 
@@ -303,7 +303,7 @@ def test_tm29_in_a_fatal_state_late_failures_change_nothing() -> None:
     made.script["produce"] = [90, 87]
     made.answer_held()
     assert made.state is TxnState.FATAL
-    assert isinstance(made.made.bench.backlog.error, ProducerFenced)
+    assert isinstance(made.made.bench.incomplete.error, ProducerFenced)
     assert made.manager.failure is None
 
 
@@ -360,7 +360,7 @@ def test_sn27_a_gap_that_no_earlier_batch_explains_fails_the_batch_and_the_trans
     made.run()
     assert made.state is TxnState.ABORTABLE
     assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in str(made.manager.failure)
-    assert made.made.bench.backlog.queue_of(("orders", 0)).gate == 0
+    assert made.made.bench.incomplete.queue_of(("orders", 0)).gate == 0
 
 
 def test_tm25_in_a_transaction_that_can_only_be_aborted_nothing_is_drained_and_what_waits_is_told() -> None:

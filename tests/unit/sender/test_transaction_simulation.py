@@ -83,8 +83,8 @@ class Caller:
         operation = Operation(call)
         self.manager.asked.append(operation)
         for _ in range(5000):
-            if operation.done or self.made.bench.backlog.error is not None:
-                operation.error = operation.error or self.made.bench.backlog.error
+            if operation.done or self.made.bench.incomplete.error is not None:
+                operation.error = operation.error or self.made.bench.incomplete.error
                 return operation
             if self.takeovers and self.choose.random() < 0.004:
                 self.cluster.take_over()
@@ -107,7 +107,7 @@ class Caller:
         for _ in range(self.choose.randint(0, 6)):
             self.write(written)
             for _ in range(self.choose.randint(0, 8)):
-                if self.made.bench.backlog.error is None:
+                if self.made.bench.incomplete.error is None:
                     self.turn()
         if self.manager.state is TxnState.FATAL:
             self.recover(Operation(TxnCall.ABORT))
@@ -138,7 +138,7 @@ class Caller:
 
     def recover(self, operation: Operation) -> bool:
         """Begin with a new producer if this one has ended, which only a newer one may bring about."""
-        error = self.made.bench.backlog.error
+        error = self.made.bench.incomplete.error
         if error is None:
             return False
         assert isinstance(error, ProducerFenced), (operation.call, error)

@@ -19,7 +19,7 @@ from spark_producer.record.batch_v2 import (
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
-    seal,
+    write_header,
 )
 from spark_producer.record.codecs import Codec, Compressor, decompress
 from spark_producer.record.reading import read_records
@@ -58,7 +58,7 @@ def empty_batch(first_offset: int, last_offset: int, like: BatchHeader | None = 
     """
     batch = bytearray(HEADER_SIZE)
     if like is None:
-        seal(
+        write_header(
             memoryview(batch),
             records_count=0,
             base_timestamp=NO_TIMESTAMP,
@@ -106,7 +106,7 @@ def _seal(
     out: bytearray, header: BatchHeader, count: int, base_timestamp: int, max_timestamp: int, attributes: int
 ) -> None:
     """Write the header of a batch that takes the place of the one with `header`."""
-    seal(
+    write_header(
         memoryview(out),
         records_count=count,
         base_timestamp=base_timestamp,

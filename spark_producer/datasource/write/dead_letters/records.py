@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 
 import pyarrow as pa
 
-from spark_producer.accumulator import Refused
+from spark_producer.accumulator import BrokerRejection
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import for_log
 from spark_producer.datasource.write.schema_mismatch import MismatchedPiece
@@ -106,9 +106,9 @@ def from_bad_rows(
         yield DeadRecord(key, value, own, time, found.topic or "")
 
 
-def from_broker_refusal(refused: Refused, origin: Origin, *, told: bool, now_ms: int) -> Iterator[DeadRecord]:
+def from_broker_refusal(refused: BrokerRejection, origin: Origin, *, told: bool, now_ms: int) -> Iterator[DeadRecord]:
     """Yield the records that a broker has refused."""
-    topic, partition = refused.place
+    topic, partition = refused.topic_partition
     code, tell = refused.error.code, told_of(refused)
     for row, text, record in zip(refused.rows, refused.texts, from_dead_record(refused), strict=True):
         headers = record.headers
@@ -122,7 +122,7 @@ def from_broker_refusal(refused: Refused, origin: Origin, *, told: bool, now_ms:
         yield record._replace(headers=headers, timestamp=time, topic=topic)
 
 
-def from_dead_record(refused: Refused) -> list[DeadRecord]:
+def from_dead_record(refused: BrokerRejection) -> list[DeadRecord]:
     """Return records that a broker has refused as they are."""
     return [
         DeadRecord(
@@ -135,9 +135,9 @@ def from_dead_record(refused: Refused) -> list[DeadRecord]:
     ]
 
 
-def told_of(refused: Refused) -> Callable[[int, str], str]:
+def told_of(refused: BrokerRejection) -> Callable[[int, str], str]:
     """Return a function of a row's number and the broker's complaint that says what was wrong with the row."""
-    code, (topic, partition) = refused.error.code, refused.place
+    code, (topic, partition) = refused.error.code, refused.topic_partition
     where = f"topic {topic!r}, partition {partition}"
     return lambda row, text: (
         f"the broker refused row {row} of the task ({where}) with {code.name} ({code}): {for_log(text)}"

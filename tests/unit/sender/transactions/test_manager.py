@@ -123,7 +123,7 @@ def test_ra18_sn41_a_commit_sends_open_batches_at_once() -> None:
     made.do(TxnCall.COMMIT)
     assert made.sent == ["add 0", "produce 0", "commit"]
     assert made.made.now == began
-    assert made.made.bench.backlog.flushing == 0
+    assert made.made.bench.incomplete.flushing == 0
 
 
 def test_tm18_a_commit_adds_the_partitions_that_are_not_added_yet_all_at_once() -> None:
@@ -132,7 +132,7 @@ def test_tm18_a_commit_adds_the_partitions_that_are_not_added_yet_all_at_once() 
     made.made.batches(b"a")
     made.run()
     for partition in (1, 2):
-        made.made.bench.append(b"b", place=TopicPartition(TOPIC, partition))
+        made.made.bench.append(b"b", tp=TopicPartition(TOPIC, partition))
     commit = made.ask(TxnCall.COMMIT)
     made.run()
     made.holding.clear()
@@ -181,7 +181,7 @@ def test_sn42_an_abort_drops_what_waits_and_keeps_the_producer(implicit: bool) -
     assert made.do(TxnCall.ABORT).error is None
     assert isinstance(future.exception(), TransactionAborted)
     assert made.sent[-1] == "abort"
-    assert made.made.bench.backlog.failure is None, "who aborts is told by nobody that it aborted"
+    assert made.made.bench.incomplete.failure is None, "who aborts is told by nobody that it aborted"
     made.do(TxnCall.BEGIN)
     made.made.batches(b"c")
     assert made.do(TxnCall.COMMIT).error is None
@@ -277,12 +277,12 @@ def test_tm1_sn40_a_producer_that_closes_aborts_its_transaction() -> None:
     made.made.batches(b"a")
     made.run()
     made.made.bench.append(b"b")
-    made.made.bench.backlog.begin_close()
+    made.made.bench.incomplete.begin_close()
     assert not made.manager.settled
     made.run()
     assert made.sent[-1] == "abort"
     assert made.manager.settled
-    assert made.made.bench.backlog.idle
+    assert made.made.bench.incomplete.idle
 
 
 def test_tm1_sn40_a_producer_that_closes_goes_on_with_a_commit_and_does_not_wait_for_an_init() -> None:
@@ -290,7 +290,7 @@ def test_tm1_sn40_a_producer_that_closes_goes_on_with_a_commit_and_does_not_wait
     made.holding.add("commit")
     made.made.batches(b"a")
     commit = made.do(TxnCall.COMMIT)
-    made.made.bench.backlog.begin_close()
+    made.made.bench.incomplete.begin_close()
     made.run()
     assert not made.manager.settled
     made.answer_held()
@@ -299,7 +299,7 @@ def test_tm1_sn40_a_producer_that_closes_goes_on_with_a_commit_and_does_not_wait
     waiting = transaction_stage()
     waiting.holding.add("init")
     waiting.do(TxnCall.INIT)
-    waiting.made.bench.backlog.begin_close()
+    waiting.made.bench.incomplete.begin_close()
     assert waiting.manager.settled
 
 

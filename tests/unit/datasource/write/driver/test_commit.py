@@ -16,7 +16,7 @@ def task(first: int) -> TaskReport:
     metrics = new_metrics()
     everything_once(metrics)
     report = WriteReport({("t", 0): OffsetRange(first, first + 9, 10)}, 10, 1061, 1, 1, 0)
-    return TaskReport(report, metrics.lap(Levels(), 2.0))
+    return TaskReport(report, metrics.since_mark(Levels(), 2.0))
 
 
 def test_a_commit_logs_a_page_for_people_and_a_line_for_programs(caplog: pytest.LogCaptureFixture) -> None:

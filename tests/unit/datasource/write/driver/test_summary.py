@@ -15,17 +15,17 @@ REPORT = WriteReport({("b", 0): OffsetRange(7, 8, 2), ("a", 0): OffsetRange(20, 
 def quiet_lap() -> ProducerMetrics:
     """A task in which nothing went wrong."""
     metrics = new_metrics()
-    metrics.start_lap(0.0)
+    metrics.mark(0.0)
     drain(metrics, records=12345, size=2_000_000, uncompressed=4_000_000, compressed=2_000_000, queued=0.01)
     metrics.node_drained(12345, 1.0)
     metrics.bytes_sent(1, 2_000_000, 2_000_000, 1.0)
-    metrics.produce_answered(1, 0.02, 1.5)
+    metrics.produce_completed(1, 0.02, 1.5)
     metrics.batch_delivered(12345, 2_000_000, 0.031, 1.5)
     return metrics
 
 
 def lap_of(metrics: ProducerMetrics) -> Snapshot:
-    return metrics.lap(Levels(), 2.0)
+    return metrics.since_mark(Levels(), 2.0)
 
 
 def test_without_metrics_a_report_reads_as_totals_and_a_line_for_each_partition_in_order() -> None:
@@ -99,7 +99,7 @@ def test_a_page_is_bounded() -> None:
     drain(metrics)
     for node in range(MAX_NODES + 2):
         metrics.bytes_sent(node, 1, 1, 1.0)
-        metrics.produce_answered(node, 0.1, 1.0)
+        metrics.produce_completed(node, 0.1, 1.0)
     ranges = {("t", number): OffsetRange(0, 0, 1) for number in range(MAX_PARTITIONS + 7)}
     page = describe(REPORT._replace(ranges=ranges), lap_of(metrics)).splitlines()
     assert len(page) < MAX_PARTITIONS + MAX_NODES + 8

@@ -85,7 +85,7 @@ def test_sn44_a_task_stops_at_the_first_batch_that_failed_for_good() -> None:
     def endless() -> Iterator[pa.RecordBatch]:
         yield batch(100)
         producer = producers.get(settings.config)
-        until(lambda: parts_of(producer).accumulator.backlog.failure is not None, "the first batch is refused")
+        until(lambda: parts_of(producer).accumulator.incomplete.failure is not None, "the first batch is refused")
         for _ in range(3):
             yield batch(100)
         raise AssertionError("the task goes on after a batch has failed")
