@@ -52,7 +52,7 @@ ROWS_SECTION = """
 ## Rows that cannot be written
 
 The first such row ends the write with a `RecordError` (`RecordTooLarge` for `size`), or goes to a [dead-letter
-topic](dead_letters.md) if its class is one of `deadLetterFor`. To run the write again without a change gives the same error.
+topic](dead_letters.md) if its class is one of `deadLetterClasses`. To run the write again without a change gives the same error.
 The messages are those of an example.
 
 | class | message |
@@ -149,7 +149,10 @@ ADVICE: dict[str, tuple[str, str]] = {
         "Change the schema so that it is compatible, or change the compatibility of the subject, or take another subject.",
     ),
     "RecordBatchError": (NEVER, "Of the library's own parts: correct the fields that are named."),
-    "TooManyBadRows": (NEVER, "Correct the rows: the first ones are named. Or raise `maxBadRecords` or `maxBadRatio`."),
+    "TooManyBadRows": (
+        NEVER,
+        "Correct the rows: the first ones are named. Or raise `maxBadRecords` or `maxBadRecordsRatio`.",
+    ),
     "PartitionerError": (NEVER, "Correct the function in `kafka.partitioner.class`."),
     "CorruptRecord": (LATER, "Fetch the bytes again. If they stay so, the log or the file is damaged."),
     "ProtocolError": (NEVER, "Check that what listens there is a Kafka broker, and `kafka.security.protocol`."),

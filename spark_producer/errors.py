@@ -53,7 +53,7 @@ class RecordBatchError(PyProducerError):
 
 
 class TooManyBadRows(PyProducerError):
-    """More rows of a task are bad than `maxBadRecords` or `maxBadRatio` let go to the dead-letter topic."""
+    """More rows of a task are bad than `maxBadRecords` or `maxBadRecordsRatio` let go to the dead-letter topic."""
 
 
 class PartitionerError(PyProducerError):

@@ -6,9 +6,8 @@ import argparse
 from collections.abc import Mapping
 
 from spark_producer.cli.console import print_error
-from spark_producer.config import KAFKA_FIELDS, parse_options
+from spark_producer.config import KAFKA_FIELDS, PRODUCER_NAMES, data_source_name, parse_options
 from spark_producer.config.option import is_secret
-from spark_producer.config.options import ALIASES
 from spark_producer.config.profiles import SUFFIX, profile
 from spark_producer.config.references import is_reference
 from spark_producer.errors import ConfigError
@@ -83,7 +82,7 @@ def connection_options(chosen: argparse.Namespace, more: Mapping[str, str] | Non
 def _refuse_secret(name: str, value: str) -> None:
     """Refuse what everybody on the machine can read in the list of processes."""
     bare = name.removeprefix(_PREFIX)
-    field = KAFKA_FIELDS.get(ALIASES.get(bare, bare))
+    field = KAFKA_FIELDS.get(PRODUCER_NAMES.get(bare, ""))
     if field is not None and is_secret(field) and not is_reference(value):
         raise ConfigError(
             f"{name} is a secret, and command lines can be read by everybody on this machine: put it into a file of --config, or "
@@ -96,7 +95,7 @@ def _from_file(name: str) -> dict[str, str]:
     others = sorted(found.keys() & _OF_OTHERS)
     if others:
         print_error(f"{name}: {', '.join(others)} belong to other clients and play no part here")
-    return {_PREFIX + option: value for option, value in found.items() if option not in _OF_OTHERS}
+    return {data_source_name(option): value for option, value in found.items() if option not in _OF_OTHERS}
 
 
 def connection_settings(servers: str, options: Mapping[str, str] | None = None) -> ConnectionSettings:

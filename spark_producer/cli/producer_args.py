@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from spark_producer.cli.arg_types import positive
 from spark_producer.cli.connection_args import connection_options
-from spark_producer.config import ALIASES, KAFKA_FIELDS, SINK_FIELDS
+from spark_producer.config import PRODUCER_NAMES, SINK_NAMES, data_source_name
 from spark_producer.config.registry_table import REGISTRY_FIELDS
 from spark_producer.config.unsupported import KAFKA_PREFIX, explain_producer_option
 from spark_producer.errors import ConfigError
@@ -16,7 +16,7 @@ from spark_producer.errors import ConfigError
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,79}")
 """The form of the names of options, columns and headers."""
 
-_SINK_OPTIONS = {name.lower(): name for name in (*SINK_FIELDS, *REGISTRY_FIELDS)}
+_SINK_OPTIONS = SINK_NAMES | {name: name for name in REGISTRY_FIELDS}
 """By their names in lower case the options of writes from Spark which no command takes."""
 
 
@@ -63,7 +63,7 @@ def producer_options(chosen: argparse.Namespace, client_id: str) -> dict[str, st
     """
     given = named_values(chosen.set, "--set")
     _check_names(given)
-    more = {name if name.startswith(KAFKA_PREFIX) else KAFKA_PREFIX + name: value for name, value in given.items()}
+    more = {data_source_name(name.removeprefix(KAFKA_PREFIX)): value for name, value in given.items()}
     return {"kafka.client.id": client_id} | connection_options(chosen, more)
 
 
@@ -78,5 +78,5 @@ def _check_names(given: Iterable[str]) -> None:
             )
         if bare == "transactional.id":
             raise ConfigError("--set transactional.id: commands write without transactions (docs/transactions.md)")
-        if bare not in KAFKA_FIELDS and bare not in ALIASES:
-            raise ConfigError(f"--set: {explain_producer_option(name, (*KAFKA_FIELDS, *ALIASES))}")
+        if bare not in PRODUCER_NAMES:
+            raise ConfigError(f"--set: {explain_producer_option(name, PRODUCER_NAMES)}")

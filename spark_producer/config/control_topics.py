@@ -9,7 +9,7 @@ _known: dict[str, None] = {DEFAULT_CONTROL_TOPIC: None}
 
 
 def add_control_topic(topic: str) -> None:
-    """Make all producers of this process refuse rows for a topic, which is the `exactlyOnceTopic` of a write."""
+    """Make all producers of this process refuse rows for a topic, which is the `exactlyOnceControlTopic` of a write."""
     _known[topic] = None
 
 
@@ -21,6 +21,6 @@ def is_control_topic(topic: str | None) -> bool:
 def refusal(topic: str) -> str:
     """Return why rows for a control topic are refused, and what to do."""
     return (
-        f"the topic {topic!r} is for control records of exactly-once writes (exactlyOnceTopic) and takes no rows: a row "
+        f"the topic {topic!r} is for control records of exactly-once writes (exactlyOnceControlTopic) and takes no rows: a row "
         "could pass for the record of a commit. Name another topic, or leave these rows out"
     )

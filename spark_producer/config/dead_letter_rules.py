@@ -13,7 +13,7 @@ CLASSES = ("row", "size", "broker", "schema", "topic")
 _FOUND_BY_TASKS = {"row", "schema"}
 """The classes of rows that no broker need be asked for."""
 
-_NEED_A_TOPIC = ("deadLetterFor", "maxBadRecords", "maxBadRatio", "deadLetterHeaders")
+_NEED_A_TOPIC = ("deadLetterClasses", "maxBadRecords", "maxBadRecordsRatio", "deadLetterHeaders")
 
 
 def check_dead_letters(config: ProducerConfig, sink: SinkOptions) -> None:
@@ -32,31 +32,31 @@ def check_dead_letters(config: ProducerConfig, sink: SinkOptions) -> None:
         return
     if not sink.dead_letter_topic:
         raise ConfigError("deadLetterTopic is empty: name a topic, or leave the option out")
-    for name, other in (("topic", sink.topic), ("exactlyOnceTopic", sink.exactly_once_topic)):
+    for name, other in (("topic", sink.topic), ("exactlyOnceControlTopic", sink.exactly_once_control_topic)):
         if sink.dead_letter_topic == other:
             raise ConfigError(f"{name} and deadLetterTopic are both {other!r}: bad rows need a topic of their own")
-    classes = dead_letter_classes(sink.dead_letter_for)
+    classes = dead_letter_classes(sink.dead_letter_classes)
     if "topic" in classes and sink.topic is not None:
         raise ConfigError(
-            f"deadLetterFor has 'topic', which is for topics of the column, and all rows have the topic {sink.topic!r} of the "
-            "option: drop one of them"
+            f"deadLetterClasses has 'topic', which is for topics of the column, and all rows have the topic {sink.topic!r} of "
+            "the option: drop one of them"
         )
     if config.acks == "0" and not _FOUND_BY_TASKS.issuperset(classes):
         raise ConfigError(
             "kafka.acks is 0, so brokers cannot say which rows they refuse, and deadLetterTopic would not get them: set "
-            "kafka.acks to all or 1, or deadLetterFor to row,schema"
+            "kafka.acks to all or 1, or deadLetterClasses to row,schema"
         )
 
 
 def brokers_find_bad_rows(sink: SinkOptions) -> bool:
     """Whether a row may turn out to be bad only when a broker has seen it."""
     return sink.dead_letter_topic is not None and not _FOUND_BY_TASKS.issuperset(
-        dead_letter_classes(sink.dead_letter_for)
+        dead_letter_classes(sink.dead_letter_classes)
     )
 
 
 def dead_letter_classes(text: str) -> tuple[str, ...]:
-    """Return the classes that `deadLetterFor` names.
+    """Return the classes that `deadLetterClasses` names.
 
     Raises:
         ConfigError: one is unknown, or there is none.
@@ -66,7 +66,7 @@ def dead_letter_classes(text: str) -> tuple[str, ...]:
         if name not in CLASSES:
             near = difflib.get_close_matches(name, CLASSES, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ConfigError(f"deadLetterFor takes {', '.join(CLASSES)}, separated by commas, not {name!r}.{hint}")
+            raise ConfigError(f"deadLetterClasses takes {', '.join(CLASSES)}, separated by commas, not {name!r}.{hint}")
     if not found:
-        raise ConfigError(f"deadLetterFor is empty: name some of {', '.join(CLASSES)}, or leave the option out")
+        raise ConfigError(f"deadLetterClasses is empty: name some of {', '.join(CLASSES)}, or leave the option out")
     return found

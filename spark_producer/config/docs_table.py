@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from spark_producer.config import KAFKA_FIELDS, SINK_FIELDS, Option
+from spark_producer.config import KAFKA_FIELDS, SINK_FIELDS, Option, data_source_name
 from spark_producer.config.option import INT32_MAX, INT64_MAX
 from spark_producer.config.registry_table import REGISTRY_FIELDS
 from spark_producer.config.unsupported import KAFKA_PREFIX
@@ -13,7 +13,7 @@ from spark_producer.config.unsupported import KAFKA_PREFIX
 def option_rows() -> list[tuple[str, str, str]]:
     """Return (name, default, documentation) of every option, sink options first, in the order of the table."""
     rows = [_row(name, field) for name, field in (SINK_FIELDS | REGISTRY_FIELDS).items()]
-    return rows + [_row(KAFKA_PREFIX + name, field) for name, field in KAFKA_FIELDS.items()]
+    return rows + [_row(data_source_name(name), field) for name, field in KAFKA_FIELDS.items()]
 
 
 def _row(name: str, field: dataclasses.Field[object]) -> tuple[str, str, str]:
@@ -23,7 +23,10 @@ def _row(name: str, field: dataclasses.Field[object]) -> tuple[str, str, str]:
         default = default.lower()
     kafka = f" Kafka's default: {option.kafka_default}." if option.kafka_default else ""
     names = ", ".join(f"`{KAFKA_PREFIX}{alias}`" for alias in option.aliases)
-    return name, default, option.doc + _greatest(option) + kafka + (f" Also named {names}." if names else "")
+    aliases = f" Also named {names}." if names else ""
+    prefix = KAFKA_PREFIX if option.name else ""
+    former = "".join(f" Formerly `{prefix}{former}`." for former in option.former_names)
+    return name, default, option.doc + _greatest(option) + kafka + aliases + former
 
 
 def _greatest(option: Option) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from spark_producer.config.control_topics import DEFAULT_CONTROL_TOPIC, refusal
-from spark_producer.config.options import SINK_FIELDS, ProducerConfig, SinkOptions, lacks_for_transactions
+from spark_producer.config.options import SINK_FIELDS, ProducerConfig, SinkOptions, transaction_blockers
 from spark_producer.errors import ConfigError
 
 MAX_ID_LENGTH = 100
@@ -16,7 +16,13 @@ MAX_TRANSACTION_TIMEOUT_MS = 900_000
 """Milliseconds: the default of `kafka.transaction.timeout.ms` in an exactly-once write, and the most that brokers allow by theirs
 (`transaction.max.timeout.ms`). Long is harmless, since each write ends first what an earlier one has left open."""
 
-_NEED_AN_ID = ("txnVersion", "exactlyOnceInlineBytes", "exactlyOnceSpool", "exactlyOnceCompare", "exactlyOnceTopic")
+_NEED_AN_ID = (
+    "txnVersion",
+    "exactlyOnceMaxInlineBytes",
+    "exactlyOnceSpoolToDisk",
+    "exactlyOnceCompare",
+    "exactlyOnceControlTopic",
+)
 
 
 def check_exactly_once(config: ProducerConfig, sink: SinkOptions, *, streaming: bool, own_time: bool = True) -> None:
@@ -28,7 +34,7 @@ def check_exactly_once(config: ProducerConfig, sink: SinkOptions, *, streaming: 
         ConfigError: they contradict each other, or the id or the topic has a bad name.
     """
     for option, topic in (("topic", sink.topic), ("deadLetterTopic", sink.dead_letter_topic)):
-        if topic == DEFAULT_CONTROL_TOPIC != sink.exactly_once_topic or (
+        if topic == DEFAULT_CONTROL_TOPIC != sink.exactly_once_control_topic or (
             topic == DEFAULT_CONTROL_TOPIC and option == "topic" and sink.exactly_once_id is None
         ):
             raise ConfigError(f"option {option}: {refusal(topic)}")
@@ -42,15 +48,17 @@ def check_exactly_once(config: ProducerConfig, sink: SinkOptions, *, streaming: 
                 f"kafka.{TRANSACTION_TIMEOUT} needs exactlyOnceId, since without it there are no transactions"
             )
         return
-    _check_names(sink.exactly_once_id, sink.exactly_once_topic)
-    if sink.topic == sink.exactly_once_topic:
-        raise ConfigError(f"topic and exactlyOnceTopic are both {sink.topic!r}: rows cannot go where commits are noted")
+    _check_names(sink.exactly_once_id, sink.exactly_once_control_topic)
+    if sink.topic == sink.exactly_once_control_topic:
+        raise ConfigError(
+            f"topic and exactlyOnceControlTopic are both {sink.topic!r}: rows cannot go where commits are noted"
+        )
     if streaming and sink.txn_version is not None:
         raise ConfigError(
             "txnVersion is for batch writes: a streaming query has the numbers of its micro-batches; leave txnVersion out"
         )
-    if lacking := lacks_for_transactions(config):
-        raise ConfigError(f"exactlyOnceId needs {lacking}, since transactions do: change that, or drop exactlyOnceId")
+    if blockers := transaction_blockers(config):
+        raise ConfigError(f"exactlyOnceId needs {blockers}, since transactions do: change that, or drop exactlyOnceId")
 
 
 def _check_names(sink_id: str, topic: str) -> None:
@@ -61,5 +69,6 @@ def _check_names(sink_id: str, topic: str) -> None:
         )
     if not _NAME.fullmatch(topic) or len(topic) > MAX_TOPIC_LENGTH or topic in (".", ".."):
         raise ConfigError(
-            f"exactlyOnceTopic takes only letters (a to z), digits, '.', '_' and '-', up to {MAX_TOPIC_LENGTH}, not {topic!r}"
+            f"exactlyOnceControlTopic takes only letters (a to z), digits, '.', '_' and '-', up to {MAX_TOPIC_LENGTH}, "
+            f"not {topic!r}"
         )

@@ -36,6 +36,10 @@ class Option(NamedTuple):
     """Other names of the same option; those of librdkafka, mostly."""
     unit: str
     """What a number counts ("bytes"), where users may write it otherwise ("4 MiB")."""
+    name: str
+    """The name of a producer option that Kafka does not have, which has no prefix; empty if the name follows from the field."""
+    former_names: tuple[str, ...]
+    """Earlier names of the option, which still work and log a warning."""
 
 
 def option(
@@ -50,9 +54,13 @@ def option(
     empty: str | None = None,
     aliases: Iterable[str] = (),
     unit: str = "",
+    name: str = "",
+    former_names: Iterable[str] = (),
 ) -> _Default:
     """Return a field of the table with its row; `low` and `high` are inclusive bounds of a number."""
-    row = Option(doc, low, high, tuple(choices), kafka_default, required, empty, tuple(aliases), unit)
+    row = Option(
+        doc, low, high, tuple(choices), kafka_default, required, empty, tuple(aliases), unit, name, tuple(former_names)
+    )
     return dataclasses.field(default=default, metadata={"option": row})
 
 

@@ -7,6 +7,7 @@ The two dataclasses below are the table: a field is an option (`batch_size` is `
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from spark_producer.common.secret import Secret
 from spark_producer.config.option import INT32_MAX, INT64_MAX, is_secret, option, parse_secret, parse_value
@@ -220,7 +221,7 @@ class ProducerConfig(SecurityOptions):
             if is_secret(field):
                 _check_secret(name, field.name, value)
                 continue
-            parsed = parse_value(KAFKA_PREFIX + name, field, str(value))
+            parsed = parse_value(data_source_name(name), field, str(value))
             if type(value) is not type(parsed) or parsed != value:
                 raise ConfigError(f"{field.name}={value!r} is not in its final form: write {parsed!r}")
         _check_together(self)
@@ -249,10 +250,11 @@ class SinkOptions:
         "Topic for rows that cannot be written, which then do not end the write (docs/dead_letters.md). It must exist, and have "
         "no other rows.",
     )
-    dead_letter_for: str = option(
+    dead_letter_classes: str = option(
         "row,size,broker,schema",
         "With `deadLetterTopic`: the classes of rows that go there: `row` (a bad topic, header, timestamp or partition), `size`, "
         "`broker` (refused one by one), `schema`, and `topic` (of the column: missing, illegal, or without the right to write).",
+        former_names=("deadLetterFor",),
     )
     max_bad_records: int = option(
         1000,
@@ -260,12 +262,13 @@ class SinkOptions:
         low=-1,
         high=INT64_MAX,
     )
-    max_bad_ratio: float = option(
+    max_bad_records_ratio: float = option(
         0.1,
         "With `deadLetterTopic`: the largest part of a task's rows that may go there. A task of fewer than 1,000 rows counts as "
         "one of 1,000.",
         low=0,
         high=1,
+        former_names=("maxBadRatio",),
     )
     dead_letter_headers: bool = option(
         True,
@@ -282,7 +285,7 @@ class SinkOptions:
         low=0,
         high=INT64_MAX,
     )
-    exactly_once_inline_bytes: int = option(
+    exactly_once_max_inline_bytes: int = option(
         4194304,
         "With `exactlyOnceId`: up to this many encoded bytes of a task are sent by the driver, all tasks in one transaction. "
         "Tasks with more have transactions of their own; with `0` all have. From the ninth task on it is less: half for each "
@@ -290,13 +293,15 @@ class SinkOptions:
         low=0,
         high=67108864,
         unit="bytes",
+        former_names=("exactlyOnceInlineBytes",),
     )
-    exactly_once_spool: str = option(
+    exactly_once_spool_to_disk: str = option(
         "auto",
         "With `exactlyOnceId`: whether a task with a transaction of its own first writes its rows to a file in "
         "`spark.local.dir`, so that the transaction is open only while they are sent. `auto`: if they arrive slowly, or the "
         "task is tried again.",
         choices=("auto", "true", "false"),
+        former_names=("exactlyOnceSpool",),
     )
     exactly_once_compare: str = option(
         "content",
@@ -305,8 +310,10 @@ class SinkOptions:
         "that make new values each time (uuid, rand, a clock).",
         choices=("content", "count"),
     )
-    exactly_once_topic: str = option(
-        "__pyproducer_commits", "With `exactlyOnceId`: the compacted topic that has the last commit of each id."
+    exactly_once_control_topic: str = option(
+        "__pyproducer_commits",
+        "With `exactlyOnceId`: the compacted topic that has the last commit of each id.",
+        former_names=("exactlyOnceTopic",),
     )
     value_format: str = option(
         "raw",
@@ -353,30 +360,54 @@ def sink_name(field: str) -> str:
     return head + "".join(word.capitalize() for word in rest)
 
 
-SECURITY_FIELDS = {kafka_name(field.name): field for field in dataclasses.fields(SecurityOptions)}
-_BY_NAME = {kafka_name(field.name): field for field in dataclasses.fields(ProducerConfig)}
+def _by_name(table: type[SecurityOptions]) -> dict[str, dataclasses.Field[object]]:
+    fields = dataclasses.fields(table)
+    return {field.metadata["option"].name or kafka_name(field.name): field for field in fields}
+
+
+SECURITY_FIELDS = _by_name(SecurityOptions)
+_BY_NAME = _by_name(ProducerConfig)
 KAFKA_FIELDS = {name: field for name, field in _BY_NAME.items() if name not in SECURITY_FIELDS} | SECURITY_FIELDS
-"""The options of the producer, by Kafka's names. Those of security are the last."""
+"""The options of the producer, by the names that `Producer` takes: Kafka's, or one in camelCase where Kafka has no such option.
+Those of security are the last."""
 ALIASES = {alias: name for name, field in KAFKA_FIELDS.items() for alias in field.metadata["option"].aliases}
 """Other names of some of them, with Kafka's name of each."""
 SINK_FIELDS = {sink_name(field.name): field for field in dataclasses.fields(SinkOptions)}
 
 
+def _spellings(fields: Mapping[str, dataclasses.Field[object]]) -> dict[str, str]:
+    rows = {name: field.metadata["option"] for name, field in fields.items()}
+    return {each.lower(): name for name, row in rows.items() for each in (name, *row.aliases, *row.former_names)}
+
+
+PRODUCER_NAMES = _spellings(KAFKA_FIELDS)
+"""The key of `KAFKA_FIELDS` for every name that `Producer` takes, in lower case: current names, aliases and former names."""
+SINK_NAMES = _spellings(SINK_FIELDS)
+"""The key of `SINK_FIELDS` for every name that the sink takes, in lower case: current and former names."""
+
+
+def data_source_name(name: str) -> str:
+    """Return the data source's name of an option that `Producer` takes by `name`: `kafka.batch.size`, `secretsAllow`."""
+    field = KAFKA_FIELDS.get(PRODUCER_NAMES.get(name.lower(), ""))
+    own = "" if field is None else field.metadata["option"].name
+    return name if own.lower() == name.lower() else KAFKA_PREFIX + name
+
+
 def idempotent(config: ProducerConfig) -> bool:
     """Whether the producer is idempotent: this is asked for, and possible with its `acks` and `retries` (KIP-679)."""
-    return config.enable_idempotence and not lacks_for_idempotence(config)
+    return config.enable_idempotence and not idempotence_blockers(config)
 
 
-def lacks_for_idempotence(config: ProducerConfig) -> list[str]:
+def idempotence_blockers(config: ProducerConfig) -> list[str]:
     """Return what stands in the way of idempotence, for messages: each option that must be another, and what it is."""
     found = [] if config.acks in ("all", "-1") else [f"kafka.acks=all (it is {config.acks})"]
     return found + ([] if config.retries > 0 else [f"kafka.retries above 0 (it is {config.retries})"])
 
 
-def lacks_for_transactions(config: ProducerConfig) -> str:
+def transaction_blockers(config: ProducerConfig) -> str:
     """Return the same for transactions, which need idempotence; an empty text if nothing is lacking."""
     off = [] if config.enable_idempotence else ["kafka.enable.idempotence=true (it is false)"]
-    return " and ".join([*lacks_for_idempotence(config), *off])
+    return " and ".join([*idempotence_blockers(config), *off])
 
 
 def _check_secret(name: str, field: str, value: object) -> None:
@@ -398,7 +429,7 @@ def _check_together(config: ProducerConfig) -> None:
             "kafka.max.in.flight.requests.per.connection is at most 5 with idempotence, since brokers remember "
             "five batches; lower it or set kafka.enable.idempotence to false"
         )
-    if config.transactional_id and (lacking := lacks_for_transactions(config)):
+    if config.transactional_id and (lacking := transaction_blockers(config)):
         raise ConfigError(f"kafka.transactional.id needs {lacking}")
     if config.partitioner_rack_aware and not config.client_rack:
         raise ConfigError("kafka.partitioner.rack.aware needs kafka.client.rack, the rack in which this producer runs")

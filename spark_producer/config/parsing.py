@@ -5,28 +5,72 @@ Values that may be secrets are hidden before anything is checked, so that no loc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import Field
+from typing import Any, NamedTuple
 
+from spark_producer.common.escape import escaping_logger
 from spark_producer.common.secret import Secret
 from spark_producer.config.option import INT32_MAX, is_secret, parse_secret, parse_value
 from spark_producer.config.options import (
-    ALIASES,
     KAFKA_FIELDS,
+    PRODUCER_NAMES,
     SINK_FIELDS,
+    SINK_NAMES,
     ProducerConfig,
     SinkOptions,
+    data_source_name,
+    idempotence_blockers,
     kafka_name,
-    lacks_for_idempotence,
 )
 from spark_producer.config.profiles import profile
 from spark_producer.config.registry_table import REGISTRY_FIELDS, RegistryOptions, check_registry
-from spark_producer.config.unsupported import KAFKA_PREFIX, as_written, explain_option, explain_producer_option
+from spark_producer.config.unsupported import KAFKA_PREFIX, explain_option, explain_producer_option
 from spark_producer.errors import ConfigError
+
+logger = escaping_logger(__name__)
 
 _SPARK_OWN = frozenset({"checkpointlocation", "queryname"})
 """The options that Structured Streaming itself adds to those of a sink."""
-_SINK_BY_LOWER = {name.lower(): name for name in SINK_FIELDS}
+
+
+class _Name(NamedTuple):
+    """One name of an option of the data source."""
+
+    written: str
+    """This name, with its capitals: Spark hands over all names in lower case."""
+    option: str
+    """The current name of the option."""
+    table: type
+    """The class that has the option."""
+    field: Field[Any]
+
+    @property
+    def is_former(self) -> bool:
+        """Whether this name was replaced by another one."""
+        former: tuple[str, ...] = self.field.metadata["option"].former_names
+        return self.written.removeprefix(KAFKA_PREFIX) in former
+
+
+def _names() -> dict[str, _Name]:
+    """Return the names of all options by these names in lower case."""
+    found = {}
+    tables: tuple[tuple[type, dict[str, Field[Any]], Callable[[str], str]], ...] = (
+        (ProducerConfig, KAFKA_FIELDS, data_source_name), (SinkOptions, SINK_FIELDS, str), (RegistryOptions, REGISTRY_FIELDS, str)
+    )  # fmt: skip
+    for table, fields, written in tables:
+        for option, field in fields.items():
+            row = field.metadata["option"]
+            for name in (option, *row.aliases, *row.former_names):
+                found[written(name).lower()] = _Name(written(name), written(option), table, field)
+    return found
+
+
+_NAMES = _names()
+_SINK_NAMES = SINK_NAMES | {name: name for name in REGISTRY_FIELDS}
+
+_warned_of: set[str] = set()
+"""The former names that this process has warned of."""
 
 _NONE = Secret("")
 """Stands for None, which would else be the word "None": as a password, or as `none` to check no names of certificates."""
@@ -68,39 +112,42 @@ def _parse(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions, 
     options = _hidden(options)
     for name, value in options.items():
         if value is _NONE:
-            raise ConfigError(f"{as_written(name, _SINK_BY_LOWER)} is None: give it a value, or leave it out")
-    options = _with_profile(options)
-    kafka: dict[str, Any] = {}
-    sink: dict[str, Any] = {}
-    registry: dict[str, Any] = {}
-    given_as: dict[str, str] = {}
-    for raw, value in options.items():
-        name = raw.lower()
-        if name in _SPARK_OWN:
-            continue
-        kafkas = _kafkas_name(name)
-        if kafkas is not None:
-            field = KAFKA_FIELDS[kafkas]
-            parsed = _parsed(name, field, value)
-            if kafka.get(field.name, parsed) != parsed and given_as[kafkas] != name:
-                raise ConfigError(f"{given_as[kafkas]} and {name} are two names of one option, with different values")
-            kafka[field.name], given_as[kafkas] = parsed, name
-        elif name in _SINK_BY_LOWER:
-            field = SINK_FIELDS[_SINK_BY_LOWER[name]]
-            sink[field.name] = _parsed(_SINK_BY_LOWER[name], field, value)
-        elif name in REGISTRY_FIELDS:
-            registry[REGISTRY_FIELDS[name].name] = _parsed(name, REGISTRY_FIELDS[name], value)
-        else:
-            raise ConfigError(explain_option(raw, (*KAFKA_FIELDS, *ALIASES), (*SINK_FIELDS, *REGISTRY_FIELDS)))
+            shown = _NAMES[name.lower()].written if name.lower() in _NAMES else name
+            raise ConfigError(f"{shown} is None: give it a value, or leave it out")
+    values = _values(_with_profile(options))
+    kafka, sink = values[ProducerConfig], SinkOptions(**values[SinkOptions])
     if kafka.get("transactional_id") == "":
         raise ConfigError(
             "kafka.transactional.id is empty: give the transactions of this producer a name, or leave the option out, and it "
             "has none"
         )
     config = ProducerConfig(**_in_step(kafka))
-    if kafka.get("enable_idempotence") and (lacking := lacks_for_idempotence(config)):
-        raise ConfigError(f"kafka.enable.idempotence=true needs {' and '.join(lacking)}; drop one of them")
-    return config, SinkOptions(**sink), _registry(SinkOptions(**sink), registry)
+    if kafka.get("enable_idempotence") and (blockers := idempotence_blockers(config)):
+        raise ConfigError(f"kafka.enable.idempotence=true needs {' and '.join(blockers)}; drop one of them")
+    return config, sink, _registry(sink, values[RegistryOptions])
+
+
+def _values(options: Given) -> dict[type, dict[str, Any]]:
+    """Return the parsed values by the names of their fields, for each class of options. Former names are warned of."""
+    values: dict[type, dict[str, Any]] = {ProducerConfig: {}, SinkOptions: {}, RegistryOptions: {}}
+    given_as: dict[str, str] = {}
+    for raw, value in options.items():
+        if raw.lower() in _SPARK_OWN:
+            continue
+        name = _NAMES.get(raw.lower())
+        if name is None:
+            raise ConfigError(explain_option(raw, PRODUCER_NAMES, _SINK_NAMES))
+        found, parsed = values[name.table], _parsed(name.written, name.field, value)
+        other = given_as.setdefault(name.option, name.written)
+        if other != name.written and found[name.field.name] != parsed:
+            raise ConfigError(
+                f"{other} and {name.written} are two names of one option, with different values: give {name.option} alone"
+            )
+        found[name.field.name] = parsed
+        if name.is_former and name.written not in _warned_of:
+            _warned_of.add(name.written)
+            logger.warning("option %s is now called %s; the former name still works", name.written, name.option)
+    return values
 
 
 def _registry(sink: SinkOptions, given: dict[str, Any]) -> RegistryOptions:
@@ -123,8 +170,8 @@ def producer_config(options: Mapping[str, object]) -> ProducerConfig:
     """
     options = _prefixed(redacted(options))
     for name in options:
-        if name.lower() != "profile" and _kafkas_name(name.lower()) is None:
-            raise ConfigError(explain_producer_option(name.removeprefix(KAFKA_PREFIX), (*KAFKA_FIELDS, *ALIASES)))
+        if name.lower() != "profile" and name.lower() not in _NAMES:
+            raise ConfigError(explain_producer_option(name.removeprefix(KAFKA_PREFIX), PRODUCER_NAMES))
     return _parse(options)[0]
 
 
@@ -134,34 +181,29 @@ def redacted(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def _prefixed(options: Mapping[str, object]) -> dict[str, object]:
-    return {name if name.lower() == "profile" else KAFKA_PREFIX + name: value for name, value in options.items()}
+    return {name if name.lower() == "profile" else data_source_name(name): value for name, value in options.items()}
 
 
 def is_set(options: Mapping[str, object], name: str) -> bool:
     """Whether an option of the producer (`buffer.memory`) is given, by one of its names or by the profile."""
     options = _hidden(options)
-    return name in {_kafkas_name(given.lower()) for given in _with_profile(options)}
+    return data_source_name(name) in {_option(given) for given in _with_profile(options)}
 
 
-def _kafkas_name(name: str) -> str | None:
-    """Return Kafka's name of an option of the producer, from one in lower case with the prefix; None if there is none such."""
-    if not name.startswith(KAFKA_PREFIX):
-        return None
-    bare = name[len(KAFKA_PREFIX) :]
-    bare = ALIASES.get(bare, bare)
-    return bare if bare in KAFKA_FIELDS else None
+def _option(name: str) -> str:
+    """Return the current name of an option; the name itself in lower case if it is unknown."""
+    known = _NAMES.get(name.lower())
+    return name.lower() if known is None else known.option
 
 
 def _hidden(options: Mapping[str, object]) -> dict[str, str | Secret]:
     """Hide the values of secret options, and of names that are not known: a name may be misspelt. It raises nothing."""
     found: dict[str, str | Secret] = {}
     for raw, value in options.items():
-        name = raw.lower()
-        kafkas = _kafkas_name(name)
-        field = REGISTRY_FIELDS.get(name) if kafkas is None else KAFKA_FIELDS[kafkas]
-        known = name in _SINK_BY_LOWER if field is None else not is_secret(field)
+        name = _NAMES.get(raw.lower())
+        is_plain = name is not None and not is_secret(name.field)
         text = _NONE if value is None else value if isinstance(value, Secret) else str(value)
-        found[raw] = text if known or isinstance(text, Secret) else Secret(text)
+        found[raw] = text if is_plain or isinstance(text, Secret) else Secret(text)
     return found
 
 
@@ -182,9 +224,11 @@ def _with_profile(options: Given) -> Given:
     if isinstance(chosen, Secret):
         raise ConfigError("profile is no secret option: give its text, and no Secret")
     # Kafka's own files have no prefix; those that were copied from a sink's options have it, and `--config` takes both.
-    named = {KAFKA_PREFIX + name.removeprefix(KAFKA_PREFIX): value for name, value in profile(chosen.strip()).items()}
-    given = {_kafkas_name(name) or name for name in by_lower}
-    kept = {name: value for name, value in named.items() if (_kafkas_name(name.lower()) or name.lower()) not in given}
+    named = {
+        data_source_name(name.removeprefix(KAFKA_PREFIX)): value for name, value in profile(chosen.strip()).items()
+    }
+    given = {_option(name) for name in by_lower}
+    kept = {name: value for name, value in named.items() if _option(name) not in given}
     return _hidden(kept) | dict(options)
 
 

@@ -48,7 +48,7 @@ def refuse_references(name: str, value: str | Secret, *, secret_option: bool = F
     if secret_option and lacks_kind(hidden.reveal()):
         raise ConfigError(
             f"{name} is ${{…}} without a kind, which nothing would replace: write ${{env:NAME}} for a variable of the "
-            "environment, and allow it with kafka.secrets.allow=env:NAME (docs/security.md, Secrets); a secret that really has "
+            "environment, and allow it with secretsAllow=env:NAME (docs/security.md, Secrets); a secret that really has "
             "such a text is given by a reference to it"
         )
     if not has_reference(hidden.reveal()) or (secret_option and is_reference(hidden.reveal())):

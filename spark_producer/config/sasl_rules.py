@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from spark_producer.common.secret import Secret
 from spark_producer.config import jaas
 from spark_producer.config.references import is_reference
-from spark_producer.config.security_table import SecurityOptions
-from spark_producer.config.spoken import changed, spoken
+from spark_producer.config.security_table import SecurityOptions, changed_fields, display_name
 from spark_producer.config.token_rules import Client, token_source
 from spark_producer.config.unsupported import KERBEROS
 from spark_producer.errors import ConfigError
@@ -63,12 +62,12 @@ def check_sasl(config: SecurityOptions) -> None:
     mechanism = config.sasl_mechanism
     if not mechanism:
         raise ConfigError(
-            f"kafka.security.protocol is {config.security_protocol}, which needs {spoken('sasl_mechanism')}. Java's default is "
-            f"GSSAPI, which is not there: {KERBEROS}"
+            f"kafka.security.protocol is {config.security_protocol}, which needs {display_name('sasl_mechanism')}. Java's "
+            f"default is GSSAPI, which is not there: {KERBEROS}"
         )
-    for field in changed(config):
+    for field in changed_fields(config):
         if field.startswith(("sasl_", "https_")) and not _uses(mechanism, field):
-            raise ConfigError(f"{spoken(field)} is set, but a login with {mechanism} does not use it: drop it")
+            raise ConfigError(f"{display_name(field)} is set, but a login with {mechanism} does not use it: drop it")
     text = config.sasl_jaas_config
     if text is None or not is_reference(text.reveal()):
         credentials(config, text)
@@ -97,7 +96,7 @@ def credentials(config: SecurityOptions, text: Secret | None, *, references: boo
         entry = jaas.parse_jaas(text, references=references)
         if entry.module != _MODULES[mechanism]:
             raise ConfigError(
-                f"{jaas.NAME} has {entry.module}, but {spoken('sasl_mechanism')} is {mechanism}, which goes with "
+                f"{jaas.NAME} has {entry.module}, but {display_name('sasl_mechanism')} is {mechanism}, which goes with "
                 f"{_MODULES[mechanism]}"
             )
         said = entry.options
@@ -108,7 +107,7 @@ def credentials(config: SecurityOptions, text: Secret | None, *, references: boo
     for value, field in ((username, "sasl_username"), (password, "sasl_password")):
         if not value:
             raise ConfigError(f"a login with {mechanism} needs kafka.sasl.username and kafka.sasl.password, or both in "
-                              f"{jaas.NAME}: {spoken(field)} is missing")  # fmt: skip
+                              f"{jaas.NAME}: {display_name(field)} is missing")  # fmt: skip
     return Credentials(mechanism, username.reveal(), password, token_auth=_token_auth(said), given_by=_given_by(config))
 
 
@@ -150,7 +149,7 @@ def _agreed(value: Secret | None, field: str, said: Mapping[str, Secret], key: s
     """Return the one value that an option and JAAS give; an empty one if neither does."""
     other = said.get(key, Secret(""))
     if value and other and value != other:
-        raise ConfigError(f"{spoken(field)} and {key} in {jaas.NAME} have different values: give one of them")
+        raise ConfigError(f"{display_name(field)} and {key} in {jaas.NAME} have different values: give one of them")
     return value or other
 
 

@@ -6,8 +6,7 @@ TLS has its rules in `tls_rules`, logins in `sasl_rules`. Nothing here is import
 from __future__ import annotations
 
 from spark_producer.config.sasl_rules import check_sasl
-from spark_producer.config.security_table import SecurityOptions
-from spark_producer.config.spoken import changed, spoken
+from spark_producer.config.security_table import SecurityOptions, changed_fields, display_name
 from spark_producer.config.tls_rules import check_tls
 from spark_producer.errors import ConfigError
 
@@ -32,15 +31,15 @@ def check_security(config: SecurityOptions) -> None:
         ConfigError: an option is set that is not used, one is missing, or two contradict each other.
     """
     protocol = config.security_protocol
-    for field in changed(config):
+    for field in changed_fields(config):
         if field.startswith(_OF_TLS) and not has_tls(config):
-            wanted = "SASL_SSL" if has_login(config) or any(map(_of_login, changed(config))) else "SSL"
+            wanted = "SASL_SSL" if has_login(config) or any(map(_of_login, changed_fields(config))) else "SSL"
         elif _of_login(field) and not has_login(config):
             wanted = "SASL_SSL"
         else:
             continue
         raise ConfigError(
-            f"{spoken(field)} is set, but {protocol} does not use it: set kafka.security.protocol to {wanted}, or drop it"
+            f"{display_name(field)} is set, but {protocol} does not use it: set kafka.security.protocol to {wanted}, or drop it"
         )
     if has_tls(config):
         check_tls(config)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 
 from spark_producer.common.secret import Secret
-from spark_producer.config.option import INT32_MAX, option
-from spark_producer.config.unsupported import KERBEROS
+from spark_producer.config.option import INT32_MAX, Option, option
+from spark_producer.config.unsupported import KAFKA_PREFIX, KERBEROS
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,9 @@ class SecurityOptions:
     sasl_oauthbearer_token_provider: str = option(
         "",
         "A function of yours, `module:function`, that returns a token and when it ends, in milliseconds since 1970, and perhaps "
-        "extensions; or `aws-msk-iam`. It is imported where the connections are made. Kafka has no such option.",
+        "extensions; or `aws-msk-iam`. It is imported where the connections are made.",
+        name="oauthTokenProvider",
+        former_names=("sasl.oauthbearer.token.provider",),
     )
     https_ca_location: str = option(
         "",
@@ -127,7 +129,7 @@ class SecurityOptions:
     sasl_login_callback_handler_class: str = option(
         "",
         "Taken from Java's configurations: Kafka's `OAuthBearerLoginCallbackHandler` (tokens of a token endpoint), and Amazon's "
-        "(AWS_MSK_IAM). Other Java classes cannot run here; give `kafka.sasl.oauthbearer.token.provider`.",
+        "(AWS_MSK_IAM). Other Java classes cannot run here; give `oauthTokenProvider`.",
     )
     sasl_client_callback_handler_class: str = option(
         "",
@@ -160,10 +162,28 @@ class SecurityOptions:
     allow_plaintext_credentials: bool = option(
         False,
         "`true`: PLAIN and OAUTHBEARER send passwords and tokens over `SASL_PLAINTEXT` to other machines too, though anybody on "
-        "the way can read them. Kafka has no such option.",
+        "the way can read them.",
+        name="allowPlaintextCredentials",
+        former_names=("allow.plaintext.credentials",),
     )
     secrets_allow: str = option(
         "",
         "What references to secrets may name, separated by commas: `env:PREFIX*`, `file:/mount/`. Without it no reference is "
-        "resolved. PYPRODUCER_SECRETS_ALLOW in the environment overrides it. Kafka has no such option.",
+        "resolved. PYPRODUCER_SECRETS_ALLOW in the environment overrides it.",
+        name="secretsAllow",
+        former_names=("secrets.allow",),
     )
+
+
+def display_name(field: str) -> str:
+    """Return the name of an option for messages, with its aliases: `kafka.sasl.mechanism (or kafka.sasl.mechanisms)`."""
+    option: Option = SecurityOptions.__dataclass_fields__[field].metadata["option"]
+    name = option.name or KAFKA_PREFIX + field.replace("_", ".")
+    others = " or ".join(KAFKA_PREFIX + alias for alias in option.aliases)
+    return f"{name} (or {others})" if others else name
+
+
+def changed_fields(config: SecurityOptions) -> list[str]:
+    """Return the fields that are not at their defaults, in the order of the table."""
+    fields = dataclasses.fields(SecurityOptions)
+    return [field.name for field in fields if getattr(config, field.name) != field.default]

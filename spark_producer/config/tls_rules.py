@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from spark_producer.config.security_table import SecurityOptions
-from spark_producer.config.spoken import spoken
+from spark_producer.config.security_table import SecurityOptions, display_name
 from spark_producer.errors import ConfigError
 
 TLS12, TLS13 = "TLSv1.2", "TLSv1.3"
@@ -60,32 +59,34 @@ def _check_identity(config: SecurityOptions) -> None:
     keys = ("ssl_keystore_location", "ssl_keystore_key", "ssl_key_location")
     if config.ssl_key_password and not any(getattr(config, key) for key in keys):
         raise ConfigError(
-            f"kafka.ssl.key.password is set, but no key: set one of {', '.join(spoken(key) for key in keys)}, or drop it"
+            f"kafka.ssl.key.password is set, but no key: set one of {', '.join(display_name(key) for key in keys)}, or drop it"
         )
 
 
 def _not_both(config: SecurityOptions, one: str, other: str) -> None:
     if getattr(config, one) and getattr(config, other):
         raise ConfigError(
-            f"{spoken(one)} and {spoken(other)} are both set, and say the same in two ways: drop one of them"
+            f"{display_name(one)} and {display_name(other)} are both set, and say the same in two ways: drop one of them"
         )
 
 
 def _needs(config: SecurityOptions, one: str, other: str) -> None:
     if not getattr(config, other):
-        raise ConfigError(f"{spoken(one)} is set without {spoken(other)}: set both, or none")
+        raise ConfigError(f"{display_name(one)} is set without {display_name(other)}: set both, or none")
 
 
 def _text_is_pem(config: SecurityOptions, text: str, declared: str) -> None:
     if getattr(config, text) and getattr(config, declared) not in ("", "PEM"):
-        raise ConfigError(f"{spoken(text)} is PEM text, but {spoken(declared)} says {getattr(config, declared)}")
+        raise ConfigError(
+            f"{display_name(text)} is PEM text, but {display_name(declared)} says {getattr(config, declared)}"
+        )
 
 
 def _pem_has_no_password(declared: str, store: str) -> None:
     if declared == "PEM":
         raise ConfigError(
-            f"{spoken(store + '_password')} is set, but {spoken(store + '_type')} is PEM, which has none; an encrypted key has "
-            "kafka.ssl.key.password"
+            f"{display_name(store + '_password')} is set, but {display_name(store + '_type')} is PEM, which has none; an "
+            "encrypted key has kafka.ssl.key.password"
         )
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from spark_producer.config.jaas import original_class_names
-from spark_producer.config.security_table import SecurityOptions
-from spark_producer.config.spoken import spoken
+from spark_producer.config.security_table import SecurityOptions, display_name
 from spark_producer.errors import ConfigError
 
 AWS_PROVIDER = "aws-msk-iam"
@@ -22,7 +21,7 @@ _AWS_LOGIN_HANDLERS = (
 _AWS_CLIENT_HANDLERS = ("software.amazon.msk.auth.iam.IAMClientCallbackHandler",)
 
 _URL, _PROVIDER = "sasl_oauthbearer_token_endpoint_url", "sasl_oauthbearer_token_provider"
-_NO_JAVA = "Java classes cannot run here; give `kafka.sasl.oauthbearer.token.provider`, a function of Python"
+_NO_JAVA = "Java classes cannot run here; give `oauthTokenProvider`, a function of Python"
 
 
 class Client(NamedTuple):
@@ -45,22 +44,26 @@ def token_source(config: SecurityOptions, client: Client) -> str:
     endpoint = bool(config.sasl_oauthbearer_token_endpoint_url)
     if provider and endpoint:
         raise ConfigError(
-            f"{spoken(_URL)} and the token provider {provider!r} are both there: tokens come from one of them"
+            f"{display_name(_URL)} and the token provider {provider!r} are both there: tokens come from one of them"
         )
     if provider:
         _check_provider(config, provider, client)
         return provider
     if not endpoint:
         raise ConfigError(
-            f"a login with OAUTHBEARER needs {spoken(_URL)} with a client id and secret, or {spoken(_PROVIDER)}; neither is set"
+            f"a login with OAUTHBEARER needs {display_name(_URL)} with a client id and secret, or "
+            f"{display_name(_PROVIDER)}; neither is set"
         )
     if not (client.id and client.secret):
         missing = "secret" if client.id else "id"
         raise ConfigError(
-            f"{spoken(_URL)} needs {spoken(f'sasl_oauthbearer_client_credentials_client_{missing}')}, which is missing"
+            f"{display_name(_URL)} needs {display_name(f'sasl_oauthbearer_client_credentials_client_{missing}')}, which is "
+            "missing"
         )
     if client.aws:
-        raise ConfigError(f"kafka.sasl.jaas.config has options of Amazon's signer, but tokens come from {spoken(_URL)}")
+        raise ConfigError(
+            f"kafka.sasl.jaas.config has options of Amazon's signer, but tokens come from {display_name(_URL)}"
+        )
     _check_endpoint(config.sasl_oauthbearer_token_endpoint_url)
     if config.https_ca_location and config.https_ca_pem:
         raise ConfigError("kafka.https.ca.location and kafka.https.ca.pem are both set, and say the same in two ways")
@@ -73,14 +76,16 @@ def _provider(config: SecurityOptions) -> str:
     by_class = _by_class(config)
     asked = "kafka.sasl.mechanism" if config.sasl_mechanism == "AWS_MSK_IAM" else by_class
     if asked and provider not in ("", AWS_PROVIDER):
-        raise ConfigError(f"{spoken(_PROVIDER)} is {provider!r}, but {asked} asks for {AWS_PROVIDER}: drop one of them")
+        raise ConfigError(
+            f"{display_name(_PROVIDER)} is {provider!r}, but {asked} asks for {AWS_PROVIDER}: drop one of them"
+        )
     if config.sasl_mechanism == "AWS_MSK_IAM" and _is_kafkas(config):
         raise ConfigError(
             "kafka.sasl.login.callback.handler.class is that of a token endpoint, which AWS_MSK_IAM has not"
         )
     if provider and _is_kafkas(config):
         raise ConfigError(
-            f"kafka.sasl.login.callback.handler.class is that of a token endpoint, but {spoken(_PROVIDER)} is set: drop one"
+            f"kafka.sasl.login.callback.handler.class is that of a token endpoint, but {display_name(_PROVIDER)} is set: drop one"
         )
     return AWS_PROVIDER if asked else provider
 
@@ -111,7 +116,7 @@ def _is_kafkas(config: SecurityOptions) -> bool:
 def _check_provider(config: SecurityOptions, provider: str, client: Client) -> None:
     if any(client[:3]) or config.sasl_oauthbearer_method or config.https_ca_location or config.https_ca_pem:
         raise ConfigError(
-            f"client id, secret, scope, method and https.ca.* are for {spoken(_URL)}; {provider!r} uses none of them"
+            f"client id, secret, scope, method and https.ca.* are for {display_name(_URL)}; {provider!r} uses none of them"
         )
     if provider == AWS_PROVIDER:
         return
@@ -120,14 +125,14 @@ def _check_provider(config: SecurityOptions, provider: str, client: Client) -> N
     module, colon, function = provider.partition(":")
     parts = module.split(".") + function.split(".")
     if not colon or not all(part.isidentifier() for part in parts):
-        raise ConfigError(f"{spoken(_PROVIDER)} is {provider!r}: it is module:function, or {AWS_PROVIDER}")
+        raise ConfigError(f"{display_name(_PROVIDER)} is {provider!r}: it is module:function, or {AWS_PROVIDER}")
 
 
 def _check_endpoint(url: str) -> None:
     """Check the address of the endpoint: tokens and secrets go to it, so nothing but TLS will do. It is not shown."""
     from urllib.parse import urlsplit
 
-    name = spoken(_URL)
+    name = display_name(_URL)
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port

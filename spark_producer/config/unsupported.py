@@ -6,7 +6,7 @@ For Kafka's own names there is a reason, and for any other name the nearest know
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 KAFKA_PREFIX = "kafka."
 """The prefix of Kafka's names among the options of the Spark sink."""
@@ -14,7 +14,7 @@ KAFKA_PREFIX = "kafka."
 KERBEROS = "Kerberos needs a C library and a ticket on every executor; use SCRAM, OAUTHBEARER or Spark's own Kafka sink"
 _JAVA = "Java classes cannot run here"
 _JAVA_TLS = "Java's TLS does not run here; OpenSSL's has no such choice"
-_JAVA_TOKENS = "Java classes cannot run here; give a token endpoint or `kafka.sasl.oauthbearer.token.provider`"
+_JAVA_TOKENS = "Java classes cannot run here; give a token endpoint or `oauthTokenProvider`"
 _ENGINES = "OpenSSL's engines and providers are those of Python"
 _CHECKS = "brokers check tokens; a client only passes them on"
 
@@ -44,12 +44,11 @@ REFUSED: Mapping[str, str] = {
     "ssl.client.auth": "it belongs to brokers",
     "sasl.enabled.mechanisms": "it belongs to brokers",
     "enable.sasl.oauthbearer.unsecure.jwt": "tokens without a signature are for tests of brokers; give a token endpoint or "
-    "`kafka.sasl.oauthbearer.token.provider`",
+    "`oauthTokenProvider`",
     "sasl.oauthbearer.config": "tokens without a signature are for tests of brokers; give a token endpoint or "
-    "`kafka.sasl.oauthbearer.token.provider`",
-    "oauth_cb": "no function can be an option; give its name, `module:function`, in `kafka.sasl.oauthbearer.token.provider`",
-    "sasl.oauthbearer.grant.type": "client credentials are the one grant; for others give "
-    "`kafka.sasl.oauthbearer.token.provider`",
+    "`oauthTokenProvider`",
+    "oauth_cb": "no function can be an option; give its name, `module:function`, in `oauthTokenProvider`",
+    "sasl.oauthbearer.grant.type": "client credentials are the one grant; for others give `oauthTokenProvider`",
     "sasl.oauthbearer.jwt.retriever.class": _JAVA_TOKENS,
     "sasl.oauthbearer.jwt.validator.class": _JAVA_TOKENS,
     "sasl.oauthbearer.scope.claim.name": _CHECKS,
@@ -67,8 +66,7 @@ _ASYNCHRONOUS = (
 
 _FAMILIES: Mapping[str, str] = {
     "sasl.kerberos.": KERBEROS,
-    "sasl.oauthbearer.assertion.": "client credentials are the one grant; for others give "
-    "`kafka.sasl.oauthbearer.token.provider`",
+    "sasl.oauthbearer.assertion.": "client credentials are the one grant; for others give `oauthTokenProvider`",
     "sasl.oauthbearer.jwks.": _CHECKS,
     "sasl.oauthbearer.expected.": _CHECKS,
     "transaction.two.phase.": "brokers do not offer it yet (KIP-939)",
@@ -149,18 +147,16 @@ def reason_of(name: str) -> str | None:
     return found or next((why for family, why in _FAMILIES.items() if name.startswith(family)), None)
 
 
-def as_written(raw: str, by_lower: Mapping[str, str]) -> str:
-    """Return a name as people write it: Spark hands over all names in lower case. One with capitals stays as it is."""
-    return by_lower.get(raw, raw)
+def explain_option(raw: str, producer: Mapping[str, str], sink: Mapping[str, str]) -> str:
+    """Return why the Spark sink does not take an option.
 
-
-def explain_option(raw: str, kafka: Collection[str], sink: Collection[str]) -> str:
-    """Say why the Spark sink does not take an option. It takes the names of Kafka in `kafka`, and its own in `sink`."""
+    `producer` has the current name for each name in lower case that `Producer` takes, `sink` those of the sink's other options.
+    """
     name = raw.lower()
-    raw = as_written(raw, _WRITTEN)
+    raw = _WRITTEN.get(raw, raw)  # Spark hands over all names in lower case
     bare = _bare(name)
     reason = reason_of(bare)
-    if reason and bare not in kafka:
+    if reason and bare not in producer:
         return f"option {raw!r} is not supported: {reason}"
     if name == "path":
         return 'save() and start() take no path here: name the topic with .option("topic", …)'
@@ -172,26 +168,36 @@ def explain_option(raw: str, kafka: Collection[str], sink: Collection[str]) -> s
         return f"unknown option {raw!r}: that is {whose}. Did you mean {ours!r}?"
     if bare in LIBRDKAFKA:
         return f"unknown option {raw!r}: that is librdkafka's name. Did you mean '{KAFKA_PREFIX}{LIBRDKAFKA[bare]}'?"
-    if not name.startswith(KAFKA_PREFIX) and bare in kafka:
-        return f"unknown option {raw!r}: options of the producer carry a prefix. Did you mean 'kafka.{bare}'?"
-    if bare in kafka:
-        return f"unknown option {raw!r}: the prefix is there more than once. Write 'kafka.{bare}'"
+    known_names = {each: _with_prefix(current) for each, current in producer.items()}
+    right = known_names.get(bare, "")
+    if not name.startswith(KAFKA_PREFIX) and right.startswith(KAFKA_PREFIX):
+        return f"unknown option {raw!r}: options of the producer carry a prefix. Did you mean {right!r}?"
+    if right.startswith(KAFKA_PREFIX):
+        return f"unknown option {raw!r}: the prefix is there more than once. Write {right!r}"
     # Names are compared without the prefix, whose six characters would make any two of them look alike.
-    return _unknown(raw, bare, {known: KAFKA_PREFIX + known for known in kafka} | {own.lower(): own for own in sink})
+    return _unknown(raw, bare, known_names | dict(sink))
 
 
-def explain_producer_option(raw: str, kafka: Collection[str]) -> str:
-    """Say why `Producer` does not take an option. It takes those of Kafka's own names that are in `kafka`."""
+def _with_prefix(name: str) -> str:
+    """Return the data source's name of a producer option: only Kafka's names have the prefix, and they are in lower case."""
+    return KAFKA_PREFIX + name if name.islower() else name
+
+
+def explain_producer_option(raw: str, producer: Mapping[str, str]) -> str:
+    """Return why `Producer` does not take an option.
+
+    `producer` has the current name for each name in lower case that `Producer` takes.
+    """
     name = raw.lower()
     bare = _bare(name)
     reason = reason_of(bare)
-    if reason and bare not in kafka:
+    if reason and bare not in producer:
         return f"option {raw!r} is not supported: {reason}"
     if bare in LIBRDKAFKA:
         return f"unknown option {raw!r}: that is librdkafka's name. Did you mean {LIBRDKAFKA[bare]!r}?"
-    if name != bare and bare in kafka:
-        return f"unknown option {raw!r}: Producer takes Kafka's own names, without the prefix. Write {bare!r}"
-    return _unknown(raw, bare, {known: known for known in kafka})
+    if name != bare and bare in producer:
+        return f"unknown option {raw!r}: Producer takes names without the prefix `kafka.`. Write {producer[bare]!r}"
+    return _unknown(raw, bare, producer)
 
 
 def _bare(name: str) -> str:

@@ -150,8 +150,8 @@ def _begin(cluster: CommandExecutor, topics: Sequence[str]) -> WriteHandle:
     if outcome.last is None and cluster.fenced is not None and cluster.fenced.before > 0:
         logger.warning(
             "exactlyOnceId %s: its transactional id was used before, and the control topic %s has no record of it, so it is "
-            "treated as a new sink whose first writes failed. If it has written with another exactlyOnceTopic, or that topic was "
-            "deleted, stop it: rows could be written twice",
+            "treated as a new sink whose first writes failed. If it has written with another exactlyOnceControlTopic, or that "
+            "topic was deleted, stop it: rows could be written twice",
             cluster.sink,
             cluster.topic,
         )

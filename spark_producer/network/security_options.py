@@ -138,5 +138,5 @@ def _check_loopback(config: ProducerConfig, login: Credentials) -> None:
             what = "the password" if login.mechanism == "PLAIN" else "the token"
             raise ConfigError(
                 f"{login.mechanism} over SASL_PLAINTEXT would send {what} in clear to {format_address(host, port)}: set "
-                "kafka.security.protocol to SASL_SSL, or kafka.allow.plaintext.credentials to true"
+                "kafka.security.protocol to SASL_SSL, or allowPlaintextCredentials to true"
             )

@@ -19,7 +19,7 @@ from spark_producer.common.secret import Secret
 from spark_producer.errors import ConfigError
 
 ALLOW_VARIABLE: Final = "PYPRODUCER_SECRETS_ALLOW"
-"""The environment variable that takes the place of the option `kafka.secrets.allow`, be it empty: so the platform decides."""
+"""The environment variable that takes the place of the option `secretsAllow`, be it empty: so the platform decides."""
 
 MAX_FILE_BYTES: Final = 64 * 1024
 """The most bytes of a file that a reference names: keys and passwords are smaller, and a worker must not read a disk."""
@@ -83,7 +83,7 @@ def _rules(allowed: Sequence[str], variables: _Variables) -> list[str]:
     rules = [rule.strip() for rule in listed if rule.strip()]
     for rule in rules:
         if not _RULE.fullmatch(rule):
-            source = "kafka.secrets.allow" if of_platform is None else ALLOW_VARIABLE
+            source = "secretsAllow" if of_platform is None else ALLOW_VARIABLE
             raise _error(source, f"{for_log(rule)!r} is none of env:NAME, env:PREFIX* and file:/directory/")
     return rules
 
@@ -178,7 +178,7 @@ def _written(provider: str, rest: str) -> str:
 def _not_allowed(name: str, wanted: str, rule: str) -> ConfigError:
     return _error(
         name,
-        f"references to {for_log(wanted)} are not allowed here: add {for_log(rule)} to kafka.secrets.allow, or to "
+        f"references to {for_log(wanted)} are not allowed here: add {for_log(rule)} to secretsAllow, or to "
         f"{ALLOW_VARIABLE} in the environment of driver and executors, which wins if it is set",
     )
 

@@ -53,8 +53,8 @@ class Worker:
         sink = SinkOptions(
             topic=handle.sink,
             exactly_once_id=handle.sink,
-            exactly_once_inline_bytes=inline_bytes,
-            exactly_once_spool=spool,
+            exactly_once_max_inline_bytes=inline_bytes,
+            exactly_once_spool_to_disk=spool,
         )
         settings = TaskSettings(self.config, sink, streaming=True, handle=handle)
         where = SparkTaskInfo("q1", batch, True, partition, attempt)

@@ -20,7 +20,7 @@ CLUSTERS = ("embedded", "4", "3.9")
 _IMPLICIT, _EXPLICIT = CLUSTERS[:2], CLUSTERS[2:]
 """Those with and without transaction.version 2: each of its transactions has an epoch of its own (KIP-890), so who aborts a
 write that is committed finds another holder of the control id there, and leaves the verdict to him."""
-OPTIONS = {INLINE: (), TWO_PHASES: (("exactlyOnceInlineBytes", "0"),)}
+OPTIONS = {INLINE: (), TWO_PHASES: (("exactlyOnceMaxInlineBytes", "0"),)}
 
 
 class Place(NamedTuple):

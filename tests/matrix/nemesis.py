@@ -40,7 +40,7 @@ OPTIONS = {
     "kafka.retry.backoff.max.ms": "500",
     "kafka.request.timeout.ms": "10000",
 }
-ONCE = {"exactlyOnceInlineBytes": str(INLINE_BYTES), "kafka.transaction.timeout.ms": "30000"}
+ONCE = {"exactlyOnceMaxInlineBytes": str(INLINE_BYTES), "kafka.transaction.timeout.ms": "30000"}
 
 
 @dataclass

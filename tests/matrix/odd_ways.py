@@ -284,7 +284,7 @@ def connect(ground: Ground) -> Outcome:
 def killed_worker(ground: Ground) -> Outcome:
     """A Python worker that writes is killed when a part of its rows is in the log. On path A none is before the commit."""
     home, servers, topic, rows = ground.home, ground.servers, ground.topic, range(ROWS // TASKS, 2 * ROWS // TASKS)
-    writes = ground.options.get("exactlyOnceInlineBytes") == "0"
+    writes = ground.options.get("exactlyOnceMaxInlineBytes") == "0"
 
     def deadly(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         partition, number = began(home)

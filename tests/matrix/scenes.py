@@ -24,7 +24,7 @@ from tests.matrix.rows import Amount
 
 TIMEOUT = ("kafka.transaction.timeout.ms", "5000")
 """Brokers look every 10 s which transactions are late, so that all are when 16 s have passed."""
-ALL = ("exactlyOnceInlineBytes", "0")
+ALL = ("exactlyOnceMaxInlineBytes", "0")
 SHORT_LIVES = {
     "transactional.id.expiration.ms": "4000",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "1000",

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from spark_producer import Producer
+from spark_producer.config import data_source_name
 from tests.security.ways import Way, read_by_librdkafka, unsigned_token
 from tests.support.secured_kafka import SecuredKafka
 
@@ -67,7 +68,7 @@ def settings(
     """What `Producer` is told."""
     options = way.options(secured)
     if options.get("sasl.mechanism") == "OAUTHBEARER":
-        options.setdefault("sasl.oauthbearer.token.provider", "tests.security.ours:token")
+        options.setdefault("oauthTokenProvider", "tests.security.ours:token")
     return {"bootstrap.servers": way.address(secured), **(named_by_java(options) if java else options), **(more or {})}
 
 
@@ -75,7 +76,7 @@ def sink_options(
     way: Way, secured: SecuredKafka, *, java: bool = False, more: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """The same as options of the sink, without a topic."""
-    return {f"kafka.{name}": value for name, value in settings(way, secured, java=java, more=more).items()}
+    return {data_source_name(name): value for name, value in settings(way, secured, java=java, more=more).items()}
 
 
 def numbers(first: int, count: int) -> pa.RecordBatch:

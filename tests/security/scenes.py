@@ -97,7 +97,7 @@ def our_options(way: Way, secured: SecuredKafka) -> dict[str, str]:
 def options_of_spark(way: Way, secured: SecuredKafka) -> dict[str, str]:
     """What Spark's own sink is told: the same, but Kafka's Java client has another source of unsigned tokens."""
     options = our_options(way, secured)
-    provider = options.pop("kafka.sasl.oauthbearer.token.provider", None)
+    provider = options.pop("oauthTokenProvider", None)
     if provider is not None:
         module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
         claim = "other" if "nameless" in provider else "sub"

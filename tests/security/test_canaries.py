@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_producer.config import data_source_name
 from tests.security import ours
 from tests.security.ways import CLIENT, TLS, Way, login, unsigned_token
 from tests.security.wrong import WRONG_PASSWORD
@@ -81,7 +82,7 @@ def good_options(secured: SecuredKafka, inputs: Path, endpoint: str) -> dict[str
     for user in ("by-environment", "by-file"):
         secured.allow(user, "ALL", "canaries")
     scram = login("SASL_SSL", "SCRAM-SHA-512")
-    allowed = {"secrets.allow": f"env:CANARY_*,file:{inputs}/"}
+    allowed = {"secretsAllow": f"env:CANARY_*,file:{inputs}/"}
     key = Path(secured.file("client.locked.key")).read_text()
     chain = Path(secured.file("client.crt")).read_text()
     by_environment = {"sasl.username": "by-environment", "sasl.password": "${env:CANARY_PASSWORD}"}
@@ -117,7 +118,7 @@ def good_options(secured: SecuredKafka, inputs: Path, endpoint: str) -> dict[str
 def own(way: Way, secured: SecuredKafka) -> dict[str, str]:
     """Options without the provider of tokens that other tests have."""
     return {
-        f"kafka.{name}": value
+        data_source_name(name): value
         for name, value in ({"bootstrap.servers": way.address(secured)} | way.options(secured)).items()
     }
 

@@ -12,7 +12,7 @@ from spark_producer import Producer
 from spark_producer.admin import checks
 from spark_producer.admin.checks import Finding
 from spark_producer.common.error_codes import Code
-from spark_producer.config import parse_options, producer_config
+from spark_producer.config import data_source_name, parse_options, producer_config
 from spark_producer.datasource.source import check_cluster
 from spark_producer.errors import BrokerError, PyProducerError
 from spark_producer.network import ConnectionSettings
@@ -63,7 +63,7 @@ def test_authorisation_without_describe_the_driver_names_topic_and_user(
     secured: SecuredKafka, topic: str, user: str
 ) -> None:
     secured.create_topic(topic, 1)
-    options = {f"kafka.{name}": value for name, value in settings(secured, user).items()}
+    options = {data_source_name(name): value for name, value in settings(secured, user).items()}
     config, sink = parse_options({**options, "topic": topic})
     with pytest.raises(BrokerError, match=topic) as refused, ours.soon():
         check_cluster(config, sink.topic)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_producer.common.cluster import Style
-from spark_producer.config import parse_options
+from spark_producer.config import data_source_name, parse_options
 from spark_producer.errors import BrokerError
 from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.driver import SinkSettings
@@ -24,7 +24,7 @@ MAX_RIGHTS = 10
 
 def settings_of(secured: SecuredKafka, user: str, password: str) -> ConnectionSettings:
     way = Way("SASLPLAIN", login("SASL_PLAINTEXT", "SCRAM-SHA-512", user, password))
-    options = {f"kafka.{name}": value for name, value in ours.settings(way, secured).items()}
+    options = {data_source_name(name): value for name, value in ours.settings(way, secured).items()}
     return ConnectionSettings.from_config(parse_options(options)[0])
 
 

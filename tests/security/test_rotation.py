@@ -79,7 +79,7 @@ def test_sec43_a_new_password_is_read_from_its_file_at_the_next_login(
     file = tmp_path / "password"
     file.write_text("old-pw\n")
     way = Way("REAUTH", login("SASL_PLAINTEXT", "SCRAM-SHA-512", "renewed", f"${{file:{file}}}"))
-    more = AT_ONCE | {"secrets.allow": f"file:{tmp_path}/"}
+    more = AT_ONCE | {"secretsAllow": f"file:{tmp_path}/"}
     proxy = secured.proxies["REAUTH"]
     with Producer(ours.settings(way, secured, more=more)) as producer:
         load = Load(producer, topic)

@@ -65,7 +65,7 @@ WRONG = {
     "a token that has ended": Wrong(
         Way(
             "SASLSSL",
-            login("SASL_SSL", "OAUTHBEARER") | {"sasl.oauthbearer.token.provider": "tests.security.ours:old_token"},
+            login("SASL_SSL", "OAUTHBEARER") | {"oauthTokenProvider": "tests.security.ours:old_token"},
         ),
         AuthenticationFailed,
         ["OAUTHBEARER", "invalid_token"],
@@ -73,8 +73,7 @@ WRONG = {
     "a token without a user": Wrong(
         Way(
             "SASLSSL",
-            login("SASL_SSL", "OAUTHBEARER")
-            | {"sasl.oauthbearer.token.provider": "tests.security.ours:nameless_token"},
+            login("SASL_SSL", "OAUTHBEARER") | {"oauthTokenProvider": "tests.security.ours:nameless_token"},
         ),
         AuthenticationFailed,
         ["OAUTHBEARER", "invalid_token"],

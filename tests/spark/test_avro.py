@@ -240,7 +240,7 @@ def test_com12_no_secret_of_the_registry_is_in_an_error_or_a_plan(
     assert not re.search("k4n4rie", "".join(capfd.readouterr()))
 
 
-@pytest.mark.parametrize("way", [{}, {"exactlyOnceInlineBytes": 0}], ids=["by the driver", "by the tasks"])
+@pytest.mark.parametrize("way", [{}, {"exactlyOnceMaxInlineBytes": 0}], ids=["by the driver", "by the tasks"])
 def test_com10_exactly_once_writes_are_there_once_and_can_be_read(
     spark: SparkSession,
     embedded_broker: Broker,

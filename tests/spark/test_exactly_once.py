@@ -26,7 +26,7 @@ from tests.support.read_back import read_topic
 
 SCHEMA = "value string, bad boolean"
 ROWS = 40
-TWO_PHASES = {"exactlyOnceInlineBytes": 0}
+TWO_PHASES = {"exactlyOnceMaxInlineBytes": 0}
 
 
 def rows(first: int, count: int = ROWS) -> list[dict[str, object]]:
@@ -93,7 +93,7 @@ def test_a_query_writes_small_and_large_batches_once(
     stream.put("4.json", rows(4 * ROWS))
     frame = stream.frame.selectExpr("value", "value").toDF("value", "key").where("key is not null").drop("key")
     uneven = frame.repartitionByRange(2, frame.value.cast("int") > 4 * ROWS)
-    run(stream.to(broker, topic, uneven, {"exactlyOnceId": topic, "exactlyOnceInlineBytes": 150}))
+    run(stream.to(broker, topic, uneven, {"exactlyOnceId": topic, "exactlyOnceMaxInlineBytes": 150}))
     assert committed(broker, topic) == once(5 * ROWS)
     assert stream.committed() == [0, 1, 2, 3, 4]
     assert open_transactions(broker, topic) == []
@@ -364,7 +364,7 @@ def test_an_error_of_begin_is_told_in_short(spark: SparkSession, kafka_4: KafkaC
     """It is raised while Spark pickles the writer."""
     kafka_4.create_topic(topic, 1)
     kafka_4.create_topic(f"{topic}-commits", 1, config={"retention.ms": "604800000"})
-    options: dict[str, object] = {"exactlyOnceId": topic, "exactlyOnceTopic": f"{topic}-commits"}
+    options: dict[str, object] = {"exactlyOnceId": topic, "exactlyOnceControlTopic": f"{topic}-commits"}
     said = failure(numbers(spark, 2), kafka_4, topic, options)
     assert "spark_producer.errors.ExactlyOnceError: the control topic" in said
     assert "Could not serialize" not in said

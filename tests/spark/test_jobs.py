@@ -46,7 +46,7 @@ ssl.ca.location={ca}
 sasl.mechanism=SCRAM-SHA-512
 sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\
     username="flights" password="${{env:KAFKA_PASSWORD}}";
-secrets.allow=env:KAFKA_*
+secretsAllow=env:KAFKA_*
 group.id=readers
 """
 

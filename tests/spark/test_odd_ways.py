@@ -27,7 +27,7 @@ from tests.spark.frames import told_in_short, write
 from tests.spark.streams import FileStream, run
 from tests.support.read_back import read_topic
 
-PATHS = [pytest.param({}, id="inline"), pytest.param({"exactlyOnceInlineBytes": 0}, id="two phases")]
+PATHS = [pytest.param({}, id="inline"), pytest.param({"exactlyOnceMaxInlineBytes": 0}, id="two phases")]
 ROWS = 40
 
 

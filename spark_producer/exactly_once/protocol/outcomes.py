@@ -124,10 +124,10 @@ def no_record(sink: str, topic: str) -> Failed:
     return Failed(
         FailureKind.NO_RECORD,
         f"sink {sink!r}: it has committed writes, and the control topic {topic!r} has no record of the last one: "
-        "exactlyOnceTopic was changed, or that topic was deleted, or has lost records (retention). Nothing is written, since "
-        "rows could be written twice. Give exactlyOnceTopic its former value. If that record is lost, check which rows readers "
-        "of committed records see, and go on with a new exactlyOnceId, or with this one after `pyproducer txn resolve "
-        f"{sink} --control-topic {topic} --accept-no-record`",
+        "exactlyOnceControlTopic was changed, or that topic was deleted, or has lost records (retention). Nothing is written, "
+        "since rows could be written twice. Give exactlyOnceControlTopic its former value. If that record is lost, check which "
+        "rows readers of committed records see, and go on with a new exactlyOnceId, or with this one after `pyproducer txn "
+        f"resolve {sink} --control-topic {topic} --accept-no-record`",
     )
 
 

@@ -36,6 +36,6 @@ class _RejectedLogin:
         raise AuthenticationFailed(
             f"{self.mechanism} over SASL_PLAINTEXT would send the password or token in clear to {self.address}, an address that "
             "the cluster gives (advertised.listeners): set kafka.security.protocol to SASL_SSL, or "
-            "kafka.allow.plaintext.credentials to true",
+            "allowPlaintextCredentials to true",
             fatal=True,
         )

@@ -16,7 +16,7 @@ from spark_producer.security.token import Token, extension_problem, token_proble
 
 AWS: Final = "aws-msk-iam"
 
-_OPTION: Final = "kafka.sasl.oauthbearer.token.provider"
+_OPTION: Final = "oauthTokenProvider"
 _AWS_MODULE: Final = "aws_msk_iam_sasl_signer"
 _AWS_FINAL: Final = (
     "AttributeError", "ValueError", "ProfileNotFound", "NoCredentialsError", "PartialCredentialsError", "ClientError",

@@ -18,7 +18,7 @@ TOKENS = {
     "sasl.oauthbearer.client.id": "c",
     "sasl.oauthbearer.client.secret": CANARY,
 }
-PROVIDER = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": "m:f"}
+PROVIDER = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", "oauthTokenProvider": "m:f"}
 MSK = {"security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM"}
 PEM = "-----BEGIN CERTIFICATE-----"
 JAAS = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p";'

@@ -17,15 +17,15 @@ SERVERS = {"kafka.bootstrap.servers": "host:9092"}
         ({"maxBadRecords": "5"}, "maxBadRecords needs deadLetterTopic"),
         ({"deadLetterHeaders": "false"}, "deadLetterHeaders needs deadLetterTopic"),
         ({"deadLetterTopic": "t", "topic": "t"}, "topic and deadLetterTopic are both 't'"),
-        ({"deadLetterTopic": "__pyproducer_commits"}, "exactlyOnceTopic and deadLetterTopic are both"),
+        ({"deadLetterTopic": "__pyproducer_commits"}, "exactlyOnceControlTopic and deadLetterTopic are both"),
         ({"deadLetterTopic": ""}, "deadLetterTopic is empty"),
-        ({"deadLetterTopic": "d", "deadLetterFor": "row,sise"}, "not 'sise'. Did you mean 'size'"),
-        ({"deadLetterTopic": "d", "deadLetterFor": " , "}, "deadLetterFor is empty"),
-        ({"deadLetterTopic": "d", "deadLetterFor": "topic", "topic": "t"}, "deadLetterFor has 'topic'"),
-        ({"deadLetterTopic": "d", "maxBadRatio": "1.5"}, "maxBadRatio must lie between 0 and 1"),
+        ({"deadLetterTopic": "d", "deadLetterClasses": "row,sise"}, "not 'sise'. Did you mean 'size'"),
+        ({"deadLetterTopic": "d", "deadLetterClasses": " , "}, "deadLetterClasses is empty"),
+        ({"deadLetterTopic": "d", "deadLetterClasses": "topic", "topic": "t"}, "deadLetterClasses has 'topic'"),
+        ({"deadLetterTopic": "d", "maxBadRecordsRatio": "1.5"}, "maxBadRecordsRatio must lie between 0 and 1"),
         ({"deadLetterTopic": "d", "maxBadRecords": "-2"}, "maxBadRecords must lie between -1"),
         ({"deadLetterTopic": "d", "kafka.acks": "0"}, "kafka.acks is 0, so brokers cannot say"),
-        ({"deadLetterTopic": "d", "kafka.acks": "0", "deadLetterFor": "row,topic"}, "kafka.acks is 0"),
+        ({"deadLetterTopic": "d", "kafka.acks": "0", "deadLetterClasses": "row,topic"}, "kafka.acks is 0"),
         ({"badRecordsPath": "/tmp/bad"}, "Set deadLetterTopic"),
         ({"deadLettersTopic": "d"}, "Did you mean 'deadLetterTopic'"),
     ],
@@ -38,10 +38,10 @@ def test_com4_contradictions_are_one_clear_error(options: dict[str, str], text: 
 def test_com4_defaults() -> None:
     config, sink = parse_options(SERVERS | {"deadlettertopic": "d"})
     check_dead_letters(config, sink)
-    assert dead_letter_classes(sink.dead_letter_for) == ("row", "size", "broker", "schema")
-    assert (sink.max_bad_records, sink.max_bad_ratio, sink.dead_letter_headers) == (1000, 0.1, True)
+    assert dead_letter_classes(sink.dead_letter_classes) == ("row", "size", "broker", "schema")
+    assert (sink.max_bad_records, sink.max_bad_records_ratio, sink.dead_letter_headers) == (1000, 0.1, True)
 
 
-@pytest.mark.parametrize("options", [{"kafka.acks": "1"}, {"kafka.acks": "0", "deadLetterFor": "row,schema"}])
+@pytest.mark.parametrize("options", [{"kafka.acks": "1"}, {"kafka.acks": "0", "deadLetterClasses": "row,schema"}])
 def test_com4_rows_that_tasks_find_need_no_answers(options: dict[str, str]) -> None:
     check_dead_letters(*parse_options(SERVERS | {"deadLetterTopic": "d"} | options))

@@ -24,7 +24,7 @@ def checked(options: Mapping[str, object] | None = None, *, streaming: bool = Tr
 @pytest.mark.parametrize("name", ["orders", "0", "a.b_c-D9", "x" * 100])
 def test_good_names(name: str) -> None:
     checked(exactlyOnceId=name)
-    checked(exactlyOnceId="orders", exactlyOnceTopic=name)
+    checked(exactlyOnceId="orders", exactlyOnceControlTopic=name)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "ä", "a\nb", "x" * 101, "a*", "${env:ID}"])
@@ -35,18 +35,23 @@ def test_bad_names_are_refused(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", ".", "..", "x" * 250])
 def test_bad_topics_are_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="exactlyOnceTopic takes only letters"):
-        checked(exactlyOnceId="orders", exactlyOnceTopic=name)
+    with pytest.raises(ConfigError, match="exactlyOnceControlTopic takes only letters"):
+        checked(exactlyOnceId="orders", exactlyOnceControlTopic=name)
 
 
 def test_rows_do_not_go_to_the_topic_of_commits() -> None:
-    with pytest.raises(ConfigError, match="topic and exactlyOnceTopic are both 't'"):
-        checked(exactlyOnceId="orders", exactlyOnceTopic="t")
+    with pytest.raises(ConfigError, match="topic and exactlyOnceControlTopic are both 't'"):
+        checked(exactlyOnceId="orders", exactlyOnceControlTopic="t")
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("txnVersion", 0), ("exactlyOnceInlineBytes", 0), ("exactlyOnceSpool", "true"), ("exactlyOnceTopic", "mine")],
+    [
+        ("txnVersion", 0),
+        ("exactlyOnceMaxInlineBytes", 0),
+        ("exactlyOnceSpoolToDisk", "true"),
+        ("exactlyOnceControlTopic", "mine"),
+    ],
 )
 def test_the_options_need_an_id(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"{name} needs exactlyOnceId"):
@@ -86,11 +91,11 @@ def test_versions_are_for_batch_writes() -> None:
         ({"txnVersion": -1}, "txnVersion must lie between 0 and"),
         ({"txnVersion": "one"}, "txnVersion must be a whole number"),
         (
-            {"exactlyOnceInlineBytes": "4MB"},
-            "exactlyOnceInlineBytes must be a whole number, not '4MB': it counts bytes, such as 4194304 for 4 MiB$",
+            {"exactlyOnceMaxInlineBytes": "4MB"},
+            "exactlyOnceMaxInlineBytes must be a whole number, not '4MB': it counts bytes, such as 4194304 for 4 MiB$",
         ),
-        ({"exactlyOnceInlineBytes": -1}, "exactlyOnceInlineBytes must lie between 0 and 67108864"),
-        ({"exactlyOnceSpool": "maybe"}, "exactlyOnceSpool must be one of auto, true, false"),
+        ({"exactlyOnceMaxInlineBytes": -1}, "exactlyOnceMaxInlineBytes must lie between 0 and 67108864"),
+        ({"exactlyOnceSpoolToDisk": "maybe"}, "exactlyOnceSpoolToDisk must be one of auto, true, false"),
     ],
 )
 def test_bad_values_are_refused(options: dict[str, object], said: str) -> None:

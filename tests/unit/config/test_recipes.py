@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.common.secret import Secret
-from spark_producer.config import ProducerConfig, parse_options, producer_config
+from spark_producer.config import ProducerConfig, data_source_name, parse_options, producer_config
 from spark_producer.network.security_options import security_settings
 from spark_producer.security import OidcSettings, SaslSettings, SecuritySettings, Store, TlsSettings
 
@@ -204,7 +204,7 @@ RECIPES: dict[str, tuple[dict[str, str], SecuritySettings]] = {
             "ssl.ca.location": "/mnt/cluster/ca.crt",
             "ssl.keystore.location": "/mnt/user/user.p12",
             "ssl.keystore.password": "${file:/mnt/user/user.password}",
-            "secrets.allow": "file:/mnt/user/",
+            "secretsAllow": "file:/mnt/user/",
         },
         SecuritySettings(
             TlsSettings(
@@ -221,7 +221,7 @@ def configured(options: dict[str, str]) -> ProducerConfig:
     """By `Producer`, with which the data source must agree."""
     given = {"bootstrap.servers": "one.example.org:9093"} | options
     config = producer_config(given)
-    prefixed = {name if name == "profile" else f"Kafka.{name.title()}": value for name, value in given.items()}
+    prefixed = {name if name == "profile" else data_source_name(name).title(): value for name, value in given.items()}
     assert parse_options(prefixed)[0] == config
     return config
 

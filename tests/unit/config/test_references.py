@@ -8,7 +8,7 @@ import re
 import pytest
 
 from spark_producer.common.secret import Secret
-from spark_producer.config import ALIASES, KAFKA_FIELDS
+from spark_producer.config import ALIASES, KAFKA_FIELDS, data_source_name
 from spark_producer.config.option import is_secret
 from tests.unit.config.secured import LOGIN, PEM, SSL, TOKENS, config, refusal
 
@@ -58,7 +58,9 @@ def test_sec41_a_reference_that_is_not_all_of_a_secret_is_an_error(name: str, te
     "name", [name for name, field in KAFKA_FIELDS.items() if field.type == "str" and name != "acks"]
 )
 def test_sec41_an_option_that_is_no_secret_has_no_references(name: str) -> None:
-    assert f"kafka.{name} has a reference (${{…:…}}), and is no secret" in refusal(LOGIN, {name: "${env:A}"})
+    assert f"{data_source_name(name)} has a reference (${{…:…}}), and is no secret" in refusal(
+        LOGIN, {name: "${env:A}"}
+    )
 
 
 def test_sec41_a_user_name_with_a_dollar_is_no_reference() -> None:

@@ -41,10 +41,10 @@ def test_sec11_a_text_of_jaas_that_says_the_same_is_no_contradiction() -> None:
     ("options", "said"),
     [
         ({"sasl.oauthbearer.token.endpoint.url": ""}, "a login with OAUTHBEARER needs kafka.sasl.oauthbearer.token.endpoint.url "
-         "with a client id and secret, or kafka.sasl.oauthbearer.token.provider; neither is set"),
+         "with a client id and secret, or oauthTokenProvider; neither is set"),
         ({"sasl.oauthbearer.client.id": ""}, "client.id (or kafka.sasl.oauthbearer.client.id), which is missing"),
         ({"sasl.oauthbearer.client.secret": ""}, "client.secret (or kafka.sasl.oauthbearer.client.secret), which is missing"),
-        ({"sasl.oauthbearer.token.provider": "m:f"}, "are both there: tokens come from one of them"),
+        ({"oauthTokenProvider": "m:f"}, "are both there: tokens come from one of them"),
         ({"sasl.username": "u"}, "kafka.sasl.username is set, but a login with OAUTHBEARER does not use it"),
         ({"sasl.jaas.config": f"{OAUTH} clientSecret=x{CANARY};"}, "and clientSecret in kafka.sasl.jaas.config have different"),
         ({"sasl.jaas.config": f"{OAUTH} awsProfileName=x;"}, "has options of Amazon's signer, but tokens come from"),
@@ -63,7 +63,7 @@ def test_sec11_a_text_of_jaas_that_says_the_same_is_no_contradiction() -> None:
         ({"sasl.oauthbearer.extensions": "a=1", "sasl.jaas.config": f"{OAUTH} extension_a=2;"}, "different values of the ext"),
         ({"https.ca.location": "c", "https.ca.pem": PEM}, "are both set"),
         ({"sasl.login.callback.handler.class": "org.example.Handler"}, "is 'org.example.Handler': Java classes cannot run here; "
-         "give `kafka.sasl.oauthbearer.token.provider`"),
+         "give `oauthTokenProvider`"),
         ({"sasl.client.callback.handler.class": "org.example.Handler"}, "Java classes cannot run here"),
         ({"sasl.login.callback.handler.class": "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"},
          "the token provider 'aws-msk-iam' are both there"),
@@ -77,9 +77,9 @@ def test_sec11_logins_by_token_that_cannot_be(options: dict[str, str], said: str
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"sasl.oauthbearer.token.provider": "module"}, "is 'module': it is module:function, or aws-msk-iam"),
-        ({"sasl.oauthbearer.token.provider": "a b:c"}, "it is module:function"),
-        ({"sasl.oauthbearer.token.provider": ":c"}, "it is module:function"),
+        ({"oauthTokenProvider": "module"}, "is 'module': it is module:function, or aws-msk-iam"),
+        ({"oauthTokenProvider": "a b:c"}, "it is module:function"),
+        ({"oauthTokenProvider": ":c"}, "it is module:function"),
         ({"sasl.oauthbearer.method": "oidc"}, "'m:f' uses none of them"),
         ({"sasl.oauthbearer.scope": "s"}, "'m:f' uses none of them"),
         ({"sasl.oauthbearer.client.secret": CANARY}, "'m:f' uses none of them"),
@@ -89,7 +89,7 @@ def test_sec11_logins_by_token_that_cannot_be(options: dict[str, str], said: str
          "is 'm:f', but kafka.sasl.login.callback.handler.class asks for aws-msk-iam"),
         ({"sasl.login.callback.handler.class":
           "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"},
-         "is that of a token endpoint, but kafka.sasl.oauthbearer.token.provider is set"),
+         "is that of a token endpoint, but oauthTokenProvider is set"),
         ({"sasl.mechanism": "AWS_MSK_IAM"}, "is 'm:f', but kafka.sasl.mechanism asks for aws-msk-iam"),
     ],
 )  # fmt: skip
@@ -116,10 +116,10 @@ def test_sec11_tokens_that_can_be() -> None:
     assert (scoped.sasl_oauthbearer_scope, scoped.https_ca_pem) == ("a b", PEM.strip())
     near = config(TOKENS, {"sasl.oauthbearer.token.endpoint.url": "http://localhost:1/token"})
     assert near.sasl_oauthbearer_token_endpoint_url == "http://localhost:1/token"
-    own = config(PROVIDER, {"sasl.oauthbearer.token.provider": "a.b:c.d", "sasl.login.refresh.window.factor": "0.5"})
+    own = config(PROVIDER, {"oauthTokenProvider": "a.b:c.d", "sasl.login.refresh.window.factor": "0.5"})
     assert (own.sasl_oauthbearer_token_provider, own.sasl_login_refresh_window_factor) == ("a.b:c.d", 0.5)
     assert config(PROVIDER, {"sasl.jaas.config": f"{OAUTH};"}).sasl_jaas_config == Secret(f"{OAUTH};")
-    assert config(MSK, {"sasl.oauthbearer.token.provider": "aws-msk-iam"}).sasl_mechanism == "AWS_MSK_IAM"
+    assert config(MSK, {"oauthTokenProvider": "aws-msk-iam"}).sasl_mechanism == "AWS_MSK_IAM"
 
 
 @pytest.mark.parametrize(("factor", "fits"), [("0.5", True), ("1", True), ("0.49", False), ("1.1", False), ("nan", False),

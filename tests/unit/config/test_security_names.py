@@ -40,7 +40,10 @@ def test_sec11_an_alias_is_its_option_and_two_values_are_a_contradiction(alias: 
     )
     assert config(beside, {alias.upper(): value}) == config(beside, {name: value})
     message = refusal(beside, {alias: value, name: other})
-    assert message == f"kafka.{alias} and kafka.{name} are two names of one option, with different values"
+    assert (
+        message
+        == f"kafka.{alias} and kafka.{name} are two names of one option, with different values: give kafka.{name} alone"
+    )
 
 
 def test_sec11_what_is_set_itself_wins_over_a_profile_under_another_name(

@@ -13,10 +13,10 @@ from spark_producer.errors import ConfigError
     [
         (
             "kafka.bootstrap.servers",
-            "unknown option 'kafka.bootstrap.servers': Producer takes Kafka's own names, without the prefix. "
+            "unknown option 'kafka.bootstrap.servers': Producer takes names without the prefix `kafka.`. "
             "Write 'bootstrap.servers'",
         ),
-        ("Kafka.Linger.ms", "without the prefix. Write 'linger.ms'"),
+        ("Kafka.Linger.ms", "without the prefix `kafka.`. Write 'linger.ms'"),
         ("bathc.size", "unknown option 'bathc.size'. Did you mean 'batch.size'?"),
         ("kafka.bathc.size", "unknown option 'kafka.bathc.size'. Did you mean 'batch.size'?"),
         ("topic", "unknown option 'topic'. `pyproducer options`"),
@@ -34,7 +34,7 @@ def test_the_producer_speaks_of_options_without_a_prefix(option: str, said: str)
 
 
 def test_a_prefix_that_is_there_twice_is_seen_as_one() -> None:
-    with pytest.raises(ConfigError, match=r"without the prefix\. Write 'linger\.ms'"):
+    with pytest.raises(ConfigError, match=r"without the prefix `kafka\.`\. Write 'linger\.ms'"):
         producer_config({"bootstrap.servers": "broker:9092", "kafka.kafka.linger.ms": "1"})
 
 

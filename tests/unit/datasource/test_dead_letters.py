@@ -152,7 +152,7 @@ def test_com1_a_bad_row_is_dead_and_the_good_ones_are_in_order(
 
 def test_com1_rows_without_topic_or_with_one_that_is_not_there(broker: LocalBroker, topic: str, dead: str) -> None:
     named = dict.fromkeys(range(ROWS), topic) | {3: None, 4: f"{topic}-missing", 5: "", 6: f"{topic}-missing"}
-    report = write(broker, columns(topic=named), dead, deadLetterFor="row, topic", kafka__max__block__ms=1500)
+    report = write(broker, columns(topic=named), dead, deadLetterClasses="row, topic", kafka__max__block__ms=1500)
     letters = read_topic(broker.bootstrap_servers, dead, expected=4)
     assert {told(row)["row"]: told(row).get("topic") for row in letters} == {
         "3": None, "4": f"{topic}-missing", "5": "", "6": f"{topic}-missing",
@@ -219,7 +219,7 @@ def test_com4_without_the_headers_the_record_is_alone(broker: LocalBroker, topic
     assert (letter.key, letter.value, letter.headers, letter.timestamp_ms) == (b"k1", b"v1", [("h", b"1")], TIME + 1)
 
 
-@pytest.mark.parametrize("options", [{}, {"deadLetterFor": "size,broker"}])
+@pytest.mark.parametrize("options", [{}, {"deadLetterClasses": "size,broker"}])
 def test_com4_a_row_of_a_class_that_is_off_ends_the_task_as_ever(
     broker: LocalBroker, topic: str, dead: str, options: dict[str, str]
 ) -> None:
@@ -232,7 +232,7 @@ def test_com4_a_row_of_a_class_that_is_off_ends_the_task_as_ever(
 def test_com4_size_alone_leaves_the_other_classes_alone(broker: LocalBroker, topic: str, dead: str) -> None:
     options: dict[str, object] = {"topic": topic, "kafka__max__request__size": 4096}
     with pytest.raises(RecordTooLarge):
-        write(broker, columns(value={5: b"x" * 5000}), dead, deadLetterFor="row", **options)
+        write(broker, columns(value={5: b"x" * 5000}), dead, deadLetterClasses="row", **options)
 
 
 @pytest.mark.parametrize(("most", "bad", "fails"), [(3, 3, False), (3, 4, True), (0, 1, True), (-1, 90, False)])
@@ -258,7 +258,7 @@ def test_com4_max_bad_ratio_at_its_edge(ratio: float, rows: int, bad: int, fails
     if not fails:
         bounds.check(rows)
         return
-    with pytest.raises(TooManyBadRows, match=r"maxBadRatio .* a; b; c$"):
+    with pytest.raises(TooManyBadRows, match=r"maxBadRecordsRatio .* a; b; c$"):
         bounds.check(rows)
 
 

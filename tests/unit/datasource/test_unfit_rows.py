@@ -114,7 +114,7 @@ def test_com1_what_a_logical_type_or_a_union_forbids_is_dead_and_names_the_reaso
     kind = pa.struct([("u", pa.string()), ("t", pa.int32()), ("e", pa.string()), ("f", pa.binary())])
     batch = pa.RecordBatch.from_pydict({"value": pa.array(rows, kind)})
     formats = Formats(value=ColumnFormat(prefix_of(7), plan_of(schema, kind, "value")))
-    report = write(broker, batch, formats, topic=topic, deadLetterTopic=dead, maxBadRatio=1)
+    report = write(broker, batch, formats, topic=topic, deadLetterTopic=dead, maxBadRecordsRatio=1)
     assert report.report.rejected_by == {"schema": 4}
     parsed = fastavro.parse_schema(schema)
     for row in read_topic(broker.bootstrap_servers, topic, expected=2):
@@ -144,7 +144,7 @@ def test_com1_a_string_that_is_not_utf8_is_dead(broker: LocalBroker, topic: str,
         write(broker, batch, topic=topic)
 
 
-@pytest.mark.parametrize("options", [{}, {"deadLetterFor": "row,size"}])
+@pytest.mark.parametrize("options", [{}, {"deadLetterClasses": "row,size"}])
 def test_com4_without_the_class_schema_the_first_such_row_ends_the_task(
     broker: LocalBroker, topic: str, dead: str, options: dict[str, Any]
 ) -> None:
@@ -157,14 +157,14 @@ def test_com4_without_the_class_schema_the_first_such_row_ends_the_task(
 
 
 def test_com4_the_class_schema_alone_needs_no_broker_and_is_bounded(broker: LocalBroker, topic: str, dead: str) -> None:
-    alone: dict[str, Any] = {"topic": topic, "deadLetterTopic": dead, "deadLetterFor": "schema"}
+    alone: dict[str, Any] = {"topic": topic, "deadLetterTopic": dead, "deadLetterClasses": "schema"}
     with pytest.raises(TooManyBadRows, match="row 3 of the task does not fit"):
         write(broker, frame(), maxBadRecords=2, **alone)
     assert write(broker, frame(), maxBadRecords=3, **alone).report.rejected_by == {"schema": 3}
 
 
 def test_com4_a_task_of_which_no_row_fits(broker: LocalBroker, topic: str, dead: str) -> None:
-    options: dict[str, Any] = {"topic": topic, "deadLetterTopic": dead, "maxBadRatio": 1}
+    options: dict[str, Any] = {"topic": topic, "deadLetterTopic": dead, "maxBadRecordsRatio": 1}
     report = write(broker, frame(tuple(range(ROWS))), **options)
     assert report.report.rejected_by == {"schema": ROWS}
     found = read_topic(broker.bootstrap_servers, dead, expected=ROWS)

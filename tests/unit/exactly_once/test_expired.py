@@ -58,6 +58,6 @@ def test_a_producer_whose_id_has_expired_says_so(world: World) -> None:
 
 def test_options_say_their_greatest_value() -> None:
     told = {name: doc for name, _, doc in option_rows()}
-    assert told["exactlyOnceInlineBytes"].endswith("At most 67108864.")
+    assert "At most 67108864." in told["exactlyOnceMaxInlineBytes"]
     assert "At most 9" not in told["kafka.compression.gzip.level"], "its text says so"
     assert "At most" not in told["txnVersion"]

@@ -134,8 +134,8 @@ def test_a_producer_refuses_rows_that_name_a_control_topic_and_tells_which(world
     "given",
     [
         {"topic": CONTROL[0]},
-        {"topic": CONTROL[0], "exactlyOnceId": "a", "exactlyOnceTopic": "mine"},
-        {"topic": "t", "deadLetterTopic": CONTROL[0], "exactlyOnceId": "a", "exactlyOnceTopic": "mine"},
+        {"topic": CONTROL[0], "exactlyOnceId": "a", "exactlyOnceControlTopic": "mine"},
+        {"topic": "t", "deadLetterTopic": CONTROL[0], "exactlyOnceId": "a", "exactlyOnceControlTopic": "mine"},
     ],
 )
 def test_an_option_that_names_a_control_topic_is_refused(given: dict[str, str]) -> None:

@@ -33,7 +33,7 @@ SCRAM = PLAIN | {"sasl.mechanism": "SCRAM-SHA-256"}
 TOKENS = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "OAUTHBEARER",
-    "sasl.oauthbearer.token.provider": "m:f",
+    "oauthTokenProvider": "m:f",
 }
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
@@ -60,7 +60,7 @@ def test_every_setting_of_tls_follows_its_option() -> None:
             "ssl.endpoint.identification.algorithm": "",
             "ssl.enabled.protocols": "TLSv1.2",
             "ssl.cipher.suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-            "secrets.allow": " env:A*, ,file:/m/ ",
+            "secretsAllow": " env:A*, ,file:/m/ ",
         }
     ).security
     assert found == SecuritySettings(
@@ -133,7 +133,7 @@ def test_the_defaults_of_logins_are_those_of_the_table() -> None:
     found = settings({**TOKENS, "security.protocol": "SASL_SSL"}).security.sasl
     assert found == SaslSettings("OAUTHBEARER", provider="m:f")
     endpoint = {"sasl.oauthbearer.token.endpoint.url": "https://h/", "sasl.oauthbearer.client.id": "c"}
-    secret = {"sasl.oauthbearer.client.secret": "s", "sasl.oauthbearer.token.provider": ""}
+    secret = {"sasl.oauthbearer.client.secret": "s", "oauthTokenProvider": ""}
     found = settings(TOKENS | {"security.protocol": "SASL_SSL"} | endpoint | secret).security.sasl
     assert found == SaslSettings("OAUTHBEARER", oidc=OidcSettings("https://h/", "c", Secret("s")))
 
@@ -191,13 +191,13 @@ def test_sec41_a_text_of_jaas_may_be_a_reference_as_a_whole(tmp_path: Path) -> N
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "PLAIN",
         "sasl.jaas.config": f"${{file:{path}}}",
-        "secrets.allow": f"file:{tmp_path}/",
+        "secretsAllow": f"file:{tmp_path}/",
     }
     given = config(options)
     assert given.sasl_jaas_config == Secret(f"${{file:{path}}}"), "a configuration travels with the reference"
     assert security_settings(given).sasl == SaslSettings("PLAIN", "u", Secret(CANARY))
     with pytest.raises(ConfigError, match="not allowed here"):
-        settings(options | {"secrets.allow": ""})
+        settings(options | {"secretsAllow": ""})
     path.write_text(f'{MODULE} required username="u" password="${{env:{CANARY}}}";', encoding="utf-8")
     with pytest.raises(ConfigError, match="cannot stand in a text that a reference gave") as refused:
         settings(options)
@@ -217,10 +217,10 @@ def test_sec11_passwords_and_tokens_do_not_leave_the_machine_in_clear(options: d
             settings(options, servers)
         assert str(refused.value) == (
             f"{options['sasl.mechanism']} over SASL_PLAINTEXT would send {what} in clear to {FAR}: set "
-            "kafka.security.protocol to SASL_SSL, or kafka.allow.plaintext.credentials to true"
+            "kafka.security.protocol to SASL_SSL, or allowPlaintextCredentials to true"
         )
     assert settings(options, "localhost:1,127.0.0.1:2,[::1]:3").security.protocol == "SASL_PLAINTEXT"
-    assert settings(options | {"allow.plaintext.credentials": "true"}).security.protocol == "SASL_PLAINTEXT"
+    assert settings(options | {"allowPlaintextCredentials": "true"}).security.protocol == "SASL_PLAINTEXT"
     assert settings(options | {"security.protocol": "SASL_SSL"}).security.protocol == "SASL_SSL"
 
 
@@ -230,7 +230,7 @@ def test_sec11_passwords_and_tokens_do_not_leave_the_machine_in_clear(options: d
         (PLAIN, True),
         (TOKENS, True),
         (SCRAM, False),
-        (PLAIN | {"allow.plaintext.credentials": "true"}, False),
+        (PLAIN | {"allowPlaintextCredentials": "true"}, False),
         (PLAIN | {"security.protocol": "SASL_SSL"}, False),
     ],
 )
@@ -267,8 +267,8 @@ def test_sec11_a_broker_that_names_another_machine_as_its_own_gets_no_password(
         (SCRAM, "localhost:9092", None),
         (PLAIN, "localhost:9092", None),
         (SCRAM, FAR, f"SCRAM-SHA-256 over SASL_PLAINTEXT to {FAR}: all records, and what a weak password can be guessed"),
-        (PLAIN | {"allow.plaintext.credentials": "true"}, FAR, f"PLAIN over SASL_PLAINTEXT to {FAR}: the password and all"),
-        (TOKENS | {"allow.plaintext.credentials": "true"}, FAR, "the token and all records can be read on the way"),
+        (PLAIN | {"allowPlaintextCredentials": "true"}, FAR, f"PLAIN over SASL_PLAINTEXT to {FAR}: the password and all"),
+        (TOKENS | {"allowPlaintextCredentials": "true"}, FAR, "the token and all records can be read on the way"),
         ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "none"}, FAR, "names are not checked"),
         ({"security.protocol": "SSL", "enable.ssl.certificate.verification": "false"}, FAR, "certificates are not checked"),
     ],

@@ -64,9 +64,7 @@ def test_sec41_a_variable_is_read_if_a_rule_allows_it(rules: list[str], taken: b
     if taken:
         assert resolve(Secret("${env:KAFKA_PASSWORD}"), rules, environ) == CANARY
     else:
-        assert "add env:KAFKA_PASSWORD to kafka.secrets.allow" in refusal(
-            "${env:KAFKA_PASSWORD}", *rules, environ=environ
-        )
+        assert "add env:KAFKA_PASSWORD to secretsAllow" in refusal("${env:KAFKA_PASSWORD}", *rules, environ=environ)
 
 
 def test_sec41_nothing_is_allowed_by_default_and_the_environment_of_the_platform_wins() -> None:
@@ -234,7 +232,7 @@ def test_sec41_what_a_reference_gives_is_not_resolved_again(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("rule", ["env", "env:A*B", "env:A.*", "file:relative", "file:", "*", "${env:A}", "dir:/x"])
 def test_sec41_a_rule_that_nobody_could_mean_is_refused(rule: str) -> None:
-    assert "kafka.secrets.allow: " in refusal("${env:A}", rule)
+    assert "secretsAllow: " in refusal("${env:A}", rule)
     assert f"{ALLOW_VARIABLE}: " in refusal("${env:A}", environ={ALLOW_VARIABLE: f"env:A,{rule}"})
 
 

@@ -9,14 +9,14 @@ from itertools import islice
 from spark_producer.errors import TooManyBadRows
 
 MIN_ROWS = 1000
-"""A task of fewer rows counts as one of so many for `maxBadRatio`: of a micro-batch of three rows one may be bad."""
+"""A task of fewer rows counts as one of so many for `maxBadRecordsRatio`: of a micro-batch of three rows one may be bad."""
 
 REASONS_SHOWN = 3
 NO_BOUND = -1
 
 
 class Bounds:
-    """Counts the bad rows of one task, and compares them with `maxBadRecords` and `maxBadRatio`."""
+    """Counts the bad rows of one task, and compares them with `maxBadRecords` and `maxBadRecordsRatio`."""
 
     def __init__(self, most: int, ratio: float) -> None:
         self._most = most
@@ -46,7 +46,7 @@ class Bounds:
         if self._most != NO_BOUND and rejected > self._most:
             passed = f"maxBadRecords ({self._most})"
         elif rejected > self._ratio * max(rows, MIN_ROWS):
-            passed = f"maxBadRatio ({self._ratio:g}, of at least {MIN_ROWS} rows)"
+            passed = f"maxBadRecordsRatio ({self._ratio:g}, of at least {MIN_ROWS} rows)"
         else:
             return
         raise TooManyBadRows(

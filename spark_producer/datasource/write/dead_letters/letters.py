@@ -65,8 +65,8 @@ class DeadLetters:
         self._told = sink.dead_letter_headers
         self._origin = origin
         self._unix_ms = unix_ms or (lambda: time.time_ns() // 1_000_000)
-        self._bounds = Bounds(sink.max_bad_records, sink.max_bad_ratio)
-        wanted = [BadRowClass(name) for name in dead_letter_classes(sink.dead_letter_for)]
+        self._bounds = Bounds(sink.max_bad_records, sink.max_bad_records_ratio)
+        wanted = [BadRowClass(name) for name in dead_letter_classes(sink.dead_letter_classes)]
         self._sieve = new_collector(producer.config, wanted, (self.topic,))
         self.asks_brokers = brokers_find_bad_rows(sink)
         """Whether rows may turn out to be bad only when a broker has seen them."""

@@ -64,14 +64,14 @@ def begin_write(settings: TaskSettings) -> TaskSettings:
 def _tell_of_transactions(sink: SinkOptions) -> None:
     """Say once in a process why tasks of a few rows have transactions of their own: that is slower, and not asked for by name."""
     name = sink.exactly_once_id or ""
-    if name in _told_of_transactions or not sink.exactly_once_inline_bytes or not brokers_find_bad_rows(sink):
+    if name in _told_of_transactions or not sink.exactly_once_max_inline_bytes or not brokers_find_bad_rows(sink):
         return
     _told_of_transactions.add(name)
     logger.info(
-        "exactlyOnceId %s: brokers may find rows bad (deadLetterFor=%s), so each task with rows has a transaction of its own, "
-        "however few they are. With deadLetterFor=row,schema small tasks go by the driver",
+        "exactlyOnceId %s: brokers may find rows bad (deadLetterClasses=%s), so each task with rows has a transaction of its "
+        "own, however few they are. With deadLetterClasses=row,schema small tasks go by the driver",
         name,
-        sink.dead_letter_for,
+        sink.dead_letter_classes,
     )
 
 
@@ -180,7 +180,7 @@ def _sink(settings: TaskSettings) -> driver.SinkSettings:
     return driver.SinkSettings(
         sink.exactly_once_id or "",
         ConnectionSettings.from_config(config),
-        sink.exactly_once_topic,
+        sink.exactly_once_control_topic,
         config.max_block_ms / 1000,
         () if sink.topic is None else (sink.topic,),
     )

@@ -156,6 +156,6 @@ def _warn_of_many_ids(slot: TransactionalId, where: SparkTaskInfo) -> None:
     alone = TaskContext.get() is not None and not os.environ.get("SPARK_REUSE_WORKER")
     if alone and slot.fencing is not None and where.partition == 0 and where.attempt == 0:
         logger.warning(
-            "spark.python.worker.reuse is false: each task with more than exactlyOnceInlineBytes takes a new transactional id, "
-            "which the brokers remember for 7 days (transactional.id.expiration.ms); leave workers alive"
+            "spark.python.worker.reuse is false: each task with more than exactlyOnceMaxInlineBytes takes a new transactional "
+            "id, which the brokers remember for 7 days (transactional.id.expiration.ms); leave workers alive"
         )

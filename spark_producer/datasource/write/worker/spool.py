@@ -78,5 +78,5 @@ class Spool:
     def _refused(self, error: OSError) -> PyProducerError:
         return PyProducerError(
             f"the rows of a task cannot be spooled in {self.folder} (spark.local.dir): {error.strerror or error}. Make room "
-            "there, name another folder, or set exactlyOnceSpool to false"
+            "there, name another folder, or set exactlyOnceSpoolToDisk to false"
         )

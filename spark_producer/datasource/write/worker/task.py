@@ -47,7 +47,7 @@ def write_task(
     gc_freeze_on_second_task()
     limit_malloc_trim()
     _warn_of_kernel()
-    add_control_topic(settings.sink.exactly_once_topic)
+    add_control_topic(settings.sink.exactly_once_control_topic)
     config, rows = worker_config(settings), jvm.answered(batches)
     if settings.handle is None:
         report = _write_at_least_once(config, settings, rows, producers)

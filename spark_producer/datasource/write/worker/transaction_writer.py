@@ -41,7 +41,7 @@ def inline_limit(sink: SinkOptions, partition: int) -> int:
     No task knows how many there are. So half as many are for each next eight, and all together stay below 16 times the option,
     and 16 KiB for each task: with the default 64 MiB.
     """
-    most = sink.exactly_once_inline_bytes
+    most = sink.exactly_once_max_inline_bytes
     return max(most >> partition // TASKS_WITH_THE_SAME_LIMIT, min(most, MIN_INLINE_BYTES))
 
 
@@ -75,8 +75,10 @@ class TransactionWriter:
         self._transactions = transactions_of(producer)
         self._sink = sink
         self._limit = 0 if self._rows.may_be_refused else limit  # the driver could not send rows elsewhere
-        self._patient = sink.exactly_once_spool == "true" or (sink.exactly_once_spool == "auto" and attempt > 0)
-        self._may_spool = sink.exactly_once_spool != "false"
+        self._patient = sink.exactly_once_spool_to_disk == "true" or (
+            sink.exactly_once_spool_to_disk == "auto" and attempt > 0
+        )
+        self._may_spool = sink.exactly_once_spool_to_disk != "false"
         self._clock = clock
         self._began: float | None = None
         """The time at which the transaction was begun; None while rows are held back."""
@@ -164,7 +166,7 @@ class TransactionWriter:
             return
         seconds, limit = self._clock() - self._began, self._parts.config.transaction_timeout_ms / 1000
         if seconds > limit * USABLE_PART:
-            hint = ", or set exactlyOnceSpool to true: then it is open only while rows are sent"
+            hint = ", or set exactlyOnceSpoolToDisk to true: then it is open only while rows are sent"
             if self._patient:
                 hint = ", or raise kafka.buffer.memory, which ended before rows could be spooled"
             raise ExactlyOnceError(

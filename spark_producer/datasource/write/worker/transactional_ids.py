@@ -91,5 +91,5 @@ class TransactionalIdPool:
         if sum(slot.sink == sink for slot in self._slots) >= MAX_IDS_PER_SINK:
             raise ExactlyOnceError(
                 f"exactlyOnceId {sink.name!r}: {MAX_IDS_PER_SINK} transactions of this Python worker wait for the driver. Each "
-                "task with more than exactlyOnceInlineBytes has one: write with fewer tasks (coalesce), or with more executors"
+                "task with more than exactlyOnceMaxInlineBytes has one: write with fewer tasks (coalesce), or with more executors"
             )

@@ -90,7 +90,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
 
 def settings(**options: Any) -> TaskSettings:
     config = producer_config({"bootstrap.servers": "localhost:1", "max.block.ms": 7000})
-    sink = SinkOptions(topic="t", exactly_once_id="orders", exactly_once_topic="commits")
+    sink = SinkOptions(topic="t", exactly_once_id="orders", exactly_once_control_topic="commits")
     return TaskSettings(config, sink, own_time=True, streaming=True)._replace(**options)
 
 

@@ -100,13 +100,13 @@ def test_com6_the_log_says_once_why_few_rows_do_not_go_by_the_driver(
     broker: LocalBroker, topic: str, dead: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        for options in ({"deadLetterFor": "row,schema"}, {"exactlyOnceInlineBytes": "0"}):
+        for options in ({"deadLetterClasses": "row,schema"}, {"exactlyOnceMaxInlineBytes": "0"}):
             one_task(broker, topic, dead, rows(large=False), **options)
             assert SAID not in caplog.text, options
         for _ in range(2):
             one_task(broker, topic, dead, rows(large=False))
     assert [each.levelno for each in caplog.records if SAID in each.getMessage()] == [logging.INFO]
-    assert f"exactlyOnceId {topic}: brokers may find rows bad (deadLetterFor=row,size,broker" in caplog.text
+    assert f"exactlyOnceId {topic}: brokers may find rows bad (deadLetterClasses=row,size,broker" in caplog.text
 
 
 def test_com6_an_abort_takes_them_back(broker: LocalBroker, topic: str, dead: str) -> None:
@@ -116,7 +116,7 @@ def test_com6_an_abort_takes_them_back(broker: LocalBroker, topic: str, dead: st
 
 
 def test_com6_rows_that_the_task_itself_finds_bad_go_by_the_driver(broker: LocalBroker, topic: str, dead: str) -> None:
-    settings, report = one_task(broker, topic, dead, rows(large=False), deadLetterFor="row")
+    settings, report = one_task(broker, topic, dead, rows(large=False), deadLetterClasses="row")
     assert isinstance(report.outcome, InlineRows)
     assert committed(broker, dead) == []
     total = commit_write(settings, [report], "batch write").report
@@ -160,7 +160,7 @@ def test_com6_a_bad_row_that_is_too_large_for_the_dead_letter_topic_is_not_lost(
     values = [b"x" * 6000 if row == 10 else b"v%d" % row for row in range(ROWS)]
     partitions = [-1 if row == 10 else None for row in range(ROWS)]
     batch = pa.record_batch({"value": pa.array(values, pa.binary()), "partition": pa.array(partitions, pa.int32())})
-    options = {"deadLetterFor": "row,schema", "exactlyOnceInlineBytes": inline}
+    options = {"deadLetterClasses": "row,schema", "exactlyOnceMaxInlineBytes": inline}
     settings, report = one_task(broker, topic, f"{topic}-dead", batch, **options)
     if inline != "0":
         with pytest.raises(BrokerError, match=f"MESSAGE_TOO_LARGE .* rows for topic '{topic}-dead'"):

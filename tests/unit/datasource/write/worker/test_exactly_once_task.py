@@ -92,21 +92,21 @@ LIMIT = 5000 * ROW_BYTES
 
 def test_few_rows_travel_to_the_driver() -> None:
     worker = Worker()
-    report = worker.write(rows(5000), exactly_once_inline_bytes=LIMIT)
+    report = worker.write(rows(5000), exactly_once_max_inline_bytes=LIMIT)
     assert isinstance(report.outcome, InlineRows)
     assert report.outcome.batches == (EncodedBatch("t", 0, 5000, bytes(LIMIT)),)
     assert report.outcome.rows == 5000
     assert (report.outcome.query, report.outcome.batch, report.outcome.handle.fencing) == ("q1", 4, FENCING)
     assert report.report == WriteReport({}), "where they will lie is known to the driver alone"
     assert worker.made[0].transactions.calls == ["hold", "take_held"]
-    again = worker.write(rows(1), exactly_once_inline_bytes=LIMIT)
+    again = worker.write(rows(1), exactly_once_max_inline_bytes=LIMIT)
     assert isinstance(again.outcome, InlineRows)
     assert len(worker.made) == 1, "no transaction was begun, so the id is free"
 
 
 def test_many_rows_get_a_transaction() -> None:
     worker = Worker()
-    report = worker.write(rows(3000, 2001, 4000), exactly_once_inline_bytes=LIMIT)
+    report = worker.write(rows(3000, 2001, 4000), exactly_once_max_inline_bytes=LIMIT)
     assert isinstance(report.outcome, PreparedTask)
     made = worker.made[0]
     assert report.outcome.transaction == TaskTransaction(
@@ -120,7 +120,7 @@ def test_many_rows_get_a_transaction() -> None:
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_without_inline_bytes_every_row_gets_a_transaction(count: int) -> None:
-    report = Worker().write(rows(count), exactly_once_inline_bytes=0)
+    report = Worker().write(rows(count), exactly_once_max_inline_bytes=0)
     if count:
         assert isinstance(report.outcome, PreparedTask)
     else:
@@ -130,7 +130,7 @@ def test_without_inline_bytes_every_row_gets_a_transaction(count: int) -> None:
 
 
 def test_a_hold_that_ends_for_want_of_memory_is_a_transaction() -> None:
-    report = (worker := Worker(memory=2000 * ROW_BYTES)).write(rows(3000), exactly_once_inline_bytes=LIMIT)
+    report = (worker := Worker(memory=2000 * ROW_BYTES)).write(rows(3000), exactly_once_max_inline_bytes=LIMIT)
     assert isinstance(report.outcome, PreparedTask)
     assert worker.made[0].transactions.calls == ["hold", "prepare"]
 
@@ -139,7 +139,7 @@ def test_a_task_takes_the_id_of_a_decided_batch_and_no_other() -> None:
     worker = Worker()
     ids = []
     for fencing in (FENCING, FENCING, NEXT, FENCING, ProducerIdAndEpoch(2, 0)):
-        report = worker.write(rows(10), fencing, exactly_once_inline_bytes=0)
+        report = worker.write(rows(10), fencing, exactly_once_max_inline_bytes=0)
         assert isinstance(report.outcome, PreparedTask)
         ids.append(report.outcome.transaction.transactional_id.rpartition(".")[2])
     assert ids == ["0", "1", "1", "2", "3"]
@@ -174,13 +174,13 @@ def test_a_failed_task_gives_its_transaction_up_and_raises_the_first_error() -> 
     worker = Worker(fails_at=6000)
     worker.of_producers = {"fails_at": 6000}
     with pytest.raises(ValueError, match="row 6000"):
-        worker.write(rows(5500, 1000), exactly_once_inline_bytes=LIMIT)
+        worker.write(rows(5500, 1000), exactly_once_max_inline_bytes=LIMIT)
     made = worker.made[0]
     assert made.transactions.calls == ["hold", "release", "try_abort"]
     assert made.closed
     assert not len(worker.producers)
     worker.of_producers = {}
-    again = worker.write(rows(10), NEXT, exactly_once_inline_bytes=0)
+    again = worker.write(rows(10), NEXT, exactly_once_max_inline_bytes=0)
     assert isinstance(again.outcome, PreparedTask)
     assert again.outcome.transaction.transactional_id.endswith(".1"), "what is left in slot 0 is not known"
 
@@ -201,7 +201,7 @@ def test_a_task_that_is_killed_gives_its_transaction_up_too() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        (worker := Worker()).write(killed(), exactly_once_inline_bytes=0)
+        (worker := Worker()).write(killed(), exactly_once_max_inline_bytes=0)
     assert worker.made[0].transactions.calls == ["hold", "release", "try_abort"]
     assert worker.made[0].closed
 
@@ -213,10 +213,14 @@ def test_a_transaction_that_is_open_for_too_long_ends_the_task() -> None:
     def advance() -> None:
         worker.now += 15.0
 
-    said = r"open for 45 s, more than two thirds of kafka.transaction.timeout.ms \(60 s\).*exactlyOnceSpool to true"
+    said = (
+        r"open for 45 s, more than two thirds of kafka.transaction.timeout.ms \(60 s\).*exactlyOnceSpoolToDisk to true"
+    )
     with pytest.raises(ExactlyOnceError, match=said):
         worker.write(
-            rows(10, 10, 10, 10, 10, before_each=advance), exactly_once_inline_bytes=0, exactly_once_spool="false"
+            rows(10, 10, 10, 10, 10, before_each=advance),
+            exactly_once_max_inline_bytes=0,
+            exactly_once_spool_to_disk="false",
         )
     assert worker.made[0].transactions.calls == ["hold", "release", "try_abort"]
     assert worker.made[0].first_rows == [0, 10, 20, 30]
@@ -236,7 +240,7 @@ def test_the_time_of_the_last_acknowledgements_counts_too(monkeypatch: pytest.Mo
         monkeypatch.setattr(worker.made[0].transactions, "prepare", slow)
 
     with pytest.raises(ExactlyOnceError, match="open for 41 s"):
-        worker.write(late(), exactly_once_inline_bytes=0)
+        worker.write(late(), exactly_once_max_inline_bytes=0)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +272,9 @@ def test_rows_are_spooled_so_that_the_transaction_is_open_only_to_send_them(
         yield batch(10)
         yield batch(20)
 
-    report = worker.write(given(), exactly_once_inline_bytes=LIMIT, exactly_once_spool=spool, attempt=attempt)
+    report = worker.write(
+        given(), exactly_once_max_inline_bytes=LIMIT, exactly_once_spool_to_disk=spool, attempt=attempt
+    )
     assert isinstance(report.outcome, PreparedTask)
     assert report.outcome.rows == report.report.records == 6030
     assert spooled == ([10, 20] if spools else [])
@@ -282,7 +288,7 @@ def test_a_spooled_task_may_take_as_long_as_it_likes() -> None:
     def advance() -> None:
         worker.now += 3600.0
 
-    report = worker.write(rows(10, 10, 10, before_each=advance), exactly_once_inline_bytes=0)
+    report = worker.write(rows(10, 10, 10, before_each=advance), exactly_once_max_inline_bytes=0)
     assert report.report.records == 30
 
 
@@ -290,7 +296,7 @@ def test_the_same_id_on_another_cluster_does_not_free_what_waits_on_this_one() -
     worker = Worker()
     ids = []
     for fencing, servers in ((FENCING, "here:1"), (NEXT, "there:1"), (NEXT, "here:1")):
-        outcome = worker.write(rows(1), fencing, exactly_once_inline_bytes=0, servers=servers).outcome
+        outcome = worker.write(rows(1), fencing, exactly_once_max_inline_bytes=0, servers=servers).outcome
         assert isinstance(outcome, PreparedTask)
         ids.append(outcome.transaction.transactional_id)
     assert ids[0] == ids[2] != ids[1]
@@ -308,7 +314,7 @@ def test_a_task_that_spools_does_so_before_memory_ends_however_much_the_driver_w
             assert not worker.made[0].transactions.open, "no transaction is open while rows are computed"
 
     given = rows(*[200] * 10, before_each=advance)
-    report = worker.write(given, exactly_once_inline_bytes=LIMIT, exactly_once_spool=spool)
+    report = worker.write(given, exactly_once_max_inline_bytes=LIMIT, exactly_once_spool_to_disk=spool)
     assert report.report.records == 2000
     assert worker.made[0].transactions.calls == ["hold", "release", "prepare"]
 
@@ -321,8 +327,8 @@ def test_a_task_that_could_not_spool_is_not_advised_to() -> None:
 
     given = rows(2000, 10, 10, before_each=advance)
     with pytest.raises(ExactlyOnceError, match=r"open for 60 s.*raise kafka\.buffer\.memory") as told:
-        worker.write(given, exactly_once_inline_bytes=LIMIT, exactly_once_spool="true")
-    assert "exactlyOnceSpool" not in str(told.value)
+        worker.write(given, exactly_once_max_inline_bytes=LIMIT, exactly_once_spool_to_disk="true")
+    assert "exactlyOnceSpoolToDisk" not in str(told.value)
 
 
 def test_the_limit_of_all_tasks_together_is_bounded() -> None:
@@ -332,9 +338,9 @@ def test_the_limit_of_all_tasks_together_is_bounded() -> None:
     assert min(limits) == 16 << 10
     assert sum(limits[:200]) < 66 << 20
     assert sum(limits) < 96 << 20
-    small = SinkOptions(exactly_once_id="orders", exactly_once_inline_bytes=100)
+    small = SinkOptions(exactly_once_id="orders", exactly_once_max_inline_bytes=100)
     assert {inline_limit(small, partition) for partition in range(2000)} == {100}
-    assert inline_limit(SinkOptions(exactly_once_id="orders", exactly_once_inline_bytes=0), 3) == 0
+    assert inline_limit(SinkOptions(exactly_once_id="orders", exactly_once_max_inline_bytes=0), 3) == 0
 
 
 def test_workers_that_live_for_one_task_are_warned_of(
@@ -345,5 +351,5 @@ def test_workers_that_live_for_one_task_are_warned_of(
         monkeypatch.setenv("SPARK_REUSE_WORKER", reuse)
         caplog.clear()
         with caplog.at_level(logging.WARNING, "pyproducer"):
-            Worker().write(rows(10), partition=partition, exactly_once_inline_bytes=limit)
+            Worker().write(rows(10), partition=partition, exactly_once_max_inline_bytes=limit)
         assert sum("spark.python.worker.reuse is false" in record.message for record in caplog.records) == warned

@@ -55,7 +55,7 @@ def test_a_slice_takes_no_more_room_than_its_rows(tmp_path: Path) -> None:
 
 def test_a_folder_that_refuses_is_named(tmp_path: Path) -> None:
     with pytest.raises(
-        PyProducerError, match=r"missing \(spark.local.dir\): No such file .* exactlyOnceSpool to false"
+        PyProducerError, match=r"missing \(spark.local.dir\): No such file .* exactlyOnceSpoolToDisk to false"
     ):
         Spool({"SPARK_LOCAL_DIRS": str(tmp_path / "missing")})
 
