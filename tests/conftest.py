@@ -93,7 +93,7 @@ LEFT_OUT = pytest.StashKey[int]()
 @pytest.fixture(autouse=True)
 def no_secret_sent() -> None:
     """What another test has sent as a secret is not hidden in this one."""
-    redaction._sent = redaction.SentSecrets()
+    redaction._sent_secrets = redaction.SentSecrets()
 
 
 class Broker(Protocol):

@@ -1,18 +1,18 @@
-"""Exponential backoff with jitter (KIP-144, KIP-580): every pause between two attempts at the same thing is computed here."""
+"""Exponential backoff with jitter (KIP-144, KIP-580), which computes the pause before every retry in this package."""
 
 from __future__ import annotations
 
 from random import Random
 
 JITTER = 0.2
-"""The part of every backoff that is random, so that clients cut off together do not come back together (KIP-144)."""
+"""Random fraction of each backoff, so that clients that are disconnected together do not reconnect together (KIP-144)."""
 
 _MAX_DOUBLINGS = 63
-"""The most doublings: enough to exceed any maximum, and few enough for a float."""
+"""Maximum number of doublings: enough to exceed any maximum, and few enough for a float."""
 
 
 def exponential(base: float, maximum: float, failures: int, random: Random) -> float:
-    """Return base·2^failures ±20 %, at most `maximum`; draw it once per attempt and keep it."""
+    """Return base·2^failures ±20 %, at most `maximum`, in the unit of `base`. Each call draws another value."""
     if base >= maximum:
         return maximum
     raised: float = min(maximum, base * 2.0 ** min(failures, _MAX_DOUBLINGS))
@@ -20,13 +20,13 @@ def exponential(base: float, maximum: float, failures: int, random: Random) -> f
 
 
 class Backoff:
-    """The function `exponential` with fixed bounds in seconds."""
+    """The backoff `exponential` between a base and a maximum in seconds."""
 
-    def __init__(self, first: float, most: float, random: Random | None = None) -> None:
-        self._first = first
-        self._most = most
+    def __init__(self, base: float, maximum: float, random: Random | None = None) -> None:
+        self._base = base
+        self._maximum = maximum
         self._random = random or Random()
 
     def delay(self, attempt: int) -> float:
-        """Return the seconds before attempt number `attempt` (0 is the first retry)."""
-        return exponential(self._first, self._most, attempt, self._random)
+        """Return the seconds to wait before retry number `attempt`, counted from 0."""
+        return exponential(self._base, self._maximum, attempt, self._random)

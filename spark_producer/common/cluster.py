@@ -1,4 +1,4 @@
-"""What is known of a cluster: its nodes, its topics, who leads which partition, and how it speaks transactions. Plain values."""
+"""Plain values that describe a cluster: nodes, topics, partition leaders, and the version of its transactions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 NO_LEADER = -1
-"""This stands in place of a node if a partition has no leader now, or its leader is not known."""
+"""Node id of a partition that has no leader now, or whose leader is unknown."""
 
 
 class TopicPartition(NamedTuple):
@@ -28,7 +28,7 @@ class ProducerIdAndEpoch(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A broker: where it listens, and its rack if it says so (`broker.rack`)."""
+    """A broker: host and port of its listener, and its rack if it has one (`broker.rack`)."""
 
     host: str
     port: int
@@ -36,7 +36,7 @@ class Node(NamedTuple):
 
 
 class TopicInfo(NamedTuple):
-    """A topic as the brokers describe it: its error code, and the leader of each partition (-1: none now)."""
+    """A topic in a Metadata response: its error code, and the leader of each partition (-1 for none now)."""
 
     error_code: int
     leaders: tuple[int, ...]
@@ -45,9 +45,9 @@ class TopicInfo(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """The contents of all answers together. For a topic the last answer counts, except where a leader epoch was newer before.
+    """A snapshot of the cluster: all Metadata responses merged. The newest response counts, or the one with a newer leader epoch.
 
-    `topics` has those that exist. `number` differs in each snapshot that is not the same as the one before.
+    `topics` has the topics that exist. `number` is another one in each snapshot that differs from the previous one.
     """
 
     nodes: Mapping[int, Node]
@@ -60,7 +60,7 @@ class Cluster(NamedTuple):
         return {number: (node.host, node.port) for number, node in self.nodes.items()}
 
     def leader_of(self, tp: TopicPartition) -> tuple[int, int]:
-        """Return the node that leads a partition (-1 if it, or its address, is unknown) and the leader's epoch."""
+        """Return the leader of a partition and its leader epoch. The leader is -1 if it, or its address, is unknown."""
         topic, partition = tp
         info = self.topics.get(topic)
         if info is None or partition >= len(info.leaders):
@@ -71,7 +71,7 @@ class Cluster(NamedTuple):
     def replace(
         self, nodes: Mapping[int, Node] | None = None, topics: Mapping[str, TopicInfo] | None = None
     ) -> Cluster:
-        """Return the next snapshot, or this one if nothing differs. Unchanged parts stay the same objects."""
+        """Return a new snapshot, or this one if nothing differs. Unchanged parts stay the same objects."""
         new_nodes = self.nodes if nodes is None or nodes == self.nodes else nodes
         new_topics = self.topics if topics is None or topics == self.topics else topics
         if new_nodes is self.nodes and new_topics is self.topics:
@@ -79,34 +79,34 @@ class Cluster(NamedTuple):
         return Cluster(new_nodes, new_topics, self.number + 1)
 
     def without(self, topics: Collection[str]) -> Cluster:
-        """Return the next snapshot, without these topics."""
+        """Return a snapshot without these topics."""
         return self.replace(topics={name: info for name, info in self.topics.items() if name not in topics})
 
 
 TRANSACTIONS = "transaction.version"
-"""The feature on which a cluster agrees before it speaks transactions implicitly."""
+"""Name of the cluster feature whose finalized level decides the `Style` of transactions (KIP-890)."""
 
 
 class Style(enum.IntEnum):
-    """How a transaction is spoken. One transaction has one style throughout."""
+    """The version of the protocol of a transaction (Kafka: TransactionVersion). One transaction keeps one style."""
 
     EXPLICIT = 1
     """AddPartitionsToTxn up to 3, Produce up to 11, EndTxn up to 4"""
     IMPLICIT = 2
-    """transaction.version 2 (KIP-890): Produce from 12 on adds its partitions by itself, EndTxn from 5 on raises the epoch"""
+    """transaction.version 2 (KIP-890): Produce from 12 on adds its partitions itself, EndTxn from 5 on raises the epoch"""
 
 
 def style_at(level: int) -> Style:
-    """Return how a cluster speaks transactions that has agreed on this level of `TRANSACTIONS` (0: it does not know it).
+    """Return the style of a cluster whose finalized level of `TRANSACTIONS` is `level` (0 if it lacks the feature).
 
-    What its brokers offer in their versions says nothing: Kafka 4.3 offers the new ones also where they are not agreed on, and
-    wedges the transactional id of whoever uses them.
+    The API versions of the brokers do not decide: Kafka 4.3 offers the new ones even where the feature is not finalized, and
+    then wedges the transactional id of a producer that uses them.
     """
     return Style.IMPLICIT if level >= Style.IMPLICIT else Style.EXPLICIT
 
 
 class Span(NamedTuple):
-    """What a transaction has written to one partition: its first and last offset, and the number of its records."""
+    """The records that a transaction has written to one partition: the first and last offset, and their number."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""Kafka's error codes: their names, what a producer does about each of them, and what people can do.
+"""Kafka's error codes: the name, the reaction of a producer, and the advice to users of each.
 
 The numbers and names are those of Kafka's `org.apache.kafka.common.protocol.Errors`; what a producer retries follows the
 exceptions that Kafka's clients map them to (`RetriableException`, `InvalidMetadataException`) and `Sender.completeBatch`.
@@ -11,7 +11,7 @@ from typing import Self
 
 
 class Action(enum.Flag):
-    """What a producer does about an error code. Without any of them the records have failed, and the producer goes on."""
+    """The reaction of a producer to an error code. Without any of these the records have failed, and the producer continues."""
 
     NONE = 0
     RETRY = enum.auto()
@@ -23,22 +23,21 @@ class Action(enum.Flag):
 
 _NONE, _RETRY, _REFRESH = Action.NONE, Action.RETRY, Action.RETRY | Action.REFRESH_METADATA
 _SPLIT, _SUCCESS, _FATAL = Action.SPLIT, Action.SUCCESS, Action.FATAL
-_SEE_BROKER_LOG = "look into the broker's log"
+_SEE_BROKER_LOG = "see the broker's log"
 
 
 class Code(enum.IntEnum):
-    """Every error code that a producer, the tools or the embedded broker use: number, action, advice for people.
+    """The error codes that the producer, the commands and the embedded broker use: number, action and advice.
 
-    A member is an `int`, so it can be compared with the number in an answer, and is written as one. `Code(number)` accepts
-    every number: one that is not in the table, from a newer broker, is named by its number and not retried, as in Kafka's own
-    clients.
+    A member is an `int`, so it can be compared with the number in a response, and is written as one. `Code(number)` accepts
+    every number: an unknown one, from a newer broker, has its number in its name and is not retried, as in Kafka's clients.
     """
 
     action: Action
     advice: str
 
     def __new__(cls, number: int, action: Action = _NONE, advice: str = _SEE_BROKER_LOG) -> Self:
-        """Make a member from a row of the table below. The defaults are for a number that is not in the table."""
+        """Create a member from a row of the table below. The defaults are for a number that is not in the table."""
         code = int.__new__(cls, number)
         code._value_, code.action, code.advice = number, action, advice
         return code
@@ -55,10 +54,10 @@ class Code(enum.IntEnum):
     UNKNOWN_SERVER_ERROR = -1, _NONE, _SEE_BROKER_LOG
     NONE = 0, _NONE, ""
     OFFSET_OUT_OF_RANGE = 1, _NONE, "ask for an offset that the log still holds"
-    CORRUPT_MESSAGE = 2, _RETRY, "bytes were damaged on the way; check the network"
+    CORRUPT_MESSAGE = 2, _RETRY, "bytes were corrupted in transit; check the network"
     UNKNOWN_TOPIC_OR_PARTITION = 3, _REFRESH, "create the topic, or correct its name"
-    LEADER_NOT_AVAILABLE = 5, _REFRESH, "wait for the election, or find out why no replica is alive"
-    NOT_LEADER_OR_FOLLOWER = 6, _REFRESH, "the leader moved; retried by itself"
+    LEADER_NOT_AVAILABLE = 5, _REFRESH, "wait for the leader election, or find out why no replica is alive"
+    NOT_LEADER_OR_FOLLOWER = 6, _REFRESH, "the leader moved; retried automatically"
     REQUEST_TIMED_OUT = 7, _RETRY, "replicas are slow; see request.timeout.ms"
     BROKER_NOT_AVAILABLE = 8, _NONE, "start the broker"
     REPLICA_NOT_AVAILABLE = 9, _REFRESH, "wait for the replica"
@@ -67,32 +66,36 @@ class Code(enum.IntEnum):
     NETWORK_EXCEPTION = 13, _REFRESH, "the connection broke; check the network and the broker"
     COORDINATOR_LOAD_IN_PROGRESS = 14, _RETRY, "wait for the coordinator"
     COORDINATOR_NOT_AVAILABLE = 15, _RETRY, "wait for the coordinator"
-    NOT_COORDINATOR = 16, _RETRY, "the coordinator moved; retried by itself"
+    NOT_COORDINATOR = 16, _RETRY, "the coordinator moved; retried automatically"
     INVALID_TOPIC_EXCEPTION = 17, _NONE, "use a legal topic name: letters, digits, '.', '_' and '-'"
     RECORD_LIST_TOO_LARGE = 18, _NONE, "lower batch.size"
-    NOT_ENOUGH_REPLICAS = 19, _RETRY, "fewer replicas in sync than min.insync.replicas"
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, _RETRY, "replicas fell behind min.insync.replicas"
-    INVALID_REQUIRED_ACKS = 21, _NONE, "acks is one of all, -1, 1, 0"
-    ILLEGAL_GENERATION = 22, _NONE, "the group has moved on; join it again"
+    NOT_ENOUGH_REPLICAS = 19, _RETRY, "wait for more in-sync replicas, or lower min.insync.replicas"
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, _RETRY, "wait for more in-sync replicas, or lower min.insync.replicas"
+    INVALID_REQUIRED_ACKS = 21, _NONE, "set acks to all, -1, 1 or 0"
+    ILLEGAL_GENERATION = 22, _NONE, "the group has a newer generation; rejoin it"
     INCONSISTENT_GROUP_PROTOCOL = (
         23,
         _NONE,
-        "all members of a group share a protocol; see partition.assignment.strategy",
+        "use a protocol that all members of the group support; see partition.assignment.strategy",
     )
-    INVALID_GROUP_ID = 24, _NONE, "a group has a name"
-    UNKNOWN_MEMBER_ID = 25, _NONE, "the group has let this member go; join it again"
+    INVALID_GROUP_ID = 24, _NONE, "set a name for the group"
+    UNKNOWN_MEMBER_ID = 25, _NONE, "the group has removed this member; rejoin it"
     INVALID_SESSION_TIMEOUT = 26, _NONE, "set session.timeout.ms within the bounds of the broker"
-    REBALANCE_IN_PROGRESS = 27, _NONE, "the group is being shared out anew; join it again"
+    REBALANCE_IN_PROGRESS = 27, _NONE, "the group is rebalancing; rejoin it"
     TOPIC_AUTHORIZATION_FAILED = 29, _NONE, "grant WRITE on the topic to this user"
     GROUP_AUTHORIZATION_FAILED = 30, _NONE, "grant READ on the group to this user"
     CLUSTER_AUTHORIZATION_FAILED = 31, _FATAL, "grant IDEMPOTENT_WRITE on the cluster to this user"
-    INVALID_TIMESTAMP = 32, _NONE, "the timestamp is outside what the topic accepts"
+    INVALID_TIMESTAMP = 32, _NONE, "use a timestamp within the limits of the topic"
     UNSUPPORTED_SASL_MECHANISM = 33, _FATAL, "use a mechanism that the broker enables"
     ILLEGAL_SASL_STATE = 34, _FATAL, "check security.protocol on both sides"
     UNSUPPORTED_VERSION = 35, _FATAL, "the broker does not speak this version of the request"
     TOPIC_ALREADY_EXISTS = 36, _NONE, "the topic is already there"
-    INVALID_PARTITIONS = 37, _NONE, "a topic has at least one partition"
-    INVALID_REPLICATION_FACTOR = 38, _NONE, "ask for fewer replicas, or start more brokers: each has one of them"
+    INVALID_PARTITIONS = 37, _NONE, "give at least one partition"
+    INVALID_REPLICATION_FACTOR = (
+        38,
+        _NONE,
+        "lower the replication factor, or start more brokers: each holds one replica",
+    )
     INVALID_REPLICA_ASSIGNMENT = 39, _NONE, "correct the replica assignment"
     INVALID_CONFIG = 40, _NONE, "correct the topic's configuration"
     NOT_CONTROLLER = 41, _RETRY, "the controller moved; ask again"
@@ -104,62 +107,62 @@ class Code(enum.IntEnum):
     INVALID_PRODUCER_EPOCH = (
         47,
         _NONE,
-        "a newer producer took over, or the transaction took longer than transaction.timeout.ms; abort_transaction() tells",
+        "a newer producer took over, or the transaction exceeded transaction.timeout.ms; abort_transaction() shows which",
     )
     INVALID_TXN_STATE = (
         48,
         _NONE,
-        "the transaction is over, maybe by transaction.timeout.ms; close this producer, and write the rows again with a new one",
+        "the transaction is over, perhaps by transaction.timeout.ms; close this producer, and write again with a new one",
     )
     INVALID_PRODUCER_ID_MAPPING = (
         49,
         _FATAL,
-        "the producer id is not that of the transactional id any more: the id was idle for longer than the brokers' "
-        "transactional.id.expiration.ms (7 days by default), or was taken over; close this producer, and take a new one",
+        "the transactional id has another producer id now: it was idle for longer than the brokers' "
+        "transactional.id.expiration.ms (7 days by default), or was taken over; close this producer, and create a new one",
     )
     INVALID_TRANSACTION_TIMEOUT = (
         50,
         _NONE,
         "lower transaction.timeout.ms, or raise the broker's transaction.max.timeout.ms",
     )
-    CONCURRENT_TRANSACTIONS = 51, _RETRY, "wait for the other transaction"
-    TRANSACTION_COORDINATOR_FENCED = 52, _NONE, "the coordinator moved; ask the new one"
+    CONCURRENT_TRANSACTIONS = 51, _RETRY, "wait for the previous transaction to end"
+    TRANSACTION_COORDINATOR_FENCED = 52, _NONE, "the coordinator moved; use the new one"
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, _FATAL, "grant WRITE on the transactional id"
     SECURITY_DISABLED = 54, _FATAL, "security features are off on the broker"
-    OPERATION_NOT_ATTEMPTED = 55, _NONE, "another partition of the same request was refused"
-    KAFKA_STORAGE_ERROR = 56, _REFRESH, "the broker's disk failed; look into its log"
+    OPERATION_NOT_ATTEMPTED = 55, _NONE, "another partition of the same request was rejected"
+    KAFKA_STORAGE_ERROR = 56, _REFRESH, "the broker's disk failed; see its log"
     SASL_AUTHENTICATION_FAILED = 58, _FATAL, "check user name and password"
-    UNKNOWN_PRODUCER_ID = 59, _NONE, "the broker forgot this producer; write again"
+    UNKNOWN_PRODUCER_ID = 59, _NONE, "the broker no longer knows this producer; write again"
     REASSIGNMENT_IN_PROGRESS = 60, _NONE, "wait for the reassignment"
     NON_EMPTY_GROUP = 68, _NONE, "stop the members of the group first"
-    GROUP_ID_NOT_FOUND = 69, _NONE, "there is no such group"
+    GROUP_ID_NOT_FOUND = 69, _NONE, "correct the name of the group"
     FETCH_SESSION_ID_NOT_FOUND = 70, _RETRY, "fetch without a session, or open a new one"
     LISTENER_NOT_FOUND = 72, _REFRESH, "the leader has no listener of this name"
     TOPIC_DELETION_DISABLED = 73, _NONE, "set delete.topic.enable on the broker"
-    FENCED_LEADER_EPOCH = 74, _REFRESH, "the leader moved; retried by itself"
+    FENCED_LEADER_EPOCH = 74, _REFRESH, "the leader moved; retried automatically"
     UNKNOWN_LEADER_EPOCH = 75, _RETRY, "the broker's metadata is older than ours; retried"
     UNSUPPORTED_COMPRESSION_TYPE = 76, _NONE, "the broker does not know this codec"
     OFFSET_NOT_AVAILABLE = 78, _RETRY, "the new leader is catching up"
-    MEMBER_ID_REQUIRED = 79, _NONE, "join again with the member id of the answer"
+    MEMBER_ID_REQUIRED = 79, _NONE, "rejoin with the member id of the response"
     PREFERRED_LEADER_NOT_AVAILABLE = 80, _REFRESH, "wait for the election"
-    GROUP_MAX_SIZE_REACHED = 81, _NONE, "the group has as many members as the broker allows"
-    FENCED_INSTANCE_ID = 82, _NONE, "another member of the group has the same group.instance.id"
-    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, _REFRESH, "wait for a replica that may lead"
-    ELECTION_NOT_NEEDED = 84, _REFRESH, "the leader is there; retried by itself"
+    GROUP_MAX_SIZE_REACHED = 81, _NONE, "remove a member from the group, or raise the broker's group.max.size"
+    FENCED_INSTANCE_ID = 82, _NONE, "give each member of the group its own group.instance.id"
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83, _REFRESH, "wait for a replica that is eligible as the leader"
+    ELECTION_NOT_NEEDED = 84, _REFRESH, "the leader is already elected; retried automatically"
     GROUP_SUBSCRIBED_TO_TOPIC = 86, _NONE, "a member of the group still reads the topic"
     INVALID_RECORD = 87, _NONE, "the broker found the record invalid; see its message"
     UNSTABLE_OFFSET_COMMIT = 88, _RETRY, "wait for the end of the transaction"
     THROTTLING_QUOTA_EXCEEDED = 89, _RETRY, "a quota is used up; retried later"
     PRODUCER_FENCED = 90, _FATAL, "a newer producer with the same transactional id took over"
-    UNKNOWN_TOPIC_ID = 100, _REFRESH, "the topic was deleted or created anew; retried"
-    INCONSISTENT_TOPIC_ID = 103, _REFRESH, "the topic was created anew; retried"
+    UNKNOWN_TOPIC_ID = 100, _REFRESH, "the topic was deleted or recreated; retried"
+    INCONSISTENT_TOPIC_ID = 103, _REFRESH, "the topic was recreated; retried"
     TRANSACTIONAL_ID_NOT_FOUND = 105, _NONE, "the coordinator does not know the transactional id; it may have expired"
-    STALE_MEMBER_EPOCH = 113, _NONE, "the member's epoch is older than the group's; join it again"
+    STALE_MEMBER_EPOCH = 113, _NONE, "the member's epoch is older than the group's; rejoin it"
     TRANSACTION_ABORTABLE = 120, _NONE, "abort the transaction and write again"
     INVALID_REGULAR_EXPRESSION = 128, _NONE, "correct the regular expression"
     REBOOTSTRAP_REQUIRED = 129, _REFRESH, "start again from the bootstrap servers"
 
 
 FENCING = frozenset({Code.INVALID_PRODUCER_EPOCH, Code.INVALID_PRODUCER_ID_MAPPING, Code.PRODUCER_FENCED})
-"""The codes by which brokers say that a producer id and epoch are not the newest of their transactional id. Which one it is
+"""The error codes for a producer id and epoch that are not the newest of their transactional id. Which of them a broker returns
 depends on the request, its version, and on whether the producer id was replaced too (measured with Kafka 3.9 and 4.3)."""

@@ -1,4 +1,4 @@
-"""Escapes texts that peers and files chose, so that terminals and logs show them and do nothing else."""
+"""Escapes text from peers and files, so that it cannot control the terminal or log that shows it."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Final
 from spark_producer.common.redaction import MAX_TEXT, hide
 
 MAX_LENGTH: Final = 300
-"""The maximum characters that a message shows of one text of a peer or a file."""
+"""Maximum number of characters that a message shows of one text from a peer or a file."""
 
 MAX_LINE: Final = 20_000
-"""The maximum characters of a line of the log."""
+"""Maximum number of characters in a line of the log."""
 
 _MAX_BYTES_OF_CHARACTER: Final = 4
-"""The maximum bytes of a character in UTF-8 (RFC 3629)."""
+"""Maximum number of bytes of a character in UTF-8 (RFC 3629)."""
 
 
 def for_log(text: str | bytes, limit: int | None = MAX_LENGTH) -> str:
     """Return `text` for a terminal or a log: on one line, at most `limit` characters long, without secrets.
 
-    First, whatever this process has sent as a secret is hidden (`redaction.hide`). Then every character is escaped that Unicode
-    does not call printable (`str.isprintable`): control characters and so ANSI escape sequences, line and paragraph separators,
-    marks and overrides of bidirectional text, invisible format characters, lone surrogates. Bytes are read as UTF-8; bytes that
-    are not UTF-8 are escaped. A text that is cut ends with an ellipsis, never within an escape; what is cut off costs no time.
+    Secrets that this process has sent are hidden first (`redaction.hide`). Then every character that Unicode does not call
+    printable is escaped (`str.isprintable`): control characters and so ANSI escape sequences, line and paragraph separators,
+    marks and overrides of bidirectional text, invisible format characters, lone surrogates. Bytes are decoded as UTF-8; invalid
+    ones are escaped. A truncated text ends with an ellipsis, never within an escape; the rest of it costs no time.
 
-    `limit=None` is for our own messages, and for names and records that must be shown as they are: they are only escaped.
+    `limit=None` is for messages of this package, and for names and records that must be shown in full: they are only escaped.
     """
     if limit is None:
         return _escaped(_decoded(text))
@@ -36,11 +36,11 @@ def for_log(text: str | bytes, limit: int | None = MAX_LENGTH) -> str:
 
 
 HAS_LINES: Final = {"has_lines": True}
-"""The `extra` of a message of several lines, in which names and texts of others are escaped already."""
+"""The `extra` of a log message with several lines, in which texts from peers and files are already escaped."""
 
 
 class _Escaping(logging.Filter):
-    """Escapes what is logged, so that no name or text of a peer or a file controls the log or the terminal that shows it."""
+    """Escapes log messages, so that no text from a peer or a file controls the log or the terminal that shows it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         try:
@@ -57,9 +57,9 @@ _ESCAPING: Final = _Escaping()
 
 
 def escaping_logger(name: str) -> logging.Logger:
-    """Return the logger of this name, which escapes and cuts each message, whatever its arguments hold.
+    """Return the logger of this name, which escapes and truncates each message with its arguments.
 
-    Ends of lines are escaped too, unless `extra=HAS_LINES` says that they are our own.
+    Line ends are escaped too, except with `extra=HAS_LINES`.
     """
     logger = logging.getLogger(name)
     logger.addFilter(_ESCAPING)
@@ -77,7 +77,7 @@ def _escaped(text: str) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
-    """Return as many characters from the beginning, escaped, as fit into `limit`."""
+    """Return the longest prefix of `text` that fits into `limit` characters when it is escaped."""
     pieces = [_escaped(each) for each in text[:limit]]
     length = 0
     for index, piece in enumerate(pieces):

@@ -1,7 +1,7 @@
-"""Points of an exactly-once write at which tests make a process die, wait or fail; without a test they do nothing.
+"""Named points of an exactly-once write at which a test makes the process die, wait or fail; otherwise they do nothing.
 
-Nothing outside the program can set them: only code that runs in the process, which those of tests do, calls `install`. There are
-some ten in a write, and none on the way of a row.
+No option and no environment variable sets them: only code in the same process calls `install`, and tests have such code. A write
+reaches about ten of them; the path of a row has none.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ _installed: Callable[[str], None] | None = None
 
 
 def install(function: Callable[[str], None] | None) -> None:
-    """Call `function` with the name of each failpoint that this process reaches; None ends that. It is for tests only."""
+    """Call `function` with the name of each failpoint that this process reaches; None uninstalls it. For tests only."""
     global _installed
     _installed = function
 
 
 def failpoint(name: str) -> None:
-    """Call the function that a test has installed, if there is one. What it raises is raised here."""
+    """Call the installed function, if there is one, and raise what it raises."""
     if _installed is not None:
         _installed(name)

@@ -1,6 +1,6 @@
 """The lines of a Java properties file, as `java.util.Properties.load` reads them.
 
-It is read in two places: as a profile (`config`), and where a reference to a secret names one value of a file (`security`).
+Profiles are such files (`config`), and a reference to a secret may name one value of such a file (`security`).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _MALFORMED: Final = re.compile(r"(?:[^\\]|\\[^u]|\\u[0-9a-fA-F]{4})*(?P<rest>\\u
 
 
 class Property(NamedTuple):
-    """One entry of a file: the number of its first line, and what it says. Only the line may be shown."""
+    """One entry of a file: the number of its first line, its key and value. Messages may show the line number only."""
 
     line: int
     key: str
     value: str
     separator: str
-    """What stands between key and value: `=` or `:`, else blanks or nothing."""
+    """The separator of key and value: `=` or `:`, else blanks or empty."""
     malformed: bool
-    """Whether there is a backslash and u without four hexadecimal digits, which Java refuses."""
+    """Whether a `\\u` has fewer than four hexadecimal digits, which Java rejects."""
 
 
 def properties_of(text: str) -> Iterator[Property]:
-    """Yield all entries of a file, in their order. Of a key that is there twice, the last one counts."""
+    """Yield all entries of a file in order. The last entry of a key counts."""
     for number, line in _logical_lines(text):
         parts = _LINE.fullmatch(line)
         if parts is None:  # a backslash at the very end of the key
@@ -56,22 +56,22 @@ def property_of(key: str, text: str) -> str | None:
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Return the lines without comments and blank ones. A line that ends with an odd number of backslashes goes on."""
+    """Return the logical lines without comments and blank lines. An odd number of backslashes at its end continues a line."""
     lines: list[tuple[int, str]] = []
-    begun: list[str] = []
+    continued: list[str] = []
     first = 0
     for number, natural in enumerate(re.split(r"\r\n|\n|\r", text), 1):
         stripped = natural.lstrip(_BLANKS)
-        if not begun:
+        if not continued:
             if not stripped or stripped[0] in "#!":
                 continue
             first = number
         if (len(stripped) - len(stripped.rstrip("\\"))) % 2:
-            begun.append(stripped[:-1])
+            continued.append(stripped[:-1])
             continue
-        lines.append((first, "".join([*begun, stripped])))
-        begun = []
-    return [*lines, (first, "".join(begun))] if begun else lines
+        lines.append((first, "".join([*continued, stripped])))
+        continued = []
+    return [*lines, (first, "".join(continued))] if continued else lines
 
 
 def _unescaped(text: str) -> str:

@@ -1,13 +1,13 @@
-"""Hides the secrets that this process sends to its peers in all of their answers, in whatever encoding.
+"""Hides the secrets that this process has sent in all texts from its peers, in any encoding.
 
-A broker, a token endpoint or a registry may repeat what it was sent, in an error text or in what a library makes of one. Code
-that sends a secret calls `remember` first, and `escape.for_log`, which all texts of peers pass through, calls `hide`.
+A broker, a token endpoint or a registry may repeat a secret in an error text. Code that sends a secret calls `remember` first;
+`escape.for_log`, which handles all texts from peers, calls `hide`.
 
-A text is not searched for the codings of a secret, of which there are too many. It is decoded in every way that it can be, and
-what comes out is searched for the secret: percent and form encoding, quoted-printable, the escapes of JSON, C and HTML, lists of
-numbers, hexadecimal digits, base64 in both alphabets, at every alignment, in lines, with padding or without. What comes out is
-decoded again, for a coding within another. It is searched in any letter case, backwards, and without what is no letter or digit,
-which may stand between all of them.
+A secret has too many encodings to search for each. Instead, a text is decoded in every possible way, and each result is searched
+for the secret: percent and form encoding, quoted-printable, the escapes of JSON, C and HTML, lists of numbers, hexadecimal
+digits, base64 in both alphabets, at every alignment, in lines, with padding or without. Results are decoded again, for nested
+encodings.
+The search ignores letter case, looks backwards too, and skips characters between the letters and digits of a secret.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from typing import Final, NamedTuple
 from spark_producer.common.secret import HIDDEN, Secret
 
 MAX_TEXT: Final = 1024
-"""The maximum characters of a text that are searched; the rest is cut off. Messages show 300."""
+"""Maximum number of characters of a text that are searched; the rest is truncated. Messages show 300."""
 
 MAX_SECRETS: Final = 16
-"""The maximum number of secrets that are remembered; the oldest is forgotten. Tokens are renewed about every hour."""
+"""Maximum number of secrets that are remembered; the oldest is dropped. Tokens are renewed about every hour."""
 
 MIN_PIECE: Final = 10
-"""The minimum bytes of a piece of a secret that is hidden wherever it stands: shorter ones may be words of any language."""
+"""Minimum bytes of a piece of a secret that is hidden anywhere in a text: shorter pieces may be ordinary words."""
 
 MIN_CUT_PIECE: Final = 3
-"""The minimum bytes of the beginning or the end of a secret that are hidden where a text was cut."""
+"""Minimum bytes of the beginning or the end of a secret that are hidden where a text was truncated."""
 
 MIN_LENGTH: Final = 4
-"""A secret of fewer bytes is hidden together with its whole text: what else stands there would tell which letters it has."""
+"""Minimum bytes of a secret that is hidden alone. A shorter one hides its whole text, which would give it away otherwise."""
 
 MIN_SQUEEZED: Final = 8
-"""The minimum bytes of the letters and digits of a secret that are hidden whatever stands between them: fewer may be the end of a
-word and the beginning of the next one."""
+"""Minimum bytes of the letters and digits of a secret that are hidden with any characters between them: fewer may be the end of
+one word and the beginning of the next."""
 
 _MIN_LENGTH_OF_CUT: Final = 6
-"""The minimum bytes of a secret whose pieces are hidden where a text was cut."""
+"""Minimum bytes of a secret whose pieces are hidden where a text was truncated."""
 
 _MAX_DEPTH: Final = 3
-"""The maximum number of codings within each other."""
+"""Maximum depth of nested encodings."""
 
 _MAX_BYTES: Final = 256 * 1024
-"""The maximum bytes of all decoded forms of a text; one that has more is not shown at all."""
+"""Maximum bytes of all decoded forms of a text. A text with more is hidden completely."""
 
 _CODED_RUN: Final = re.compile(rb"([A-Za-z0-9+/_-]{3,})={0,2}")
-"""What may be base64, of either alphabet (RFC 4648)."""
+"""A run of digits that may be base64, in either alphabet (RFC 4648)."""
 
 _STANDARD_ALPHABET: Final = bytes.maketrans(b"-_", b"+/")
 _WRAPPED_RUN: Final = re.compile(rb"[A-Za-z0-9+/_-]\r?\n[ \t]*(?=[A-Za-z0-9+/_=-])")
 _LINE_END: Final = re.compile(rb"=?\r?\n[ \t]*")
 _SEQUENCE: Final = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
-"""What a terminal obeys and does not show (ECMA-48, control sequences)."""
+"""A control sequence of a terminal (ECMA-48), which it executes and does not show."""
 
 _HEX_RUN: Final = re.compile(rb"[0-9A-Fa-f]{2}(?:[ :-]?[0-9A-Fa-f]{2}){2,}[0-9A-Fa-f]?")
 _NUMBERS: Final = re.compile(rb"(?:0[xX][0-9A-Fa-f]{1,2}|-?\d{1,3})(?:[,; ]{1,2}(?:0[xX][0-9A-Fa-f]{1,2}|-?\d{1,3}))+")
@@ -74,53 +74,53 @@ _BACKSLASHES: Final = dict(zip(b"abfnrtv0", b"\a\b\f\n\r\t\v\0", strict=True))
 _PARTIAL_ESCAPE: Final = re.compile(
     rb"(?:%[0-9A-Fa-f]?|\\(?:u[0-9A-Fa-f]{0,3}|U[0-9A-Fa-f]{0,7}|x[0-9A-Fa-f]?|[0-7]{0,2})|&#?[a-zA-Z0-9]{0,6})\Z"
 )
-"""An escape that was cut at the end of a text."""
+"""An escape that is truncated at the end of a text."""
 
 _PARTIAL_BEGINNING: Final = re.compile(rb"[0-9A-Fa-f]{1,2}(?=%)|[uUx]?[0-9A-Fa-f]{1,7}(?=\\)|#?[a-zA-Z0-9]{0,6};(?=&)")
-"""What is left of an escape at the beginning of a text, if another one follows."""
+"""The rest of a truncated escape at the beginning of a text, before another escape."""
 
 _CUT: Final = re.compile(rb"\.\.\.|\xe2\x80\xa6")
 _QUOTES: Final = b"'\"`()[]{}<> \t\r\n"
-_WORD: Final = re.compile(rb"[0-9a-z]")
+_ALPHANUMERIC: Final = re.compile(rb"[0-9a-z]")
 _BETWEEN: Final = bytes(byte for byte in range(0x80) if not chr(byte).isalnum())
-"""What may stand between the letters and digits of a secret that is squeezed."""
+"""The ASCII characters that the squeezed form of a text or secret lacks."""
 
 
 class View(NamedTuple):
-    """What a text is, or what can be decoded from it; with the range of the text's characters that each byte came from."""
+    """A text or a decoded form of it, as bytes, with the range of characters that each byte comes from."""
 
     data: bytes
     starts: list[int]
     ends: list[int]
     of_run: bool = False
-    """Whether it was decoded from a run of digits, which most words are too: then it is probably nonsense."""
+    """Whether it was decoded from a run of digits. Ordinary words are such runs too, so it is probably nonsense."""
 
 
 class Needle(NamedTuple):
-    """Bytes to search for, ASCII letters in lower case, and all pieces of them that are hidden."""
+    """Bytes to search for, with ASCII letters in lower case, and all pieces of them that are hidden."""
 
     data: bytes
     pieces: frozenset[bytes]
 
 
-class Sought(NamedTuple):
-    """By what a secret is found: its bytes, these in other letter cases and normal forms and backwards, and the letters and
-    digits of all of them alone."""
+class SearchTerms(NamedTuple):
+    """The search terms of a secret: its bytes; the same in other letter cases, normal forms and backwards; and the letters and
+    digits of all of these."""
 
     exact: bytes
     whole: tuple[Needle, ...]
     squeezed: tuple[Needle, ...]
 
 
-def _sought(secret: str) -> Sought:
+def _search_terms(secret: str) -> SearchTerms:
     exact = _folded(secret)
     if len(exact) < MIN_LENGTH:
-        return Sought(exact, (), ())
+        return SearchTerms(exact, (), ())
     spelled = {secret, secret.upper(), secret.lower(), secret.casefold(), secret.swapcase()}
     spelled |= {unicodedata.normalize(form, each) for each in spelled for form in ("NFC", "NFD")}
     whole = {_folded(text) for each in spelled for text in (each, each[::-1])}
     squeezed = {each.translate(None, _BETWEEN) for each in whole}
-    return Sought(exact, _needles(whole), _needles(each for each in squeezed if len(each) >= MIN_SQUEEZED))
+    return SearchTerms(exact, _needles(whole), _needles(each for each in squeezed if len(each) >= MIN_SQUEEZED))
 
 
 def _needles(found: Iterable[bytes]) -> tuple[Needle, ...]:
@@ -128,7 +128,7 @@ def _needles(found: Iterable[bytes]) -> tuple[Needle, ...]:
 
 
 def _pieces(data: bytes) -> set[bytes]:
-    """Return all pieces of `MIN_PIECE` bytes, or what is shorter than that."""
+    """Return all pieces of `MIN_PIECE` bytes, or `data` itself if it is shorter."""
     return {data[at : at + MIN_PIECE] for at in range(max(1, len(data) - MIN_PIECE + 1))}
 
 
@@ -137,40 +137,40 @@ def _folded(text: str) -> bytes:
 
 
 class SentSecrets:
-    """The secrets that a process has sent. Any thread may call any method: each step on the dictionary is atomic."""
+    """The secrets that a process has sent. All methods are thread-safe: each step on the dictionary is atomic."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Sought] = {}
+        self._secrets: dict[str, SearchTerms] = {}
 
     def add(self, secret: Secret) -> None:
-        """Remember a secret. One that is empty hides nothing."""
+        """Remember a secret; do nothing if it is empty."""
         if secret:
             text = secret.reveal()
-            self._kept[text] = _sought(text)
-            for oldest in list(self._kept)[:-MAX_SECRETS]:
-                self._kept.pop(oldest, None)
+            self._secrets[text] = _search_terms(text)
+            for oldest in list(self._secrets)[:-MAX_SECRETS]:
+                self._secrets.pop(oldest, None)
 
-    def sought(self) -> list[Sought]:
-        """Return by what the secrets are found."""
-        return list(self._kept.values())
+    def search_terms(self) -> list[SearchTerms]:
+        """Return the search terms of all secrets."""
+        return list(self._secrets.values())
 
 
-_sent = SentSecrets()
+_sent_secrets = SentSecrets()
 
 
 def remember(secret: Secret) -> None:
-    """Hide `secret` from now on in all texts of peers. To be called before it is sent."""
-    _sent.add(secret)
+    """Hide `secret` from now on in all texts from peers. Call it before the secret is sent."""
+    _sent_secrets.add(secret)
 
 
 def hide(text: str) -> str:
     """Return `text` with `***` in place of every secret that `remember` was called with; at most `MAX_TEXT` characters of it.
 
-    It hides whole secrets in any coding and letter case, backwards, and with other characters between their letters and digits;
-    pieces of at least `MIN_PIECE` bytes; and the beginning or the end of a secret where the text begins or ends, or has an
-    ellipsis.
+    Hidden are whole secrets in any encoding and letter case, backwards, and with other characters between their letters and
+    digits; pieces of at least `MIN_PIECE` bytes; and the beginning or the end of a secret where the text begins or ends, or has
+    an ellipsis.
     """
-    secrets = _sent.sought()
+    secrets = _sent_secrets.search_terms()
     if not secrets:
         return text
     head = text[:MAX_TEXT]
@@ -184,19 +184,19 @@ def hide(text: str) -> str:
     return "".join(shown) + head[at:] + ("…" if len(text) > MAX_TEXT else "")
 
 
-def _marks(text: str, secrets: list[Sought]) -> list[tuple[int, int]]:
-    """Return the ranges of `text` that are to be hidden, in order and apart from each other."""
+def _marks(text: str, secrets: list[SearchTerms]) -> list[tuple[int, int]]:
+    """Return the ranges of `text` to hide, in order and disjoint."""
     found: list[tuple[int, int]] = []
     for view in _views(text):
         if view is None:
             return [(0, len(text))]
-        if any(len(each.exact) < MIN_LENGTH and _is_word(view, each.exact) for each in secrets):
+        if any(len(each.exact) < MIN_LENGTH and _stands_alone(view, each.exact) for each in secrets):
             return [(0, len(text))]
         data = view.data.lower()
-        found += _places(view, _ranges(data, [needle for each in secrets for needle in each.whole]))
+        found += _text_ranges(view, _ranges(data, [needle for each in secrets for needle in each.whole]))
         for secret in secrets:
             if len(secret.exact) >= _MIN_LENGTH_OF_CUT:
-                found += _places(view, _cut_pieces(data, secret.exact))
+                found += _text_ranges(view, _cut_pieces(data, secret.exact))
         letters = data.translate(None, _BETWEEN)
         ranges = list(_ranges(letters, [needle for each in secrets for needle in each.squeezed]))
         if ranges:
@@ -205,13 +205,13 @@ def _marks(text: str, secrets: list[Sought]) -> list[tuple[int, int]]:
     return _merged(found)
 
 
-def _places(view: View, ranges: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return where in the text these ranges of a view came from."""
+def _text_ranges(view: View, ranges: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the ranges of the text that these ranges of a view come from."""
     return [(view.starts[start], view.ends[end - 1]) for start, end in ranges]
 
 
 def _views(text: str) -> Iterator[View | None]:
-    """Return `text` and all that can be decoded from it; None at the end if that is too much."""
+    """Yield `text` and all decoded forms of it; then None if they exceed `_MAX_BYTES`."""
     level = [whole := _view_of(text), *_segments(whole), *_other_readings(text)]
     known: set[tuple[bytes, int, int]] = set()
     size = 0
@@ -232,11 +232,11 @@ def _views(text: str) -> Iterator[View | None]:
 
 
 def _ranges(data: bytes, needles: list[Needle]) -> Iterator[tuple[int, int]]:
-    """Return where in `data` are any of the needles, or pieces of them."""
-    there = _pieces(data)
+    """Yield the ranges of `data` that hold a needle, or a piece of one."""
+    present = _pieces(data)
     for needle in needles:
         size = len(needle.data)
-        if not (needle.data in data if size < MIN_PIECE else there & needle.pieces):
+        if not (needle.data in data if size < MIN_PIECE else present & needle.pieces):
             continue
         at, piece = 0, min(size, MIN_PIECE)
         while at <= len(data) - piece:
@@ -251,7 +251,7 @@ def _ranges(data: bytes, needles: list[Needle]) -> Iterator[tuple[int, int]]:
 
 
 def _cut_pieces(data: bytes, secret: bytes) -> Iterator[tuple[int, int]]:
-    """Return where `data` begins with an end of the secret, or ends with its beginning, but for quotes and brackets."""
+    """Yield the ranges where `data`, without quotes and brackets, begins with the secret's end or ends with its beginning."""
     start, end = len(data) - len(data.lstrip(_QUOTES)), len(data.rstrip(_QUOTES))
     sizes = range(min(len(secret), end - start), MIN_CUT_PIECE - 1, -1)
     for size in sizes:
@@ -264,22 +264,22 @@ def _cut_pieces(data: bytes, secret: bytes) -> Iterator[tuple[int, int]]:
             break
 
 
-def _is_word(view: View, secret: bytes) -> bool:
-    """Whether a short secret stands in `view` with neither letter nor digit beside it; in a decoded run, as in PLAIN or Basic."""
+def _stands_alone(view: View, secret: bytes) -> bool:
+    """Return whether a short secret is a whole word of `view`; in a decoded run, whether it is the password of PLAIN or Basic."""
     data = view.data.lower()
     if view.of_run:
         return data.endswith((b"\0" + secret, b":" + secret)) or (data == secret and len(secret) > 1)
     at = data.find(secret)
     while at >= 0:
-        around = data[max(at - 1, 0) : at] + data[at + len(secret) : at + len(secret) + 1]
-        if not _WORD.search(around):
+        neighbours = data[max(at - 1, 0) : at] + data[at + len(secret) : at + len(secret) + 1]
+        if not _ALPHANUMERIC.search(neighbours):
             return True
         at = data.find(secret, at + 1)
     return False
 
 
 def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the ranges in order, those that touch as one."""
+    """Return the ranges in order, with adjacent and overlapping ones merged."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(ranges):
         if merged and start <= merged[-1][1]:
@@ -289,7 +289,7 @@ def _merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-# How a text can be decoded
+# The ways to decode a text
 
 
 def _view_of(text: str) -> View:
@@ -301,7 +301,7 @@ def _view_of(text: str) -> View:
 
 
 def _other_readings(text: str) -> Iterator[View]:
-    """Return a text without characters that nobody sees, and what it is if UTF-8 was taken for Latin-1 or Windows-1252."""
+    """Yield a text without invisible characters, and the text if UTF-8 was mistaken for Latin-1 or Windows-1252."""
     if text.isascii():
         return
     seen = [at for at, each in enumerate(text) if unicodedata.category(each) not in ("Cf", "Cc", "Mn")]
@@ -314,7 +314,7 @@ def _other_readings(text: str) -> Iterator[View]:
 
 
 def _segments(view: View) -> Iterator[View]:
-    """Return what lies between ellipses: there a text was cut before."""
+    """Yield the segments between ellipses, where the text was truncated before."""
     at = 0
     for cut in [*_CUT.finditer(view.data), None] if _CUT.search(view.data) else ():
         end = cut.start() if cut else len(view.data)
@@ -323,7 +323,7 @@ def _segments(view: View) -> Iterator[View]:
 
 
 def _decoded(view: View) -> Iterator[View]:
-    """Return what can be decoded from `view` in one step."""
+    """Yield all decoded forms of `view` after one step of decoding."""
     for pattern, decode in _ESCAPES:
         if pattern.search(view.data):
             yield (found := _unescaped(view, pattern, decode))
@@ -349,18 +349,18 @@ def _decoded(view: View) -> Iterator[View]:
 
 
 def _numbers(run: bytes) -> list[str]:
-    """Return the numbers of a list, as Java and Go show bytes."""
+    """Return the numbers of a list in the notation in which Java and Go print bytes."""
     return [each if each[1:2] in "xX" else str(int(each)) for each in map(bytes.decode, _NUMBER.findall(run))]
 
 
 def _of_run(view: View, run: re.Match[bytes], data: bytes) -> View:
-    """Return what a run of digits stands for. All of them are hidden if it holds a secret."""
+    """Return the decoded form of a run of digits; each byte of it comes from the whole run."""
     start, end = view.starts[run.start()], view.ends[run.end() - 1]
     return View(data, [start] * len(data), [end] * len(data), of_run=True)
 
 
 def _unescaped(view: View, pattern: re.Pattern[bytes], decode: Callable[[re.Match[bytes]], bytes]) -> View:
-    """Return `view` with each escape replaced by what it stands for."""
+    """Return `view` with each escape replaced by its character."""
     pieces, starts, ends = [], list[int](), list[int]()
     at = 0
     for escape in pattern.finditer(view.data):
@@ -391,7 +391,7 @@ def _of_entity(escape: re.Match[bytes]) -> bytes:
 
 
 def _of_backslash(escape: re.Match[bytes]) -> bytes:
-    """Return the character of an escape, where `\\xe9` is é, as in texts."""
+    """Return the character of an escape in a text, where `\\xe9` is é."""
     high, low, short, long, two, octal, letter = escape.groups()
     if high:
         return _character(0x10000 + ((int(high, 16) - 0xD800) << 10) + int(low, 16) - 0xDC00)
@@ -401,7 +401,7 @@ def _of_backslash(escape: re.Match[bytes]) -> bytes:
 
 
 def _of_backslash_in_bytes(escape: re.Match[bytes]) -> bytes:
-    """Return the character of an escape, where `\\xe9` and `\\351` are one byte, as in the representation of bytes."""
+    """Return the character of an escape in the representation of bytes, where `\\xe9` and `\\351` are one byte."""
     two, octal = escape[5], escape[6]
     return bytes([int(two, 16) if two else int(octal, 8) & 0xFF]) if two or octal else _of_backslash(escape)
 

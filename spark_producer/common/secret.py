@@ -1,4 +1,4 @@
-"""`Secret`: a text that no message, `repr`, log, format string or JSON ever shows."""
+"""`Secret`: a text that no message, `repr`, log, format string or JSON shows."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ HIDDEN = "***"
 
 
 class Secret:
-    """A password or key, or a reference to one. Only `reveal` gives the text out.
+    """A password or key, or a reference to one. Only `reveal` returns the text.
 
-    It compares by value, in a time that does not tell where two texts differ. It has no hash: a set or dictionary of secrets
-    would compare them in another way. It pickles with its text, because it must travel from Spark's driver to the tasks.
+    Secrets are compared by value in constant time. They have no hash, because a set or dictionary would not compare them so.
+    They are pickled with their text, because Spark's driver sends them to the tasks.
     """
 
     __slots__ = ("_text",)
@@ -18,21 +18,21 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """Return the text. Whoever calls it must not put it into an error, a log or an attribute."""
+        """Return the text. The caller must not put it into an error, a log or an attribute."""
         return self._text
 
     def __bool__(self) -> bool:
-        """Whether there is any text, as for a string."""
+        """Return whether the text is not empty, as for a string."""
         return bool(self._text)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Secret):
             return NotImplemented
-        from hmac import compare_digest  # it loads OpenSSL, which those without a secret need not pay for
+        from hmac import compare_digest  # loads OpenSSL, a cost that only producers with secrets should have
 
         return compare_digest(_bytes(self._text), _bytes(other._text))
 
-    __hash__ = None  # type: ignore[assignment]  # as Python itself says that a class cannot be hashed
+    __hash__ = None  # type: ignore[assignment]  # how Python marks a class that cannot be hashed
 
     def __repr__(self) -> str:
         return HIDDEN

@@ -65,5 +65,5 @@ def test_a_missing_topic_has_a_class_of_its_own() -> None:
 
 def test_a_code_that_is_not_in_the_table_goes_by_its_number() -> None:
     error = broker_error(12345, "topic 't'")
-    assert str(error) == "UNKNOWN_ERROR_CODE_12345 (12345) for topic 't'. What to do: look into the broker's log."
+    assert str(error) == "UNKNOWN_ERROR_CODE_12345 (12345) for topic 't'. What to do: see the broker's log."
     assert pickle.loads(pickle.dumps(error)).code == error.code == 12345

@@ -70,7 +70,7 @@ def test_the_actions_are_those_of_kafkas_producer() -> None:
 def test_an_unknown_code_is_named_by_its_number_and_not_retried(number: int) -> None:
     code = Code(number)
     assert (code, code.value, code.name) == (number, number, f"UNKNOWN_ERROR_CODE_{number}")
-    assert (code.action, code.advice) == (Action.NONE, "look into the broker's log")
+    assert (code.action, code.advice) == (Action.NONE, "see the broker's log")
     assert pickle.loads(pickle.dumps(code)) == code
     assert number not in list(Code), "asking for it does not enter it"
 

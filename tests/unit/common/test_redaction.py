@@ -61,7 +61,7 @@ def test_what_is_cut_for_a_message_is_hidden_before() -> None:
 @given(st.text(min_size=4, max_size=40), st.binary(max_size=5), st.binary(max_size=5))
 @example("aaaa", b"", b"")
 def test_base64_around_any_secret_is_hidden_as_a_whole(secret: str, before: bytes, after: bytes) -> None:
-    redaction._sent = SentSecrets()
+    redaction._sent_secrets = SentSecrets()
     remember(Secret(secret))
     text = secret.encode("utf-8", "surrogatepass")
     assert hide("it is " + of_base64(before + text + after)) == "it is ***"
@@ -69,7 +69,7 @@ def test_base64_around_any_secret_is_hidden_as_a_whole(secret: str, before: byte
 
 @given(st.text(max_size=300) | st.text("%\\u0041&#;=+/-.… abAB\"'", max_size=300), st.text(max_size=20))
 def test_any_text_is_taken_and_does_not_hold_the_secret_afterwards(text: str, secret: str) -> None:
-    redaction._sent = SentSecrets()
+    redaction._sent_secrets = SentSecrets()
     remember(Secret(secret))
     shown = for_log(text + secret)
     assert shown.isprintable()
@@ -142,7 +142,9 @@ def test_several_secrets_are_hidden_and_the_oldest_are_forgotten() -> None:
     for secret in secrets:
         remember(Secret(secret))
     assert hide(f"{secrets[1]} and {secrets[-1]}.") == "*** and ***."
-    assert [each.exact for each in redaction._sent.sought()] == [secret.encode() for secret in secrets[1:]]
+    assert [each.exact for each in redaction._sent_secrets.search_terms()] == [
+        secret.encode() for secret in secrets[1:]
+    ]
 
 
 def test_a_text_that_can_be_decoded_without_end_is_not_shown() -> None:

@@ -185,7 +185,7 @@ def test_leaders_of_partitions_known_and_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "told", "expected"),
+    ("known", "described", "expected"),
     [(5, 4, 1), (5, 5, 2), (5, 6, 2), (-1, -1, 2), (5, -1, 2)],
     ids=["older", "same", "newer", "old brokers", "a broker without epochs"],
 )

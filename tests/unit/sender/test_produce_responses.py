@@ -71,7 +71,7 @@ def test_sn44_a_final_error_fails_the_batch_alone_and_says_what_where_and_what_t
     assert (error.code, error.topic, error.partition) == (code, TOPIC, 2)  # type: ignore[attr-defined]
     known = code in Code.__members__.values()
     name, advice = (
-        (Code(code).name, Code(code).advice) if known else ("UNKNOWN_ERROR_CODE_9999", "look into the broker's log")
+        (Code(code).name, Code(code).advice) if known else ("UNKNOWN_ERROR_CODE_9999", "see the broker's log")
     )
     for part in (f"{name} ({code})", "a record of", "topic 'orders', partition 2", "said so", advice):
         assert part in str(error)
