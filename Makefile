@@ -104,10 +104,8 @@ notebooks: setup-dev ## run every notebook, keep its pictures and tables, and te
 	$(BIN)/python notebooks/run.py
 	$(BIN)/python -m pytest tests/notebooks $(ARGS)
 
-zip: ## make dist/pyproducer.zip, the package for spark-submit --py-files
-	@mkdir -p $(dir $(ZIP))
-	@$(PYTHON) -c 'import pathlib, zipfile; z = zipfile.ZipFile("$(ZIP)", "w", zipfile.ZIP_DEFLATED); [z.write(p) for p in sorted(pathlib.Path("spark_producer").rglob("*")) if p.suffix in (".py", ".json", ".typed")]; z.close()'
-	@echo "$(ZIP)"
+zip: ## make dist/pyproducer.zip, what Spark needs of the package, for spark-submit --py-files
+	@$(PYTHON) .ci/make_zip.py $(ZIP)
 
 wheel: ## build a wheel into dist and try it in an environment of its own, without Spark
 	@rm -rf build/lib* build/bdist* build/wheel

@@ -1,0 +1,45 @@
+"""Make the zip for `spark-submit --py-files`: what a driver and its executors import, without docstrings.
+
+Every line keeps its number, so that a traceback of an executor names the line of the sources.
+"""
+
+import ast
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+NOT_FOR_SPARK = {"broker", "cli", "legacy_formats", "__main__.py"}
+"""Packages of `spark_producer` that neither a driver nor an executor imports: an import contract in pyproject.toml says so."""
+
+
+def docstrings(module: ast.Module) -> Iterator[ast.Expr]:
+    """Each statement that is nothing but a string."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node
+
+
+def without_docstrings(source: str) -> str:
+    """Return `source` with `""` for each docstring, and as many lines as before."""
+    lines = source.encode().splitlines()
+    for node in docstrings(ast.parse(source)):
+        first, last = node.lineno - 1, node.end_lineno or node.lineno
+        lines[first:last] = [lines[first][: node.col_offset] + b'""', *[b""] * (last - first - 1)]
+    return b"\n".join([*lines, b""]).decode()
+
+
+def main(path: Path) -> None:
+    """Write the zip to `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for file in sorted((ROOT / "spark_producer").rglob("*.py")):
+            name = file.relative_to(ROOT)
+            if name.parts[1] not in NOT_FOR_SPARK:
+                archive.writestr(name.as_posix(), without_docstrings(file.read_text(encoding="utf-8")))
+    print(path)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
