@@ -25,7 +25,7 @@ from benchmarks.scenes import Scene, all_scenes, cached, part_of
 from benchmarks.secured_broker import SecuredBroker
 from benchmarks.session import broker, jvm_pid, spark_session
 from tests.support.kafka_cluster import KafkaCluster
-from tests.support.read_back import count_rows
+from tests.support.read_confluent import count_rows
 
 T = TypeVar("T")
 

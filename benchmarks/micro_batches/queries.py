@@ -13,7 +13,7 @@ from benchmarks.micro_batches.page import Scene, add_batch, trigger
 from benchmarks.micro_batches.streams import CONTENDERS, TASKS, Batch, StreamContender, StreamResult, measure
 from benchmarks.session import broker, end_session, spark_session
 from tests.support.kafka_cluster import KafkaCluster
-from tests.support.read_back import count_rows
+from tests.support.read_confluent import count_rows
 
 ROWS = (100, 100_000)
 UNIX_SOCKETS = "spark.python.unix.domain.socket.enabled"

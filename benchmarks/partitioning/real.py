@@ -23,7 +23,7 @@ from benchmarks.partitioning.simulation.recorded import RECORD_BYTES, Measured, 
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4, KAFKA_39
 from tests.support.proxy import Direction, FaultProxy
-from tests.support.read_back import end_offsets
+from tests.support.read_confluent import end_offsets
 
 HELD = 0.020
 VARIANTS = (

@@ -15,7 +15,7 @@ from tests.conftest import local_broker
 from tests.stages.workbench import Runner, until
 from tests.support.filled_tasks import Tasks, batch, committed, inline, prepared, settings
 from tests.support.proxy import FaultProxy
-from tests.support.read_back import count_and_check
+from tests.support.read_confluent import count_and_check
 
 
 def test_an_outage_is_two_lines_of_the_log(topic: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -15,7 +15,8 @@ from tests.faults.paced import FAULT_OPTIONS
 from tests.spark.streams import FileStream, run
 from tests.stages.workbench import Runner
 from tests.support.proxy import Direction, FaultProxy
-from tests.support.read_back import end_offsets, read_topic
+from tests.support.read_back import read_topic
+from tests.support.read_confluent import end_offsets
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("proxied", KAFKA_4_FIRST[:2], indirect=True)]
 SECONDS = 60.0

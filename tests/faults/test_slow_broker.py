@@ -16,7 +16,7 @@ from tests.conftest import KAFKA_4_FIRST, Broker, ProxiedBroker
 from tests.spark.frames import session_settings, sink_options
 from tests.spark.observed import FORMAT, Entry, ObservedDataSource, read_diary, taken
 from tests.support.proxy import Direction, FaultProxy
-from tests.support.read_back import count_and_check
+from tests.support.read_confluent import count_and_check
 
 ROWS, ROW_BYTES = 14_000, 1_000
 MANY_PARTITIONS, MANY_ROWS = 1_000, 20_000

@@ -29,7 +29,8 @@ from spark_producer.protocol import (
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT
 from tests.interop.broker_records import CLIENTS, SECONDS
 from tests.stages.raw_client import RawClient
-from tests.support.read_back import Client, count_rows, read_topic
+from tests.support.read_back import Client, read_topic
+from tests.support.read_confluent import count_rows
 from tests.unit.broker.batches import make_record, sealed
 from tests.unit.broker.transactional import write_transactions
 

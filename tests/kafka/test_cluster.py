@@ -9,7 +9,8 @@ import pytest
 from tests.kafka.foreign import CLIENTS, assert_written, write_with_kafka_python
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.kafka_node import KAFKA_4, KAFKA_39, KafkaFailed
-from tests.support.read_back import Client, count_and_check, end_offsets, read_topic
+from tests.support.read_back import Client, read_topic
+from tests.support.read_confluent import count_and_check, end_offsets
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pytest
 
 from tests.conftest import Broker, ProxiedBroker
 from tests.kafka.foreign import CLIENTS, assert_written, write_with_kafka_python
-from tests.support.read_back import Client, count_and_check
+from tests.support.read_back import Client
+from tests.support.read_confluent import count_and_check
 
 PRODUCE = 0
 

@@ -12,7 +12,8 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.conftest import Broker
-from tests.support.read_back import Client, as_dataframe, read_topic
+from tests.support.read_back import Client, read_topic
+from tests.support.read_spark import as_dataframe
 
 FORMAT = "pyproducer"
 RECORD_COLUMNS = ["topic", "partition", "timestamp", "key", "value", "headers"]

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 from tests.conftest import STRICT_BROKERS, Broker
 from tests.spark.frames import session_settings, told_in_short, write
 from tests.support.kafka_cluster import KafkaCluster
-from tests.support.read_back import end_offsets, read_topic
+from tests.support.read_back import read_topic
+from tests.support.read_confluent import end_offsets
 
 ROWS, BAD_ROW = 60, 42
 """The bad row is in the fifth of six Arrow batches."""

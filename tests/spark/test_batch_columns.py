@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from tests.conftest import Broker
 from tests.spark.frames import RECORD_COLUMNS, assert_same_rows, read_back, session_settings, write
-from tests.support.read_back import READ_BACK_SCHEMA, Client, read_topic
+from tests.support.read_back import Client, read_topic
+from tests.support.read_spark import READ_BACK_SCHEMA
 
 MORNING = datetime(2013, 1, 1, 5, 17, 0, 123_000, tzinfo=UTC)
 HEADERS_TYPE = "array<struct<key: string, value: binary>>"

@@ -31,7 +31,8 @@ from spark_producer.broker import BrokerSecurity, LocalBroker, Users
 from tests.support.certificates import Certificates
 from tests.support.kafka_cluster import KafkaCluster
 from tests.support.processes import ChildProcess
-from tests.support.read_back import Row, end_offsets, read_topic
+from tests.support.read_back import Row, read_topic
+from tests.support.read_confluent import end_offsets
 
 ROOT = Path(__file__).parent.parent.parent
 JOBS = ROOT / "jobs"

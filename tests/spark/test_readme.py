@@ -22,7 +22,8 @@ from spark_producer import Producer
 from spark_producer.broker import LocalBroker
 from spark_producer.cli.entry import main
 from spark_producer.record.reading import read_records, single_records
-from tests.support.read_back import end_offsets, read_topic
+from tests.support.read_back import read_topic
+from tests.support.read_confluent import end_offsets
 
 ROOT = Path(__file__).parents[2]
 OWN_TEST = ["avro.md", "metrics.md", "reports.md", "security.md", "transactions.md"]

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
-from tests.support.read_back import READ_BACK_SCHEMA, Row, as_dataframe
+from tests.support.read_back import Row
+from tests.support.read_spark import READ_BACK_SCHEMA, as_dataframe
 
 
 def test_rows_become_the_sinks_columns(spark: SparkSession) -> None:

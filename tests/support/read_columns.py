@@ -15,7 +15,7 @@ from spark_producer.admin import BlockingClient
 from spark_producer.cli.connection_args import connection_settings
 from spark_producer.cli.topic_reader import TopicReader
 from spark_producer.record.reading import read_records
-from tests.support.read_back import end_offsets
+from tests.support.read_confluent import end_offsets
 
 SECONDS = 120.0
 

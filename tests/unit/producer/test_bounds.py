@@ -16,7 +16,7 @@ from spark_producer.kernel.arrays import BytesArray
 from spark_producer.kernel.column_views import PIECE_BYTES
 from spark_producer.partitioner import PartitionFunction
 from spark_producer.producer import parts_of
-from tests.support.read_back import end_offsets
+from tests.support.read_confluent import end_offsets
 
 ROWS = 20_000
 

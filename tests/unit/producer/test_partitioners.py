@@ -19,7 +19,8 @@ from spark_producer.sender import KnownTopics, ProducerLoad
 from tests.stages.partitioner_fakes import topic_of
 from tests.stages.sender_stage import TOPIC, metadata_of, stage
 from tests.stages.workbench import DEADLINE, OTHER, TP, Runner, workbench
-from tests.support.read_back import end_offsets, read_topic
+from tests.support.read_back import read_topic
+from tests.support.read_confluent import end_offsets
 
 PARTITIONS = 8
 
