@@ -1,35 +1,36 @@
 """Fixtures shared by all tests: real Kafka, the embedded broker, Spark, fresh topic names.
 
-Everything dear is started on first use, once per session, and ends with it. Tests get the markers `kafka` and
-`spark` from the fixtures they use.
+Everything dear is imported and started on first use, once per session, and ends with it: the tests of `unit/` run without Spark
+and librdkafka. Tests get the markers `kafka` and `spark` from the fixtures they use.
 """
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import re
 import signal
 import sys
 import threading
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 from hypothesis import settings
-from pyspark.sql import SparkSession
 
 from spark_producer.common import redaction
-from tests.support.class_archives import spark_options
-from tests.support.distribution import Wheel, build_sdist, build_wheel
-from tests.support.kafka_cluster import KafkaCluster
-from tests.support.kafka_node import KAFKA_4, KAFKA_39
-from tests.support.proxy import FaultProxy
-from tests.support.schema_registry import SchemaRegistry
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.support.distribution import Wheel
+    from tests.support.kafka_cluster import KafkaCluster
+    from tests.support.proxy import FaultProxy
+    from tests.support.schema_registry import SchemaRegistry
 
 SECURED_FIXTURES = {"secured", "secured_4"}
 KAFKA_FIXTURES = {
@@ -81,13 +82,25 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Of whatever starts Spark: this session, programs and jobs that tests run in processes of their own, the notebooks.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_options())
+if importlib.util.find_spec("pyspark"):
+    from tests.support.class_archives import spark_options
+
+    # Of whatever starts Spark: this session, programs and jobs that tests run in processes of their own, the notebooks.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_options())
 
 
 UNIT = Path(__file__).parent / "unit"
-LEFT_OUT = pytest.StashKey[int]()
-"""How many cases of campaigns are left out of this run."""
+OWN_RUNS = ("campaign", "nightly")
+"""Marks of tests that run only with `-m` and this word, as `make campaigns` and `make nightly` do."""
+TWINS = {"kafka_39", "kafka_39_behind_proxy", "_secured_39", "kafka-3.9"}
+"""Of a test that runs on two versions of Kafka, CI runs the one on the newest, and `make nightly` the other."""
+LEFT_OUT = pytest.StashKey[Counter[str]]()
+"""How many tests are left out of this run, by the way to run them."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--slow`: the slow tests of `unit/` too, which `make test` runs."""
+    parser.addoption("--slow", action="store_true", help="run the slow tests of tests/unit as well")
 
 
 @pytest.fixture(autouse=True)
@@ -114,17 +127,19 @@ def local_broker(**options: Any) -> Any:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark tests by the fixtures that they use, and leave campaigns to those who ask for them with `-m campaign`.
+    """Mark tests by the fixtures that they use, and leave out what has runs of its own.
 
     When a run has several processes, tests that use the same dear fixture stay together in one of them.
     """
-    if "campaign" not in config.option.markexpr:
-        left_out = [item for item in items if item.get_closest_marker("campaign")]
-        items[:] = [item for item in items if not item.get_closest_marker("campaign")]
-        config.hook.pytest_deselected(items=left_out)
-        config.stash[LEFT_OUT] = len(left_out)
     for item in items:
-        names = set(getattr(item, "fixturenames", ()))
+        if used_by(item) & TWINS:
+            item.add_marker(pytest.mark.nightly)
+    left_out = {item: way for item in items if (way := own_run(config, item))}
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=list(left_out))
+    config.stash[LEFT_OUT] = Counter(left_out.values())
+    for item in items:
+        names = fixtures_of(item)
         if names & KAFKA_FIXTURES:
             item.add_marker(pytest.mark.kafka)
         if "spark" in names:
@@ -135,10 +150,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=place_in_run)
 
 
+def own_run(config: pytest.Config, item: pytest.Item) -> str | None:
+    """How to run a test that this run leaves out; None if it is part of this run."""
+    for mark in OWN_RUNS:
+        if item.get_closest_marker(mark) and mark not in config.option.markexpr:
+            return f"-m {mark}"
+    slow = UNIT in item.path.parents and item.get_closest_marker("slow")
+    named = "::" in "".join(config.invocation_params.args) or config.option.keyword
+    return "--slow" if slow and not (config.option.slow or named) else None
+
+
+def fixtures_of(item: pytest.Item) -> set[str]:
+    """The names of the fixtures that a test uses."""
+    return set(getattr(item, "fixturenames", ()))
+
+
+def used_by(item: pytest.Item) -> set[str]:
+    """What a test uses, as a fixture or as the parameter of one."""
+    callspec = getattr(item, "callspec", None)
+    return fixtures_of(item) | {
+        value for value in (callspec.params.values() if callspec else ()) if isinstance(value, str)
+    }
+
+
 def group_of(item: pytest.Item, names: set[str]) -> str | None:
     """The group of a test that uses these fixtures."""
-    callspec = getattr(item, "callspec", None)
-    used = names | {value for value in (callspec.params.values() if callspec else ()) if isinstance(value, str)}
+    used = used_by(item)
     if "proxied" in names and used & TOGETHER["kafka"]:
         used.add("kafka_behind_proxy")
     for group in CLAIMS:
@@ -160,9 +197,9 @@ def place_in_run(item: pytest.Item) -> int:
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """Say why a case of a campaign did not run, to those who named it."""
-    left_out = config.stash.get(LEFT_OUT, 0)
-    return [f"cases of campaigns that only -m campaign runs: {left_out}"] if left_out else []
+    """Say why a test did not run, to those who named it."""
+    left_out = config.stash.get(LEFT_OUT, Counter())
+    return [f"{number} tests run only with {way}" for way, number in sorted(left_out.items())]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -181,6 +218,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def kafka_39() -> Iterator[KafkaCluster]:
     """One node of Kafka 3.9."""
+    from tests.support.kafka_cluster import KafkaCluster
+    from tests.support.kafka_node import KAFKA_39
+
     with KafkaCluster(KAFKA_39) as cluster:
         yield cluster
 
@@ -188,6 +228,9 @@ def kafka_39() -> Iterator[KafkaCluster]:
 @pytest.fixture(scope="session")
 def kafka_4() -> Iterator[KafkaCluster]:
     """One node of the newest Kafka."""
+    from tests.support.kafka_cluster import KafkaCluster
+    from tests.support.kafka_node import KAFKA_4
+
     with KafkaCluster(KAFKA_4) as cluster:
         yield cluster
 
@@ -195,6 +238,9 @@ def kafka_4() -> Iterator[KafkaCluster]:
 @pytest.fixture(scope="session")
 def kafka_three() -> Iterator[KafkaCluster]:
     """Three nodes of the newest Kafka."""
+    from tests.support.kafka_cluster import KafkaCluster
+    from tests.support.kafka_node import KAFKA_4
+
     with KafkaCluster(KAFKA_4, nodes=3) as cluster:
         yield cluster
 
@@ -202,6 +248,8 @@ def kafka_three() -> Iterator[KafkaCluster]:
 @pytest.fixture(scope="session")
 def registry() -> Iterator[SchemaRegistry]:
     """A real Schema Registry: Apicurio, which takes only schemas that fit the older ones."""
+    from tests.support.schema_registry import SchemaRegistry
+
     with SchemaRegistry() as server:
         yield server
 
@@ -253,6 +301,8 @@ class ProxiedBroker:
 @pytest.fixture(scope="session")
 def embedded_behind_proxy() -> Iterator[ProxiedBroker]:
     """The package's own broker and a proxy."""
+    from tests.support.proxy import FaultProxy
+
     with FaultProxy() as proxy, local_broker(advertised=(proxy.host, proxy.port)) as broker:
         proxy.target = (proxy.host, broker.port)
         yield ProxiedBroker(proxy, broker)
@@ -261,6 +311,10 @@ def embedded_behind_proxy() -> Iterator[ProxiedBroker]:
 @pytest.fixture(scope="session")
 def kafka_behind_proxy() -> Iterator[ProxiedBroker]:
     """One node of the newest Kafka and a proxy."""
+    from tests.support.kafka_cluster import KafkaCluster
+    from tests.support.kafka_node import KAFKA_4
+    from tests.support.proxy import FaultProxy
+
     with FaultProxy() as proxy, KafkaCluster(KAFKA_4, advertised_ports=[proxy.port]) as cluster:
         proxy.target = (proxy.host, cluster.ports[1].client)
         yield ProxiedBroker(proxy, cluster)
@@ -269,6 +323,10 @@ def kafka_behind_proxy() -> Iterator[ProxiedBroker]:
 @pytest.fixture(scope="session")
 def kafka_39_behind_proxy() -> Iterator[ProxiedBroker]:
     """One node of Kafka 3.9 and a proxy."""
+    from tests.support.kafka_cluster import KafkaCluster
+    from tests.support.kafka_node import KAFKA_39
+    from tests.support.proxy import FaultProxy
+
     with FaultProxy() as proxy, KafkaCluster(KAFKA_39, advertised_ports=[proxy.port]) as cluster:
         proxy.target = (proxy.host, cluster.ports[1].client)
         yield ProxiedBroker(proxy, cluster)
@@ -294,12 +352,16 @@ def proxied(request: pytest.FixtureRequest) -> Iterator[ProxiedBroker]:
 @pytest.fixture(scope="session")
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The unpacked source archive."""
+    from tests.support.distribution import build_sdist
+
     return build_sdist(tmp_path_factory.mktemp("sdist"))
 
 
 @pytest.fixture(scope="session")
 def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Wheel:
     """Built from the source archive, with a compiler."""
+    from tests.support.distribution import build_wheel
+
     return build_wheel(sdist, tmp_path_factory.mktemp("wheel"))
 
 
@@ -323,6 +385,8 @@ def untraced() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A quiet local Spark with two task slots."""
+    from pyspark.sql import SparkSession
+
     log_settings = Path(__file__).parent / "support" / "log4j2.properties"
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

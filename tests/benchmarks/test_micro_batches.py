@@ -52,7 +52,7 @@ def test_bars_of_all_scenes_have_one_scale(tmp_path: Path) -> None:
 
 @pytest.mark.kafka
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("names", sample_and_campaign([("pyproducer", "pyproducer-exactly-once"), ALL]), ids="-".join)
 def test_contenders_write_every_row_in_both_sessions(names: tuple[str, ...]) -> None:
     command = [sys.executable, "-m", "benchmarks.micro_batches", "--rows", "40", "--rounds", "1"]

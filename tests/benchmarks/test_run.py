@@ -21,7 +21,7 @@ def contenders_of(name: str) -> set[str]:
 
 @pytest.mark.kafka
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_contender_of_rows_of_any_length_and_of_exactly_once_writes_every_row(tmp_path: Path) -> None:
     parts = ("mixed", "exactly-once", "imports")
     page = small_round(tmp_path, parts)
@@ -40,7 +40,7 @@ def test_every_contender_of_rows_of_any_length_and_of_exactly_once_writes_every_
 @pytest.mark.campaign
 @pytest.mark.kafka
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_contender_of_short_and_compressed_rows_writes_every_row(tmp_path: Path) -> None:
     parts = ("small", "compressed")
     page = small_round(tmp_path, parts)
@@ -60,7 +60,7 @@ def test_every_contender_of_short_and_compressed_rows_writes_every_row(tmp_path:
 
 @pytest.mark.kafka
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_contender_writes_every_row_over_tls(tmp_path: Path) -> None:
     _, section = small_round(tmp_path, ["tls"]).read_text().split("\n## ")
     table = cells(section)

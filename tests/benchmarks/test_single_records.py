@@ -13,7 +13,7 @@ from tests.support.kafka_node import KAFKA_4
 
 
 @pytest.mark.kafka
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_contender_runs_every_scene(tmp_path: Path) -> None:
     with KafkaCluster(KAFKA_4) as cluster:
         cluster.create_topic(TOPIC, PARTITIONS)

@@ -21,7 +21,7 @@ from tests.matrix.readers import read_later
 from tests.matrix.rows import expected
 from tests.support.kafka_cluster import KafkaCluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 CASES = {case.name: case for case in all_cases()}
 ON_THE_EMBEDDED_BROKER = [
     "embedded/B/begin.taking:self/1",

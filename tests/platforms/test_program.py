@@ -19,7 +19,7 @@ SECONDS = 240
 
 @pytest.mark.campaign
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_way_to_write_passes_with_this_spark(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, program.__file__],

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from spark_producer import Producer
 from spark_producer.producer import parts_of
 from tests.stages.scripted_cluster import ScriptedCluster
-from tests.support.certificates import Certificates
+
+if TYPE_CHECKING:
+    from tests.support.certificates import Certificates
 
 
 @pytest.fixture
@@ -31,6 +34,8 @@ def start(cluster: ScriptedCluster) -> Iterator[Callable[..., Producer]]:
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """Files of a broker ("broker") and a client ("client") of one CA, and of a client of a CA that nobody trusts ("stranger")."""
+    from tests.support.certificates import Certificates
+
     made = Certificates(tmp_path_factory.mktemp("certificates"))
     made.issue("broker")
     made.issue("client", ["client@example.org"], common_name="alice")

@@ -63,6 +63,7 @@ COLUMNS: Mapping[str, Mapping[str, pa.Array[Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 @pytest.mark.parametrize("kernel", ["compiled", "portable"])
 def test_neither_the_import_nor_a_write_loads_pandas(tmp_path: Path, kernel: str, codec: str) -> None:

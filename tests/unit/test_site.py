@@ -140,6 +140,7 @@ def pages(site: Path) -> dict[str, Page]:
     return {name: Page(name, path.read_text(encoding="utf-8")) for name, path in found.items()}
 
 
+@pytest.mark.slow
 def test_com25_the_site_has_every_page_and_every_notebook(pages: dict[str, Page]) -> None:
     sources = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
     places = {place_of(source.relative_to(ROOT).as_posix()) for source in sources}

@@ -111,6 +111,7 @@ def test_every_id_has_one_row() -> None:
     assert set(listed) - expected == set(), "add the families of these to FAMILIES"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.ids[0])
 def test_the_tests_of_a_row_exist_and_bear_its_ids_or_it_says_why_there_is_none(row: Row) -> None:
     for test in row.tests:

@@ -85,6 +85,7 @@ def test_what_else_is_missing_is_not_blamed_on_spark() -> None:
     assert "py4j" in done.stderr
 
 
+@pytest.mark.slow
 def test_without_lz4_only_its_codec_is_missing() -> None:
     program = NO_SPARK + "sys.modules['lz4'] = sys.modules['lz4.frame'] = None\n" + WRITE
     with LocalBroker() as broker:

@@ -153,6 +153,7 @@ def test_each_logger_of_the_package_escapes() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["pyproducer", "spark_producer.exactly_once.cluster.control_topic", "spark_producer.broker.connections.lifecycle"],

@@ -200,6 +200,7 @@ def test_bp3_every_interleaving_of_requests_that_do_not_fit_together(many: bool)
     assert explore(cast, ends=all_succeed) > (1000 if many else 100)
 
 
+@pytest.mark.slow
 @few_or_many
 def test_bp6_bp7_every_interleaving_with_timeouts_and_interrupts(many: bool) -> None:
     """Two of them would block each other for ever with what they hold, if their time had no end."""
@@ -222,6 +223,7 @@ def test_bp8_bp11_every_interleaving_with_refused_memory_and_a_broken_recorder(m
     assert explore(cast, faults=("fail",), ends=checked) > (1000 if many else 100)
 
 
+@pytest.mark.slow
 @few_or_many
 def test_bp12_bp13_every_interleaving_with_a_close(many: bool) -> None:
     def cast(scene: Scene) -> Calls:

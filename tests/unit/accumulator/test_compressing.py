@@ -79,6 +79,7 @@ def test_every_codec_is_read_by_a_foreign_client_and_all_bytes_are_the_pools(cod
     assert bench.pool.available == bench.pool.total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [SIZE, 1 << 17])
 def test_cr1_batches_grow_until_they_have_their_size_compressed(size: int) -> None:
     bench = workbench(memory=1 << 24, batch_size=size, linger=1e6, codec=Codec.ZSTD)

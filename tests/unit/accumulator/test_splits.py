@@ -78,6 +78,7 @@ def row(choose: random.Random, well: bool) -> bytes:
     return b"".join(b"%03d " % choose.randrange(1000) for _ in range(25))[:length] if well else choose.randbytes(length)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
 @pytest.mark.parametrize("good", [1, 50, 80, 99, None])
 def test_ra22_few_batches_are_split_whatever_share_of_the_rows_packs_well(codec: Codec, good: int | None) -> None:

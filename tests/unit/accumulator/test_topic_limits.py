@@ -51,6 +51,7 @@ class Topic:
         return b"".join(b"%03d " % self.choose.randrange(1000) for _ in range(25))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 def test_batches_grow_again_after_the_limit_was_raised(codec: Codec) -> None:
     topic = Topic(2500, codec)
@@ -63,6 +64,7 @@ def test_batches_grow_again_after_the_limit_was_raised(codec: Codec) -> None:
     assert sum(last) / len(last) > 0.75 * BATCH_SIZE, "not the probes alone"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1500, 5000, 9000])
 def test_a_limit_that_stays_costs_one_refused_batch_for_each_probe(limit: int) -> None:
     topic = Topic(limit)

@@ -280,6 +280,7 @@ def test_many_commits_of_one_key_become_small(stage: Stage) -> None:
     assert (b"sink", b"299") in stage.records().values()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_histories_keep_what_readers_see(name: str, seed: int, tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ def acknowledged(log: Path) -> int:
     return int(lines[-1]) if lines else -1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["segments", "tiered"])
 def test_a_kill_in_the_middle_loses_and_doubles_nothing(engine: str, tmp_path: Path) -> None:
     rng, last, compacted = random.Random(engine), -1, False

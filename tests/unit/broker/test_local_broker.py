@@ -253,6 +253,7 @@ def test_serve_ends_in_order_whenever_the_signals_come(tmp_path: Path, first: st
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_every_acknowledged_batch_survives_kill_9_under_load(tmp_path: Path) -> None:
     """A producer that hears nothing more may have one batch more in the log than it knows of, and sends it again."""
     acknowledged, sequence, port = 0, 0, free_ports(1)[0]

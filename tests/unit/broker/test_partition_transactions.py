@@ -218,6 +218,7 @@ def test_transactions_whose_end_is_not_confirmed_count_as_open(tmp_path: Path) -
     assert partition.append(row(10**7, 0)) == 2 * MAX_OPEN_TRANSACTIONS
 
 
+@pytest.mark.slow
 def test_a_partition_full_of_open_transactions_takes_a_few_megabytes(tmp_path: Path) -> None:
     """What the engine keeps of each batch in its caches is not counted: that of segments keeps nothing."""
     settings = BrokerSettings(sync_on_close=False, storage_engine="segments")
@@ -253,6 +254,7 @@ class ManyEnded(MemoryStorage):
         return self.logs[topic, 1].batches
 
 
+@pytest.mark.slow
 def test_a_restart_needs_no_memory_for_transactions_that_have_ended(tmp_path: Path) -> None:
     """The log may hold millions of them, and what was found in it is confirmed."""
     storage = ManyEnded(tmp_path, BrokerSettings())

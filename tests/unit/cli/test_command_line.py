@@ -163,6 +163,7 @@ def test_tail_shows_records_of_aborted_transactions_unless_told_otherwise(
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("embedded", [True, pytest.param(False, marks=pytest.mark.kafka)])
 def test_tail_reads_any_broker(
     request: pytest.FixtureRequest, embedded: bool, topic: str, capsys: pytest.CaptureFixture[str]
@@ -277,6 +278,7 @@ def test_txn_says_for_whom_it_waits(capsys: pytest.CaptureFixture[str]) -> None:
             assert servers in last
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", ["head -n 1", "true"])
 def test_txn_does_what_it_was_told_although_nobody_reads_on(
     embedded_broker: LocalBroker, topic: str, reader: str
@@ -421,6 +423,7 @@ def test_options_as_markdown(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == render_markdown()
 
 
+@pytest.mark.slow
 def test_broker_serves_until_ctrl_c_and_keeps_its_data(tmp_path: Path, topic: str) -> None:
     for expected in (1, 2):
         with running("broker", "--port", "0", "--data-dir", str(tmp_path), "--partitions", "3") as broker:

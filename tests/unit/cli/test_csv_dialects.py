@@ -170,6 +170,7 @@ def test_com24_quotes_that_are_not_of_the_dialect_are_refused_with_file_and_row(
     assert ("--dialect spark" in line) == ("--quote none" in line) == ("Expected" not in said)
 
 
+@pytest.mark.slow
 def test_com24_a_bad_quote_far_down_has_its_row(tmp_path: Path) -> None:
     content = b"a,b\n" + b'1,"x\n""y"\n' * 1_000_000 + b'2,3"\n'
     with pytest.raises(pa.ArrowInvalid, match=r"^row 1000001: a quote stands within a cell"):

@@ -72,6 +72,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_com24_a_file_that_unpacks_to_gigabytes_is_read_in_bounded_memory(tmp_path: Path, name: str) -> None:
     """In a process of its own, whose peak is that of one read. Each of them took gigabytes before."""
@@ -128,6 +129,7 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_com24_what_would_take_gigabytes_at_once_is_refused_in_a_sentence(tmp_path: Path, name: str) -> None:
     make, said = REFUSED[name]

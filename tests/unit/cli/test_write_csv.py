@@ -62,6 +62,7 @@ def test_com24_cells_are_the_texts_that_they_are(tmp_path: Path, name: str) -> N
     assert rows_of(content, tmp_path / "x.csv") == rows
 
 
+@pytest.mark.slow
 def test_com24_a_key_of_zeros_and_a_word_far_down(embedded_broker: LocalBroker, topic: str, tmp_path: Path) -> None:
     """Types were guessed from the first MiB: 007 became 7, and the word ended a write that was half done."""
     embedded_broker.create_topic(topic, 1)
@@ -261,6 +262,7 @@ def test_com24_a_column_of_another_type_has_no_bad_row(tmp_path: Path) -> None:
             next(rows)
 
 
+@pytest.mark.slow
 def test_com24_names_of_more_than_a_mebibyte(tmp_path: Path) -> None:
     names = [f"a column with number {number:06}" for number in range(60_000)]
     (row,) = rows_of(f"{','.join(names)}\n{','.join(map(str, range(60_000)))}\n".encode(), tmp_path / "x.csv")
@@ -272,6 +274,7 @@ def test_com24_spaces_around_numbers_are_none_of_theirs(tmp_path: Path) -> None:
     assert (row["value"], row["timestamp"], row["partition"]) == (" x", 5, 1)
 
 
+@pytest.mark.slow
 def test_com24_the_memory_of_a_large_file_is_bounded(tmp_path: Path) -> None:
     """Arrow reads 32 blocks ahead, which was half a gigabyte. In a process of its own, whose peak is that of one read."""
     path = tmp_path / "x.csv"

@@ -90,6 +90,7 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ODD)
 def test_com24_a_file_that_was_made_to_do_harm_is_one_line(
     embedded_broker: LocalBroker, topic: str, tmp_path: Path, name: str
@@ -179,6 +180,7 @@ def test_com24_lines_across_the_pieces_that_are_read(size: int) -> None:
     assert list(read) == lines
 
 
+@pytest.mark.slow
 def test_com24_stdin_that_is_closed_is_one_line() -> None:
     for kind in ("text", "csv", "parquet", "arrow", "json"):
         line = subprocess.run(
@@ -203,6 +205,7 @@ def run_beside_a_pipe(path: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["text", "csv", "json", "arrow", "parquet"])
 def test_com24_a_pipe_with_a_name_is_read_as_stdin_is(
     embedded_broker: LocalBroker, topic: str, tmp_path: Path, kind: str

@@ -119,6 +119,7 @@ def bare_numbers(tree: ast.AST) -> Iterator[int]:
             yield node.lineno if isinstance(node, ast.stmt | ast.expr) else node.value.lineno
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paths", by_folder(CHECKED), ids=name_of_folder)
 def test_no_error_code_is_a_bare_number(paths: list[Path]) -> None:
     found = [f"{name_of(path)}:{line}" for path in paths for line in bare_numbers(parsed(path))]

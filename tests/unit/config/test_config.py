@@ -346,6 +346,7 @@ READ_ELSEWHERE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [field.name for field in FIELDS + dataclasses.fields(SinkOptions)])
 def test_every_option_is_read_by_a_room_beside_config(name: str) -> None:
     """An option that nobody reads would be accepted, and ignored in silence."""

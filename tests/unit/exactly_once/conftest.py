@@ -11,12 +11,24 @@ from spark_producer.broker.coordinator.coordinator import BrokerCoordinator
 from spark_producer.broker.coordinator.transactions import Transaction
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.exactly_once import driver
+from spark_producer.exactly_once.cluster import (
+    await_markers,
+    broker_requests,
+    command_executor,
+    control_write,
+    log_outcome,
+)
 from tests.support.filled_tasks import Tasks
 from tests.unit.exactly_once.lossy_world import SINK, Lossy, World
 
 
 @pytest.fixture(params=[0, 2], ids=["explicit", "implicit"])
 def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    # this broker shows each marker, and lacks each partition, by the time that it says so
+    for module in (await_markers, command_executor):
+        monkeypatch.setattr(module, "LOST_AFTER_S", 0.3)
+    for reader in (broker_requests, control_write, log_outcome):
+        monkeypatch.setattr(reader, "GONE_AFTER", 0.3)
     lossy: Lossy = set()
     mark = BrokerCoordinator._mark
 

@@ -99,6 +99,7 @@ def test_the_next_rows_there_end_those_of_a_dead_driver(world: World) -> None:
     assert world.rows() == ["b"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [CONTROL, ZERO], ids=["record", "rows"])
 def test_people_may_mend_what_timed_out_before_the_next_driver_comes(
     world: World, monkeypatch: pytest.MonkeyPatch, lost: TopicPartition

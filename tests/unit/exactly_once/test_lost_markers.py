@@ -73,6 +73,7 @@ def test_a_batch_that_is_done_names_no_partitions_so_people_name_its_topic(
     assert "topic 'nowhere'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", ["nothing", "rows that are left to the driver", "a stranger who has taken its id"])
 def test_what_a_decision_names_that_has_lost_its_own_end_is_not_abandoned(world: World, more: str) -> None:
     """The task's transaction was committed, as decided, and is open in one partition; its coordinator says that it is over."""

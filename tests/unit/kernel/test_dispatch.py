@@ -179,6 +179,7 @@ with LocalBroker() as broker:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "lines"),
     [

@@ -102,6 +102,7 @@ def test_a_huge_key_costs_others_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sum(steps) == pytest.approx(2 * 100_000, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hash_of", [murmur2, compiled_murmur2.murmur2], ids=["portable", "compiled"])
 @pytest.mark.parametrize("length", [8, 9, None])
 def test_a_huge_key_takes_no_memory_of_its_size(
@@ -118,6 +119,7 @@ def test_a_huge_key_takes_no_memory_of_its_size(
     assert peak < 2 << 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(70_000, 65_535, 65_536, 131_072), (65_534, 65_535), (1 << 17,) * 40])
 def test_keys_beyond_16_bit_lengths(sizes: tuple[int, ...]) -> None:
     chance = random.Random(3)

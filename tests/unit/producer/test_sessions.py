@@ -34,6 +34,7 @@ def some(producer: Producer) -> list[Future[RecordMetadata]]:
     return [producer.send("t", "x" * 100) for _ in range(50)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 def test_sec28_under_load_no_record_is_lost_doubled_or_overtaken_and_no_connection_is_made_anew(
     protocol: str, certificates: Certificates

@@ -88,6 +88,7 @@ class Side:
         return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twin", [single_record, compiled_single], ids=["portable", "compiled"])
 @pytest.mark.parametrize("name", [*CHOICES, "own"])
 @settings(max_examples=25, deadline=None)

@@ -65,6 +65,7 @@ def is_refused(kind: str, api: AnyApi, version: int, data: bytes) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
 def test_a_frame_cut_at_any_byte_is_refused(api: AnyApi, version: int) -> None:
     for kind, data in frames(api, version, 2):
@@ -83,6 +84,7 @@ def test_bytes_after_the_end_are_refused_in_a_response_and_ignored_in_a_request(
             decode(kind, api, version, data + b"\0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
 def test_flipped_bits_and_giant_lengths_anywhere_end_in_one_error(api: AnyApi, version: int) -> None:
     random = Random(version)

@@ -112,6 +112,7 @@ def test_the_logs_are_whole(name: str) -> None:
     assert (rows, False) == read_plainly(log, verify_crc=True, limit=LIMIT)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("name", LOGS)
 def test_damage_under_a_checksum_is_found(name: str) -> None:
@@ -122,6 +123,7 @@ def test_damage_under_a_checksum_is_found(name: str) -> None:
         assert read(data, verify_crc=True) == read_plainly(data, verify_crc=True, limit=LIMIT), data.hex()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("name", LOGS)
 def test_damage_without_a_checksum_reads_as_a_plain_reader_does(name: str) -> None:

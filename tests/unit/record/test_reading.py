@@ -284,6 +284,7 @@ def test_deltas_may_be_negative() -> None:
     assert records_of(own_batch(record_bytes(timestamp_delta=zigzag(-1001))))[0].timestamp == -1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_batch_of_more_records_than_are_decoded_at_once(packed: bool) -> None:
     rows = batch_decoder.ROWS_AT_ONCE + 5

@@ -31,6 +31,7 @@ def kernel(request: pytest.FixtureRequest) -> Any:
     return importlib.import_module(f"spark_producer.kernel.{name}")
 
 
+@pytest.mark.slow
 @given(st.data(), columns())
 def test_com9_bytes_are_those_of_fastavro(
     kernel: Any, data: st.DataObject, case: tuple[pa.DataType, list[Any]]

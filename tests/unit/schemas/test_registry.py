@@ -99,6 +99,7 @@ def test_com12_a_registry_that_sends_the_password_back_shows_none(played: Played
     assert "no ***" in told or "no Basic ***" in told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coding", CODINGS)
 def test_a_registry_shows_no_secret_that_it_was_sent(played: Played, coding: str) -> None:
     encoded = CODINGS[coding](ODD_PASSWORD)

@@ -31,6 +31,7 @@ def is_harmless(text: str) -> bool:
     return text.isprintable() and len(text) <= MAX_MESSAGE_LENGTH
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.parametrize(
     "kind", [pa.int64(), pa.date32(), pa.struct([("y", pa.int32())]), pa.list_(pa.binary())], ids=str

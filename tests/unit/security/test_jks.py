@@ -56,6 +56,7 @@ def entry(tag: int, alias: str, content: bytes) -> bytes:
     return struct.pack(">IH", tag, len(name)) + name + bytes(8) + content
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(
     st.lists(st.binary(max_size=200), max_size=3),

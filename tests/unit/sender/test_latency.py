@@ -218,6 +218,7 @@ def outcomes(first: int, count: int) -> tuple[int, int]:
     return delivered, expired
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 200, 50))
 def test_kip91_no_record_takes_longer_than_its_delivery_timeout(first: int) -> None:
     delivered, expired = outcomes(first, 50)

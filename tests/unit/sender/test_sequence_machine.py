@@ -11,6 +11,7 @@ from collections import Counter, deque
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -311,4 +312,4 @@ class SequenceMachine(RuleBasedStateMachine):
 
 
 SequenceMachine.TestCase.settings = settings(max_examples=250, stateful_step_count=50, deadline=None)
-TestSn10ToSn34SequenceMachine = SequenceMachine.TestCase
+TestSn10ToSn34SequenceMachine = pytest.mark.slow(SequenceMachine.TestCase)

@@ -160,6 +160,7 @@ def first_failure(first: int, count: int) -> str:
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 400, 100))
 def test_sn10_to_sn39_kip91_no_schedule_loses_doubles_or_delays_a_record(first: int) -> None:
     assert first_failure(first, 100) == ""

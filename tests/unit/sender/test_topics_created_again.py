@@ -25,6 +25,7 @@ def check(schedule: Run) -> int:
     return len(cluster.former)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ids", [True, False], ids=["with topic ids", "without"])
 @pytest.mark.parametrize("first", range(0, 400, 100))
 def test_no_schedule_loses_a_record_of_a_topic_that_is_created_again(first: int, ids: bool) -> None:

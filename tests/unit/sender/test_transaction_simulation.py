@@ -167,6 +167,7 @@ def check(caller: Caller) -> None:
         assert shown == sorted(shown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("implicit", [False, True])
 @pytest.mark.parametrize(
     "seeds", sample_and_campaign([range(60), *(range(at, at + 200) for at in range(1000, 5000, 200))])

@@ -74,6 +74,7 @@ def dying_at(step: int, *, after: bool) -> Iterator[list[str]]:
 CHANGES_OF_AN_END = ["append", "marker", "marker", "marker", "append"]
 
 
+@pytest.mark.slow
 @STYLES
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

@@ -149,6 +149,7 @@ def judged(directory: Path, path: Path, settings: BrokerSettings, expected: Cont
     return "told" if name in said() and "opy" in said() else "silent"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", sample_and_campaign(STATES), ids=str)
 @pytest.mark.parametrize("engine", STORAGE_ENGINES)
 def test_no_damage_of_any_file_takes_anything_without_a_word(
@@ -195,6 +196,7 @@ def gone_on(directory: Path, path: Path, settings: BrokerSettings) -> Iterator[s
     life.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", STORAGE_ENGINES)
 def test_what_is_damaged_is_no_reason_not_to_start_if_that_is_asked_for(
     engine: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

@@ -127,6 +127,7 @@ def promises_too_much(path: Path) -> BrokerSettings:
     return BrokerSettings(topic=TopicSettings(max_message_bytes=8 * 1024 * 1024 + 1), storage_engine="tiered")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refused", [not_empty, of_another, without_rocksdict, too_large, promises_too_much])
 def test_a_first_start_that_is_refused_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Callable[[Path], BrokerSettings]

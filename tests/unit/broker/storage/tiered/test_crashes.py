@@ -15,6 +15,7 @@ CASES = 25
 SEEDS = 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", range(CASES))
 def test_w7_what_was_acknowledged_is_recovered_after_every_death(case: int) -> None:
     """500 seeds in all, which take some 20 seconds of a processor; `make crash-seeds` plays 100,000."""

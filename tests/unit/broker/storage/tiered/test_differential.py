@@ -95,6 +95,7 @@ class Side:
         self.storage.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tiers", [Tiers, TwoDirectories])
 def test_ten_thousand_random_operations_have_the_same_answers(tiers: type[Tiers], tmp_path: Path) -> None:
     rng = random.Random(1)

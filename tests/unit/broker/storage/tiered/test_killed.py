@@ -19,6 +19,7 @@ LINES = 150
 """A life tells of so many rounds, of one batch for each partition, before its death. Meanwhile the cache is flushed sometimes."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TIERS)
 def test_w7_a_killed_process_leaves_everything_that_it_has_acknowledged(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

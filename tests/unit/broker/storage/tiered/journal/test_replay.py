@@ -82,6 +82,7 @@ def whole_records(content: bytes) -> int:
         count += 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail", ["truncate", "zero", "stale"])
 def test_j7_a_journal_cut_at_any_byte_gives_every_record_before_the_cut_and_nothing_else(tail: str) -> None:
     """Stale bytes are those of another file of the journal, with the same records at the same places."""
