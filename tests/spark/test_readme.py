@@ -28,7 +28,7 @@ from tests.support.read_confluent import end_offsets
 ROOT = Path(__file__).parents[2]
 OWN_TEST = ["avro.md", "metrics.md", "reports.md", "security.md", "transactions.md"]
 """Run by tests of their own: spark/test_avro.py, spark/test_metrics_page.py, spark/test_reports.py,
-unit/test_security_page.py, kafka/test_transactions.py."""
+pages/test_security_page.py, kafka/test_transactions.py."""
 
 PAGES = [ROOT / "README.md", *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in OWN_TEST)]
 SECONDS = 60

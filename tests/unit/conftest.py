@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,9 @@ import pytest
 from spark_producer import Producer
 from spark_producer.producer import parts_of
 from tests.stages.scripted_cluster import ScriptedCluster
+
+collect_ignore = [] if find_spec("pyspark") else ["datasource"]
+"""What knows Spark is tested where Spark is, as in `make test`."""
 
 if TYPE_CHECKING:
     from tests.support.certificates import Certificates

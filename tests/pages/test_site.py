@@ -14,7 +14,7 @@ from urllib.parse import unquote, urldefrag
 import pytest
 
 from docs.site.hooks import labelled, linked_from, links_in, place_of, target_of
-from tests.unit.test_documentation import ROOT, anchors
+from tests.pages.test_documentation import ROOT, anchors
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]
 
