@@ -1,6 +1,6 @@
-"""The storage of the embedded broker, which keeps records on its disk.
+"""The storage of the embedded broker: it keeps records on the disk.
 
-Owns: the interface of an engine (`base`), the choice of one (`engines`), the engines (`segments`), and what all of them share:
-the data directory's lock, its state file, and the mapping of the disk's errors.
+Owns: the interface of a storage engine (`base`), the choice of the engine (`engines`), the two engines (`segments`, `tiered`),
+and what they share: the lock of the data directory, its state file, calls on files, and the mapping of OS errors.
 Must not know: requests, connections, producers.
 """

@@ -1,15 +1,15 @@
-"""The interface of an engine that keeps the broker's records: `Storage` for a data directory, `Log` for one partition in it.
+"""The interface of a storage engine: `Storage` for a data directory, `Log` for one partition in it.
 
-Every engine is written against these Protocols, is chosen in `engines`, and passes tests/unit/broker/storage/test_contract.py.
+Every engine implements these protocols, is listed in `engines`, and passes tests/unit/broker/storage/test_contract.py.
 
-A batch is appended in two steps. `Log.admit` gives it the next offsets, which settles the order of all batches. The batch is
-*confirmed* once it is as safe as the engine promises; only then may it be read, and its producer be told. An engine may do
-both at once. Or it may confirm many batches of many partitions together, later and from a thread of its own (a journal with
-group commit); then it calls the function that `Storage.watch` was given. A failure in between makes the log read-only: batches
-that were admitted and not confirmed cannot be read until the next `open`, which finds out whether they were kept.
+A batch is appended in two steps. `Log.admit` assigns the next offsets, which fixes the order of the batches. The batch is
+*confirmed* once it is as durable as the engine guarantees; only then may it be read and its producer get a response. An engine
+may do both at once. Or it confirms many batches of many partitions together, later and in a thread of its own (a journal with
+group commit); then it calls the function that was passed to `Storage.watch`. A failure in between makes the log read-only:
+batches that were admitted and not confirmed cannot be read until the next `open`, which finds out whether they were stored.
 
-Except for `close`, a log raises nothing but `BrokerError`, with which the client is answered. `Storage` lets an OSError of the
-disk pass where it says so, because its caller knows what that means for a topic.
+Except for `close`, a log raises only `BrokerError`, whose code is sent to the client. `Storage` raises the OSErrors of the disk
+where its docstrings say so, because the caller knows their consequences for a topic.
 """
 
 from __future__ import annotations
@@ -23,161 +23,160 @@ from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader
 
 LEADER_EPOCH: Final = 0
-"""The leader epoch in every stored batch; it stays the same because the one leader never changes."""
+"""Leader epoch of every stored batch. It never changes, since a single broker is the only leader."""
 
 
 Recovered: TypeAlias = Callable[[BatchHeader, bytes], None]
-"""Called with the header of a batch that was found, and with the whole batch if it is a control batch: what markers say stands in
-their records. For all other batches the bytes are empty, so an engine need not read their records."""
+"""Called with the header of a stored batch, and with the whole batch if it is a control batch, since the outcome of a transaction
+is in the record of its marker. For all other batches the bytes are empty, so an engine need not read their records."""
 
 
 class TimestampOffset(NamedTuple):
-    """An offset, and the timestamp (epoch milliseconds) by which it was found."""
+    """An offset, and the timestamp by which it was found, in milliseconds since 1970."""
 
     timestamp: int
     offset: int
 
 
 class UnreadableLog(BrokerError):
-    """A partition is stored but cannot be opened without losing records (KAFKA_STORAGE_ERROR); the text says what to do."""
+    """A stored partition cannot be opened without losing records (KAFKA_STORAGE_ERROR); the message says what to do."""
 
 
 class Rewriting(Protocol):
-    """Batches that are to replace the first ones of a log: see `Log.rewrite`. Readers do not see them before `commit`."""
+    """New batches that replace the first batches of a log: see `Log.rewrite`. Readers do not see them before `commit`."""
 
     def add(self, batch: bytes) -> bool:
-        """Keep the next batch, whose offsets follow those of the last one without a gap. Return False if it cannot be taken now,
-        because the engine is busy; then add it again later.
+        """Add the next batch, whose offsets follow those of the last one without a gap. Return False if the engine is busy; then
+        add the batch again later.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
         """
 
     def commit(self) -> bool:
-        """Replace the old batches, all at once: after a crash at any moment either the old or the new ones are
-        there. Return False, with nothing changed, if the engine is busy; then call it again later.
+        """Replace the old batches atomically: a crash at any moment leaves either the old or the new ones. Return False, with no
+        change, if the engine is busy; then call it again later.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
         """
 
     def abort(self) -> None:
-        """Throw the new batches away."""
+        """Discard the new batches."""
 
 
 class Log(Protocol):
-    """The record batches of one partition, with offsets that have no gaps. Only the broker's thread uses it.
+    """The record batches of one partition. Their offsets have no gaps. Only the broker's thread uses it.
 
-    `settings` may be replaced at any time, and apply from then on.
+    `settings` may be replaced at any time.
     """
 
     settings: TopicSettings
 
     @property
     def start_offset(self) -> int:
-        """The first offset that may be read. It rises when old records are deleted, and is the same after a restart."""
+        """The log start offset: the first offset that may be read. It rises when records are deleted, and survives restarts."""
 
     @property
     def high_watermark(self) -> int:
-        """The offset at which reading ends: every batch before it is confirmed, and none after it is. Right after `open` it is
-        the offset after the last batch that was recovered."""
+        """The offset at which reading ends: all batches before it are confirmed, and none from it on. After `open` it is the
+        offset after the last recovered batch."""
 
     def admit(self, batch: memoryview, header: BatchHeader) -> int:
-        """Give `batch` the next offsets and keep it; return its base offset. Only its base offset and leader epoch are changed in
-        what is kept.
+        """Assign the next offsets to `batch` and store it; return its base offset. The stored batch differs from `batch` in its
+        base offset and leader epoch only.
 
         Args:
-            batch: one whole V2 batch. It is not changed itself, and the log must not need it after this returns.
+            batch: one whole V2 batch. It is not changed, and the log does not use it after this has returned.
             header: the header of the batch.
 
         Raises:
-            BrokerError: the batch was not admitted, and has used up no offset. The code is KAFKA_STORAGE_ERROR; or, where an
-                engine has no room for more, one that says when to send the batch again.
+            BrokerError: the batch was not admitted, and no offset was assigned. The code is KAFKA_STORAGE_ERROR; or a retriable
+                one if the engine has no space now.
         """
 
     def is_written(self, offset: int) -> bool:
-        """Return whether the admitted batch that holds `offset` may be acknowledged to those who do not wait until it is
-        confirmed (acks=1). An engine that writes in the background says so once the system has the batch; a confirmed batch is
-        written.
+        """Return whether the admitted batch that holds `offset` may be acknowledged with acks=1: the system has it. A confirmed
+        batch is also written.
 
         Raises:
-            BrokerError: KAFKA_STORAGE_ERROR, the batch will not be written before the log is opened again.
+            BrokerError: KAFKA_STORAGE_ERROR, the batch cannot be written before the log is opened again.
         """
 
     def is_confirmed(self, offset: int) -> bool:
         """Return whether the admitted batch that holds `offset` is confirmed.
 
         Raises:
-            BrokerError: KAFKA_STORAGE_ERROR, the batch will not be confirmed before the log is opened again.
+            BrokerError: KAFKA_STORAGE_ERROR, the batch cannot be confirmed before the log is opened again.
         """
 
     def check_offset(self, offset: int) -> None:
-        """Check that a consumer may read from `offset` on, now or when more batches have come.
+        """Check that a consumer may read from `offset` on, now or when more batches are there.
 
         Raises:
-            BrokerError: OFFSET_OUT_OF_RANGE, or KAFKA_STORAGE_ERROR where a failure has made the offset doubtful, which is no
-                reason for a consumer to begin elsewhere.
+            BrokerError: OFFSET_OUT_OF_RANGE; or KAFKA_STORAGE_ERROR if after a failure it is unknown whether the offset exists,
+                since a consumer must not reset its position then.
         """
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None) -> bytes:
         """Return whole confirmed batches, in order, from the one that holds `offset` on.
 
-        They are as many as the engine likes, of `max_bytes` at most, and none at the high watermark, nor at `up_to`: the base
-        offset of a batch, or the end of the log. With `at_least_one` the first batch is returned however large it is (KIP-74).
+        The engine chooses their number; they have `max_bytes` at most, and end at the high watermark or at `up_to`, which is the
+        base offset of a batch or the end of the log. With `at_least_one` the first batch may be larger (KIP-74).
 
         Raises:
             BrokerError: as `check_offset`, or KAFKA_STORAGE_ERROR.
         """
 
     def offset_upper_bound(self, offset: int, size: int) -> int:
-        """Return an offset at or behind the end of the `size` bytes that `read` returned from `offset` on, as near as the engine
-        can tell without reading them.
+        """Return an upper bound for the offset after the `size` bytes that `read` returned from `offset` on, as small as is
+        possible without reading them (Kafka's LogSegment.fetchUpperBoundOffset).
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
         """
 
     def available(self, offset: int, at_most: int, *, up_to: int | None = None) -> int:
-        """Return the bytes that may be read from the batch that holds `offset` on, counted no further than `at_most` bytes, and
-        only before the batch that begins at `up_to`.
+        """Return the number of bytes that may be read from the batch that holds `offset` on, up to the batch that begins at
+        `up_to`; `at_most` if there are more.
 
-        Each look at a waiting Fetch asks this, so it must be cheap.
+        It is called each time that a waiting Fetch is checked, so it must be cheap.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
         """
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """Return the base offset of the first confirmed *batch* whose largest timestamp is `timestamp` or later, None if there is
+        """Return the base offset of the first confirmed *batch* whose maximum timestamp is `timestamp` or later, None if there is
         none.
 
-        The headers lead to the batch alone; `record_times` looks for the record in it.
+        Headers identify only the batch; `record_times` searches the record in it.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
         """
 
     def latest_timestamp(self) -> TimestampOffset | None:
-        """Return the largest timestamp in the log with the last offset of its batch (ListOffsets -3), None if there is none.
+        """Return the maximum timestamp in the log with the last offset of its batch (ListOffsets -3), None if there is none.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
         """
 
     def delete_old(self, now_ms: int) -> None:
-        """Delete the oldest records that the settings do not retain at the time `now_ms` (milliseconds since 1970).
+        """Delete the oldest records that the retention settings allow to delete at the time `now_ms` (milliseconds since 1970).
 
-        The engine chooses the units in which it deletes; Kafka deletes whole segments.
+        The engine chooses the unit of deletion; Kafka deletes whole segments.
 
         Raises:
-            BrokerError: KAFKA_STORAGE_ERROR; records that could not be deleted are deleted once the log is opened again.
+            BrokerError: KAFKA_STORAGE_ERROR; records that could not be deleted now are deleted when the log is opened again.
         """
 
     def delete_before(self, offset: int) -> None:
         """Delete the records before `offset`, which is at most the high watermark, and may lie within a batch. `start_offset` is
-        `offset` then, also after a crash; one that is smaller already stays.
+        then `offset`, also after a crash; a smaller `offset` changes nothing.
 
-        The engine frees the space on the disk in units that it chooses.
+        The engine chooses the unit in which disk space is freed.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
@@ -185,90 +184,90 @@ class Log(Protocol):
 
     @property
     def rewritable_end(self) -> int:
-        """The offset before which batches may be rewritten, which is the base offset of a batch or the end of the log: Kafka
-        leaves the active segment alone, and so does each engine the unit that takes the next batch."""
+        """The offset before which batches may be rewritten: the base offset of a batch or the end of the log. As Kafka does not
+        compact the active segment, no engine rewrites the unit that takes the next batch."""
 
     def rewrite(self, end: int) -> Rewriting:
-        """Begin to rewrite all batches from the one that holds `start_offset` to `end`, which is the `rewritable_end`.
+        """Start to rewrite all batches from the one that holds `start_offset` to `end`, which is the `rewritable_end`.
 
-        The new batches have the same offsets: the first begins where the first old one begins, the last ends at `end`. Nobody may
-        change `start_offset` meanwhile: abort it then. There is one rewriting of a log at a time.
+        The new batches cover the same offsets: the first begins where the first old one begins, the last ends at `end`. If
+        `start_offset` changes meanwhile, abort. A log has one rewriting at a time.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
         """
 
     def close(self, *, discard: bool = False) -> None:
-        """Close the log, and make everything that was confirmed durable, as the broker's settings say.
+        """Close the log, and force all confirmed batches to the disk if the broker's settings say so.
 
-        With `discard`, which is for logs that are to be deleted, nothing is made durable.
+        With `discard`, for a log that will be deleted, nothing is forced.
 
         Raises:
-            OSError: the disk refused; the log is closed all the same.
+            OSError: the disk refused; the log is closed nevertheless.
         """
 
 
 class Storage(Protocol):
-    """An engine, which keeps the records of all partitions in one data directory. The broker has locked the directory.
+    """An engine: it keeps the records of all partitions in one data directory, which the broker has locked.
 
-    Only the broker's thread uses it. It calls `recover` first, `watch` before anything is admitted, and `close` last.
+    Only the broker's thread uses it. It calls `recover` first, `watch` before the first `admit`, and `close` last.
 
-    `name` is what the report and the page of metrics call the engine.
+    `name` is the name of the engine in settings, reports and metrics.
     """
 
     name: str
 
     def watch(self, confirmed: Callable[[str, int], None], space_freed: Callable[[], None]) -> None:
-        """Have functions called, from any thread.
+        """Set the callbacks of the engine. They are called from any thread.
 
         Args:
-            confirmed: called with topic and partition when batches of that log are written or confirmed after their `admit` has
-                returned, or can no longer be.
+            confirmed: called with topic and partition when batches of that log were written or confirmed after their `admit` had
+                returned, or when they cannot be confirmed any more.
             space_freed: called when there is space again after `has_space` has returned False.
         """
 
     def has_space(self, size: int) -> bool:
-        """Return whether a request of `size` bytes, all batches and their frame together, may be handled now.
+        """Return whether there is space for a request of `size` bytes, all batches and the frame together.
 
-        The broker asks before it handles a Produce, and lets the request wait if there is no room. A request that has waited for
-        too long is handled all the same; then `admit` refuses what does not fit.
+        The broker calls this before it handles a Produce, and lets the request wait if there is no space. After the maximum wait
+        the request is handled nevertheless; then `admit` refuses the batches that do not fit.
         """
 
     def check_largest_batch(self, size: int) -> None:
-        """Check whether a topic may promise to take batches of `size` bytes (`max.message.bytes`).
+        """Check that a topic can have `size` as its `max.message.bytes`.
 
         Raises:
-            BrokerError: INVALID_CONFIG, no log of this engine would admit such a batch.
+            BrokerError: INVALID_CONFIG, the engine cannot admit a batch of this size.
         """
 
     def cursor_changed(self, topic: str, partition: int, exists: bool) -> None:
-        """Learn whether any consumer group has an active cursor in a partition: a member that the partition is assigned to.
+        """Note whether any consumer group has an active cursor in a partition: a member that the partition is assigned to.
 
-        An engine may keep the newest batches of such partitions in memory. It is told again of a partition that was deleted and
-        created anew, if it has a cursor then.
+        An engine may keep the newest batches of such partitions in memory. The broker calls this again after a partition with a
+        cursor was deleted and created again.
         """
 
     def readings(self) -> Iterable[MetricReading]:
-        """Return what the engine counts, for the page of metrics and the report. Any thread may call this, at any time."""
+        """Return the metrics of the engine. Any thread may call this, at any time."""
 
     def orphaned(self, topics: Mapping[str, int]) -> list[str]:
-        """Return the names of places that hold records of no partition of `topics` (name → number of partitions).
+        """Return the names of logs with records that belong to no partition of `topics` (name → number of partitions).
 
-        A person must be able to find them by these names.
+        An administrator must be able to find the logs by these names.
 
         Raises:
             OSError: the disk refused.
         """
 
     def partitions(self) -> list[str]:
-        """Return the names of all partitions that are kept, with records or without, except for those that were set aside.
+        """Return the names of all stored partitions, with or without records, except for those that were set aside.
 
         Raises:
             OSError: the disk refused.
         """
 
     def recover(self, topics: Mapping[str, int]) -> None:
-        """Finish what the broker's last life left undone, such as deletions that were cut short, and warn of what is `orphaned`.
+        """Complete what the previous run of the broker left incomplete, such as deletions, and warn of `orphaned` logs.
 
         It is called once, before the first partition is opened.
 
@@ -277,17 +276,17 @@ class Storage(Protocol):
         """
 
     def open(self, topic: str, partition: int, settings: TopicSettings, recovered: Recovered) -> Log:
-        """Open the log of a partition that was created in this life of the broker or in an earlier one.
+        """Open the log of an existing partition.
 
-        `recovered` is called with the header of every batch in the log, with its offset, in order: the broker learns from them
-        again what it knew of producers and of their transactions. If it raises CorruptRecord, that batch is damaged.
+        `recovered` is called with the header of every batch in the log, in order: the broker rebuilds its state of producers and
+        transactions from them. If it raises CorruptRecord, that batch is damaged.
 
         Raises:
-            UnreadableLog: the log cannot be opened, for whatever reason.
+            UnreadableLog: the log cannot be opened.
         """
 
     def create(self, topic: str, partition: int, settings: TopicSettings) -> Log:
-        """Make a new, empty log. Records in its place belong to no topic; they are moved out of the way, and never erased.
+        """Create an empty log. Records that are stored under its name belong to no topic; they are set aside, and never erased.
 
         Raises:
             UnreadableLog: as `open`.
@@ -295,17 +294,17 @@ class Storage(Protocol):
         """
 
     def delete(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Remove closed logs, by topic and number, with all of their records.
+        """Delete closed logs, given as (topic, partition), with all of their records.
 
-        When this has returned, no crash brings them back. If one cuts it short, their records are gone, or belong to no topic.
+        After this has returned, no crash restores them. After a crash during the call, their records are gone, or orphaned.
 
         Raises:
             OSError: the disk refused.
         """
 
     def close(self) -> bool:
-        """End the engine. All of its logs must have been closed.
+        """Stop the engine. All of its logs must have been closed.
 
-        Return False if the disk does not answer: then the engine still waits for it, and the directory must stay locked until
-        this process has ended. Nothing is lost that was confirmed.
+        Return False if the disk does not respond: then the engine still waits for it, and the directory must stay locked until
+        this process has ended. No confirmed batch is lost.
         """

@@ -1,9 +1,9 @@
-"""The lock on a data directory, a file `.lock` in it: only one broker may use the directory, and the lock dies with its process.
+"""The lock on a data directory, the file `.lock` in it: only one broker may use the directory, until its process ends.
 
 It is a POSIX record lock (`fcntl.lockf`), which belongs to the process: forked children have a descriptor of the file, but not
-the lock, so a worker that outlives its broker keeps nobody out. `flock` would be held by every copy of the descriptor. There are
-two drawbacks: the lock does not work within one process, so there is a table for that here; and it is given back when the process
-closes *any* descriptor of the file, so nothing else may open it.
+the lock, so a worker that outlives its broker does not block the next one. A lock of `flock` would be held by every copy of the
+descriptor. There are two drawbacks: the lock has no effect within one process, so this module has a table of held locks; and it
+is released when the process closes *any* descriptor of the file, so no other code may open it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spark_producer.errors import ConfigError
 LOCK_NAME: Final = ".lock"
 
 _held: dict[tuple[int, Path], DirectoryLock] = {}
-"""The locks of this process by (process, directory without links). A forked child finds its parent's too, which do not count."""
+"""Locks of this process, by (process id, resolved directory). A forked child ignores its parent's."""
 
 
 class DirectoryLock:
@@ -27,7 +27,7 @@ class DirectoryLock:
 
     Raises:
         ConfigError: another broker holds the lock.
-        OSError: no file can be made in the directory.
+        OSError: the lock file cannot be created.
     """
 
     def __init__(self, data_dir: Path) -> None:
@@ -51,7 +51,7 @@ class DirectoryLock:
         return file
 
     def check(self) -> None:
-        """Check that the locked file is in the directory.
+        """Check that the locked file is still in the directory.
 
         Raises:
             OSError: the directory, or one above it, was renamed or removed; another one may be in its place.
@@ -60,7 +60,7 @@ class DirectoryLock:
             raise moved_error(self.path.parent)
 
     def close(self) -> None:
-        """Give the lock back. To call it again is harmless. In a forked child the parent keeps the lock."""
+        """Release the lock. Repeated calls do nothing. A call in a forked child leaves the parent's lock."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -68,4 +68,6 @@ class DirectoryLock:
 
 
 def _in_use(data_dir: Path) -> ConfigError:
-    return ConfigError(f"data directory {data_dir} is in use by another broker: stop that or use another")
+    return ConfigError(
+        f"cannot lock the data directory {data_dir}: it is in use by another broker. Stop it, or use another directory"
+    )

@@ -1,4 +1,4 @@
-"""The broker's functions for files and directories: durable, private to its user, and with errors in Kafka's terms."""
+"""Functions of the broker for files and directories: durable, private to its user, and with errors in Kafka's terms."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from spark_producer.errors import BrokerError
 
 PRIVATE_FILE: Final = 0o600
 PRIVATE_DIRECTORY: Final = 0o700
-"""The modes of all files and directories that the broker makes: only its user may read them, whatever the umask allows."""
+"""Modes of all files and directories that the broker creates: only its user may read them, whatever the umask is."""
 DISK_FULL_ERRNOS: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""The errors of a disk without space, or of a user who may have no more of it: the same call succeeds once there is space."""
+"""Error numbers of a full disk and of an exceeded quota: the same call succeeds once there is space."""
 
 
 @contextmanager
 def storage_errors(path: Path, needed: int | None = None) -> Iterator[None]:
-    """Raise KAFKA_STORAGE_ERROR, which names `path`, for every OSError inside the `with` block.
+    """Raise KAFKA_STORAGE_ERROR, with `path` in its message, for every OSError inside the `with` block.
 
-    That of a full disk says how many bytes are free, and are `needed` if that is known.
+    The message for a full disk says how many bytes are free, and how many are `needed` if that is known.
     """
     try:
         yield
@@ -46,7 +46,7 @@ def _full_disk(path: Path, error: OSError, needed: int | None) -> str:
     if needed is not None:
         return full_disk_message(error, needed, free)
     there = "" if free is None else f"; {free:,} bytes are free"
-    return f"{error}{there}. Free some space on that disk, and send it again"
+    return f"{error}{there}. Free some space on that disk, then send the batch again"
 
 
 def full_disk_message(error: OSError, needed: int, free: int | None) -> str:
@@ -59,7 +59,7 @@ def full_disk_message(error: OSError, needed: int, free: int | None) -> str:
 
 
 def is_at(file: int, path: Path) -> bool:
-    """Return whether an open file is still the one that is found at `path`: neither it nor a directory above was moved."""
+    """Return whether `path` still names the open file `file`: neither it nor a directory above it was moved."""
     try:
         found = path.stat()
     except OSError:
@@ -69,9 +69,9 @@ def is_at(file: int, path: Path) -> bool:
 
 
 class HeldDirectory:
-    """A directory that is kept open, so that another one in its place is noticed, even one with the number of its inode.
+    """A directory that is kept open, so that its replacement by another one is detected, even if that has the same inode number.
 
-    `check` comes before each change of a file by its path: the other directory may have a broker of its own.
+    Call `check` before each change of a file by its path: another broker may use the directory that is there now.
     """
 
     def __init__(self, path: Path) -> None:
@@ -80,7 +80,7 @@ class HeldDirectory:
         self._file = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def check(self) -> None:
-        """Check that the directory is where it was, also after `close`, which is to come last.
+        """Check that the directory is still at its path. After `close`, which is the last call, this does nothing.
 
         Raises:
             OSError: it, or a directory above it, was renamed or removed.
@@ -89,7 +89,7 @@ class HeldDirectory:
             raise moved_error(self._path)
 
     def close(self) -> None:
-        """Let the directory go. To call it again is harmless."""
+        """Close the directory. Repeated calls do nothing."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -106,7 +106,7 @@ def moved_error(path: Path) -> OSError:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable, which a file's own fsync does not promise."""
+    """Force the names in a directory to the disk, which the fsync of a file does not guarantee."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
@@ -115,20 +115,20 @@ def sync_directory(path: Path) -> None:
 
 
 def sync_data(file: int) -> None:
-    """Put a file's content on the disk (macOS has no fdatasync)."""
+    """Force the content of a file to the disk (macOS has no fdatasync)."""
     getattr(os, "fdatasync", os.fsync)(file)
 
 
 def make_private_directory(path: Path) -> None:
-    """Make a directory, and those above it that are missing, for this user only. A directory that exists stays as it is."""
+    """Create a directory and its missing parents for this user only. A directory that exists is not changed."""
     for missing in reversed([each for each in (path, *path.parents) if not each.exists()]):
         missing.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
 
 
 def write_private(path: Path, text: str, *, sync: bool) -> None:
-    """Replace a file as a whole: after the death of the process either the old or the new one is there.
+    """Replace a file atomically: if the process dies, either the old or the new one is there.
 
-    With `sync` that holds after a loss of power too, and the new file is on the disk when this returns.
+    With `sync` that is also true after a power failure, and the new file is on the disk when this returns.
     """
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)  # an old file would keep its mode
@@ -143,5 +143,5 @@ def write_private(path: Path, text: str, *, sync: bool) -> None:
 
 
 def folds_case(file: Path) -> bool:
-    """Return whether the file system that holds the existing `file` takes names that differ only in case for the same one."""
+    """Return whether the file system of the existing `file` is case-insensitive."""
     return file.with_name(file.name.swapcase()).exists()

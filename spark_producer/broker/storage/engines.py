@@ -1,4 +1,4 @@
-"""The choice of the engine that keeps the records; only this module knows all engines by name."""
+"""The choice of the storage engine. Only this module knows all engines by name."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from spark_producer.broker.storage.tiered import TieredStorage, holds_tiers
 from spark_producer.errors import ConfigError
 
 OpenStorage: TypeAlias = Callable[[Path, BrokerSettings], Storage]
-"""The type of a function that starts an engine in a data directory, which exists and is locked."""
+"""Starts an engine in a data directory, which exists and is locked."""
 
 _ENGINES: Final[dict[str, OpenStorage]] = {"segments": SegmentStorage, "tiered": TieredStorage}
 
 WITH_TIERS: Final = frozenset({"tiered"})
-"""The engines that keep batches in tiers of memory, which the memory plan bounds."""
+"""Names of the engines that keep batches in tiers of memory, which the memory plan bounds."""
 
 
 def open_storage(data_dir: Path, settings: BrokerSettings) -> Storage:
-    """Start the engine that the settings ask for, or else the one that the directory began with.
+    """Start the engine of the settings, or else the one that the directory was created with.
 
     Raises:
-        ConfigError: the settings name an engine, and another one has kept records in the directory; or they ask the engine for
-            what it does not have.
-        CorruptRecord, BrokerError, OSError: the engine cannot begin with what is in the directory.
+        ConfigError: the directory was written by another engine than the settings name; or the settings name a feature that the
+            engine does not have.
+        CorruptRecord, BrokerError, OSError: the engine cannot open the directory.
     """
     return _ENGINES[chosen_engine(data_dir, settings)](data_dir, settings)
 
 
 def chosen_engine(data_dir: Path | None, settings: BrokerSettings) -> str:
-    """Return the name of the engine that will keep the records in a data directory; None stands for a new one.
+    """Return the name of the engine for a data directory, or for a new one if `data_dir` is None.
 
     Raises:
         ConfigError: as `open_storage`; or the engine's memory is too small for the batches that topics accept by default.
         CorruptRecord: `broker.json` cannot be read.
         OSError: the disk refused.
     """
-    asked, found = settings.storage_engine, None if data_dir is None else engine_of(data_dir)
-    if found is not None and asked not in (None, found):
+    configured, found = settings.storage_engine, None if data_dir is None else engine_of(data_dir)
+    if found is not None and configured not in (None, found):
         raise ConfigError(
-            f"the data directory {data_dir} was written by the storage engine {found!r}, and storage_engine is {asked!r}: use "
-            "that engine, or another directory"
+            f"cannot open the data directory {data_dir} with storage_engine {configured!r}: it was written by the storage "
+            f"engine {found!r}. Use that engine, or another directory"
         )
     engine = found or settings.engine_of_new
     settings.check_engine(engine)
@@ -56,7 +56,7 @@ def chosen_engine(data_dir: Path | None, settings: BrokerSettings) -> str:
 
 
 def engine_of(data_dir: Path) -> str | None:
-    """Return the name of the engine that has kept records in a data directory, by what lies in it; None if none has.
+    """Return the name of the engine that wrote a data directory, by the files in it; None if none did.
 
     Raises:
         CorruptRecord: `broker.json` cannot be read.
@@ -64,7 +64,7 @@ def engine_of(data_dir: Path) -> str | None:
     """
     if holds_tiers(data_dir):
         return "tiered"
-    if StateFile(data_dir).exists():  # the folder of an engine may be lost
+    if StateFile(data_dir).exists():  # the directory of the engine may be missing
         noted = StateFile(data_dir).load().engine
         return noted if noted in _ENGINES else "segments"
     return "segments" if holds_segments(data_dir) else None

@@ -1,7 +1,7 @@
-"""The door to files for the engines that are tried with a simulated disk: `FileOps`, and `SystemFiles`, the real one.
+"""The interface to files for engines that are tested with a simulated disk: `FileOps`, and `SystemFiles`, the real files.
 
-Every read, write and force of such an engine goes through it, so a test can lose what was not forced, tear pages, fail any call,
-or have it wait.
+Such an engine uses it for every read, write and force, so a test can lose bytes that were not forced, tear pages, and make any
+call fail or block.
 """
 
 from __future__ import annotations
@@ -27,115 +27,115 @@ from spark_producer.broker.storage.disk import (
 )
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""What can be written: bytes in one piece (a memoryview must be of bytes, and contiguous)."""
+"""Contiguous bytes to write. A memoryview must have the format of bytes."""
 
 MAX_BUFFERS: Final = 1024
-"""IOV_MAX, the largest number of buffers that Linux and macOS take in one call."""
+"""Maximum number of buffers in one call: IOV_MAX of Linux and macOS."""
 MAX_PROBED_BYTES: Final = 64 * 1024
-"""How many bytes `is_cached` reads at most."""
+"""Maximum number of bytes that `is_cached` reads."""
 UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
-"""The errors of file systems that cannot do what only helps (reserve space, drop pages)."""
+"""Errors of file systems without an optional call (reserve space, drop pages); they are ignored."""
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class FileOps(Protocol):
-    """The calls on files. A file is an int, as in `os`. Several threads may call; OSErrors pass.
+    """The calls on files. A file is a descriptor, as in `os`. Several threads may call. OSErrors are not caught.
 
-    All files and directories that are made are for this user only.
+    Files and directories are created for this user only.
     """
 
     def open(self, path: Path, *, create: bool = False) -> int:
-        """Open a file for reading and writing. With `create` it must be new (FileExistsError), else it must exist."""
+        """Open a file for reading and writing. With `create` it must not exist (FileExistsError), else it must."""
 
     def close(self, file: int) -> None:
-        """Close a file. What was written and not forced may be lost with the power."""
+        """Close a file. A power failure may lose bytes that were written and not forced."""
 
     def size(self, file: int) -> int:
         """Return the size of a file in bytes."""
 
     def write(self, file: int, buffers: Sequence[Buffer], position: int) -> None:
-        """Write the buffers one after another from `position` on. All are written, or there is an OSError, after which any part
-        may have been."""
+        """Write the buffers one after another from `position` on. If this raises OSError, any part of them may have been
+        written."""
 
     def read(self, file: int, size: int, position: int) -> bytes:
-        """Return `size` bytes from `position` on; fewer only where the file ends."""
+        """Return `size` bytes from `position` on; fewer only at the end of the file."""
 
     def read_into(self, file: int, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on; return the number of bytes, which is smaller only where the file ends."""
+        """Fill `view` from `position` on; return the number of bytes, which is smaller only at the end of the file."""
 
     def reserve(self, file: int, position: int, size: int) -> None:
-        """Have the disk keep room for `size` bytes from `position` on, which then read as zeros; the file grows to hold them.
+        """Reserve disk space for `size` bytes from `position` on, which then read as zeros; the file grows to hold them.
 
-        Where that is not supported, nothing happens.
+        Where the file system does not support that, nothing happens.
         """
 
     def force(self, file: int) -> None:
-        """Return when all that was written to the file is on the disk, with the size that is needed to read it.
+        """Write all bytes of the file, and its size, from the page cache to the disk.
 
-        After an OSError nobody knows what is: Linux gives the error once, and may then take the pages for written. So nothing
-        that was written to the file may be relied on, even if a later `force` succeeds.
+        After an OSError it is unknown which bytes are on the disk: Linux reports the error once, and may then consider the pages
+        written. So nothing that was written to the file may be relied on, even if a later `force` succeeds.
         """
 
     def drop_pages(self, file: int, position: int, size: int) -> None:
-        """Tell the system that these bytes need not stay in its page cache. Only pages that were forced are dropped."""
+        """Drop these bytes from the page cache of the system. Only pages that were forced are dropped."""
 
     def is_cached(self, file: int, position: int, size: int) -> bool | None:
-        """Return whether these bytes can be read without the disk; None where that cannot be told. At most 64 KiB are tried."""
+        """Return whether these bytes, or the first 64 KiB of them, are in the page cache; None if the system does not know."""
 
     def truncate(self, file: int, size: int) -> None:
-        """Cut a file off at `size` bytes, or fill it up with zeros."""
+        """Truncate a file to `size` bytes, or extend it with zeros."""
 
     def rename(self, old: Path, new: Path) -> None:
-        """Give a file another name; a file that had that name is replaced."""
+        """Rename a file; a file that has the new name is replaced."""
 
     def unlink(self, path: Path) -> None:
         """Remove a file."""
 
     def names(self, directory: Path) -> list[str]:
-        """Return the names in a directory, in order."""
+        """Return the names in a directory, sorted."""
 
     def make_directory(self, path: Path) -> None:
-        """Make a directory, and those above it that are missing. One that exists stays as it is."""
+        """Create a directory and its missing parents. A directory that exists is not changed."""
 
     def device(self, directory: Path) -> int:
-        """Return the number of the device (the file system) on which a directory lies."""
+        """Return the device number of a directory: directories on one file system have the same."""
 
     def sync_directory(self, path: Path) -> None:
-        """Return when the names in a directory are on the disk, which `force` of a file does not promise."""
+        """Force the names in a directory to the disk, which `force` of a file does not guarantee."""
 
     def read_file(self, path: Path) -> bytes:
-        """Return a whole file."""
+        """Return the content of a file."""
 
     def replace_file(self, path: Path, data: bytes, *, sync: bool) -> None:
-        """Replace a file as a whole: after the death of the process either the old or the new one is there.
+        """Replace a file atomically: if the process dies, either the old or the new one is there.
 
-        With `sync` that holds after a loss of power too, and the new file is on the disk when this returns.
+        With `sync` that is also true after a power failure, and the new file is on the disk when this returns.
         """
 
     def free_bytes(self, file: int) -> int | None:
-        """Return how many bytes the file system of a file has left for this user, None where that cannot be told."""
+        """Return the number of bytes that are free for this user on the file system of a file, None if it is unknown."""
 
     def is_at(self, file: int, path: Path) -> bool:
-        """Return whether an open file is still the one that is found at `path`, and not removed or moved."""
+        """Return whether `path` still names the open file `file`, which was neither removed nor moved."""
 
     def boot_id(self) -> bytes:
-        """Return 16 bytes that stay the same until the machine starts again; none where they are not known (macOS).
+        """Return the 16 bytes of the boot id, which changes when the machine starts; empty if it is unknown (macOS).
 
-        While they are the same, the page cache has everything that was written, also by processes that were killed.
+        As long as it is the same, the page cache has everything that was written, also by processes that were killed.
         """
 
 
 class SystemFiles:
     """The files of the operating system (a `FileOps`).
 
-    Once `hold` was called with directories, nothing is opened or changed by its path if one of them was moved.
+    After `hold` was called with directories, files are not opened or changed by their paths if one of these was moved.
     """
 
     def __init__(self) -> None:
         self._held: list[HeldDirectory] = []
 
     def hold(self, directory: Path) -> None:
-        """Keep a directory open until `release`. From now on it must stay where it is.
+        """Keep a directory open until `release`. From then on it must not be moved.
 
         Raises:
             OSError: it cannot be opened.
@@ -143,7 +143,7 @@ class SystemFiles:
         self._held.append(HeldDirectory(directory))
 
     def release(self) -> None:
-        """Let all directories go."""
+        """Close all held directories."""
         while self._held:
             self._held.pop().close()
 
@@ -172,14 +172,14 @@ class SystemFiles:
             size = sum(map(len, some))
             with self._with_space_details(file, size):
                 written = os.pwritev(file, some, position)
-                if written < size:  # the disk is nearly full, or the call was more than the system takes at once
+                if written < size:  # the disk is nearly full, or the call exceeded the limit of the system
                     rest = memoryview(b"".join(some))[written:]
                     self._write_rest(file, rest, position + written)
             position += size
 
     @contextmanager
     def _with_space_details(self, file: int, size: int) -> Iterator[None]:
-        """Have an error inside the `with` block that the disk is full say how much was wanted, and how much there is."""
+        """Add the needed and the free bytes to the message of a full-disk error inside the `with` block."""
         try:
             yield
         except OSError as error:
@@ -189,11 +189,11 @@ class SystemFiles:
 
     @staticmethod
     def _write_rest(file: int, rest: memoryview, position: int) -> None:
-        """Write on after a short write; where there is no room, the next call says so."""
+        """Write the remaining bytes after a short write; if the disk is full, the next call fails."""
         while rest:
             written = os.pwrite(file, rest, position)
             if written == 0:
-                raise OSError(errno.EIO, "the system wrote nothing")
+                raise OSError(errno.EIO, "write failed: the system wrote nothing")
             rest, position = rest[written:], position + written
 
     def read(self, file: int, size: int, position: int) -> bytes:
@@ -228,7 +228,7 @@ class SystemFiles:
                     raise
 
     def force(self, file: int) -> None:
-        """See `FileOps.force`. On macOS fsync leaves the data in the drive's cache; F_FULLFSYNC does not (fsync(2) there)."""
+        """See `FileOps.force`. On macOS fsync leaves the data in the cache of the drive, F_FULLFSYNC does not (its fsync(2))."""
         if hasattr(fcntl, "F_FULLFSYNC"):
             fcntl.fcntl(file, fcntl.F_FULLFSYNC)
         else:
@@ -325,16 +325,16 @@ class SystemFiles:
 
 
 class UnforcedFiles(SystemFiles):
-    """Files that are thrown away in the end (a `FileOps`): nothing waits for the disk.
+    """Files of temporary data (a `FileOps`): no call waits for the disk.
 
-    What was written survives the death of the process, but no loss of power.
+    Written bytes survive the death of the process, but not a power failure.
     """
 
     def reserve(self, file: int, position: int, size: int) -> None:
-        """No room is kept, since that is done for forces, which are quicker where a file does not grow."""
+        """Do nothing: space is reserved because a force is faster if the file does not grow, and there are no forces here."""
 
     def force(self, file: int) -> None:
-        """The system puts the file on the disk when it likes."""
+        """Do nothing: the system writes the file to the disk at any time."""
 
     def sync_directory(self, path: Path) -> None:
-        """The system puts the names on the disk when it likes."""
+        """Do nothing: the system writes the names to the disk at any time."""

@@ -1,4 +1,4 @@
-"""The notice in the log that a disk is full, and that it has space again: each once, however many batches are refused."""
+"""Logs that a disk is full, and that it has space again: once each, not once per batch."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ logger = escaping_logger(__name__)
 
 
 class SpaceNotice:
-    """Whether the disk of `directory` has space for batches. One thread calls `refused` and `accepted`; any may read `full`."""
+    """Tracks whether the disk of `directory` is full. One thread calls `refused` and `accepted`; any thread may read `full`."""
 
     def __init__(self, directory: Path) -> None:
         self.full = ""
-        """Why batches are refused: how much space is missing. Empty while there is space."""
+        """Message that says how much space is missing; empty while the disk has space."""
         self._directory = directory
 
     def refused(self, text: str) -> None:
-        """Note that the disk is full, for the reason `text`."""
+        """Note that the disk is full, with the message `text`. It is logged the first time."""
         if not self.full:
-            logger.error("%s: no batches are taken: %s", self._directory, text)
+            logger.error("%s: batches are refused: %s", self._directory, text)
         self.full = text
 
     def accepted(self) -> None:
-        """Note that the disk took a batch."""
+        """Note that a batch was written."""
         if self.full:
             self.full = ""
-            logger.warning("%s: there is space again, and batches are taken", self._directory)
+            logger.warning("%s: the disk has space again, batches are accepted", self._directory)

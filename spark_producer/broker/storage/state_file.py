@@ -1,4 +1,4 @@
-"""The small JSON file with what the broker must know before it can read its logs: cluster id, producer ids and topics."""
+"""The state file `broker.json`: the cluster id, producer ids and topics, which the broker needs before it can read its logs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAME: Final = "broker.json"
 
 @dataclass
 class TopicEntry:
-    """A topic as the file describes it, with `topic_id` in hexadecimal and `configs` as the client gave them."""
+    """A topic in the file: `topic_id` in hexadecimal, and `configs` as the client sent them."""
 
     topic_id: str
     partitions: int
@@ -28,10 +28,11 @@ class TopicEntry:
 
 @dataclass
 class BrokerState:
-    """The whole content of the file.
+    """The content of the file.
 
-    Producer ids below `next_producer_id` may have been given out. The coordinator's log had `coordinator_bytes` at least, when it
-    was last noted; 0 if there has been none. `engine` keeps the records; earlier versions did not note which.
+    next_producer_id: producer ids below it may be in use.
+    coordinator_bytes: minimum size of the coordinator's log in bytes, when the file was written; 0 if there was no log.
+    engine: name of the storage engine; empty in files of earlier versions.
     """
 
     cluster_id: str
@@ -55,13 +56,13 @@ class StateFile:
         """Return the stored state, or a fresh one with a new cluster id.
 
         Raises:
-            CorruptRecord: the file is not what a broker of this version wrote.
+            CorruptRecord: the file was not written by a broker of this version, or is damaged.
         """
         try:
             stored = json.loads(self.path.read_text())
             crc = stored.pop("crc32c", None)  # earlier versions wrote none
             if crc is not None and crc != _crc(stored):
-                raise ValueError("its checksum does not fit; if it was changed on purpose, remove crc32c")
+                raise ValueError("its checksum does not match; if you edited it, remove the field crc32c")
             if stored.pop("format") != _FORMAT:
                 raise ValueError("unknown format")
             topics = {name: TopicEntry(**entry) for name, entry in stored.pop("topics").items()}
@@ -70,23 +71,23 @@ class StateFile:
             return BrokerState(cluster_id=base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptRecord(
-                f"{self.path} is not a broker's state ({error}); restore it or start with an empty directory"
+                f"{self.path} cannot be read as a broker's state: {error}. Restore it, or start with an empty data directory"
             ) from error
 
     def store(self, state: BrokerState) -> None:
-        """Replace the file as a whole: after a crash at any moment, either the old or the new one is there."""
+        """Replace the file atomically: a crash at any moment leaves either the old or the new one."""
         content = {"format": _FORMAT, **asdict(state)}
         write_private(self.path, json.dumps({**content, "crc32c": _crc(content)}, indent=1), sync=True)
 
 
 def _crc(content: object) -> int:
-    """Return the checksum of the content. One flipped digit could name another topic, whose partitions would start empty."""
+    """Return the checksum of the content: without it, one flipped digit could name another topic, which would start empty."""
     checksum: int = crc32c(json.dumps(content, sort_keys=True).encode())
     return checksum
 
 
 def _checked(state: BrokerState) -> BrokerState:
-    """Return the state if all of its values have the right types; else raise a ValueError that names the first wrong one."""
+    """Return the state; raise a ValueError that names the first value of a wrong type, if there is one."""
     values = {
         "cluster_id": (state.cluster_id, str),
         "next_producer_id": (state.next_producer_id, int),

@@ -29,7 +29,7 @@ def test_a_partition_that_the_system_refuses_answers_for_itself_and_the_others_s
         refused_file.unlink()
         refused_file.mkdir()
     store = TopicStore(tmp_path, BrokerSettings(storage_engine="segments"))
-    with pytest.raises(BrokerError, match=r"partition t-0 is not opened: the system refuses it") as refusal:
+    with pytest.raises(BrokerError, match=r"partition t-0 is not opened: ") as refusal:
         store.partition("t", 0).append(make_batch())
     assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
     assert "partition t-0 is not opened" in caplog.text

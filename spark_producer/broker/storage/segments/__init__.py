@@ -1,8 +1,8 @@
-"""The engine of segment files: each partition has a directory with files of batches, as Kafka lays them out.
+"""The engine of segment files: each partition has a directory with segments of batches, in the layout of Kafka.
 
 Owns: `SegmentStorage` (`storage`), the logs of partitions (`log`) and their files (`segment`), recovery after a crash
-(`recovery`, `checkpoint`), deletion (`retention`, `pending_deletes`), and records that belong to no topic (`orphaned_logs`).
-Must not know: producers, requests; whether a batch may be appended is decided before it comes here.
+(`recovery`, `checkpoint`), deletion (`retention`, `pending_deletes`), compaction (`rewriting`), and orphaned logs.
+Must not know: producers, requests. Batches are validated before they are appended here.
 """
 
 from spark_producer.broker.storage.segments.storage import SegmentStorage, holds_segments

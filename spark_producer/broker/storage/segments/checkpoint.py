@@ -1,4 +1,4 @@
-"""The file `checkpoint` in a partition's directory, which notes how far the segments are on the disk and where the log begins."""
+"""The file `checkpoint` in a partition's directory: its recovery point and log start offset."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _FORMAT: Final = 1
 
 
 class Checkpoint(NamedTuple):
-    """The two offsets that Kafka keeps in two checkpoint files, and what proves that the newest segment was there.
+    """The two offsets that Kafka has in two checkpoint files, and the newest segment, so that its loss is detected.
 
     recovery_point: all records before it were forced to the disk, so a crash cannot have torn them.
     log_start_offset: all records before it are deleted, though a segment with some of them may still exist.
-    written_segment: the base offset of a segment to which records were written; -1 where none is noted.
-    boot_id: in which run of the machine that was, in hexadecimal; empty where it is not known.
+    written_segment: base offset of the newest segment with records; -1 if unknown.
+    boot_id: boot id of the machine when the segment was written, in hexadecimal; empty if unknown.
     """
 
     recovery_point: int
@@ -32,7 +32,7 @@ class Checkpoint(NamedTuple):
 
 
 def read_checkpoint(directory: Path) -> Checkpoint | None:
-    """Return the checkpoint of a partition; None if there is none that can be read, so that the whole log must be checked."""
+    """Return the checkpoint of a partition; None if it is missing or unreadable: then the whole log must be checked."""
     path = directory / NAME
     try:
         stored = json.loads(path.read_text())
@@ -43,15 +43,17 @@ def read_checkpoint(directory: Path) -> Checkpoint | None:
         )
         partition = stored.get("partition", "")  # earlier versions wrote none, and no checksum
         if stored.get("crc32c", _crc(checkpoint, partition)) != _crc(checkpoint, partition):
-            raise ValueError(f"its checksum does not fit {stored}")
+            raise ValueError(f"its checksum does not match {stored}")
         if partition not in ("", directory.name):
-            raise ValueError(f"it is the one of partition {partition}")
+            raise ValueError(f"it belongs to partition {partition}")
         if stored["format"] != _FORMAT or not _is_legal(checkpoint):
             raise ValueError(f"it has {stored}")
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        logger.warning("%s is no checkpoint (%s): all records of the partition are checked", path, str(error)[:100])
+        logger.warning(
+            "%s cannot be read as a checkpoint: %s. All records of the partition are checked", path, str(error)[:100]
+        )
         return None
     return checkpoint
 
@@ -59,7 +61,7 @@ def read_checkpoint(directory: Path) -> Checkpoint | None:
 def write_checkpoint(directory: Path, checkpoint: Checkpoint, *, sync: bool) -> None:
     """Replace the checkpoint.
 
-    An older one that a loss of power leaves behind does harm only if segments were deleted since; `sync` prevents that.
+    If a power failure restores the old one, that matters only if segments were deleted since; `sync` prevents it.
     """
     write_private(directory / NAME, json.dumps(_content(checkpoint, directory.name)), sync=sync)
 
@@ -77,11 +79,11 @@ def _content(checkpoint: Checkpoint, partition: str) -> dict[str, int | str]:
 def _crc(checkpoint: Checkpoint, partition: str) -> int:
     """Return a checksum of the checkpoint.
 
-    Without it, one flipped digit of `log_start_offset` could name a later segment, and all before that would be deleted. So it
-    would be with the checkpoint of another partition, whose name is in the file for that.
+    Without it, one flipped digit of `log_start_offset` could name a later segment, and all segments before that would be deleted.
+    The name of the partition is in the file because the checkpoint of another partition would have the same effect.
     """
     fields: tuple[int | str, ...] = (*checkpoint, partition)
-    if not partition:  # earlier versions wrote the offsets alone, and then the segment
+    if not partition:  # earlier versions wrote only the offsets, later also the segment
         fields = checkpoint[:2] if checkpoint.written_segment < 0 else checkpoint
     checksum: int = crc32c(" ".join(map(str, fields)).encode())
     return checksum

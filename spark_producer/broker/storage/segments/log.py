@@ -1,12 +1,12 @@
-"""The log of one partition: it consists of segment files in one directory, and its offsets have no gaps.
+"""The log of one partition: segment files in one directory, with offsets that have no gaps.
 
-An append is a `pwrite` into the page cache. It survives `kill -9` of the process at any moment. It survives a loss of power only
-once the operating system has written it, or with `sync_each_append`. A segment is synced when the next one is begun. Files are
-opened for each use, so a process without descriptors left can write nothing; and if the system failed to write back what was
-appended long before, it may not report that error when `close` syncs.
+An append is a `pwrite` into the page cache. It survives `kill -9` of the process at any moment, but a power failure only after
+the operating system has written it, or with `sync_each_append`. A segment is synced when the next one is created. Files are
+opened for each use, so a process that has used up its descriptors cannot write; and if the system failed to write back old
+appends, it may not report that error when `close` syncs.
 
-A sync that failed is never tried again: the system may have forgotten what it could not write, and report success (fsyncgate).
-The log is then read-only, and readable up to what was forced before, until a restart recovers it and writes the rest again.
+A sync that failed is never retried: the system may drop the pages that it could not write, and report success (fsyncgate). The
+log is then read-only, and readable up to the last forced offset, until a restart recovers it and writes the rest again.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.record.batch_v2 import NO_TIMESTAMP, BatchHeader, assign_base_offset
 
 _ASSIGNED_BYTES: Final = 16
-"""The first bytes of a batch: base offset, length and leader epoch. A broker changes nothing after them."""
+"""Number of bytes at the start of a batch that a broker changes: base offset, length and leader epoch."""
 
 logger = escaping_logger(__name__)
 
 
 def ignore(_header: BatchHeader, _batch: bytes) -> None:
-    """The `visit` of a log that is opened for its records only: it does nothing."""
+    """Do nothing: the `visit` of a log that is opened only for its records."""
 
 
 class SegmentLog:
-    """Appends batches to the segment files in `directory`, and reads them. One thread at a time may use it.
+    """A `Log` of segment files in `directory`. One thread at a time may use it.
 
     `settings` may be replaced at any time.
     """
@@ -66,9 +66,10 @@ class SegmentLog:
         check_directory: Callable[[], None] = lambda: None,
         space: SpaceNotice | None = None,
     ) -> None:
-        """Open the log, which is created or recovered, and call `visit` for each batch found, in order. With `skip_damage` what
-        follows damage is set aside. `check_directory` raises OSError once the data directory was moved, perhaps by another one.
-        `space` is told when the disk is full.
+        """Create or recover the log, and call `visit` for each batch in it, in order.
+
+        With `skip_damage` the records from damage on are set aside. `check_directory` raises OSError if the data directory was
+        moved. `space` is notified when the disk is full.
 
         Raises:
             DamagedLog: the log cannot be opened without losing records.
@@ -90,7 +91,7 @@ class SegmentLog:
         self._written_segment = -1
 
         def visit_readable(header: BatchHeader, batch: bytes) -> None:
-            if header.last_offset >= start:  # the segment that holds the start may begin before it
+            if header.last_offset >= start:  # the segment that holds the start offset may begin before it
                 visit(header, batch)
 
         self._segments = recover(
@@ -106,7 +107,7 @@ class SegmentLog:
         if self._is_kept and self._forced_to < self.high_watermark:
             self._active.write_again(self._forced_to)
             if sync_each_append:
-                with contextlib.suppress(OSError):  # the log reports it, and can be read up to there
+                with contextlib.suppress(OSError):  # `_failure` reports it, and the log can be read up to there
                     self._force()
 
     @property
@@ -115,19 +116,19 @@ class SegmentLog:
 
     @property
     def start_offset(self) -> int:
-        """The first offset that may be read; the segment that holds it may begin before it."""
+        """The log start offset; the segment that holds it may begin before it."""
         return self._start
 
     @property
     def high_watermark(self) -> int:
-        """The offset that the next record gets; after a failed sync, the end of what is on the disk for certain."""
+        """The offset of the next record; after a failed sync, the offset up to which records are certainly on the disk."""
         return self._active.next_offset if self._failure is None else self._forced_to
 
     def admit(self, batch: memoryview, header: BatchHeader) -> int:
         """Append `batch` with the next offsets in its header, and return its base offset. The batch is then confirmed.
 
         Raises:
-            BrokerError: KAFKA_STORAGE_ERROR, the disk refused the batch, or refused to sync it or an earlier one.
+            BrokerError: KAFKA_STORAGE_ERROR, the batch could not be written, or it or an earlier one could not be synced.
         """
         self._check_writable()
         base_offset = self.high_watermark
@@ -153,9 +154,9 @@ class SegmentLog:
             self._store_written_segment()
 
     def _store_written_segment(self) -> None:
-        """Note that the active segment has records, so that a file that is missing or empty is missed.
+        """Store in the checkpoint that the active segment has records, so that its loss is detected.
 
-        A full disk may refuse that, and then it is tried again: the batch is in the log all the same.
+        If the disk is full, the next append retries: the batch is in the log nevertheless.
         """
         self._written_segment = self._active.base_offset
         try:
@@ -163,7 +164,7 @@ class SegmentLog:
         except OSError as error:
             self._written_segment = -1
             logger.warning(
-                "%s: its records could not be noted, so a loss of the file would not be noticed: %s",
+                "%s: the checkpoint could not be written, so a loss of the file would not be detected: %s",
                 self._active.path,
                 error,
             )
@@ -173,7 +174,7 @@ class SegmentLog:
         return self.is_confirmed(offset)
 
     def is_confirmed(self, offset: int) -> bool:
-        """Return whether `offset` is in the log, and the disk has not refused to sync it."""
+        """Return whether `offset` is in the log, and no sync of it has failed."""
         if offset < self.high_watermark:
             return True
         self._check_writable()
@@ -186,8 +187,8 @@ class SegmentLog:
             raise BrokerError(self._failure, code=Code.KAFKA_STORAGE_ERROR)
 
     def _must_roll(self, header: BatchHeader) -> bool:
-        """Return whether the next batch begins a new segment, because it does not fit or is too much later than the first one
-        (Kafka's LogSegment.shouldRoll)."""
+        """Return whether the next batch needs a new segment, because of its size or its timestamp (Kafka's
+        LogSegment.shouldRoll)."""
         active = self._active
         if active.size == 0:
             return False
@@ -204,14 +205,14 @@ class SegmentLog:
         try:
             following.create()
         except OSError:
-            following.remove()  # the log goes on without it, and a recovery must not find it among the others
+            following.remove()  # the log continues without it, and a recovery must not find it
             raise
         self._names_are_forced = False
         self._segments.append(following)
         self._bases.append(following.base_offset)
 
     def _force(self) -> None:
-        """Put everything that was appended on the disk. After a failure the log is read-only.
+        """Force all appended batches to the disk. After a failure the log is read-only.
 
         Raises:
             OSError: the disk refused.
@@ -223,9 +224,9 @@ class SegmentLog:
                 sync_directory(self._directory)
         except OSError as error:
             self._failure = (
-                f"partition {self._directory.name} is read-only: the disk refused to sync {self._directory} ({error}), so "
-                f"records from offset {self._forced_to} on may not be on it. Look after the disk, then restart the broker: it "
-                "recovers the partition, and producers that send their batches again get each of them in once"
+                f"partition {self._directory.name} is read-only: sync of {self._directory} failed ({error}), so records from "
+                f"offset {self._forced_to} on may not be on the disk. Repair the disk, then restart the broker: it recovers the "
+                "partition, and idempotent producers can send their batches again without duplicates"
             )
             logger.error("%s", self._failure)
             raise
@@ -239,39 +240,39 @@ class SegmentLog:
             self._checkpoint = fresh
 
     def _written(self) -> tuple[int, str]:
-        """Return the newest segment that was written to, as far as is known, and in which run of the machine."""
+        """Return the base offset of the newest segment with records, -1 if unknown, and the boot id when it was written."""
         if self._written_segment >= 0:
             return self._written_segment, self._boot_id
         return (-1, "") if self._checkpoint is None else (self._checkpoint.written_segment, self._checkpoint.boot_id)
 
     def delete_before(self, offset: int) -> None:
-        """Move the start of the log, and delete the segments before it. See `Log.delete_before`."""
+        """See `Log.delete_before`. Whole segments are deleted."""
         if offset <= self._start:
             return
         self._check_writable()
         with storage_errors(self._directory):
             if offset == self.high_watermark and self._active.size:
                 self._roll()
-            if self._is_kept:  # else a loss of power might leave a log that ends before its start
+            if self._is_kept:  # else a power failure could leave a log that ends before its start
                 self._force()
             self._move_start(max(bisect_right(self._bases, offset) - 1, 0), offset, must_note=True)
 
     def _move_start(self, count: int, start_offset: int, *, must_note: bool) -> None:
-        """Have the log begin at `start_offset`, without the first `count` segments."""
+        """Set the log start offset, and delete the first `count` segments."""
         if (
             must_note or self._is_kept or self._checkpoint is not None
-        ):  # an old checkpoint would ask for what is deleted now
+        ):  # an old checkpoint would require the deleted segments
             self._store_checkpoint(start_offset, sync=self._is_kept or not must_note)
         self._start = start_offset
         gone = self._segments[:count]
         del self._segments[:count], self._bases[:count]
-        logger.info("%s: deleted %d segments; offsets begin at %d", self._directory.name, count, start_offset)
+        logger.info("%s: deleted %d segments; the log start offset is %d", self._directory.name, count, start_offset)
         for segment in gone:
             segment.remove()
 
     @property
     def rewritable_end(self) -> int:
-        """Where the last segment begins, which takes the next batch."""
+        """The base offset of the active segment."""
         return self._bases[-1] if self._failure is None else self._bases[0]
 
     def rewrite(self, end: int) -> SegmentRewriting:
@@ -285,11 +286,11 @@ class SegmentLog:
         )
 
     def _rewritten(self, end: int, fresh: list[Segment], failure: OSError | None) -> None:
-        """Take these segments for all before `end`. With a failure nobody knows which of them are there."""
+        """Use these segments for all before `end`. After a failure it is unknown which of them are in place."""
         if failure is not None:
             self._failure = (
-                f"partition {self._directory.name} is read-only: its compacted segments could not be put in their places "
-                f"({failure}). Repair the disk, then restart the broker, which completes it"
+                f"partition {self._directory.name} is read-only: its compacted segments could not be renamed ({failure}). Repair "
+                "the disk, then restart the broker, which completes the compaction"
             )
             logger.error("%s", self._failure)
         count = self._bases.index(end)
@@ -297,9 +298,9 @@ class SegmentLog:
         self._bases[:count] = [segment.base_offset for segment in fresh]
 
     def delete_old(self, now_ms: int) -> None:
-        """Delete the segments that the settings do not retain at the time `now_ms`.
+        """Delete the segments that the retention settings allow to delete at the time `now_ms`.
 
-        The last segment is deleted too if all of its records have expired; then a new one is begun.
+        If all records of the active segment have expired, it is deleted too, after a new one was created.
         """
         if self._failure is not None:
             return
@@ -316,8 +317,8 @@ class SegmentLog:
         return self._segments[max(bisect_right(self._bases, offset) - 1, 0)]
 
     def check_offset(self, offset: int) -> None:
-        """Raise OFFSET_OUT_OF_RANGE unless `offset` is in the log or is its end; raise KAFKA_STORAGE_ERROR if it is in the part
-        that a failed sync has made doubtful."""
+        """Raise OFFSET_OUT_OF_RANGE unless `offset` is in the log or its end; raise KAFKA_STORAGE_ERROR if it is after the last
+        forced offset and a sync has failed."""
         if self._failure is not None and self._forced_to < offset <= self._active.next_offset:
             raise BrokerError(self._failure, code=Code.KAFKA_STORAGE_ERROR)
         if not self.start_offset <= offset <= self.high_watermark:
@@ -327,7 +328,7 @@ class SegmentLog:
             )
 
     def read(self, offset: int, max_bytes: int, *, at_least_one: bool = True, up_to: int | None = None) -> bytes:
-        """Return whole batches from the one that holds `offset` on, up to `max_bytes` and not beyond its segment."""
+        """Return whole batches of one segment from the one that holds `offset` on, at most `max_bytes`."""
         self.check_offset(offset)
         segment = self._segment_of(offset)
         with _read_errors(self._directory):
@@ -339,8 +340,7 @@ class SegmentLog:
             return segment.read(position, min(max_bytes, left), at_least_one=at_least_one)
 
     def offset_upper_bound(self, offset: int, size: int) -> int:
-        """Return an offset at or behind the end of `size` bytes from the batch that holds `offset` on (Kafka's
-        LogSegment.fetchUpperBoundOffset)."""
+        """See `Log.offset_upper_bound`."""
         segment = self._segment_of(offset)
         with _read_errors(self._directory):
             return segment.offset_upper_bound(segment.locate(offset) + size)
@@ -349,7 +349,7 @@ class SegmentLog:
         return self.high_watermark if up_to is None else min(up_to, self.high_watermark)
 
     def available(self, offset: int, at_most: int, *, up_to: int | None = None) -> int:
-        """Return the bytes from the batch that holds `offset` to that at `up_to`, counted no further than `at_most`."""
+        """See `Log.available`."""
         end = self._end(up_to)
         if offset >= end or at_most <= 0:
             return 0
@@ -363,7 +363,7 @@ class SegmentLog:
         return min(waiting, at_most)
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """Return the base offset of the first batch whose largest timestamp is `timestamp` or later."""
+        """See `Log.offset_for_timestamp`."""
         with _read_errors(self._directory):
             found = (self._first_at_or_after(segment, timestamp) for segment in self._segments)
             header = next((header for header in found if header is not None), None)
@@ -375,7 +375,7 @@ class SegmentLog:
         return next((each for each in self._headers_from_start() if each.max_timestamp >= timestamp), None)
 
     def _headers_from_start(self) -> Iterator[BatchHeader]:
-        """Yield the headers of the first segment from the batch on that holds the start of the log."""
+        """Yield the headers of the first segment, from the batch that holds the log start offset on."""
         first = self._segments[0]
         return first.headers_from(first.locate(self._start))
 
@@ -383,7 +383,7 @@ class SegmentLog:
         return max(header.base_offset, self._start)
 
     def latest_timestamp(self) -> TimestampOffset | None:
-        """Return the largest timestamp in the log, whichever segment has it, with the last offset of its batch."""
+        """See `Log.latest_timestamp`."""
         with _read_errors(self._directory):
             latest = max(map(self._latest_of, self._segments))
             if latest == NO_TIMESTAMP:
@@ -401,8 +401,8 @@ class SegmentLog:
         return found if found is not None and found.offset < self.high_watermark else None
 
     def close(self, *, discard: bool = False) -> None:
-        """Close the log. All that was appended is forced to the disk, unless the settings or `discard` say otherwise, or the log
-        has failed before.
+        """Close the log. All appended batches are forced to the disk, unless the settings or `discard` exclude that, or the log
+        has failed.
 
         Raises:
             OSError: the disk refused.
@@ -417,9 +417,9 @@ class SegmentLog:
 
 @contextlib.contextmanager
 def _read_errors(directory: Path) -> Iterator[None]:
-    """Raise KAFKA_STORAGE_ERROR for everything that cannot be read inside the `with` block.
+    """Raise KAFKA_STORAGE_ERROR for every read error inside the `with` block.
 
-    StopIteration comes from a segment that has lost bytes since it was opened: it ends before a header that its index names.
+    StopIteration is raised by a segment that has become shorter since it was opened: it ends before a header in its index.
     """
     try:
         with storage_errors(directory):

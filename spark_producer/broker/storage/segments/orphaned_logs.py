@@ -1,7 +1,7 @@
-"""The search for records that belong to no topic, because the state file was lost or changed, or a deletion was cut short.
+"""Orphaned logs: directories with records of no topic, after the state file was lost or changed, or a deletion was interrupted.
 
-They are moved out of a new topic's way into `.lost` in the data directory. No partition can have that name, because the names of
-partitions' directories end in `-` and a number.
+They are moved to `.lost` in the data directory when a topic of that name is created. No partition can have that name, because the
+directory of a partition ends in `-` and a number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PARTITION: Final = re.compile(r".+-[0-9]{1,5}")
 
 
 def find_orphaned(data_dir: Path, owned: Collection[str]) -> list[str]:
-    """Return the sorted names of partition directories that hold records and are none of `owned`.
+    """Return the sorted names of partition directories with records that are not in `owned`.
 
     Raises:
         OSError: the disk refused.
@@ -29,7 +29,7 @@ def find_orphaned(data_dir: Path, owned: Collection[str]) -> list[str]:
 
 
 def set_aside(directory: Path) -> Path | None:
-    """Move a directory that holds records to `.lost` and return its new path; return None if it holds no records.
+    """Move a directory with records to `.lost` and return its new path; return None if it has no records.
 
     Raises:
         OSError: the disk refused.

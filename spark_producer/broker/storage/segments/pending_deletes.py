@@ -1,6 +1,6 @@
-"""The directories of deleted topics, which wait in `.deleted` in the data directory until they are removed.
+"""Directories of deleted topics: they are moved to `.deleted` in the data directory, and then removed.
 
-No partition can have that name, because the names of partitions' directories end in `-` and a number.
+No partition can have that name, because the directory of a partition ends in `-` and a number.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from spark_producer.broker.storage.disk import make_private_directory
 NAME: Final = ".deleted"
 
 _OLD_NAME: Final = re.compile(r"\.deleted-[0-9a-f]{32}")
-"""The names under which earlier versions put them beside the partitions. No partition is named so: the directory of a topic
-`.deleted-…` has a second `-`, and no partition of a topic `.deleted` has a number of 32 digits."""
+"""Names that earlier versions used, beside the partitions. No partition has such a name: the directory of a topic `.deleted-…`
+has a second `-`, and no partition of a topic `.deleted` has a number of 32 digits."""
 
 
 class PendingDeletes:
-    """The place in a data directory for directories that are to be removed."""
+    """The directories of a data directory that are being deleted."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
         self._deleted_directory = data_dir / NAME
 
     def clear(self) -> None:
-        """Remove the directories that a crash has left over.
+        """Remove the directories whose deletion a crash interrupted.
 
         Raises:
             OSError: the disk refused.
@@ -38,10 +38,10 @@ class PendingDeletes:
                 shutil.rmtree(path)
 
     def delete(self, directory: Path) -> None:
-        """Remove a directory: first move it away in one step, then delete it.
+        """Delete a directory: move it away atomically, then remove it.
 
         Raises:
-            OSError: the disk refused; a directory that was moved already is removed by the next `clear`.
+            OSError: the disk refused; if the directory was already moved, the next `clear` removes it.
         """
         make_private_directory(self._deleted_directory)
         target = self._deleted_directory / uuid.uuid4().hex

@@ -1,8 +1,8 @@
-"""The opening of a partition's segments: an end that a crash has torn is cut off, and any other damage is left as it is.
+"""Recovery of a partition's segments: the torn end after a crash is cut off, and any other damage is left as it is.
 
-A crash leaves the last batches of the last segment unfinished, because they were not forced to the disk yet. Everything before
-the recovery point was forced to it, and so were all older segments; and a whole batch after a broken one was written later. So
-other damage has another cause, such as a failing disk or a person. To cut the log there, as Kafka does, would lose good records.
+A crash leaves the last batches of the last segment incomplete, because they were not forced to the disk. Everything before the
+recovery point was forced, and so were all older segments; and a whole batch after a damaged one was written later. So other
+damage has another cause, such as a failing disk. To truncate the log there, as Kafka does, would lose valid records.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from spark_producer.record.batch_v2 import BatchHeader
 logger = escaping_logger(__name__)
 
 DAMAGED: Final = "damaged"
-"""The directory, inside the partition's, for copies of damaged segments."""
+"""Name of the directory for copies of damaged segments, in the partition's directory."""
 
 
 class DamagedLog(UnreadableLog):
     """The log of a partition is damaged and cannot be opened without losing records.
 
-    offset: records from there on cannot be kept; `segment` is the one that is damaged there, with its good part as size.
-    first: the base offset of the segment with which the log would begin if those before it were given up, -1 for none.
+    offset: records from this offset on would be lost.
+    segment: the damaged segment; its `size` is the end of its valid batches.
+    first: base offset of the segment with which the log would begin if those before it were set aside; -1 for none.
     """
 
     def __init__(self, message: str, *, offset: int = 0, segment: Segment | None = None, first: int = -1) -> None:
@@ -44,15 +45,15 @@ def recover(
 ) -> list[Segment]:
     """Return the segments in `directory`, and call `visit` for each batch in order.
 
-    If there is no segment file, one segment is returned whose file does not exist yet.
+    If there is no segment file, return one segment whose file does not exist yet.
 
     Args:
         directory, checkpoint, visit: of the log.
-        boot_id: of this run of the machine.
-        skip_damage: whether a damaged log is opened up to the damage. What follows is moved to `DAMAGED`, and logged.
+        boot_id: boot id of the machine.
+        skip_damage: whether a damaged log is opened up to the damage. The rest is moved to `DAMAGED`, and logged.
 
     Raises:
-        DamagedLog: there is damage that no crash explains; the files stay as they are.
+        DamagedLog: a crash does not explain the damage. The files are not changed.
         OSError: the disk refused.
     """
     while skip_damage:
@@ -72,7 +73,7 @@ def _ignore(_header: BatchHeader, _batch: bytes) -> None:
 
 
 def _set_aside_damage(directory: Path, error: DamagedLog) -> None:
-    """Set aside what follows damage: segments are moved, and the damaged one is cut, of which there is a copy."""
+    """Set the records from damage on aside: copy and truncate the damaged segment, and move the following ones."""
     damaged_directory = directory / DAMAGED
     make_private_directory(damaged_directory)
     after = error.offset - 1 if error.segment is None else error.segment.base_offset
@@ -84,15 +85,15 @@ def _set_aside_damage(directory: Path, error: DamagedLog) -> None:
     if error.segment is not None:
         _copied_aside(error.segment)
         error.segment.truncate()
-    until = "on" if error.first < 0 else f"up to {error.first}"
+    until = "on" if error.first < 0 else f"to {error.first}"
     logger.error(
-        "partition %s goes on without its records from offset %d %s: %d segments were moved to %s",
+        "partition %s is opened without its records from offset %d %s: %d segments were moved to %s",
         *(directory.name, error.offset, until, len(names), damaged_directory),
     )
 
 
 def _unused_path(path: Path) -> Path:
-    """Return a path of this name that nothing has yet."""
+    """Return `path`, with a number appended if it exists."""
     number, free = 1, path
     while free.exists():
         number, free = number + 1, path.with_name(f"{path.name}.{number}")
@@ -125,24 +126,24 @@ def _recovered(directory: Path, checkpoint: Checkpoint | None, visit: Recovered,
 
 
 def _check_written(directory: Path, base: int, last: Segment | None) -> None:
-    """Check that the segment is there to which records were written, or a later one, and that it has some.
+    """Check that the newest segment with records exists, or a later one, and is not empty.
 
     Raises:
-        DamagedLog: it is not.
+        DamagedLog: it is missing or empty.
     """
     is_missing = last is None or last.base_offset < base
     if is_missing or (last is not None and last.base_offset == base and not last.size):
         what = "is missing" if is_missing else "is empty"
         raise DamagedLog(
             f"partition {directory.name} is not opened: {Segment(directory, base).path} {what}, and records were written to it. "
-            "Restore it from a backup. Or go on with what is there: start once with skip_damage (pyproducer broker "
-            "--skip-damage)",
+            "Restore it from a backup. Or start once with skip_damage (pyproducer broker --skip-damage), and the partition is "
+            "opened without these records",
             offset=base + 1,
         )
 
 
 def _without_deleted(directory: Path, checkpoint: Checkpoint | None) -> list[int]:
-    """Remove the segment files that retention could not remove before a crash; return the base offsets of the others."""
+    """Remove the segments before the log start offset, whose deletion a crash interrupted; return the other base offsets."""
     bases = Segment.base_offsets(directory)
     start = checkpoint.log_start_offset if checkpoint else 0
     first = max(bisect_right(bases, start) - 1, 0)  # the log may begin within a segment
@@ -152,9 +153,9 @@ def _without_deleted(directory: Path, checkpoint: Checkpoint | None) -> list[int
 
 
 def _cut_torn_end(segment: Segment, damage: str, bases: list[int], recovery_point: int, *, same_boot: bool) -> None:
-    """Cut the file after its good part, or raise DamagedLog if more than the end of the log is damaged.
+    """Truncate the segment after its valid batches, or raise DamagedLog if this is not the torn end of the log.
 
-    `same_boot`: the machine has not started again since records were written, so all that was written is there.
+    `same_boot`: the machine has not been restarted since records were written, so no written byte is missing.
     """
     later = [base for base in bases if base > segment.base_offset]
     if (
@@ -168,7 +169,7 @@ def _cut_torn_end(segment: Segment, damage: str, bases: list[int], recovery_poin
     copied = _copied_aside(segment)
     segment.truncate()
     logger.warning(
-        "%s: cut off %d bytes at byte %d, after offset %d, as a crash leaves them: %s. %s",
+        "%s: cut off %d bytes at byte %d, after offset %d, an incomplete batch as a crash leaves it: %s. %s",
         *(segment.path, lost, segment.size, segment.next_offset - 1, damage, copied),
     )
 
@@ -178,8 +179,8 @@ def _damaged(segment: Segment, damage: str, later: list[int]) -> DamagedLog:
     also = f" and the {len(later)} segments after it" if later else ""
     return DamagedLog(
         f"partition {directory.name} is not opened: {segment.path} is damaged at byte {segment.size}, offset "
-        f"{segment.next_offset} ({damage}), and no crash explains it, since later records are there or these were on the disk. "
-        f"{_copied_aside(segment)}. Restore the file from a backup. Or give up all records from offset {segment.next_offset} "
+        f"{segment.next_offset} ({damage}). A crash does not explain it, since later records exist or these were on the disk. "
+        f"{_copied_aside(segment)}. Restore the file from a backup. Or lose all records from offset {segment.next_offset} "
         f"on{also}: start once with skip_damage (pyproducer broker --skip-damage)",
         offset=segment.next_offset,
         segment=segment,
@@ -187,7 +188,7 @@ def _damaged(segment: Segment, damage: str, later: list[int]) -> DamagedLog:
 
 
 def _copied_aside(segment: Segment) -> str:
-    """Copy the damaged file once, so that the original may safely be changed; return a sentence that says where the copy is."""
+    """Copy the damaged file once, so that the original can be changed; return a sentence with the path of the copy."""
     damaged_directory = segment.path.parent / DAMAGED
     size = segment.path.stat().st_size
     copy = damaged_directory / f"{segment.path.name}.{segment.path.stat().st_mtime_ns}"
@@ -201,19 +202,19 @@ def _copied_aside(segment: Segment) -> str:
     return f"A copy of it is {copy}"
 
 
-def _missing(where: Path, expected: int, found: int, *, later: bool) -> DamagedLog:
-    """Return the error that records are gone, since the segment `where` is missing or ends too early."""
+def _missing(path: Path, expected: int, found: int, *, later: bool) -> DamagedLog:
+    """Return the error that records are missing, since the segment at `path` is missing or too short."""
     return DamagedLog(
-        f"partition {where.parent.name} is not opened: records from offset {expected} up to {found} were there and are missing "
-        f"from {where.parent}: {where.name} is missing or too short. Restore its files from a backup. Or go on with what is "
-        "there: start once with skip_damage (pyproducer broker --skip-damage)",
+        f"partition {path.parent.name} is not opened: records from offset {expected} up to {found} are missing from "
+        f"{path.parent}: {path.name} is missing or too short. Restore its files from a backup. Or start once with skip_damage "
+        "(pyproducer broker --skip-damage), and the partition is opened without these records",
         offset=expected,
         first=-1 if later else found,
     )
 
 
 def _last_written(directory: Path, checkpoint: Checkpoint, segments: list[Segment]) -> Path:
-    """Return the segment in which the last records were."""
+    """Return the path of the segment that had the last records."""
     written = checkpoint.written_segment
     if written > (segments[-1].base_offset if segments else -1):
         return Segment(directory, written).path

@@ -10,7 +10,7 @@ from spark_producer.record.batch_v2 import NO_TIMESTAMP
 
 
 def count_expired(segments: Sequence[Segment], settings: TopicSettings, now_ms: int) -> int:
-    """Return how many segments, from the oldest on, are to be deleted. An empty segment never is."""
+    """Return the number of segments to delete, from the oldest on. An empty segment is never deleted."""
     return max(_past_their_time(segments, settings, now_ms), _beyond_the_size(segments, settings))
 
 

@@ -1,8 +1,8 @@
-"""The rewriting of the first segments of a log: new files beside them, which then replace them all at once.
+"""The rewriting of the first segments of a log: new files are written beside them, and then replace all of them at once.
 
-The new files are `<base offset>.cleaned`. Once all are there, the file `rewritten` names them: from then on they count, and the
-old ones do not. A start finds the file if a crash came between, and does the rest; without it the new files are thrown away.
-(Kafka renames them to `.swap` for that, one by one.)
+The new files are `<base offset>.cleaned`. When all of them are complete, the file `rewritten` lists them: from then on they are
+valid, and the old segments are not. After a crash, the next start completes the replacement if that file exists; else it removes
+the new files. (Kafka renames each file to `.swap` for that.)
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SegmentRewriting:
         self._segments: list[Segment] = []
 
     def add(self, batch: bytes) -> bool:
-        """See `Rewriting.add`; it is always taken."""
+        """See `Rewriting.add`. The engine is never busy."""
         header = read_header(batch)
         with storage_errors(self._directory):
             self._check_directory()
@@ -58,7 +58,7 @@ class SegmentRewriting:
         segment.create()
 
     def commit(self) -> bool:
-        """See `Rewriting.commit`; the engine is never busy."""
+        """See `Rewriting.commit`. The engine is never busy."""
         with storage_errors(self._directory):
             self._check_directory()
             if self._sync:
@@ -83,21 +83,21 @@ class SegmentRewriting:
         return True
 
     def abort(self) -> None:
-        """See `Rewriting.abort`. Files that cannot be removed now are removed by the next start."""
+        """See `Rewriting.abort`. The next start removes the files that cannot be removed now."""
         for segment in self._segments:
             try:
                 self._check_directory()
                 segment.remove()
             except OSError as error:
-                logger.warning("%s is not needed, and could not be removed: %s", segment.path, error)
+                logger.warning("%s is not needed any more, and could not be removed: %s", segment.path, error)
         self._segments = []
 
 
 def finish_rewriting(directory: Path, *, sync: bool) -> None:
-    """Replace the old segments by the new ones if these count, else remove the new ones.
+    """Replace the old segments by the new ones if these are valid, else remove the new ones.
 
     Raises:
-        OSError: the disk refused. The next call goes on.
+        OSError: the disk refused. The next call continues.
     """
     named = _named(directory)
     for cleaned in directory.glob(f"*{CLEANED}"):
@@ -128,20 +128,21 @@ def _crc(bases: list[int], end: int) -> int:
 
 
 def _named(directory: Path) -> tuple[list[int], int] | None:
-    """Return the base offsets of the new segments and the offset at which they end, None if none count.
+    """Return the base offsets of the new segments and the offset at which they end, None if there is no list of them.
 
     Raises:
-        OSError: the file cannot be read, so nobody knows.
+        OSError: the list cannot be read, so it is unknown which segments are valid.
     """
     try:
         stored = json.loads((directory / NAME).read_text())
         bases, end = stored["bases"], stored["end"]
         if stored["crc32c"] != _crc(bases, end):
-            raise ValueError("its checksum does not fit")
+            raise ValueError("its checksum does not match")
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
         raise OSError(
-            f"{directory / NAME} is damaged ({error}), so it is unknown which segments count. Restore the directory from a backup"
+            f"{directory / NAME} cannot be read, so it is unknown which segments are valid: {error}. Restore the directory from "
+            "a backup"
         ) from error
     return bases, end

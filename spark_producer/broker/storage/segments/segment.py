@@ -1,4 +1,4 @@
-"""One segment file of a partition's log, which holds record batches back to back, and a sparse index of them in memory."""
+"""One segment of a partition's log: a file of record batches, and a sparse index of them in memory."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ from spark_producer.record.batch_v2 import (
 from spark_producer.record.checksum import crc32c
 
 INDEX_INTERVAL: Final = 4096
-"""A batch is indexed if it begins this many bytes or more after the last indexed one (Kafka's `index.interval.bytes`).
+"""Minimum distance in bytes between the indexed batches (Kafka's `index.interval.bytes`).
 
-So every other batch begins within this distance of an entry, and one read finds it.
+Every other batch begins within this distance of an indexed one, so one read finds it.
 """
 
 COPY_BYTES: Final = 1024 * 1024
 _EPOCH_AND_MAGIC: Final = re.compile(rb"\x00{4}\x02")
 _EPOCH_AT: Final = 12
-"""Every batch in a log of this broker has these bytes from its 12th byte on: leader epoch 0, magic 2."""
+"""Position of these bytes in every batch of this broker: leader epoch 0, magic 2."""
 _LENGTH_AT: Final = 8
 _LENGTH_END: Final = 12
 _CRC_AT: Final = 17
 _CRC_END: Final = 21
-"""Where the length of a batch stands, and its CRC, which covers all behind it (Kafka's DefaultRecordBatch)."""
+"""Positions of the length of a batch, and of its CRC, which covers all following bytes (Kafka's DefaultRecordBatch)."""
 SUFFIX: Final = ".log"
-_RESTORE: Final = "Something else has changed the file: stop the broker, and restore the file from a backup"
+_RESTORE: Final = "Another process has changed the file: stop the broker, and restore the file from a backup"
 
 
 class Segment:
-    """The batches from `base_offset` on, in one file named after it (Kafka's layout, so Kafka's tools can read it).
+    """The batches from `base_offset` on, in one file with that name (Kafka's layout: Kafka's tools can read it).
 
-    No file stays open. A broker often shares its process with code that watches its sockets by `select` (py4j's callbacks in a
-    Spark driver). That can watch 1,024 descriptors only, and a thousand partitions must not take them. It costs each append some
-    microseconds.
+    No file stays open. The process of a broker often has other code that watches its sockets with `select` (py4j's callbacks in a
+    Spark driver), which is limited to 1,024 descriptors; a thousand partitions must not use them up. This costs some microseconds
+    for each append.
     """
 
     def __init__(self, directory: Path, base_offset: int, suffix: str = SUFFIX) -> None:
@@ -60,10 +60,10 @@ class Segment:
         self.size = 0
         self.max_timestamp = NO_TIMESTAMP
         self.first_timestamp = NO_TIMESTAMP
-        self._unchecked = 0  # up to there CRCs were not compared when the file was opened
+        self._unchecked = 0  # end of the batches whose CRCs were not checked by `recover`
         self._offsets = array("q")
         self._positions = array("q")
-        # These are the largest timestamps of all batches before each entry: they never fall, so they can be bisected.
+        # Maximum timestamp of all batches before each index entry: it never decreases, so it can be bisected.
         self._earlier_timestamps = array("q")
 
     @staticmethod
@@ -73,11 +73,11 @@ class Segment:
         return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
     def create(self) -> None:
-        """Make the file if it does not exist."""
+        """Create the file if it does not exist."""
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE))
 
     def append(self, batch: Sequence[memoryview], header: BatchHeader) -> None:
-        """Write `batch`, given in pieces, to the end of the file; `header` carries the assigned offsets, as the pieces do.
+        """Append `batch`, given in pieces, to the file; `header` and the pieces have the assigned offsets.
 
         Raises:
             OSError: the disk refused; nothing of the batch is in the log.
@@ -91,11 +91,11 @@ class Segment:
         self._take(header)
 
     def recover(self, visit: Recovered, *, recovery_point: int) -> str | None:
-        """Walk the file from its start, rebuild the index, and call `visit` for each whole batch.
+        """Read the file from its start, rebuild the index, and call `visit` for each whole batch.
 
-        CRCs are compared only from offset `recovery_point` on.
+        CRCs are checked only from offset `recovery_point` on.
 
-        Return the reason why the walk ended before the end of the file, or None. `size` is then the end of the good part.
+        Return None, or a description of the damage that ends the valid batches. `size` is then the end of the valid batches.
         """
         with self._mapped() as view:
             try:
@@ -115,9 +115,9 @@ class Segment:
         return None
 
     def has_later_batch(self) -> bool:
-        """Return whether a whole batch of this log begins anywhere after the good part and the damage that follows it.
+        """Return whether a whole batch of this log follows anywhere after the damage.
 
-        If so, the damage is not a torn end, because a batch that was written later is there.
+        If so, the damage is not a torn end, since a batch was written after it.
         """
         with self._mapped() as view:
             return any(
@@ -126,10 +126,9 @@ class Segment:
             )
 
     def has_whole_batch(self) -> bool:
-        """Return whether the damage behind the good part is no batch that was cut short: all of its bytes are there, and its
-        header or its CRC is wrong.
+        """Return whether the damaged batch is complete: all of its bytes are there, and its header or its CRC is wrong.
 
-        A process that was killed while it wrote leaves the first bytes of a batch, and the file ends there.
+        A process that is killed while it writes leaves the first bytes of a batch, and the file ends there.
         """
         with self._mapped() as view, view[self.size :] as rest:
             if len(rest) < HEADER_SIZE:
@@ -162,18 +161,20 @@ class Segment:
 
     def _check_recovered(self, header: BatchHeader, length: int) -> None:
         if self.size + header.size > length:
-            raise CorruptRecord(f"record batch at byte {self.size} claims {header.size} bytes, the file ends before")
+            raise CorruptRecord(
+                f"record batch at byte {self.size} has a length of {header.size} bytes, but the file ends before"
+            )
         if header.base_offset != self.next_offset or header.last_offset_delta < 0:
             raise CorruptRecord(
-                f"record batch at byte {self.size} claims offsets from {header.base_offset}, expected {self.next_offset}"
+                f"record batch at byte {self.size} has base offset {header.base_offset}, expected {self.next_offset}"
             )
-        if header.partition_leader_epoch != LEADER_EPOCH:  # its four bytes are in no CRC
+        if header.partition_leader_epoch != LEADER_EPOCH:  # the CRC does not cover it
             raise CorruptRecord(
                 f"record batch at byte {self.size} has leader epoch {header.partition_leader_epoch}, expected {LEADER_EPOCH}"
             )
 
     def truncate(self) -> None:
-        """Cut the file after the last good batch."""
+        """Truncate the file after the last valid batch."""
         os.truncate(self.path, self.size)
 
     def remove(self) -> None:
@@ -181,10 +182,10 @@ class Segment:
         self.path.unlink(missing_ok=True)
 
     def write_again(self, offset: int) -> None:
-        """Write the batches from `offset` on over themselves, so that the next sync puts them on the disk.
+        """Overwrite the batches from `offset` on with themselves, so that the next sync writes them to the disk.
 
-        After a sync that failed, the system may believe that pages are on the disk which never came there: a sync of the same
-        pages then succeeds and does nothing (https://wiki.postgresql.org/wiki/Fsync_Errors).
+        After a failed sync, the system may consider pages written that are not on the disk: the next sync of these pages then
+        succeeds and does nothing (https://wiki.postgresql.org/wiki/Fsync_Errors).
         """
         position = self.locate(offset) if self.size else 0
         with self._opened(os.O_RDWR) as file:
@@ -194,7 +195,7 @@ class Segment:
                 position += len(content)
 
     def modified_ms(self) -> int:
-        """Return the time at which the file was last written, in milliseconds since 1970."""
+        """Return the time of the last write to the file, in milliseconds since 1970."""
         return self.path.stat().st_mtime_ns // 1_000_000
 
     def _take(self, header: BatchHeader) -> None:
@@ -209,7 +210,7 @@ class Segment:
         self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
 
     def locate(self, offset: int) -> int:
-        """Return the byte position of the batch that holds `offset`; the end of the segment if `offset` is beyond it.
+        """Return the byte position of the batch that holds `offset`, or `size` if `offset` is after the segment.
 
         Raises:
             CorruptRecord: the file is no longer as it was written.
@@ -223,12 +224,12 @@ class Segment:
         raise CorruptRecord(f"{self.path} no longer has the batch that holds offset {offset}. {_RESTORE}")
 
     def offset_upper_bound(self, position: int) -> int:
-        """Return the offset of the first indexed batch at `position` or behind it, the end of the segment if there is none."""
+        """Return the base offset of the first indexed batch at or after byte `position`, or `next_offset` if there is none."""
         entry = bisect_left(self._positions, position)
         return self._offsets[entry] if entry < len(self._offsets) else self.next_offset
 
     def read(self, position: int, max_bytes: int, *, at_least_one: bool) -> bytes:
-        """Return whole batches from `position`, where one begins: at most `max_bytes`, or with `at_least_one` one of any size."""
+        """Return whole batches from `position` on, at most `max_bytes`; with `at_least_one` the first may be larger."""
         limit = min(position + max_bytes, self.size)
         end = limit if limit == self.size else self._last_boundary(position, limit)
         if end <= position:
@@ -242,10 +243,10 @@ class Segment:
         return data if len(data) == end - position else self._whole(data, position)
 
     def _check(self, data: bytes, position: int) -> None:
-        """Compare the CRCs of batches that were there when the file was opened.
+        """Check the CRCs of batches that `recover` did not check.
 
         Raises:
-            CorruptRecord: one does not fit. Many clients do not look themselves.
+            CorruptRecord: a CRC is wrong. Many clients do not check it.
         """
         for header, batch in batches(data):
             try:
@@ -255,7 +256,7 @@ class Segment:
             position += header.size
 
     def _last_boundary(self, start: int, limit: int) -> int:
-        """Return the last position up to `limit` where a batch ends, given that one begins at `start`."""
+        """Return the end of the last batch that ends at `limit` or before; `start`, where a batch begins, if there is none."""
         entry = bisect_right(self._positions, limit) - 1
         end = max(self._positions[entry], start)
         for position, header in self._headers(end):
@@ -265,7 +266,7 @@ class Segment:
         return end
 
     def first_at_or_after(self, timestamp: int) -> BatchHeader | None:
-        """Return the header of the first batch whose largest timestamp is `timestamp` or later, None if there is none.
+        """Return the header of the first batch whose maximum timestamp is `timestamp` or later, None if there is none.
 
         Raises:
             CorruptRecord: the file is no longer as it was written.
@@ -285,14 +286,12 @@ class Segment:
         while start + HEADER_SIZE <= len(chunk):
             header = read_header(chunk, start)
             if position + start + header.size > self.size:
-                raise CorruptRecord(
-                    f"{self.path} has another batch at byte {position + start} than was written. {_RESTORE}"
-                )
+                raise CorruptRecord(f"{self.path} has changed at byte {position + start}. {_RESTORE}")
             yield position + start, header
             start += header.size
 
     def headers_from(self, position: int) -> Iterator[BatchHeader]:
-        """Yield the headers of all batches from `position` on, where one begins.
+        """Yield the headers of all batches from `position` on.
 
         Raises:
             CorruptRecord: the file is no longer as it was written.
@@ -303,15 +302,15 @@ class Segment:
                 position = begin + header.size
 
     def _whole(self, data: bytes, position: int) -> bytes:
-        """Return the whole batches in `data`, which are all bytes that a file which was cut still has from `position` on.
+        """Return the whole batches in `data`, which are the remaining bytes of a truncated file from `position` on.
 
         Raises:
-            CorruptRecord: there is none. To return nothing would look like the end of the log, and consumers would wait there.
+            CorruptRecord: there is none. An empty result would look like the end of the log, and consumers would wait there.
         """
         size = sum(header.size for header, _ in batches(data))
         if not size:
             raise CorruptRecord(
-                f"{self.path} has lost its bytes from {position + len(data)} to {self.size}. {_RESTORE}"
+                f"{self.path} no longer has its bytes from {position + len(data)} to {self.size}. {_RESTORE}"
             )
         return data[:size]
 
@@ -320,7 +319,7 @@ class Segment:
             return os.pread(file, count, position)
 
     def sync(self) -> None:
-        """Have the operating system put all that was written to the file on the disk."""
+        """Force the file to the disk."""
         with self._opened(os.O_RDONLY) as file:
             sync_data(file)
 

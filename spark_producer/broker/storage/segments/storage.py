@@ -1,4 +1,4 @@
-"""The storage that keeps each partition of a data directory in a directory named `<topic>-<partition>`, as Kafka does."""
+"""The storage with one directory `<topic>-<partition>` for each partition, as in Kafka."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = escaping_logger(__name__)
 
 
 def holds_segments(data_dir: Path) -> bool:
-    """Return whether this engine has kept records in a data directory.
+    """Return whether a data directory has logs of this engine.
 
     Raises:
         OSError: the disk refused.
@@ -33,7 +33,7 @@ def holds_segments(data_dir: Path) -> bool:
 
 
 class SegmentStorage:
-    """A `Storage` whose logs are segment files, independent of each other. A batch is confirmed as soon as it is admitted."""
+    """A `Storage` with independent logs of segment files. A batch is confirmed as soon as it is admitted."""
 
     name = "segments"
 
@@ -48,58 +48,58 @@ class SegmentStorage:
         self._space = SpaceNotice(data_dir)
 
     def watch(self, confirmed: Callable[[str, int], None], space_freed: Callable[[], None]) -> None:
-        """Do nothing: neither is ever called, because no batch waits to be confirmed here, nor for room."""
+        """Do nothing: no batch waits for its confirmation or for space here, so neither function is ever called."""
 
     def has_space(self, _size: int) -> bool:
-        """Return True: a batch is written when it is admitted, and nothing is kept in memory."""
+        """Return True: a batch is written when it is admitted, and memory holds none."""
         return True
 
     def check_largest_batch(self, _size: int) -> None:
-        """Accept any size: nothing is kept in memory."""
+        """Accept any size: memory holds no batch."""
 
     def cursor_changed(self, _topic: str, _partition: int, _exists: bool) -> None:
-        """Do nothing: no batch is kept in memory."""
+        """Do nothing: memory holds no batch."""
 
     def readings(self) -> Iterable[MetricReading]:
-        """Return nothing: there are no tiers here to count in."""
+        """Return no metrics: this engine has no tiers."""
         return ()
 
     def orphaned(self, topics: Mapping[str, int]) -> list[str]:
-        """Return the names of directories whose records belong to none of `topics`."""
+        """Return the names of directories whose records belong to no partition of `topics`."""
         owned = {f"{topic}-{partition}" for topic, count in topics.items() for partition in range(count)}
         return find_orphaned(self._data_dir, owned)
 
     def recover(self, topics: Mapping[str, int]) -> None:
-        """Remove what a crash has left of deleted topics. From then on `open` expects the directories of `topics` to be there."""
+        """Remove the remains of deleted topics. From then on `open` requires the directories of `topics`."""
         self._made = {f"{topic}-{partition}" for topic, count in topics.items() for partition in range(count)}
         orphaned = self.orphaned(topics)
         if orphaned:
             logger.warning(
-                "%s: %d directories hold records of no topic (%s), after a deletion that was cut short, or a change of "
-                "broker.json. They stay where they are until a topic of that name is created; then they are moved to %s",
+                "%s: %d directories hold records of no topic (%s), after an incomplete deletion, or a change of broker.json. "
+                "They stay where they are until a topic of that name is created; then they are moved to %s",
                 *(self._data_dir, len(orphaned), first_few(orphaned), self._data_dir / LOST),
             )
         self._pending_deletes.clear()
 
     def open(self, topic: str, partition: int, settings: TopicSettings, recovered: Recovered) -> SegmentLog:
-        """Open the log of a partition. Its directory and first segment were made with the topic, so they must be there."""
+        """Open the log of a partition. Its directory and first segment were created with the topic, so they must exist."""
         directory = self._directory(topic, partition)
         try:
             self._check_made(directory)
             return self._log(directory, settings, recovered)
         except OSError as error:
             raise UnreadableLog(
-                f"partition {directory.name} is not opened: the system refuses it ({error}). Look after the disk and the rights "
-                f"in {directory}, then restart the broker",
+                f"partition {directory.name} is not opened: {error}. Check the disk and the permissions of {directory}, then "
+                "restart the broker",
                 code=Code.KAFKA_STORAGE_ERROR,
             ) from error
 
     def _check_made(self, directory: Path) -> None:
-        is_foreign = directory.exists() and not directory.is_dir()  # which the system refuses
+        is_foreign = directory.exists() and not directory.is_dir()  # then the system reports it
         if directory.name not in self._made or is_foreign or Segment.base_offsets(directory):
             return
         what = "all segments (.log) are missing from" if directory.is_dir() else "there is no directory"
-        text = f"partition {directory.name} is not opened: {what} {directory}, which were made with the topic"
+        text = f"partition {directory.name} is not opened: {what} {directory}, which were created with the topic"
         if not self._skip_damage:
             raise UnreadableLog(
                 f"{text}. Restore it from a backup; or delete the topic; or start once with skip_damage (pyproducer broker "
@@ -113,24 +113,24 @@ class SegmentStorage:
         return sorted(path.name for path in self._data_dir.iterdir() if Segment.base_offsets(path))
 
     def create(self, topic: str, partition: int, settings: TopicSettings) -> SegmentLog:
-        """Make a log in a new directory."""
+        """Create a log in a new directory."""
         directory = self._directory(topic, partition)
         self._held.check()
-        # A crash after the directories are made and before the topic is noted leaves directories that belong to no topic.
+        # A crash after the directories were created and before the topic was stored leaves directories of no topic.
         moved = set_aside(directory)
         if moved is not None:
-            logger.warning("topic %s: records of no topic were in its place; they were moved to %s", topic, moved)
+            logger.warning("topic %s: its directory had records of no topic; they were moved to %s", topic, moved)
         shutil.rmtree(directory, ignore_errors=True)
         return self._log(directory, settings, ignore)
 
     def delete(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Remove the directories of partitions."""
+        """Delete the directories of partitions."""
         self._held.check()
         for topic, partition in partitions:
             self._pending_deletes.delete(self._directory(topic, partition))
 
     def close(self) -> bool:
-        """Return True, because nothing is open besides the logs and the directory."""
+        """Close the data directory; return True, since no other file is open."""
         self._held.close()
         return True
 

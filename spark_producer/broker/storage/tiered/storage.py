@@ -145,7 +145,7 @@ class TieredStorage:
         if state is not None and state.has_records:
             self.engine.set_aside(state)
             logger.warning(
-                "topic %s: records of no topic were in its place; they are kept as log %d of %s",
+                "topic %s: its partition had records of no topic; they are kept as log %d of %s",
                 *(topic, state.log_id, self.engine.catalog.path),
             )
         elif state is not None:

@@ -42,7 +42,7 @@ def test_a_directory_is_not_opened_with_another_engine(first: str, second: str, 
     keep_records(tmp_path, first)
     assert engine_of(tmp_path) == first
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(ConfigError, match=f"written by the storage engine '{first}', and storage_engine is '{second}'"):
+    with pytest.raises(ConfigError, match=f"storage_engine '{second}': it was written by the storage engine '{first}'"):
         open_storage(tmp_path, settings(second))
     assert sorted(tmp_path.rglob("*")) == before
     open_storage(tmp_path, settings(first)).close()

@@ -158,7 +158,7 @@ def test_one_flipped_byte_in_the_first_segment_costs_no_later_one(tmp_path: Path
     before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
     assert len(before) == 3
     before[FIRST] = flip(tmp_path / FIRST, 90 + 16)
-    assert "give up all records from offset 2 on and the 2 segments after it: start once" in refused(tmp_path)
+    assert "lose all records from offset 2 on and the 2 segments after it: start once" in refused(tmp_path)
     assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
 
 
@@ -168,7 +168,7 @@ def test_what_the_message_says_to_do_opens_the_log(tmp_path: Path, caplog: pytes
     damaged = flip(tmp_path / FIRST, 90 + 16)
     refused(tmp_path)
     log = open_log(tmp_path, skip_damage=True)
-    assert "goes on without its records from offset 2 on: 2 segments were moved to" in caplog.text
+    assert "is opened without its records from offset 2 on: 2 segments were moved to" in caplog.text
     assert append(log, make_batch(5)) == 2
     log.close()
     kept = {path.name[:24]: path.read_bytes() for path in (tmp_path / "damaged").iterdir()}
@@ -192,7 +192,7 @@ def test_a_missing_segment_is_told(tmp_path: Path, gone: int, missing: tuple[int
     written(tmp_path, 5, cleanly=True, segment_bytes=200)
     (tmp_path / files(tmp_path)[gone]).unlink()
     left = files(tmp_path)
-    assert f"records from offset {missing[0]} up to {missing[1]} were there and are missing" in refused(tmp_path)
+    assert f"records from offset {missing[0]} up to {missing[1]} are missing" in refused(tmp_path)
     assert files(tmp_path) == left
 
 
@@ -346,14 +346,14 @@ def test_a_checkpoint_with_a_flipped_digit_deletes_nothing(
     (tmp_path / "checkpoint").write_text(json.dumps(stored | {name: 4}))
     log = open_log(tmp_path, 200)
     assert (log.start_offset, log.high_watermark) == (0, 12)
-    assert "its checksum does not fit" in caplog.text
+    assert "its checksum does not match" in caplog.text
     log.close()
 
 
 def test_a_checkpoint_of_earlier_versions_has_no_checksum(tmp_path: Path) -> None:
     written(tmp_path, 6, cleanly=True, segment_bytes=200)
     (tmp_path / "checkpoint").write_text('{"format": 1, "recovery_point": 13, "log_start_offset": 0}')
-    assert "records from offset 12 up to 13 were there" in refused(tmp_path)
+    assert "records from offset 12 up to 13 are missing" in refused(tmp_path)
 
 
 def test_the_checkpoint_of_another_partition_deletes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -365,7 +365,7 @@ def test_the_checkpoint_of_another_partition_deletes_nothing(tmp_path: Path, cap
     (tmp_path / "a-0" / "checkpoint").write_bytes((tmp_path / "a-1" / "checkpoint").read_bytes())
     log = open_log(tmp_path / "a-0", 200)
     assert (log.start_offset, log.high_watermark, len(read_all(log))) == (0, 12, 6)
-    assert "it is the one of partition a-1" in caplog.text
+    assert "it belongs to partition a-1" in caplog.text
     log.close()
 
 

@@ -200,8 +200,8 @@ def test_a_full_disk_refuses_and_leaves_the_log_as_it_was(
     assert len(read_all(log)) == 2
     log.close()
     refused, again = (record.getMessage() for record in caplog.records)
-    assert f"{tmp_path}: no batches are taken: storage of {tmp_path} failed: No space left" in refused
-    assert again == f"{tmp_path}: there is space again, and batches are taken"
+    assert f"{tmp_path}: batches are refused: storage of {tmp_path} failed: No space left" in refused
+    assert again == f"{tmp_path}: the disk has space again, batches are accepted"
 
 
 def test_short_writes_are_continued(tmp_path: Path, disk: Disk) -> None:
@@ -319,7 +319,7 @@ def test_a_header_that_was_changed_names_no_bytes_beyond_the_log(tmp_path: Path)
     with (tmp_path / files(tmp_path)[0]).open("r+b") as file:
         file.seek(8)
         file.write((2**31 - 1).to_bytes(4, "big"))
-    with pytest.raises(BrokerError, match="another batch at byte 0") as refusal:
+    with pytest.raises(BrokerError, match="has changed at byte 0") as refusal:
         log.read(0, MIB)
     assert refusal.value.code == Code.KAFKA_STORAGE_ERROR
 

@@ -196,7 +196,7 @@ def test_a_full_disk_can_be_read_and_is_written_to_once_it_has_space(
     while again.engine.journal.full:
         assert time.monotonic() < deadline
         time.sleep(0.001)
-    assert "there is space again, and batches are taken" in caplog.text
+    assert "the disk has space again, batches are accepted" in caplog.text
     again.append()
     again.flush()
     assert len(again.read_all()) == 2
