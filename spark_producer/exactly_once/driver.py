@@ -147,7 +147,7 @@ def _begin(cluster: CommandExecutor, topics: Sequence[str]) -> WriteHandle:
     outcome = _told(run(beginning.begin(cluster.sink, token), cluster.perform))
     if not isinstance(outcome, Begun):
         raise IllegalState(f"BEGIN ended with {type(outcome).__name__}: a defect of pyproducer")
-    if outcome.last is None and cluster.fenced is not None and cluster.fenced.before > 0:
+    if outcome.last is None and cluster.fenced is not None and cluster.fenced.previous_epoch > 0:
         logger.warning(
             "exactlyOnceId %s: its transactional id was used before, and the control topic %s has no record of it, so it is "
             "treated as a new sink whose first writes failed. If it has written with another exactlyOnceControlTopic, or that "

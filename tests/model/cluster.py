@@ -81,8 +81,8 @@ class Cluster:
                 yield world, ControlIdHolder(ProducerIdAndEpoch(0, world.control.epoch)), ()
             case ReadControl():
                 yield world, self.read(world), ()
-            case ListOpen(besides):
-                known = {one.transactional_id for one in besides}
+            case ListOpen(excluding):
+                known = {one.transactional_id for one in excluding}
                 found = (one for one in world.identities if one.state == "O" and one.name not in known)
                 yield world, Opened(tuple(map(self.transaction, found))), ()
             case WriteControl():

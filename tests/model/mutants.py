@@ -39,18 +39,18 @@ def changed(change: Change) -> Callable[[WriteState, Result], Next]:
 
     def on_result(step: WriteState, answer: Result) -> Next:
         match step:
-            case begin.RollingForwardEarlierWrite(beginning, driving):
-                instead = change(driving, answer)
-                return step.on_result(answer) if instead is None else begin.continue_roll_forward(beginning, instead)
-            case commit.RollingForwardWrite(driving, orphans):
-                instead = change(driving, answer)
+            case begin.RollingForwardEarlierWrite(parameters, roll_forward_state):
+                instead = change(roll_forward_state, answer)
+                return step.on_result(answer) if instead is None else begin.continue_roll_forward(parameters, instead)
+            case commit.RollingForwardWrite(roll_forward_state, orphans):
+                instead = change(roll_forward_state, answer)
                 return (
                     step.on_result(answer)
                     if instead is None
-                    else commit.continue_roll_forward(instead, orphans, driving.drive.record)
+                    else commit.continue_roll_forward(instead, orphans, roll_forward_state.write.record)
                 )
-            case abort.RollingForwardExecution(driving):
-                instead = change(driving, answer)
+            case abort.RollingForwardExecution(roll_forward_state):
+                instead = change(roll_forward_state, answer)
                 return step.on_result(answer) if instead is None else abort.continue_roll_forward(instead)
         instead = change(step, answer)
         return step.on_result(answer) if instead is None else instead
@@ -90,14 +90,14 @@ class ReadsFirst:
 
     failpoint: ClassVar = "readsfirst"
 
-    beginning: begin.BeginParameters
+    parameters: begin.BeginParameters
 
     @property
     def command(self) -> ReadControl:
         return ReadControl()
 
     def on_result(self, answer: Result) -> Next:
-        return FencesThen(self.beginning, answer)
+        return FencesThen(self.parameters, answer)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class FencesThen:
 
     failpoint: ClassVar = "fencesthen"
 
-    beginning: begin.BeginParameters
+    parameters: begin.BeginParameters
     read: Result
 
     @property
@@ -115,7 +115,7 @@ class FencesThen:
 
     def on_result(self, answer: Result) -> Next:
         assert isinstance(answer, Fenced)
-        return begin.ReadingControlRecord(self.beginning, answer.fencing).on_result(self.read)
+        return begin.ReadingControlRecord(self.parameters, answer.fencing).on_result(self.read)
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def abort_without_a_look(messages: Sequence[TaskOutcome | None]) -> Next:
 def no_intent(step: object, answer: Result) -> Any:
     """Orphans are aborted without a fenced write that names them."""
     if isinstance(step, begin.ListingOpenTransactions) and isinstance(answer, Opened) and answer.transactions:
-        return begin.AbortingOrphans(step.fencing, begin.intent(step.beginning, step.last, answer.transactions))
+        return begin.AbortingOrphans(step.fencing, begin.intent(step.parameters, step.last, answer.transactions))
     return None
 
 
@@ -207,7 +207,7 @@ def no_redrive(step: object, answer: Result) -> Any:
     if not isinstance(step, begin.ReadingControlRecord) or not isinstance(answer, Found) or answer.record is None:
         return None
     return (
-        begin.ListingOpenTransactions(step.beginning, step.fencing, answer.record)
+        begin.ListingOpenTransactions(step.parameters, step.fencing, answer.record)
         if answer.record.status in UNFINISHED
         else None
     )
@@ -217,8 +217,8 @@ def verdict_at_once(step: object, answer: Result) -> Any:
     """A driver calls a write partial without a fenced write that says so."""
     if isinstance(step, roll_forward.ReadingLogs) and isinstance(answer, LogOutcomes):
         following = step.on_result(answer)
-        if isinstance(following, roll_forward.WritingStatus) and isinstance(following.end, Failed):
-            return following.end
+        if isinstance(following, roll_forward.WritingStatus) and isinstance(following.outcome, Failed):
+            return following.outcome
     return None
 
 
@@ -226,18 +226,18 @@ def no_done(step: object, answer: Result) -> Any:
     """What is carried out is not written as done, so that the record does not say so later."""
     if isinstance(step, roll_forward.ReadingLogs) and isinstance(answer, LogOutcomes):
         following = step.on_result(answer)
-        if isinstance(following, roll_forward.WritingStatus) and isinstance(following.end, RolledForward):
-            return RolledForward(step.drive.record._replace(status=Status.DONE), step.drive.fencing)
+        if isinstance(following, roll_forward.WritingStatus) and isinstance(following.outcome, RolledForward):
+            return RolledForward(step.write.record._replace(status=Status.DONE), step.write.fencing)
     return None
 
 
 def void_with_inline_rows(step: object, answer: Result) -> Any:
     """A write whose inline rows are visible is called void."""
     if isinstance(step, roll_forward.ReadingLogs) and isinstance(answer, LogOutcomes):
-        record = step.drive.record
+        record = step.write.record
         if final_status(record._replace(inline=()), step.refused, answer.outcomes) is Status.VOID:
             void = with_final_status(record, Status.VOID)
-            return roll_forward.WritingStatus(step.drive, void, RolledForward(void, step.drive.fencing))
+            return roll_forward.WritingStatus(step.write, void, RolledForward(void, step.write.fencing))
     return None
 
 
@@ -259,4 +259,4 @@ def token_alone(step: object, answer: Result) -> Any:
 
 def abort_without_a_fence(step: object, answer: Result) -> Any:
     """An abort that looks, but does not see to it that no late answer changes what it saw."""
-    return abort.ReadingDecision(step.remains, None) if isinstance(step, abort.CheckingHolder) else None
+    return abort.ReadingDecision(step.execution, None) if isinstance(step, abort.CheckingHolder) else None

@@ -32,8 +32,9 @@ FORBIDDEN_NAME = re.compile(
     r"^(told|tells?|telling|anew|behind|patience|whoever|(some|no)body|laps?|rooms?|words?|glued|hung|spoken|heard|spoil)$"
 )
 """Parts of names, between underscores or capitals."""
-ALLOWED = {"_mix_word", "_hash_words", "_tail_words", "MAX_WORD", "HUNG", "Hung", "hung"}
-"""murmur2's words are words; `HUNG` is a final status of control records, which is on disks."""
+ALLOWED = {"_mix_word", "_hash_words", "_tail_words", "MAX_WORD", "HUNG", "Hung", "hung", "GLUED"}
+"""murmur2's words are words; `HUNG` is a final status of control records, which is on disks; `GLUED` is a kind of
+`ExactlyOnceError`."""
 
 
 def sources(part: str) -> list[Path]:

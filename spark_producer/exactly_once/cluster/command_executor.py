@@ -148,19 +148,19 @@ class CommandExecutor:
         match command:
             case Fence():
                 self.fenced = fencing.fence(self.brokers, self.topic, deadline)
-                self._noted = self.fenced.noted, self.fenced.fencing
+                self._noted = self.fenced.noted_commit, self.fenced.fencing
                 return self.fenced
             case DescribeControlId():
                 holder = fencing.holder(self.brokers, self.topic, deadline)
                 if holder.fencing is not None:
-                    self._noted = holder.noted, holder.fencing._replace(epoch=holder.fencing.epoch + 1)
+                    self._noted = holder.noted_commit, holder.fencing._replace(epoch=holder.fencing.epoch + 1)
                 return holder
             case ReadControl():
                 answer = self._read(deadline)
                 lacks = isinstance(answer, Found) and self._is_missing(answer)
                 return Missing(self.topic, answer.record) if lacks else answer
-            case ListOpen(besides):
-                ids = {each.transactional_id for each in besides}
+            case ListOpen(excluding):
+                ids = {each.transactional_id for each in excluding}
                 return Opened(coordinator_state.open_tasks(self.brokers, self.style, deadline, ids, nodes_known=fenced))
             case WriteControl():
                 return self._write(command, deadline)

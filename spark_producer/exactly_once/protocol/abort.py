@@ -21,8 +21,6 @@ from spark_producer.exactly_once.protocol.commands import (
     EndTasks,
     Fence,
     Fenced,
-    Found,
-    MarkersLost,
     Missing,
     ReadControl,
     Result,
@@ -43,7 +41,7 @@ from spark_producer.exactly_once.protocol.outcomes import (
     WriteAborted,
     WriteCommitted,
 )
-from spark_producer.exactly_once.protocol.state_machine import unexpected
+from spark_producer.exactly_once.protocol.state_machine import expect, read_result
 from spark_producer.exactly_once.protocol.task_messages import PreparedTask, TaskOutcome, WriteHandle
 
 
@@ -60,18 +58,16 @@ class CheckingHolder:
 
     failpoint: ClassVar = "abort.asking"
 
-    remains: ExecutionState
+    execution: ExecutionState
 
     @property
     def command(self) -> DescribeControlId:
         return DescribeControlId()
 
     def on_result(self, result: Result) -> Next:
-        if not isinstance(result, ControlIdHolder):
-            unexpected(self, result)
-        if result.fencing == self.remains.handle.fencing:
-            return FencingExecution(self.remains)
-        return ReadingDecision(self.remains, None)
+        if expect(self, result, ControlIdHolder).fencing == self.execution.handle.fencing:
+            return FencingExecution(self.execution)
+        return ReadingDecision(self.execution, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +76,14 @@ class FencingExecution:
 
     failpoint: ClassVar = "abort.taking"
 
-    remains: ExecutionState
+    execution: ExecutionState
 
     @property
     def command(self) -> Fence:
         return Fence()
 
     def on_result(self, result: Result) -> Next:
-        if not isinstance(result, Fenced):
-            unexpected(self, result)
-        return ReadingDecision(self.remains, result.fencing)
+        return ReadingDecision(self.execution, expect(self, result, Fenced).fencing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +92,7 @@ class ReadingDecision:
 
     failpoint: ClassVar = "abort.reading"
 
-    remains: ExecutionState
+    execution: ExecutionState
     fencing: ProducerIdAndEpoch | None
 
     @property
@@ -107,17 +101,18 @@ class ReadingDecision:
 
     def on_result(self, result: Result) -> Next:
         if isinstance(result, Missing):
-            return NothingToAbort(f"whether it was decided is not known, since the record is not in {result.topic!r}")
-        if not isinstance(result, Found | MarkersLost):
-            unexpected(self, result)
-        record = result.record
-        hanging = result.partitions if isinstance(result, MarkersLost) else ()
+            return NothingToAbort(
+                f"it is unknown whether the execution was decided: its record is not in {result.topic!r}"
+            )
+        record, hanging = read_result(self, result)
         if hanging and record is None:
-            return NothingToAbort("the control record cannot be read yet: the next write of this sink goes on from it")
-        if record is None and self.remains.handle.last is not None:
-            return NothingToAbort("whether it was decided is not known, since the sink's record is gone")
-        if record is None or record.token != self.remains.handle.token or record.status not in DECIDED:
-            return AbortingTransactions(self.remains.transactions)
+            return NothingToAbort(
+                "the control record cannot be read yet: the next write of this sink continues from it"
+            )
+        if record is None and self.execution.handle.last is not None:
+            return NothingToAbort("it is unknown whether the execution was decided: the sink's control record is gone")
+        if record is None or record.token != self.execution.handle.token or record.status not in DECIDED:
+            return AbortingTransactions(self.execution.transactions)
         if self.fencing is not None:
             return continue_roll_forward(roll_forward.start(roll_forward.DecidedWrite(record, self.fencing, hanging)))
         if record.status in UNFINISHED:
@@ -138,9 +133,8 @@ class AbortingTransactions:
         return EndTasks(self.transactions, commit=False)
 
     def on_result(self, result: Result) -> Next:
-        if not isinstance(result, TasksEnded):
-            unexpected(self, result)
-        ended = zip(self.transactions, result.results, strict=True)
+        found = expect(self, result, TasksEnded)
+        ended = zip(self.transactions, found.results, strict=True)
         return WriteAborted(tuple(one.transactional_id for one, result in ended if isinstance(result, Ended)))
 
 
@@ -157,10 +151,9 @@ class CommittingLeftovers:
         return EndTasks(self.record.transactions, commit=True)
 
     def on_result(self, result: Result) -> Next:
-        if not isinstance(result, TasksEnded):
-            unexpected(self, result)
+        expect(self, result, TasksEnded)
         return NothingToAbort(
-            "the execution was decided: its transactions are committed, the next write of this sink looks after them"
+            "the execution was decided: its transactions are committed, and the next write of this sink checks them"
         )
 
 
@@ -170,17 +163,17 @@ class RollingForwardExecution:
 
     failpoint: ClassVar = "abort.finishing"
 
-    driving: roll_forward.RollForwardState
+    roll_forward_state: roll_forward.RollForwardState
 
     @property
     def command(self) -> Command:
-        return self.driving.command
+        return self.roll_forward_state.command
 
     def on_result(self, result: Result) -> Next:
-        return continue_roll_forward(self.driving.on_result(result))
+        return continue_roll_forward(self.roll_forward_state.on_result(result))
 
 
-Aborts: TypeAlias = (
+AbortState: TypeAlias = (
     CheckingHolder
     | FencingExecution
     | ReadingDecision
@@ -188,13 +181,13 @@ Aborts: TypeAlias = (
     | CommittingLeftovers
     | RollingForwardExecution
 )
-Next: TypeAlias = Aborts | WriteAborted | WriteCommitted | NothingToAbort | Failed
+Next: TypeAlias = AbortState | WriteAborted | WriteCommitted | NothingToAbort | Failed
 
 
 def abort(messages: Sequence[TaskOutcome | None]) -> Next:
-    """The first step of ABORT, or its outcome if there is nothing to do. `messages` is None for a task that has not ended.
+    """Return the first state of ABORT, or the outcome if there is nothing to do. `messages` has None for a task without a report.
 
-    What such tasks have open is found by the next BEGIN: their transactions are not known here.
+    The transactions of such tasks are unknown here; the next BEGIN finds and aborts them.
     """
     prepared = [one for one in messages if isinstance(one, PreparedTask)]
     if not prepared:
@@ -203,12 +196,12 @@ def abort(messages: Sequence[TaskOutcome | None]) -> Next:
     return CheckingHolder(ExecutionState(handle, tuple(one.transaction for one in prepared if one.handle == handle)))
 
 
-def continue_roll_forward(driving: roll_forward.Next) -> Next:
+def continue_roll_forward(roll_forward_state: roll_forward.Next) -> Next:
     """Return the state of ABORT after a state of its roll-forward."""
-    match driving:
+    match roll_forward_state:
         case Failed():
-            return driving
+            return roll_forward_state
         case RolledForward(record, _):
             return WriteCommitted(record.batch) if record.status is Status.DONE else void(record)
         case _:
-            return RollingForwardExecution(driving)
+            return RollingForwardExecution(roll_forward_state)

@@ -19,7 +19,6 @@ from spark_producer.exactly_once.protocol.commands import (
     Fence,
     Fenced,
     FencedOff,
-    Found,
     Indeterminate,
     ListOpen,
     MarkersLost,
@@ -49,11 +48,11 @@ from spark_producer.exactly_once.protocol.outcomes import (
     not_acknowledged,
     partition_names,
 )
-from spark_producer.exactly_once.protocol.state_machine import MAX_TRIES, unexpected, write_result
+from spark_producer.exactly_once.protocol.state_machine import MAX_TRIES, expect, read_result, write_result
 
 
 class BeginParameters(NamedTuple):
-    """Parameters of one BEGIN. `tries` is how many more times it may start over."""
+    """Parameters of one BEGIN. `tries` is the number of attempts that are left."""
 
     sink: str
     token: str
@@ -66,16 +65,14 @@ class FencingControlId:
 
     failpoint: ClassVar = "begin.taking"
 
-    beginning: BeginParameters
+    parameters: BeginParameters
 
     @property
     def command(self) -> Fence:
         return Fence()
 
     def on_result(self, result: Result) -> Next:
-        if not isinstance(result, Fenced):
-            unexpected(self, result)
-        return ReadingControlRecord(self.beginning, result.fencing)
+        return ReadingControlRecord(self.parameters, expect(self, result, Fenced).fencing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +81,7 @@ class ReadingControlRecord:
 
     failpoint: ClassVar = "begin.reading"
 
-    beginning: BeginParameters
+    parameters: BeginParameters
     fencing: ProducerIdAndEpoch
 
     @property
@@ -92,24 +89,18 @@ class ReadingControlRecord:
         return ReadControl()
 
     def on_result(self, result: Result) -> Next:
-        if isinstance(result, MarkersLost):
-            if result.record is not None and result.record.status in UNFINISHED:
-                # It is carried out before people are called: its tasks' transactions would time out meanwhile.
-                drive = roll_forward.DecidedWrite(result.record, self.fencing, result.partitions)
-                return RollingForwardEarlierWrite(self.beginning, roll_forward.EndingTransactions(drive))
-            return markers_lost(self.beginning.sink, result.partitions)
         if isinstance(result, Missing):
-            return no_record(self.beginning.sink, result.topic)
-        if not isinstance(result, Found):
-            unexpected(self, result)
-        record = result.record
+            return no_record(self.parameters.sink, result.topic)
+        record, hanging = read_result(self, result)
+        if record is not None and record.status in UNFINISHED:
+            # Also if markers are lost: the tasks' transactions would time out until a person has repaired them.
+            write = roll_forward.DecidedWrite(record, self.fencing, hanging)
+            return RollingForwardEarlierWrite(self.parameters, roll_forward.EndingTransactions(write))
+        if hanging:
+            return markers_lost(self.parameters.sink, hanging)
         if record is not None and record.status is Status.PARTIAL:
             return incomplete(record)
-        if record is not None and record.status in UNFINISHED:
-            return RollingForwardEarlierWrite(
-                self.beginning, roll_forward.EndingTransactions(roll_forward.DecidedWrite(record, self.fencing))
-            )
-        return ListingOpenTransactions(self.beginning, self.fencing, record)
+        return ListingOpenTransactions(self.parameters, self.fencing, record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +109,15 @@ class RollingForwardEarlierWrite:
 
     failpoint: ClassVar = "begin.redriving"
 
-    beginning: BeginParameters
-    driving: roll_forward.RollForwardState
+    parameters: BeginParameters
+    roll_forward_state: roll_forward.RollForwardState
 
     @property
     def command(self) -> Command:
-        return self.driving.command
+        return self.roll_forward_state.command
 
     def on_result(self, result: Result) -> Next:
-        return continue_roll_forward(self.beginning, self.driving.on_result(result))
+        return continue_roll_forward(self.parameters, self.roll_forward_state.on_result(result))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +126,7 @@ class ListingOpenTransactions:
 
     failpoint: ClassVar = "begin.listing"
 
-    beginning: BeginParameters
+    parameters: BeginParameters
     fencing: ProducerIdAndEpoch
     last: ControlRecord | None
 
@@ -144,11 +135,10 @@ class ListingOpenTransactions:
         return ListOpen()
 
     def on_result(self, result: Result) -> Next:
-        if not isinstance(result, Opened):
-            unexpected(self, result)
-        if not result.transactions:
+        found = expect(self, result, Opened)
+        if not found.transactions:
             return begun(self.fencing, self.last)
-        return WritingIntent(self.beginning, self.fencing, intent(self.beginning, self.last, result.transactions))
+        return WritingIntent(self.parameters, self.fencing, intent(self.parameters, self.last, found.transactions))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +147,7 @@ class WritingIntent:
 
     failpoint: ClassVar = "begin.intending"
 
-    beginning: BeginParameters
+    parameters: BeginParameters
     fencing: ProducerIdAndEpoch
     intent: ControlRecord
 
@@ -170,14 +160,14 @@ class WritingIntent:
             case ControlWritten(fencing):
                 return AbortingOrphans(fencing, self.intent)
             case MarkersLost(partitions):
-                return markers_lost(self.beginning.sink, partitions)
+                return markers_lost(self.parameters.sink, partitions)
             case FencedOff(expired):
-                return fenced_off(self.beginning.sink, "this write does not start", expired=expired)
+                return fenced_off(self.parameters.sink, "this write does not start", expired=expired)
             case Indeterminate(reason):
-                return restart(self.beginning, reason)
+                return restart(self.parameters, reason)
             case OlderTransactionHangs(partitions):
                 return restart(
-                    self.beginning, f"an older transaction hangs in {', '.join(partition_names(partitions))}"
+                    self.parameters, f"an older transaction hangs in {', '.join(partition_names(partitions))}"
                 )
 
 
@@ -195,12 +185,11 @@ class AbortingOrphans:
         return EndTasks(self.intent.transactions, commit=False)
 
     def on_result(self, result: Result) -> Next:
-        if not isinstance(result, TasksEnded):
-            unexpected(self, result)
+        expect(self, result, TasksEnded)
         return begun(self.fencing, self.intent)
 
 
-Begins: TypeAlias = (
+BeginState: TypeAlias = (
     FencingControlId
     | ReadingControlRecord
     | RollingForwardEarlierWrite
@@ -208,7 +197,7 @@ Begins: TypeAlias = (
     | WritingIntent
     | AbortingOrphans
 )
-Next: TypeAlias = Begins | Begun | Failed
+Next: TypeAlias = BeginState | Begun | Failed
 
 
 def begin(sink: str, token: str) -> FencingControlId:
@@ -216,15 +205,15 @@ def begin(sink: str, token: str) -> FencingControlId:
     return FencingControlId(BeginParameters(sink, token))
 
 
-def continue_roll_forward(beginning: BeginParameters, driving: roll_forward.Next) -> Next:
+def continue_roll_forward(parameters: BeginParameters, roll_forward_state: roll_forward.Next) -> Next:
     """Return the state of BEGIN after a state of its roll-forward. It continues after `VOID` too: that write may run again."""
-    match driving:
+    match roll_forward_state:
         case Failed():
-            return driving
+            return roll_forward_state
         case RolledForward(record, fencing):
-            return ListingOpenTransactions(beginning, fencing, record)
+            return ListingOpenTransactions(parameters, fencing, record)
         case _:
-            return RollingForwardEarlierWrite(beginning, driving)
+            return RollingForwardEarlierWrite(parameters, roll_forward_state)
 
 
 def begun(fencing: ProducerIdAndEpoch, last: ControlRecord | None) -> Begun:
@@ -233,16 +222,19 @@ def begun(fencing: ProducerIdAndEpoch, last: ControlRecord | None) -> Begun:
 
 
 def intent(
-    beginning: BeginParameters, last: ControlRecord | None, orphans: tuple[TaskTransaction, ...]
+    parameters: BeginParameters, last: ControlRecord | None, orphans: tuple[TaskTransaction, ...]
 ) -> ControlRecord:
     """Return the record that names `orphans`. It replaces the last one, so it repeats its other fields (R6)."""
     if last is None:
-        return ControlRecord(beginning.sink, None, Status.INTENT, NO_BATCH, NO_BATCH, beginning.token, orphans)
-    return last._replace(status=Status.INTENT, token=beginning.token, transactions=orphans, inline=())
+        return ControlRecord(parameters.sink, None, Status.INTENT, NO_BATCH, NO_BATCH, parameters.token, orphans)
+    return last._replace(status=Status.INTENT, token=parameters.token, transactions=orphans, inline=())
 
 
-def restart(beginning: BeginParameters, reason: str) -> Next:
-    """Return to the fence. A write without a response is never sent again: a late EndTxn could end the next transaction."""
-    if beginning.tries <= 1:
-        return not_acknowledged(beginning.sink, MAX_TRIES, reason)
-    return FencingControlId(beginning._replace(tries=beginning.tries - 1))
+def restart(parameters: BeginParameters, reason: str) -> Next:
+    """Return the first state, or the failure after `MAX_TRIES` attempts.
+
+    A write without a response is never sent again: a late EndTxn could end the next transaction.
+    """
+    if parameters.tries <= 1:
+        return not_acknowledged(parameters.sink, MAX_TRIES, reason)
+    return FencingControlId(parameters._replace(tries=parameters.tries - 1))

@@ -25,7 +25,7 @@ class Fence(NamedTuple):
 
 
 class DescribeControlId(NamedTuple):
-    """Read who holds the control id, without fencing it.
+    """Read the producer id and epoch that hold the control id, without fencing it.
 
     The executor waits until no transaction of the id is being completed (PrepareCommit, PrepareAbort). Result: `ControlIdHolder`.
     """
@@ -40,12 +40,12 @@ class ReadControl(NamedTuple):
 
 
 class ListOpen(NamedTuple):
-    """List the open transactions of this sink's task ids on all brokers, except those with the ids of `besides`.
+    """List the open transactions of this sink's task ids on all brokers, except those with the ids of `excluding`.
 
     Result: `Opened`.
     """
 
-    besides: tuple[TaskTransaction, ...] = ()
+    excluding: tuple[TaskTransaction, ...] = ()
 
 
 class WriteControl(NamedTuple):
@@ -65,7 +65,7 @@ class WriteControl(NamedTuple):
 class Vote(NamedTuple):
     """Check that each transaction is open, has enough time left and all of its rows, and is not merged with an older one (R7).
 
-    `fencing` is that of the write: it tells whether another writer is the cause of an objection. Result: `Voted`.
+    `fencing` is that of the write: it shows whether another writer is the cause of an objection. Result: `Voted`.
     """
 
     transactions: tuple[TaskTransaction, ...]
@@ -98,24 +98,24 @@ Command: TypeAlias = Fence | DescribeControlId | ReadControl | ListOpen | WriteC
 
 
 class Fenced(NamedTuple):
-    """The new epoch. `before` is the coordinator's previous epoch, or -1 if it did not know the id.
+    """The new epoch. `previous_epoch` is the coordinator's previous epoch, or -1 if it did not know the id.
 
-    `noted` is the coordinator's note of the sink's last commit (`last_commit`); None if there is none.
+    `noted_commit` is the coordinator's note of the sink's last commit (`cluster/last_commit.py`); None if there is none.
     """
 
     fencing: ProducerIdAndEpoch
-    noted: int | None = None
-    before: int = -1
+    noted_commit: int | None = None
+    previous_epoch: int = -1
 
 
 class ControlIdHolder(NamedTuple):
     """The newest producer id and epoch of the control id; None if the coordinator does not know the id.
 
-    `noted` is as in `Fenced`.
+    `noted_commit` is as in `Fenced`.
     """
 
     fencing: ProducerIdAndEpoch | None
-    noted: int | None = None
+    noted_commit: int | None = None
 
 
 class Found(NamedTuple):

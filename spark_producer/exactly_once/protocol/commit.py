@@ -1,10 +1,10 @@
-"""COMMIT: what the tasks report becomes visible, as a whole: the control record is the commit point.
+"""COMMIT: the rows of all tasks become visible, as a whole. Writing the control record is the commit point.
 
-It bears the epoch that BEGIN took, never a newer one: that is what keeps a driver out which has been overtaken. Whether the
-answer comes or not, the write in the log decides; if it is not known, it is looked for after a fence.
+The record is written with the epoch that BEGIN took, never with a newer one: so a driver that has been overtaken cannot commit.
+The record in the log decides, not the response. If there was no response, COMMIT fences and reads the log.
 
-Tasks that died, or that lost a speculation, leave open transactions that no write will ever name. Those are listed before the
-commit point: as it bears BEGIN's epoch, what was open then can belong to no newer driver. When all is done they are aborted.
+Tasks that died, or that lost a speculation, leave orphans: open transactions that no control record names. They are listed before
+the commit point, which still has BEGIN's epoch: so none of them can belong to a newer driver. They are aborted at the end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from spark_producer.exactly_once.protocol.commands import (
     Fence,
     Fenced,
     FencedOff,
-    Found,
     Indeterminate,
     ListOpen,
     MarkersLost,
@@ -57,7 +56,7 @@ from spark_producer.exactly_once.protocol.outcomes import (
     partition_names,
 )
 from spark_producer.exactly_once.protocol.row_count_check import check_repeated_batch, total_content
-from spark_producer.exactly_once.protocol.state_machine import unexpected, write_result
+from spark_producer.exactly_once.protocol.state_machine import expect, read_result, write_result
 from spark_producer.exactly_once.protocol.task_messages import (
     ForeachBatchOrigin,
     InlineRows,
@@ -68,10 +67,10 @@ from spark_producer.exactly_once.protocol.task_messages import (
 )
 
 Orphans: TypeAlias = tuple[TaskTransaction, ...]
-"""Transactions that were open before the commit point, and are no part of the write."""
+"""Transactions that were open before the commit point, and are not part of the write."""
 
 LEFT_TO_OTHERS = frozenset({FailureKind.FENCED, FailureKind.EXPIRED, FailureKind.UNSURE})
-"""So a write that is decided may end before it is carried out: others do that."""
+"""Failures after which a decided write is completed by another driver."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +81,16 @@ class ListingOrphans:
 
     fencing: ProducerIdAndEpoch
     record: ControlRecord
-    before: str
-    """token of the sink's last control record when the write began; empty if there was none"""
+    previous_token: str
+    """the token of the sink's last control record when the write began; empty if there was none"""
 
     @property
     def command(self) -> ListOpen:
         return ListOpen(self.record.transactions)
 
     def on_result(self, result: Result) -> Next:
-        if not isinstance(result, Opened):
-            unexpected(self, result)
         following = CheckingTransactions if self.record.transactions else WritingControlRecord
-        return following(self.fencing, self.record, result.transactions, self.before)
+        return following(self.fencing, self.record, expect(self, result, Opened).transactions, self.previous_token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,24 +102,23 @@ class CheckingTransactions:
     fencing: ProducerIdAndEpoch
     record: ControlRecord
     orphans: Orphans
-    before: str
+    previous_token: str
 
     @property
     def command(self) -> Vote:
         return Vote(self.record.transactions, self.fencing)
 
     def on_result(self, result: Result) -> Next:
-        if not isinstance(result, Voted):
-            unexpected(self, result)
-        if not result.objections:
-            return WritingControlRecord(self.fencing, self.record, self.orphans, self.before)
-        if result.overtaken:
+        found = expect(self, result, Voted)
+        if not found.objections:
+            return WritingControlRecord(self.fencing, self.record, self.orphans, self.previous_token)
+        if found.overtaken:
             return fenced_off(self.record.sink, "its transactions were aborted, and nothing of it is visible")
         return Failed(
             FailureKind.VOTE,
-            f"{describe_write(self.record)}: transactions of its tasks must not be committed ({'; '.join(result.objections)}). "
+            f"{describe_write(self.record)}: transactions of its tasks must not be committed ({'; '.join(found.objections)}). "
             "Nothing of it is visible, and it can be run again. If they were open too long, raise kafka.transaction.timeout.ms",
-            result.objections,
+            found.objections,
         )
 
 
@@ -135,7 +131,7 @@ class WritingControlRecord:
     fencing: ProducerIdAndEpoch
     record: ControlRecord
     orphans: Orphans
-    before: str
+    previous_token: str
 
     @property
     def command(self) -> WriteControl:
@@ -146,49 +142,48 @@ class WritingControlRecord:
             case ControlWritten(fencing):
                 return decided(roll_forward.DecidedWrite(self.record, fencing), self.orphans)
             case MarkersLost(partitions):
-                # It is decided all the same: tasks' transactions are committed before people are called.
+                # It is decided all the same: the tasks' transactions are committed before the write fails with HUNG.
                 return decided(roll_forward.DecidedWrite(self.record, self.fencing, partitions), self.orphans)
             case FencedOff(expired):
                 return fenced_off(self.record.sink, "nothing of this one is visible", expired=expired)
             case Indeterminate():
-                return FencingAfterTimeout(self.record, self.orphans, self.before)
+                return FencingAfterTimeout(self.record, self.orphans, self.previous_token)
             case OlderTransactionHangs(partitions):
                 names = partition_names(partitions)
                 return Failed(
                     FailureKind.GLUED,
-                    f"{describe_write(self.record)}: in {', '.join(names)} an older transaction of the same producer had "
-                    "lost its end, and this one would have decided its rows too. Both are aborted: nothing is visible, "
-                    "and it can be run again",
+                    f"{describe_write(self.record)}: an older transaction of the same producer hangs in "
+                    f"{', '.join(names)}, and a commit would have committed its rows too. Both are aborted, and nothing is "
+                    "visible. Run the write again, as a restarted query does",
                     names,
                 )
 
 
 @dataclass(frozen=True, slots=True)
 class FencingAfterTimeout:
-    """Fences the control id after a commit without a response: the fence decides it, and the next read tells how."""
+    """Fences the control id after a commit without a response. The fence ends the transaction, and the next read shows how."""
 
     failpoint: ClassVar = "commit.resolving"
 
     record: ControlRecord
     orphans: Orphans
-    before: str
+    previous_token: str
 
     @property
     def command(self) -> Fence:
         return Fence()
 
     def on_result(self, result: Result) -> Next:
-        if not isinstance(result, Fenced):
-            unexpected(self, result)
-        return ReadingControlRecordAfterFence(self.record, result.fencing, self.orphans, self.before)
+        fencing = expect(self, result, Fenced).fencing
+        return ReadingControlRecordAfterFence(self.record, fencing, self.orphans, self.previous_token)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingControlRecordAfterFence:
-    """Reads after the fence whether the record was written. An `INTENT` of the same token is BEGIN's, and no commit.
+    """Reads after the fence whether the record was written. An `INTENT` with the same token is BEGIN's, not a commit.
 
-    Where another's word has replaced the one before this write, that may have happened over this one's. If it has a number, it is
-    skipped when it is run again; without one nothing would.
+    A record of another driver may have replaced the record of this write. A write with a number is then skipped when it runs
+    again; a write without one would be repeated.
     """
 
     failpoint: ClassVar = "commit.looking"
@@ -196,7 +191,7 @@ class ReadingControlRecordAfterFence:
     record: ControlRecord
     fencing: ProducerIdAndEpoch
     orphans: Orphans
-    before: str
+    previous_token: str
 
     @property
     def command(self) -> ReadControl:
@@ -205,45 +200,42 @@ class ReadingControlRecordAfterFence:
     def on_result(self, result: Result) -> Next:
         if isinstance(result, Missing):
             return no_record(self.record.sink, result.topic)
-        if not isinstance(result, Found | MarkersLost):
-            unexpected(self, result)
-        found = result.record
-        hanging = result.partitions if isinstance(result, MarkersLost) else ()
+        found, hanging = read_result(self, result)
         if found is not None and found.token == self.record.token and found.status in DECIDED:
             return decided(roll_forward.DecidedWrite(found, self.fencing, hanging), self.orphans)
         if hanging:
             return require_manual_check(self.record, markers_lost(self.record.sink, hanging))
-        if found is None or found.token in (self.record.token, self.before):
+        if found is None or found.token in (self.record.token, self.previous_token):
             why = "it has not happened"
         elif self.record.batch == NO_BATCH:
             return unknown_outcome(self.record, "the brokers did not answer the commit, and another write has followed")
         else:
-            why = "it has not happened, or a newer driver has gone on from it"
+            why = "it has not happened, or a newer driver has continued after it"
         return Failed(
             FailureKind.NOT_WRITTEN,
-            f"{describe_write(self.record)}: the brokers did not answer the commit, and {why}. It can be run again: no row will "
-            "be doubled",
+            f"{describe_write(self.record)}: the brokers did not answer the commit, and {why}. Run it again: no row will "
+            "be written twice",
         )
 
 
 @dataclass(frozen=True, slots=True)
 class RollingForwardWrite:
-    """Rolls forward the write, which is decided."""
+    """Rolls the decided write forward."""
 
     failpoint: ClassVar = "commit.finishing"
 
-    driving: roll_forward.RollForwardState
+    roll_forward_state: roll_forward.RollForwardState
     orphans: Orphans
 
     @property
     def command(self) -> Command:
-        return self.driving.command
+        return self.roll_forward_state.command
 
     def on_result(self, result: Result) -> Next:
-        following = self.driving.on_result(result)
-        record = self.driving.drive.record
+        following = self.roll_forward_state.on_result(result)
+        record = self.roll_forward_state.write.record
         if isinstance(following, Failed) and following.kind in LEFT_TO_OTHERS and record.batch == NO_BATCH:
-            return unknown_outcome(record, f"it is decided, and was left to others ({following.kind.value})")
+            return unknown_outcome(record, f"it is decided, and another driver completes it ({following.kind.value})")
         return continue_roll_forward(following, self.orphans, record)
 
 
@@ -261,14 +253,13 @@ class AbortingLeftovers:
         return EndTasks(self.orphans, commit=False)
 
     def on_result(self, result: Result) -> Next:
-        if not isinstance(result, TasksEnded):
-            unexpected(self, result)
+        expect(self, result, TasksEnded)
         return WriteCommitted(self.batch)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingRun:
-    """Notes in the control record that this run has found a batch of an earlier run done: it must not skip that number again."""
+    """Records that this run has found a batch of an earlier run done. A second write with that number in this run is refused."""
 
     failpoint: ClassVar = "commit.noting"
 
@@ -287,16 +278,16 @@ class RecordingRun:
             case MarkersLost(partitions):
                 return markers_lost(self.record.sink, partitions)
             case FencedOff(expired):
-                return fenced_off(self.record.sink, "this one ends; its batch was committed before", expired=expired)
+                return fenced_off(self.record.sink, "this one stops; its batch was committed before", expired=expired)
             case Indeterminate() | OlderTransactionHangs():
                 return Failed(
                     FailureKind.NOT_WRITTEN,
                     f"sink {self.record.sink!r}, batch {self.batch}: it was committed before, but the brokers did not "
-                    "acknowledge the control record that notes this run. It can be run again: no row will be written twice",
+                    "acknowledge the control record that names this run. Run it again: no row will be written twice",
                 )
 
 
-Commits: TypeAlias = (
+CommitState: TypeAlias = (
     ListingOrphans
     | CheckingTransactions
     | WritingControlRecord
@@ -306,14 +297,14 @@ Commits: TypeAlias = (
     | AbortingLeftovers
     | RecordingRun
 )
-Next: TypeAlias = Commits | WriteCommitted | AlreadyDone | Failed
+Next: TypeAlias = CommitState | WriteCommitted | AlreadyDone | Failed
 
 
 def commit(messages: Sequence[TaskOutcome], batch: int) -> Next:
-    """Return the first state of COMMIT, or the outcome if no command is needed. `messages` has one of each task.
+    """Return the first state of COMMIT, or the outcome if no command is needed. `messages` has one message of each task.
 
-    A batch without rows is written too, as `DONE`: whoever hears that it is committed may rely on it that no other execution of
-    it will ever be visible, and an overtaken driver must not hear so.
+    A batch without rows gets a control record too, as `DONE`: a reported commit means that no other execution of the batch will
+    ever be visible, so a driver that was overtaken must not report one.
     """
     if (
         not messages
@@ -321,7 +312,7 @@ def commit(messages: Sequence[TaskOutcome], batch: int) -> Next:
         or messages[0].batch != batch
     ):
         return inconsistent_messages(
-            batch, "they are of several executions, or of another batch" if messages else "there are none"
+            batch, "they are from several executions, or from another batch" if messages else "there are none"
         )
     handle, query = messages[0].handle, messages[0].query
     skipped = [one for one in messages if isinstance(one, Skipped)]
@@ -332,16 +323,16 @@ def commit(messages: Sequence[TaskOutcome], batch: int) -> Next:
     if isinstance(admission, Skip) and len(skipped) == len(messages):
         return record_run(handle, batch, origin, check_repeated_batch(skipped))
     if isinstance(admission, Skip) or skipped:
-        return inconsistent_messages(batch, "some have written, and others say that the batch is done")
+        return inconsistent_messages(batch, "some tasks have written, and others found the batch done")
     record = control_record(handle, query, batch, messages)
     return ListingOrphans(handle.fencing, record, "" if handle.last is None else handle.last.token)
 
 
 def record_run(handle: WriteHandle, batch: int, origin: ForeachBatchOrigin, outcome: AlreadyDone | Failed) -> Next:
-    """Return the next step for a batch that is done: in `foreachBatch` the control record notes this run.
+    """Return the next state for a batch that is done already: in `foreachBatch` the control record gets this run.
 
-    It does not for a lower number of a micro-batch that Spark repeats: that would make the next one, the last that is done,
-    look like a second write of this run.
+    A lower number of a micro-batch that Spark repeats is not recorded. Otherwise the next number, which is the last one that is
+    done, would look like a second write of this run.
     """
     last = handle.last
     if isinstance(outcome, Failed) or last is None or not origin.run or batch != last.last_done:
@@ -388,48 +379,48 @@ def control_record(handle: WriteHandle, query: str, batch: int, messages: Sequen
     return record if transactions else done(record)
 
 
-def decided(drive: roll_forward.DecidedWrite, orphans: Orphans) -> Next:
-    """Return the state that rolls the record forward, once it is in the log."""
-    return continue_roll_forward(roll_forward.start(drive), orphans, drive.record)
+def decided(write: roll_forward.DecidedWrite, orphans: Orphans) -> Next:
+    """Return the state that rolls the record forward once it is in the log."""
+    return continue_roll_forward(roll_forward.start(write), orphans, write.record)
 
 
-def continue_roll_forward(driving: roll_forward.Next, orphans: Orphans, control_record: ControlRecord) -> Next:
-    """The same within COMMIT, where a write that turned out void must be told to whoever has to run it again."""
-    match driving:
+def continue_roll_forward(roll_forward_state: roll_forward.Next, orphans: Orphans, decision: ControlRecord) -> Next:
+    """Return the state of COMMIT after a state of its roll-forward. A `VOID` write fails, since it has to run again."""
+    match roll_forward_state:
         case Failed():
-            return require_manual_check(control_record, driving)
+            return require_manual_check(decision, roll_forward_state)
         case RolledForward(record, _) if record.status is not Status.DONE:
             return void(record)
         case RolledForward(record, _):
             return AbortingLeftovers(record.batch, orphans) if orphans else WriteCommitted(record.batch)
         case _:
-            return RollingForwardWrite(driving, orphans)
+            return RollingForwardWrite(roll_forward_state, orphans)
 
 
 def unknown_outcome(record: ControlRecord, why: str) -> Failed:
-    """A write without a number may be committed, and would not be skipped if it were run again."""
+    """Return the failure of a write without a number, which may be committed and would not be skipped if it ran again."""
     return Failed(
         FailureKind.UNKNOWN,
-        f"{describe_write(record)}: {why}, so its rows may be visible. Running it again could double them: look first, by a "
-        "reader of committed records, whether they are there. With the option txnVersion a write can always be run again",
+        f"{describe_write(record)}: {why}, so its rows may be visible, and running it again could write them twice. First check "
+        "with a consumer of committed records whether they are there. With the option txnVersion a write can always run again",
     )
 
 
 def require_manual_check(record: ControlRecord, failed: Failed) -> Failed:
-    """What is told of a write that hangs and has no number: mended it may be committed, and nothing would skip it then."""
+    """Return the failure; for a hanging write without a number with what to check: after a repair it may be committed."""
     if failed.kind is not FailureKind.HUNG or record.batch != NO_BATCH:
         return failed
     return failed._replace(
         text=f"{describe_write(record)}: {', '.join(failed.names)} lost the markers that end transactions. Readers wait there, "
-        "and nothing more is written. This write has no txnVersion, and may be committed, so do not run it again before you have "
-        f"looked: `pyproducer txn describe {record.sink}` says what is known of it, `pyproducer txn repair {record.sink}` mends "
-        "it. Then a reader of committed records shows whether the rows are there. With the option txnVersion a write can always "
-        "be run again",
+        "and nothing more is written. This write has no txnVersion, and may be committed: do not run it again yet. "
+        f"`pyproducer txn describe {record.sink}` shows its state, and `pyproducer txn repair {record.sink}` repairs it. Then "
+        "check with a consumer of committed records whether the rows are there. With the option txnVersion a write can always "
+        "run again",
     )
 
 
 def inconsistent_messages(batch: int, why: str) -> Failed:
-    """Return the failure for messages that cannot be of one execution of the batch."""
+    """Return the failure of a commit whose messages cannot be from one execution of the batch."""
     return Failed(
         FailureKind.MIXED,
         f"batch {batch}: the messages of its tasks do not belong together, {why}. Nothing is committed",

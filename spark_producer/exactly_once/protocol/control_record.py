@@ -1,4 +1,4 @@
-"""The control record of a sink: what its last write was, and which transactions of tasks belong to it. Plain values."""
+"""The control record of a sink: its last write, and the transactions of tasks that belong to it. Plain values."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import NamedTuple
 from spark_producer.common.cluster import Span, Style, TopicPartition
 
 NO_BATCH = -1
-"""This stands for the number of a batch where there was none yet."""
+"""The number of a write without a number, or of no batch."""
 
 
 class Status(enum.Enum):
     """The state of a write."""
 
     INTENT = "INTENT"
-    """nothing is decided, but the named transactions are left over from a write that never was, and are about to be aborted"""
+    """nothing is decided; the named transactions are orphans of an undecided write, and are about to be aborted"""
     COMMITTING = "COMMITTING"
     """the write is decided: each of the named transactions must be committed"""
     DONE = "DONE"
     """all rows of the batch are committed, and every partition shows it"""
     VOID = "VOID"
-    """the write was decided, but all of its transactions had timed out, so none of its rows are committed: it is done again"""
+    """the write was decided, but all of its transactions had timed out, so none of its rows are committed: it runs again"""
     PARTIAL = "PARTIAL"
     """the write was decided, but only some of its transactions could be committed: a person must decide"""
     HUNG = "HUNG"
-    """the write is decided, but partitions do not show the end of its transactions, since they lost the marker: a person must
-    repair them, and each later BEGIN looks again"""
+    """the write is decided, but partitions lost the markers of its transactions: a person must repair them, and each later BEGIN
+    checks them again"""
 
 
 DECIDED = frozenset({Status.COMMITTING, Status.DONE, Status.VOID, Status.PARTIAL, Status.HUNG})
-"""A record with one of these says that the write of its token went past its commit point."""
+"""The statuses of a write that is past its commit point."""
 
 UNFINISHED = frozenset({Status.COMMITTING, Status.HUNG})
-"""A record with one of these names transactions that may be open still, and must never be aborted."""
+"""The statuses of a record that names transactions which may still be open, and must never be aborted."""
 
 
 class TaskTransaction(NamedTuple):
-    """A transaction that one task has filled and left open."""
+    """A transaction that one task has filled and left open for the driver."""
 
     transactional_id: str
     producer_id: int
@@ -47,7 +47,7 @@ class TaskTransaction(NamedTuple):
 
 
 class Earlier(NamedTuple):
-    """A number of a micro-batch that was committed before the last one of it, with the rows and their content as known then."""
+    """A number that was committed in a micro-batch before its last one, with the number of rows and the sum of their hashes."""
 
     number: int
     rows: int | None
@@ -55,23 +55,22 @@ class Earlier(NamedTuple):
 
 
 MAX_EARLIER = 64
-"""So many of them are kept, the last ones: each takes up to 64 bytes of the record."""
+"""Maximum number of them in a record, the last ones. Each takes up to 64 bytes."""
 
 
 class ControlRecord(NamedTuple):
-    """The state of a sink. It replaces all earlier records of the same sink, so each repeats what must still be known.
+    """The state of a sink. A record replaces all earlier records of its sink, so it repeats what must still be known.
 
     `query` is the id of the streaming query, empty for batch writes, and None until the first write: BEGIN does not know it.
-    `batch` is the number of the micro-batch, or `txnVersion`, that the record is about; `last_done` is the newest one that is
-    wholly committed (`NO_BATCH`: none). `token` is that of the execution that the record is about, also if another driver
-    finishes it. `inline` are the partitions to which rows were written in the same transaction as the record; whoever reads the
-    record looks whether these show its end. `rows` is the number of rows of `batch`, and `done_rows` that of `last_done`, as the
-    tasks have read them; None where it is not known: records of version 1 do not say it. `content` and `done_content` are the
-    sums of the hashes of their values. `origin` is the streaming query in whose `foreachBatch` it was written, None of a record
-    that is bound to none; `run` is the run of the query that wrote it or found it done, and empty where that is not known.
-    `micro_batch` is the number that Spark gave to the micro-batch in whose `foreachBatch` `batch` was written, and
-    `done_micro_batch` that of `last_done`; None of other writes, and where it is not known. `earlier` are the numbers below
-    `last_done` that were committed in that micro-batch, rising.
+    `batch` is the number of the micro-batch, or `txnVersion`, of the write; `last_done` is the newest number that is wholly
+    committed (`NO_BATCH`: none). `token` is that of the execution, also if another driver completes it. `inline` are the
+    partitions with rows in the same transaction as the record; each reader of the record checks that they have its marker.
+    `rows` is the number of rows of `batch`, and `done_rows` that of `last_done`, as the tasks read them; None if unknown, as in
+    records of version 1. `content` and `done_content` are the sums of the hashes of their values. `origin` is the streaming query
+    in whose `foreachBatch` the write was; None if the sink is bound to none. `run` is the run of the query that wrote the batch
+    or found it done; empty if unknown. `micro_batch` is Spark's number of the micro-batch in whose `foreachBatch` `batch` was
+    written, and `done_micro_batch` that of `last_done`; None for other writes, and if unknown. `earlier` are the numbers below
+    `last_done` that were committed in that micro-batch, in rising order.
     """
 
     sink: str

@@ -39,23 +39,23 @@ def final_status(record: ControlRecord, refused: Sequence[bool], outcomes: Seque
 def missing(
     record: ControlRecord, refused: Sequence[bool], outcomes: Sequence[TransactionOutcome]
 ) -> tuple[TaskTransaction, ...]:
-    """Return the transactions that are not known to be committed."""
+    """Return the transactions that are not, or not known to be, committed."""
     return tuple(
         transaction
-        for transaction, no, outcome in zip(record.transactions, refused, outcomes, strict=True)
-        if not is_committed(no, outcome)
+        for transaction, was_refused, outcome in zip(record.transactions, refused, outcomes, strict=True)
+        if not is_committed(was_refused, outcome)
     )
 
 
-def with_final_status(record: ControlRecord, verdict: Status) -> ControlRecord:
+def with_final_status(record: ControlRecord, status: Status) -> ControlRecord:
     """Return the control record with the final status. Transactions are named only as long as they are needed."""
-    match verdict:
+    match status:
         case Status.DONE:
             return done(record)._replace(transactions=(), inline=())
         case Status.VOID:
-            return record._replace(status=verdict, transactions=(), inline=())
+            return record._replace(status=status, transactions=(), inline=())
         case _:
-            return record._replace(status=verdict)
+            return record._replace(status=status)
 
 
 def done(record: ControlRecord) -> ControlRecord:
@@ -86,7 +86,7 @@ def void(record: ControlRecord) -> Failed:
     return Failed(
         FailureKind.VOID,
         f"sink {record.sink!r}, batch {record.batch}: the write was decided, but all its transactions had timed out before they "
-        "could be committed, so none of its rows are visible. Run it again, which a restarted query does by itself",
+        "could be committed, so none of its rows are visible. Run it again, as a restarted query does",
     )
 
 
@@ -96,7 +96,8 @@ def incomplete(record: ControlRecord, names: tuple[str, ...] = ()) -> Failed:
     return Failed(
         FailureKind.PARTIAL,
         f"sink {record.sink!r}, batch {record.batch}: the write was decided, but {whose} had timed out before they could be "
-        "committed, and the other rows are visible. Nothing more is written, since running it again would double those. "
-        "`pyproducer txn describe` names the partitions and offsets, `pyproducer txn resolve --accept-partial` gives them up",
+        "committed, and the other rows are visible. Nothing more is written, since running it again would write those twice. "
+        f"`pyproducer txn describe {record.sink}` names the partitions and offsets; `pyproducer txn resolve {record.sink} "
+        "--accept-partial` gives the missing rows up",
         names,
     )

@@ -46,17 +46,17 @@ class FailureKind(enum.Enum):
 
     MIXED = "the messages of the tasks do not belong together"
     REFUSED = "the sink belongs to another query, or its checkpoint was rewound"
-    VOTE = "transactions of tasks are not fit to be committed"
+    VOTE = "transactions of tasks must not be committed"
     FENCED = "a newer driver has taken over, or a transaction of the control id was open for too long"
     EXPIRED = "the control id has expired at its coordinator"
-    GLUED = "an older transaction of the control id hangs, and would have been decided by this one"
-    NOT_WRITTEN = "the commit was not answered, and has not happened"
+    GLUED = "an older transaction of the control id hangs, and a commit would have committed its rows too"
+    NOT_WRITTEN = "the brokers did not answer the commit, and it has not happened"
     UNKNOWN = "the write has no number, and may be committed"
-    UNSURE = "writes of the control record are not answered, again and again"
+    UNSURE = "the brokers did not answer several writes of the control record"
     VOID = "the write was decided, but all its transactions had timed out"
     PARTIAL = "the write was decided, but only a part of its transactions could be committed"
-    NO_RECORD = "the control topic lacks the control record that was committed last"
-    HUNG = "partitions have lost the marker that ends a transaction"
+    NO_RECORD = "the control topic lacks the last committed control record"
+    HUNG = "partitions have lost a transaction marker"
 
 
 RUNS_AGAIN = frozenset(
@@ -70,7 +70,7 @@ RUNS_AGAIN = frozenset(
         FailureKind.VOID,
     }
 )
-"""After these the same batch can run again, and each of its rows will be visible once. The others need a person."""
+"""Failures after which the same batch can run again, and each row is visible once. The others need a person."""
 
 
 class Failed(NamedTuple):
@@ -100,33 +100,33 @@ def _expired(sink: str, what: str) -> Failed:
     return Failed(
         FailureKind.EXPIRED,
         f"sink {sink!r}: its transactional id has expired, since nothing was written with it for longer than the brokers' "
-        f"transactional.id.expiration.ms, so {what}. No other driver has taken it over. It can be run again, which a restarted "
-        "query does by itself. If batches take longer than that, raise the setting (7 days by default)",
+        f"transactional.id.expiration.ms, so {what}. No other driver has taken it over. Run the write again, as a restarted "
+        "query does. If batches are further apart than that, raise the setting (7 days by default)",
     )
 
 
 def _overtaken(sink: str, what: str) -> Failed:
-    """Return the failure of a driver with an old epoch of the control id. `what` says what became of its write.
+    """Return the failure of a driver with an old epoch of the control id. `what` is the state of its write.
 
-    A coordinator also raises the epoch when it aborts a transaction after its timeout (`CONTROL_TIMEOUT_MS`), and does not
-    tell the two apart.
+    A coordinator also raises the epoch when it aborts a transaction after its timeout (`CONTROL_TIMEOUT_MS`), with
+    the same error code.
     """
     return Failed(
         FailureKind.FENCED,
         f"sink {sink!r}: a newer driver has begun a write of this sink, or this one took more than a minute for its control "
-        f"record and the rows with it, so {what}. If two jobs or queries are running, give each an exactlyOnceId of its own; if "
-        "not, the brokers were too slow. It can be run again, which a restarted query does by itself",
+        f"record and the rows with it, so {what}. If two jobs or queries are running, give each its own exactlyOnceId; if "
+        "not, the brokers were too slow. Run the write again, as a restarted query does",
     )
 
 
 def no_record(sink: str, topic: str) -> Failed:
-    """Return the failure of a sink of which the coordinator has committed a record that the control topic lacks."""
+    """Return the failure of a sink whose last committed control record is missing from the control topic."""
     return Failed(
         FailureKind.NO_RECORD,
         f"sink {sink!r}: it has committed writes, and the control topic {topic!r} has no record of the last one: "
         "exactlyOnceControlTopic was changed, or that topic was deleted, or has lost records (retention). Nothing is written, "
         "since rows could be written twice. Give exactlyOnceControlTopic its former value. If that record is lost, check which "
-        "rows readers of committed records see, and go on with a new exactlyOnceId, or with this one after `pyproducer txn "
+        "rows consumers of committed records see, and continue with a new exactlyOnceId, or with this one after `pyproducer txn "
         f"resolve {sink} --control-topic {topic} --accept-no-record`",
     )
 
@@ -141,9 +141,9 @@ def markers_lost(sink: str, partitions: Iterable[TopicPartition]) -> Failed:
     names = partition_names(partitions)
     return Failed(
         FailureKind.HUNG,
-        f"sink {sink!r}: transactions are ended, but {', '.join(names)} lost the markers that say so. Readers wait there, and a "
-        "later transaction might decide those rows, so nothing more is written. Look with `pyproducer txn describe`, mend with "
-        "`pyproducer txn repair`, and start again",
+        f"sink {sink!r}: transactions have ended, but {', '.join(names)} lost the markers that say so. Readers wait there, and a "
+        "later transaction could commit or abort those rows, so nothing more is written. Inspect them with `pyproducer txn "
+        f"describe {sink}`, repair them with `pyproducer txn repair {sink}`, and start again",
         names,
     )
 

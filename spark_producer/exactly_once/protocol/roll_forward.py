@@ -1,4 +1,4 @@
-"""Roll forward: any driver completes what a control record has decided, as often as it takes.
+"""Roll forward: any driver completes the write that a control record has decided, in as many attempts as needed.
 
 Each transaction that the record names is committed, never aborted. Then the logs are read: the coordinator's response is not
 enough, since partitions may have lost the marker (R8). Each final status is written with the driver's epoch, so a driver that has
@@ -18,7 +18,6 @@ from spark_producer.exactly_once.protocol.commands import (
     Fence,
     Fenced,
     FencedOff,
-    Found,
     Indeterminate,
     LogOutcomes,
     MarkersLost,
@@ -41,10 +40,10 @@ from spark_producer.exactly_once.protocol.outcomes import (
     not_acknowledged,
     partition_names,
 )
-from spark_producer.exactly_once.protocol.state_machine import MAX_TRIES, unexpected, write_result
+from spark_producer.exactly_once.protocol.state_machine import MAX_TRIES, expect, read_result, write_result
 
-LEFT = "the next write of the sink goes on from what is decided"
-TAKEN_OVER = "this one leaves what is decided to that driver"
+LEFT = "the next write of the sink completes what is decided"
+TAKEN_OVER = "that driver completes what is decided"
 
 
 class DecidedWrite(NamedTuple):
@@ -62,16 +61,15 @@ class EndingTransactions:
 
     failpoint: ClassVar = "ending"
 
-    drive: DecidedWrite
+    write: DecidedWrite
 
     @property
     def command(self) -> EndTasks:
-        return EndTasks(self.drive.record.transactions, commit=True)
+        return EndTasks(self.write.record.transactions, commit=True)
 
     def on_result(self, result: Result) -> Next:
-        if not isinstance(result, TasksEnded):
-            unexpected(self, result)
-        return ReadingLogs(self.drive, tuple(isinstance(result, EndRefused) for result in result.results))
+        found = expect(self, result, TasksEnded)
+        return ReadingLogs(self.write, tuple(isinstance(result, EndRefused) for result in found.results))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,76 +78,75 @@ class ReadingLogs:
 
     failpoint: ClassVar = "looking"
 
-    drive: DecidedWrite
+    write: DecidedWrite
     refused: tuple[bool, ...]
 
     @property
     def command(self) -> ReadLogs:
-        return ReadLogs(self.drive.record.transactions)
+        return ReadLogs(self.write.record.transactions)
 
     def on_result(self, result: Result) -> Next:
-        if not isinstance(result, LogOutcomes):
-            unexpected(self, result)
-        record, hanging = self.drive.record, self.drive.hanging
-        verdict = final_status(record, self.refused, result.outcomes)
-        if hanging or (verdict is Status.HUNG and record.status is Status.HUNG):
+        found = expect(self, result, LogOutcomes)
+        record, hanging = self.write.record, self.write.hanging
+        status = final_status(record, self.refused, found.outcomes)
+        if hanging or (status is Status.HUNG and record.status is Status.HUNG):
             # Where the control record itself hangs, one more transaction of the control id would decide what hangs there.
-            return markers_lost(record.sink, hanging + result.open_partitions)
-        match verdict:
+            return markers_lost(record.sink, hanging + found.open_partitions)
+        match status:
             case Status.HUNG:
-                end: RolledForward | Failed = markers_lost(record.sink, result.open_partitions)
+                outcome: RolledForward | Failed = markers_lost(record.sink, found.open_partitions)
             case Status.PARTIAL:
-                names = tuple(one.transactional_id for one in missing(record, self.refused, result.outcomes))
-                end = incomplete(record, names)
+                names = tuple(one.transactional_id for one in missing(record, self.refused, found.outcomes))
+                outcome = incomplete(record, names)
             case _:
-                end = RolledForward(with_final_status(record, verdict), self.drive.fencing)
-        return WritingStatus(self.drive, with_final_status(record, verdict), end)
+                outcome = RolledForward(with_final_status(record, status), self.write.fencing)
+        return WritingStatus(self.write, with_final_status(record, status), outcome)
 
 
 @dataclass(frozen=True, slots=True)
 class WritingStatus:
-    """Writes the final status, which proves that this driver is still the newest. `end` is the outcome once it is written."""
+    """Writes the final status, which proves that this driver is still the newest. `outcome` applies once it is written."""
 
     failpoint: ClassVar = "deciding"
 
-    drive: DecidedWrite
+    write: DecidedWrite
     record: ControlRecord
-    end: RolledForward | Failed
+    outcome: RolledForward | Failed
 
     @property
     def command(self) -> WriteControl:
-        return WriteControl(self.drive.fencing, self.record)
+        return WriteControl(self.write.fencing, self.record)
 
     def on_result(self, result: Result) -> Next:
         match write_result(self, result):
             case ControlWritten(fencing):
-                return self.end._replace(fencing=fencing) if isinstance(self.end, RolledForward) else self.end
+                return (
+                    self.outcome._replace(fencing=fencing) if isinstance(self.outcome, RolledForward) else self.outcome
+                )
             case MarkersLost(partitions):
                 return markers_lost(self.record.sink, partitions)
             case FencedOff(expired):
                 return fenced_off(self.record.sink, LEFT if expired else TAKEN_OVER, expired=expired)
             case Indeterminate(reason):
-                return retry(self.drive, reason)
+                return retry(self.write, reason)
             case OlderTransactionHangs(partitions):
-                return retry(self.drive, f"an older transaction hangs in {', '.join(partition_names(partitions))}")
+                return retry(self.write, f"an older transaction hangs in {', '.join(partition_names(partitions))}")
 
 
 @dataclass(frozen=True, slots=True)
 class FencingAgain:
-    """Fences after a write of the final status without a response: the fence decides it, and the next read tells how."""
+    """Fences after a write of the final status without a response. The fence ends it, and the next read shows how."""
 
     failpoint: ClassVar = "refencing"
 
-    drive: DecidedWrite
+    write: DecidedWrite
 
     @property
     def command(self) -> Fence:
         return Fence()
 
     def on_result(self, result: Result) -> Next:
-        if not isinstance(result, Fenced):
-            unexpected(self, result)
-        return ReadingAgain(self.drive._replace(fencing=result.fencing))
+        return ReadingAgain(self.write._replace(fencing=expect(self, result, Fenced).fencing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +155,7 @@ class ReadingAgain:
 
     failpoint: ClassVar = "rereading"
 
-    drive: DecidedWrite
+    write: DecidedWrite
 
     @property
     def command(self) -> ReadControl:
@@ -166,35 +163,32 @@ class ReadingAgain:
 
     def on_result(self, result: Result) -> Next:
         if isinstance(result, Missing):
-            return no_record(self.drive.record.sink, result.topic)
-        if not isinstance(result, Found | MarkersLost):
-            unexpected(self, result)
-        record = result.record
-        hanging = result.partitions if isinstance(result, MarkersLost) else ()
-        if record is not None and record.token == self.drive.record.token and record.status in DECIDED:
-            return start(self.drive._replace(record=record, hanging=hanging))
+            return no_record(self.write.record.sink, result.topic)
+        record, hanging = read_result(self, result)
+        if record is not None and record.token == self.write.record.token and record.status in DECIDED:
+            return start(self.write._replace(record=record, hanging=hanging))
         if hanging:
-            return markers_lost(self.drive.record.sink, hanging)
-        return fenced_off(self.drive.record.sink, TAKEN_OVER)
+            return markers_lost(self.write.record.sink, hanging)
+        return fenced_off(self.write.record.sink, TAKEN_OVER)
 
 
 RollForwardState: TypeAlias = EndingTransactions | ReadingLogs | WritingStatus | FencingAgain | ReadingAgain
 Next: TypeAlias = RollForwardState | RolledForward | Failed
 
 
-def start(drive: DecidedWrite) -> Next:
+def start(write: DecidedWrite) -> Next:
     """Return the first state for a record with status `COMMITTING`, `HUNG`, `DONE`, `VOID` or `PARTIAL`."""
-    if drive.record.status in UNFINISHED:
-        return EndingTransactions(drive)
-    if drive.hanging:
-        return markers_lost(drive.record.sink, drive.hanging)
-    if drive.record.status is Status.PARTIAL:
-        return incomplete(drive.record)
-    return RolledForward(drive.record, drive.fencing)
+    if write.record.status in UNFINISHED:
+        return EndingTransactions(write)
+    if write.hanging:
+        return markers_lost(write.record.sink, write.hanging)
+    if write.record.status is Status.PARTIAL:
+        return incomplete(write.record)
+    return RolledForward(write.record, write.fencing)
 
 
-def retry(drive: DecidedWrite, reason: str) -> Next:
+def retry(write: DecidedWrite, reason: str) -> Next:
     """Return the state that fences and reads again, or the failure after `MAX_TRIES` attempts."""
-    if drive.tries <= 1:
-        return not_acknowledged(drive.record.sink, MAX_TRIES, reason)
-    return FencingAgain(drive._replace(tries=drive.tries - 1))
+    if write.tries <= 1:
+        return not_acknowledged(write.record.sink, MAX_TRIES, reason)
+    return FencingAgain(write._replace(tries=write.tries - 1))

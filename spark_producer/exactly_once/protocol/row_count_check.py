@@ -1,7 +1,7 @@
-"""Whether a batch that Spark runs again has the rows that were committed under its number. Pure functions.
+"""The check that a batch that Spark runs again has the rows that were committed under its number. Pure functions.
 
-A checkpoint that is one micro-batch behind has Spark plan that batch anew, under the same number. Nothing but its rows tells it
-from an honest repetition, so their number is in the control record.
+With a checkpoint that lacks its last micro-batch Spark plans that batch again, perhaps with other rows, under the same number.
+Only the rows distinguish it from a repetition of the same batch, so the control record has their number.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from spark_producer.exactly_once.protocol.outcomes import AlreadyDone, Failed, F
 from spark_producer.exactly_once.protocol.task_messages import Skipped, TaskOutcome
 
 CONTENT_MASK = (1 << 63) - 1
-"""The bits that a sum of hashes keeps: those that a number of the control record holds."""
+"""The bits of a sum of hashes that are kept: those of a number in the control record."""
 
 
 def check_repeated_batch(skipped: Sequence[Skipped]) -> AlreadyDone | Failed:
-    """How a batch ends whose tasks, one or more, have all found it done.
+    """Return the outcome of a batch that all of its tasks, one or more, have found done.
 
-    It is `AlreadyDone` too where nobody has counted: tasks of jobs do not read their rows, records of version 1 do not say their
-    number, and none says that of a lower one, unless it is of the same micro-batch.
+    It is also `AlreadyDone` if a number of rows is unknown: tasks of jobs do not read their rows, records of version 1 have no
+    number, and no record has that of a lower batch, unless it was in the same micro-batch.
     """
     one = skipped[0]
     before, counted = _committed(one), [each.rows for each in skipped if each.rows is not None]
@@ -36,7 +36,7 @@ def check_repeated_batch(skipped: Sequence[Skipped]) -> AlreadyDone | Failed:
 
 
 def _committed(one: Skipped) -> Earlier | None:
-    """What the sink's last word says of the rows that were committed under the number of a task."""
+    """Return the rows that were committed under the number of a task, from the sink's last control record; None if unknown."""
     last = one.handle.last
     if last is None:
         return None
@@ -57,7 +57,7 @@ def _other_rows(sink: str, query: str, batch: int, rows: int) -> str:
         f"sink {sink!r}: {what} was committed with {rows} rows, and now has as many, but others. Nothing is written. The "
         "checkpoint was rewound by one micro-batch, or is a copy of an older one; or the input does not give the same rows. "
         "Start from the newest checkpoint, or with a new exactlyOnceId. If the query makes new values each time (uuid, rand, a "
-        f"clock), what was committed is the whole batch: `pyproducer txn resolve {sink} --accept-difference`, and set "
+        f"clock), the batch is committed completely: run `pyproducer txn resolve {sink} --accept-difference`, and set "
         "exactlyOnceCompare to count"
     )
 
@@ -69,5 +69,5 @@ def _difference(sink: str, query: str, batch: int, before: int, now: int) -> str
         f"sink {sink!r}: {what} was committed with {before} rows, and now has {now}. None of these is written. The checkpoint "
         f"was rewound by one micro-batch, or is a copy of an older one{mine}; or the input does not give the same rows again. "
         "Start from the newest checkpoint, or with a new exactlyOnceId: then no row is missing, and rows may be there twice. If "
-        f"what was committed is the whole batch: `pyproducer txn resolve {sink} --accept-difference`, and start again"
+        f"the committed rows are the whole batch, run `pyproducer txn resolve {sink} --accept-difference`, and start again"
     )

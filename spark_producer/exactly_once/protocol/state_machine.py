@@ -7,20 +7,23 @@ Named tuples would not do: tuples of two classes are equal if their fields are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar, NoReturn, Protocol, TypeAlias
+from typing import ClassVar, NoReturn, Protocol, TypeAlias, TypeVar
 
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.failpoints import failpoint
 from spark_producer.errors import IllegalState
 from spark_producer.exactly_once.protocol.commands import (
     Command,
     ControlWritten,
     FencedOff,
+    Found,
     Indeterminate,
     MarkersLost,
     OlderTransactionHangs,
     Result,
     WriteResult,
 )
+from spark_producer.exactly_once.protocol.control_record import ControlRecord
 from spark_producer.exactly_once.protocol.outcomes import (
     AlreadyDone,
     Begun,
@@ -30,6 +33,8 @@ from spark_producer.exactly_once.protocol.outcomes import (
     WriteAborted,
     WriteCommitted,
 )
+
+Kind = TypeVar("Kind")
 
 MAX_TRIES = 5
 """Maximum number of attempts to write the control record when the outcome is unknown. Each one follows a fence and a read."""
@@ -56,7 +61,7 @@ Next: TypeAlias = WriteState | Outcome
 def run(start: Next, perform: Callable[[Command], Result]) -> Outcome:
     """Execute the commands of all states and return the outcome.
 
-    An exception of `perform` ends the write where it is; the next BEGIN reads from the cluster how far it got.
+    An exception of `perform` stops the write in its state; the next BEGIN reads from the cluster how far it got.
     """
     now = start
     while not isinstance(now, Begun | WriteCommitted | AlreadyDone | WriteAborted | NothingToAbort | Failed):
@@ -71,8 +76,24 @@ def failpoint_name(state: WriteState) -> str:
 
     The names are literals of their own: the recorded cases of the failure matrix hang on them.
     """
-    driving = getattr(state, "driving", None)
-    return state.failpoint if driving is None else f"{state.failpoint}.{driving.failpoint}"
+    nested = getattr(state, "roll_forward_state", None)
+    return state.failpoint if nested is None else f"{state.failpoint}.{nested.failpoint}"
+
+
+def expect(state: object, result: Result, kind: type[Kind]) -> Kind:
+    """Return `result` as a result of this kind; raise `IllegalState` if it is another command's."""
+    return result if isinstance(result, kind) else unexpected(state, result)
+
+
+def read_result(state: object, result: Result) -> tuple[ControlRecord | None, tuple[TopicPartition, ...]]:
+    """Return the control record of a result of `ReadControl`, and the partitions that lost markers.
+
+    Raises:
+        IllegalState: it is another command's, or `Missing`.
+    """
+    if isinstance(result, MarkersLost):
+        return result.record, result.partitions
+    return expect(state, result, Found).record, ()
 
 
 def write_result(state: object, result: Result) -> WriteResult:

@@ -1,4 +1,4 @@
-"""What travels between the driver and the tasks of an exactly-once write. Plain values, pickled by Spark only."""
+"""The messages between the driver and the tasks of an exactly-once write. Plain values, which only Spark pickles."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from spark_producer.exactly_once.protocol.control_record import ControlRecord, T
 
 
 class WriteHandle(NamedTuple):
-    """What BEGIN gives to the tasks of one execution.
+    """The handle of one execution, which BEGIN gives to its tasks.
 
-    `token` (hex of 16 random bytes) ties their messages together, `fencing` is what the commit must bear. `last` is the sink's
-    last control record without its transactions, by which a task sees that its batch is done already. `style` is the one that
-    the cluster speaks.
+    `token` (hex of 16 random bytes) ties their messages together. The commit must have the epoch of `fencing`. `last` is the
+    sink's last control record without its transactions, from which a task knows that its batch is done already. `style` is the
+    cluster's style of transactions.
     """
 
     sink: str
@@ -24,8 +24,9 @@ class WriteHandle(NamedTuple):
 
 
 class ForeachBatchOrigin(NamedTuple):
-    """The streaming query in whose `foreachBatch` a write is, the run of that query, and the micro-batch; empty, or None, where
-    that is not known.
+    """The `foreachBatch` that a write is in: its streaming query, the run of that query, and the micro-batch.
+
+    Unknown ones are empty, or None.
     """
 
     query: str = ""
@@ -34,11 +35,11 @@ class ForeachBatchOrigin(NamedTuple):
 
 
 NO_ORIGIN = ForeachBatchOrigin()
-"""A write that is not in `foreachBatch`."""
+"""The origin of a write outside of `foreachBatch`."""
 
 
 class EncodedBatch(NamedTuple):
-    """A record batch as it is sent, but for producer id, epoch, sequence and CRC, which the driver stamps."""
+    """An encoded record batch without producer id, epoch, sequence and CRC, which the driver stamps."""
 
     topic: str
     partition: int
@@ -49,7 +50,7 @@ class EncodedBatch(NamedTuple):
 class InlineRows(NamedTuple):
     """The task's rows, which the driver writes in the transaction of the control record (path A). `rows` is their number.
 
-    `content` is the sum of their hashes (`repetition`); None if it was not computed.
+    `content` is the sum of their hashes (`row_count_check`); None if it was not computed.
     """
 
     handle: WriteHandle
@@ -64,7 +65,7 @@ class InlineRows(NamedTuple):
 class PreparedTask(NamedTuple):
     """The task's open transaction with all rows acknowledged, which the driver commits (path B).
 
-    `started_ms` is the time at which the transaction was begun, by the clock of the executor, and `rows` the number of rows.
+    `started_ms` is the time at which the transaction began, by the executor's clock, and `rows` is the number of rows.
     """
 
     handle: WriteHandle
@@ -78,7 +79,7 @@ class PreparedTask(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """The task has written nothing because the control record says that its batch is done.
+    """The report of a task that has written nothing, because the control record says that its batch is done.
 
     `rows` is the number of rows that it has read and dropped; None if it has not read them.
     """

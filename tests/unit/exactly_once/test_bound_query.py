@@ -74,7 +74,7 @@ def test_a_refusal_names_the_remedy() -> None:
     assert isinstance(twice, Refuse)
     assert isinstance(other, Refuse)
     assert "txnVersion 5 was written before in this run of the query" in twice.reason
-    assert "Give each write of the function an id of its own" in twice.reason
+    assert "Give each write of the function its own id" in twice.reason
     assert "belongs to the streaming query q1, in foreachBatch: this is query q2" in other.reason
     assert "pyproducer txn resolve orders --rebind" in other.reason
 

@@ -79,8 +79,8 @@ def answers(command: Command) -> list[Result]:
             return [ControlIdHolder(None), *map(ControlIdHolder, FENCINGS)]
         case ReadControl():
             return [Found(None), *map(Found, RECORDS), Missing("commits"), *map(MarkersLost, WHERE)]
-        case ListOpen(besides):
-            return [Opened(()), *(Opened(tuple(some)) for some in SOME if not set(besides) & set(some))]
+        case ListOpen(excluding):
+            return [Opened(()), *(Opened(tuple(some)) for some in SOME if not set(excluding) & set(some))]
         case WriteControl():
             refusals: list[Result] = [FencedOff(), FencedOff(expired=True), Indeterminate()]
             return [

@@ -64,7 +64,7 @@ def test_a_rewound_checkpoint_is_refused() -> None:
     ("query", "named"), [("q0", "the streaming query q0: this is query q1"), ("", "batch writes: ")]
 )
 def test_an_id_is_one_querys(query: str, named: str) -> None:
-    with pytest.raises(ExactlyOnceError, match=f"'orders' belongs to {named}.* exactlyOnceId of .*own"):
+    with pytest.raises(ExactlyOnceError, match=f"'orders' belongs to {named}.* own exactlyOnceId"):
         check_admission(handle(query, 3), STREAM, micro_batch(4))
 
 
@@ -99,5 +99,7 @@ def test_a_write_in_foreach_batch_needs_a_number() -> None:
 @pytest.mark.parametrize("sink", [BATCH_3, STREAM])
 def test_batch_writes_do_not_share_an_id_with_a_query(sink: SinkOptions) -> None:
     """A number that one kind has counted up to would make writes of the other one look done."""
-    with pytest.raises(ExactlyOnceError, match=r"belongs to the streaming query q0: give .* each an exactlyOnceId"):
+    with pytest.raises(
+        ExactlyOnceError, match=r"belongs to the streaming query q0: give .* each their own exactlyOnceId"
+    ):
         check_admission(handle("q0", 1), sink, BATCH)
