@@ -174,20 +174,19 @@ def page(costs: list[Cost], idle: list[float], rounds: int, batches: int) -> str
     ]
     one, most = costs[0], costs[-1]
     text = [
-        "# Accumulator and pool, on one core", "", "Made by `python -m benchmarks.accumulator`; do not edit.", "",
-        f"Microseconds for a batch of {ROWS} rows with values of {len(VALUE)} bytes, from its rows to the release of its "
-        f"buffer, in requests of {PER_REQUEST} batches, with a network that takes everything at once. Medians of {rounds} "
-        f"rounds of {batches:,} batches, one thread.", "", *kernel_facts(), "",
+        "# Accumulator and pool, on one core", "",
+        f"Microseconds for a batch of {ROWS} rows with values of {len(VALUE)} bytes:", "",
         "| | append | ready | drain | seal | complete | all | a check while all linger |",
         "|---|--:|--:|--:|--:|--:|--:|--:|", *lines, "",
         "* `append` takes a buffer from the pool and encodes the rows; `seal` writes the header and the CRC; `complete` ends "
         "the batch and gives its buffer back.",
-        "* `ready` and `drain` are those of the I/O thread. `ready` is told what happened and does not go over partitions: "
+        "* `ready` and `drain` run on the I/O thread. `ready` does not go over partitions: "
         f"{most.ready:.2f} µs with {SCENES[-1].partitions:,} partitions of which one is active, {one.ready:.2f} µs with one.",
         "* The last column is one call of `ready` while every partition holds an open batch whose linger is not over.",
-        "* With 5,000 partitions rows go into memory that no cache holds any more, even if one is active: the pool hands out "
-        "the buffer that was free longest.",
+        "* With 5,000 partitions rows go into memory outside the caches: the pool hands out the buffer that was free longest.",
         "",
+        f"In requests of {PER_REQUEST} batches, with a network that takes everything at once. Medians of {rounds} rounds of "
+        f"{batches:,} batches, one thread. Made by `python -m benchmarks.accumulator`; do not edit.", "", *kernel_facts(), "",
     ]  # fmt: skip
     return "\n".join(text)
 

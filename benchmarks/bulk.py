@@ -193,6 +193,7 @@ def _part(scene: Scene) -> Part:
         page=page,
         headlines=headlines,
         notes=report.NOTES,
+        ratios=lambda results: report.ratios(from_json(results)),
         draw=lambda results, path: report.draw(from_json(results), path),
     )
 

@@ -176,18 +176,17 @@ def page(parts: dict[str, float], whole: Whole, rounds: int) -> str:
         f"| {name} | {spent:.0f} | {spent / everything:.0%} |" for name, spent in (*parts.items(), ("the rest", rest))
     ]
     text = [
-        "# Where the client's CPU goes", "", "Made by `python -m benchmarks.client_cpu`; do not edit.", "",
-        f"The Python side of a write of records with keys of 9 and values of {VALUE_BYTES} bytes to {PARTITIONS} partitions, "
-        f"nanoseconds of CPU for each record. Medians of {rounds} rounds. The stages run by themselves, with what they read in "
-        "the processor's caches; the whole is a producer that writes to a broker in another process.", "", *kernel_facts(), "",
+        "# Where the client's CPU goes", "",
         "| stage | ns a record | of the whole |", "|---|--:|--:|", *rows,
         f"| the whole: task {whole.task:.0f}, I/O thread {whole.io:.0f} | {everything:.0f} | 100% |", "",
-        "* *Read Arrow IPC* is what any Python sink pays, the one that only counts as well: it belongs to the floor.",
+        "* *Read Arrow IPC* is a cost of any Python sink.",
         "* *Encode* and *send* move every byte once each, and the CRC reads it once: that is memory, not Python.",
-        "* *The rest* is what has no row of its own: the interpreter's work for each Arrow batch, batch, request and answer, "
-        "caches that the other thread, the broker and the kernel have used meanwhile, threads that take turns, and "
-        f"{whole.faults:,.0f} page faults in a million records.",
+        "* *The rest* is the interpreter's work for each Arrow batch, batch, request and response, cold caches, switches between "
+        f"threads, and {whole.faults:,.0f} page faults in a million records.",
         "",
+        f"The Python side of a write of records with keys of 9 and values of {VALUE_BYTES} bytes to {PARTITIONS} partitions. "
+        f"Medians of {rounds} rounds. The stages run alone, with warm caches; the whole is a producer that writes to a broker in "
+        "another process. Made by `python -m benchmarks.client_cpu`; do not edit.", "", *kernel_facts(), "",
     ]  # fmt: skip
     return "\n".join(text)
 

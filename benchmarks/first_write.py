@@ -93,8 +93,7 @@ def page(results: Results) -> str:
     writes = results["writes"]
     lines = [
         f"{ROWS:,} rows of 100 B to {PARTITIONS} partitions, written {WRITES} times by each of "
-        f"{len(next(iter(writes.values())))} new sessions (`local[2]`): seconds, medians. The sinks took turns, and each session "
-        "had counted the rows before.",
+        f"{len(next(iter(writes.values())))} new sessions (`local[2]`): seconds, medians.",
         "",
         "| | " + " | ".join(f"write {number + 1}" for number in range(WRITES)) + " |",
         "|---|" + "--:|" * WRITES,
@@ -105,11 +104,9 @@ def page(results: Results) -> str:
     zipped, folder = statistics.median(results["zip"]), statistics.median(results["folder"])
     lines += [
         "",
-        "The first write through a Python data source waits for four kinds of Python processes, which Spark starts one after the "
-        "other: they look for data sources, plan, run the tasks and commit. Each imports PySpark from `pyspark.zip`, which holds "
-        f"sources only, so Python compiles them each time: {zipped:.2f} s, of which {folder:.2f} s would be left "
-        "with the bytecode of an unpacked PySpark. What pyproducer adds to one is below, under imports. The processes "
-        "stay: later writes of the session, and all micro-batches, use them again.",
+        "The first write waits for four kinds of Python processes, which Spark starts one after the other. Each compiles PySpark "
+        f"from `pyspark.zip`: {zipped:.2f} s, of which {folder:.2f} s would be left with the bytecode of an unpacked PySpark. "
+        "Later writes and all micro-batches use the processes again.",
     ]
     return "\n".join(lines)
 

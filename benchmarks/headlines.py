@@ -29,14 +29,16 @@ class Headline:
     lower_is_better: bool
 
 
-def sentence(headline: Headline) -> str:
-    """Return a line of Markdown: the figure, and how much faster or slower that is than each of the others."""
+def table(headlines: Sequence[Headline]) -> list[str]:
+    """Return the lines of a table: each figure, and how much faster or slower that is than each of the others."""
+    return ["| | pyproducer | beside others |", "|---|--:|---|", *map(_row, headlines)]
+
+
+def _row(headline: Headline) -> str:
     compared = [
         f"{comparison(headline, value)} {name} ({shown(value)})" for name, value in headline.others.items() if value
     ]
-    less = ", less is better" * headline.lower_is_better
-    own = f"**{shown(headline.ours)} {headline.unit}**{less}"
-    return f"- {headline.title}: {own}{': ' * bool(compared)}{', '.join(compared)}"
+    return f"| {headline.title} | **{shown(headline.ours)} {headline.unit}** | {', '.join(compared)} |"
 
 
 def comparison(headline: Headline, value: float) -> str:
@@ -53,16 +55,6 @@ def shown(value: float) -> str:
     """Return a number with three digits, or with all digits before the point."""
     digits = 0 if value >= 100 else 1 if value >= 10 else 2
     return f"{value:,.{digits}f}"
-
-
-def alternative(headlines: Sequence[Headline]) -> str:
-    """Return the words for who does not see the picture: each figure, and how it compares with the first of the others."""
-    told = []
-    for headline in headlines:
-        (name, value), *_ = [*headline.others.items(), ("", 0.0)]
-        beside = f", {comparison(headline, value)} {name}" if value else ""
-        told.append(f"{headline.title}: {shown(headline.ours)} {headline.unit}{beside}")
-    return f"Bars. {'; '.join(told)}."
 
 
 def draw(headlines: Sequence[Headline], path: Path) -> None:

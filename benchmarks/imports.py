@@ -85,10 +85,8 @@ def page(results: Results) -> str:
     """Return the table."""
     taken = results["cases"]
     lines = [
-        f"Medians of {len(next(iter(taken.values())))} fresh interpreters each, which took turns; the modules' bytecode was "
-        "there already. *Own* is what lies above the case without the package, of the same round. MiB are the most that the "
-        "process had. What a write loads later is not in it: pyarrow.compute for "
-        "headers, dictionaries, casts and the portable kernel's joins, pandas never.",
+        f"Medians of {len(next(iter(taken.values())))} fresh interpreters each, with bytecode. *Own* is the difference to the "
+        "case without the package in the same round; MiB is the peak. A write never loads pandas.",
         "",
         "| imported | ms | own ms | MiB | own MiB |",
         "|---|--:|--:|--:|--:|",

@@ -148,19 +148,21 @@ def main(given: list[str]) -> None:
     options = parser.parse_args(given)
     lines = rows_of_table(options.rounds)
     page = [
-        "# The kernel, on one core", "", "Made by `python -m benchmarks.kernel`; do not edit.", "",
+        "# The kernel, on one core", "",
         f"{ROWS:,} rows, grouped into {PARTITIONS} partitions and encoded as V2 records into batches of {BATCH_BYTES:,} "
-        f"bytes. Medians of {options.rounds} paired rounds, CPU time of the thread.", "", *kernel_facts(), "",
+        f"bytes.", "",
         "| rows | | ns per record | M records/s | GB/s | × a copy |", "|---|---|--:|--:|--:|--:|", *lines, "",
         "## Reading", "", f"{reader.RECORDS:,} records in V2 batches of {reader.BATCH_BYTES:,} bytes into Arrow columns, "
-        "checksums verified; the best of several rounds, CPU time (`python -m benchmarks.reader`).", "", *reader.table(), "",
-        "## Codecs", "", f"JSON records in one batch of {codecs.BATCH_BYTES:,} bytes, each codec beside the library that it "
-        "uses, on the same buffers: 1.00 is as fast as the bare library. The last column is encoding, packing and sealing "
-        "together (`python -m benchmarks.codecs`).", "", *codecs.table(codecs.BATCH_BYTES), "",
-        "## Levels of zstd", "", "How many times smaller records of several kinds become, and the megabytes that one core packs "
-        f"in a second: in batches as Java's producer makes them by default, of {zstd_levels.JAVA_BATCH // 1024} KiB "
-        f"compressed, and in batches of {zstd_levels.BATCH >> 20} MiB (`python -m benchmarks.zstd_levels`).", "",
+        "checksums verified (`python -m benchmarks.reader`).", "", *reader.table(), "",
+        "## Codecs", "", f"JSON records in one batch of {codecs.BATCH_BYTES:,} bytes; × compares with the library that the codec "
+        "uses, on the same buffers. The last column is encoding, packing and sealing together (`python -m benchmarks.codecs`).",
+        "", *codecs.table(codecs.BATCH_BYTES), "",
+        "## Levels of zstd", "", "How many times smaller records become, and the megabytes that one core packs in a second: in "
+        f"batches as Java's producer makes them by default, of {zstd_levels.JAVA_BATCH // 1024} KiB compressed, and in batches "
+        f"of {zstd_levels.BATCH >> 20} MiB (`python -m benchmarks.zstd_levels`).", "",
         *zstd_levels.table(), "",
+        "## How it is made", "", f"Medians of {options.rounds} paired rounds, of reading the best of several, CPU time of the "
+        "thread. Made by `python -m benchmarks.kernel`; do not edit.", "", *kernel_facts(), "",
     ]  # fmt: skip
     options.out.write_text("\n".join(page))
 

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import headlines
+from benchmarks import headlines, report
+from benchmarks.contenders import CONTENDERS
 from benchmarks.headlines import Headline
 from benchmarks.part import Measured, Part, load
 
 MADE_BY = "Made by `make bench`; do not edit."
 
+_MEANING = """## What they mean
+
+* **Bulk.** Small rows are written faster than by Spark's sink, tuned or not, with less CPU. With rows of 1,000 B, or with
+  headers, the tuned sink is as fast or faster: both move the same bytes.
+* **Partitions and TLS.** The more partitions, the larger the difference; over TLS it stays.
+* **Micro-batches.** Spark hands rows to Python, which costs tens of milliseconds each time. A stream of few rows waits longer
+  than with Spark's sink; with 100,000 rows in a micro-batch it is even ([streaming](streaming.md)).
+* **The first write of a session** takes seconds, since Spark starts Python processes; later ones do not.
+* **Single records** are faster than with kafka-python, and slower than with confluent-kafka.
+* **Exactly once** costs a tenth of the rate in bulk, and tens of milliseconds in a micro-batch."""
+
 _ABOUT = (
-    "Each part was measured in one run, in which the contenders took turns; ratios are always within one part. Parts are "
-    "measured again one by one (`make bench ARGS='--parts NAME'`), so the line under each says with which commit and on which "
-    "machine. Absolute figures differ between machines: the ratios are what to look at."
+    "Each part was measured in one run, in which the contenders took turns; ratios are always within one part. The line under a "
+    "part says with which commit, and what else was not as below. Absolute figures differ between machines: look at the ratios."
 )
 
 
@@ -39,36 +51,59 @@ def _write(path: Path, text: str) -> Path:
     return path
 
 
-def _main(found: Iterable[tuple[Part, Measured]], page: Path) -> str:
+def _main(found: Sequence[tuple[Part, Measured]], page: Path) -> str:
     told: list[Headline] = []
+    ratios: list[str] = []
     sections: list[str] = []
     others: list[str] = []
-    notes = ""
+    notes: list[str] = []
+    same = _common(found)
     for part, measured in found:
         told += part.headlines(measured.results)
+        ratios += part.ratios(measured.results) if part.ratios is not None else []
+        notes += [part.notes, ""] if part.notes and part.notes not in notes else []
         if part.sister:
-            others.append(f"- [{part.title}]({part.sister})")
+            others.append(f"* [{part.title}]({part.sister})")
         else:
-            sections += [part.notes, ""] if part.notes not in ("", notes) else []
-            notes = part.notes
-            sections += [f"## {part.title}", "", *_body(part, measured, page), ""]
-    lines = ["# Benchmarks", "", MADE_BY, ""]
+            sections += [f"## {part.title}", "", *_body(part, measured, page, same), ""]
+    lines = ["# Benchmarks", ""]
     if told:
         picture = page.with_name(f"{page.stem}_headlines.svg")
         headlines.draw(told, picture)
-        lines += [f"![{headlines.alternative(told)}]({picture.name})", ""]
-        lines += [*map(headlines.sentence, told), ""]
-    return "\n".join([*lines, _ABOUT, "", *others, *[""] * bool(others), *sections])
+        lines += [f"![The figures below, as bars]({picture.name})", "", *headlines.table(told), ""]
+    if ratios:
+        lines += ["Records per second, and in brackets the client's CPU:", "", *report.RATIOS, *ratios, ""]
+    lines += [_MEANING, "", *others, *[""] * bool(others), *sections]
+    made = [MADE_BY, "", _ABOUT, "", *notes, *_settings(), "", f"Measured with {_facts(same)}."]
+    return "\n".join([*lines, "## How they are made", "", *made])
+
+
+def _common(found: Sequence[tuple[Part, Measured]]) -> dict[str, str]:
+    """Return the facts that most parts of the main page share."""
+    shown = [measured.facts for part, measured in found if not part.sister]
+    names = dict.fromkeys(name for facts in shown for name in facts if name != "pyproducer")
+    return {name: Counter(facts[name] for facts in shown if name in facts).most_common(1)[0][0] for name in names}
+
+
+def _settings() -> list[str]:
+    """Return the table of contenders and their settings."""
+    rows = dict.fromkeys(f"| {one.label} | {one.settings} |" for one in CONTENDERS if one.protocol == "PLAINTEXT")
+    return ["| contender | settings |", "|---|---|", *rows]
+
+
+def _facts(facts: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in facts.items())
 
 
 def _sister(part: Part, measured: Measured, page: Path) -> str:
-    back = f"The whole: [Benchmarks]({page.name})."
-    return "\n".join([f"# {part.title}", "", f"{MADE_BY} {back}", "", *_body(part, measured, page)])
+    back = f"{MADE_BY} The whole: [Benchmarks]({page.name})."
+    return "\n".join([f"# {part.title}", "", *_body(part, measured, page, {}), "", back])
 
 
-def _body(part: Part, measured: Measured, page: Path) -> list[str]:
-    facts = ", ".join(f"{name} {value}" for name, value in measured.facts.items())
-    lines = [part.page(measured.results).strip(), "", f"<sub>Measured with {facts}.</sub>"]
+def _body(part: Part, measured: Measured, page: Path, known: Mapping[str, str]) -> list[str]:
+    """Return the text of a part, its picture, and those facts that are not `known`."""
+    facts = {name: value for name, value in measured.facts.items() if known.get(name) != value}
+    lines = [part.page(measured.results).strip(), "", f"<sub>Measured with {_facts(facts)}.</sub>"]
     if part.draw is None:
         return lines
     picture = page.with_name(part.sister or f"{page.stem}_{part.name}").with_suffix(".svg")

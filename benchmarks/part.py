@@ -39,6 +39,8 @@ class Part:
     """It draws a picture, which stands before `page`."""
     notes: str = ""
     """How to read its tables. Neighbouring parts with the same notes show them once."""
+    ratios: Callable[[Results], list[str]] | None = None
+    """It returns rows of the main page's table of ratios."""
     sister: str = ""
     """The file of its own page beside the main page; without one the part is a section of the main page."""
 

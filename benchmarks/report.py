@@ -12,24 +12,18 @@ from benchmarks.contenders import Contender
 from benchmarks.measure import Run
 from benchmarks.scenes import Scene
 
-_HEADER = (
-    "| | settings | rows | M records/s (median; lowest–highest) | × Spark's sink | Python | JVM | client | broker "
-    "| worker peak MiB | log B | other cores |"
-)
-_RULE = "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+_HEADER = "| | M records/s (median; lowest–highest) | × Spark's sink | Python | JVM | client | broker | worker peak MiB | log B |"
+_RULE = "|---|--:|--:|--:|--:|--:|--:|--:|--:|"
 _SECURED = ("pyproducer-ssl", "pyproducer-sasl-ssl")
-_AGAINST_SECURED = ("spark-ssl", "spark-tuned-ssl", "confluent-batches-ssl")
-_COMPARED = ("pyproducer", "pyproducer-tuned", "pyproducer-lz4", "pyproducer-zstd", "pyproducer-zstd-3")
+_COMPARED = ("pyproducer", "pyproducer-exactly-once", "pyproducer-lz4", "pyproducer-zstd", "pyproducer-ssl")
 _FAR = 3.0
 NOTES = (
     "A cached DataFrame of binary keys (9 bytes) and values is written to one real Kafka on the same machine, which shares the "
-    "cores with Spark (`local[2]`, 4 input partitions). acks=all everywhere. Each run has a topic of its own, whose rows are "
-    "counted in the end. Python, JVM, client (both) and broker are CPU seconds per million records, *log B* the bytes "
-    "that a record takes in the broker's log; *other cores* is what the rest of the machine used meanwhile. *× Spark's sink* "
-    "compares with its defaults, and where batches are compressed with its defaults and the same codec. What the Python side "
-    "spends its CPU on, stage by stage: [benchmarks_client_cpu.md](benchmarks_client_cpu.md)."
+    "cores with Spark (`local[2]`, 4 input partitions), with acks=all. Each run has its own topic, whose rows are counted in the "
+    "end. Python, JVM, client (both) and broker are CPU seconds per million records; *log B* is the bytes of a record in the "
+    "broker's log. *× Spark's sink* compares with its defaults, compressed with the same codec. "
+    "[Where the client's CPU goes](benchmarks_client_cpu.md), stage by stage."
 )
-_AGAINST = ("pyproducer-32-mib", "spark", "spark-tuned", "confluent-batches", "confluent")
 
 
 @dataclass
@@ -60,10 +54,10 @@ def section(results: SceneResults, warmups: int) -> str:
     """Return the section of a scene, without its title."""
     repetitions = max((len(result.runs) for result in results.results), default=0)
     lines = [results.scene.about, ""] if results.scene.about else []
-    lines += [f"Rounds to warm up: {warmups}, measured: {repetitions}; medians.", "", _HEADER, _RULE]
+    lines += [f"Medians of {repetitions} rounds, after {warmups} to warm up.", "", _HEADER, _RULE]
     lines += [_row(result, results.find(result.contender.base)) for result in results.results if result.runs]
     prices = _price_of_tls(results) if results.scene.secured else _price_of_exactly_once(results)
-    return "\n".join([*lines, "", *prices, *_claims(results)])
+    return "\n".join([*lines, "", *prices])
 
 
 def _row(result: Result, base: Result | None) -> str:
@@ -72,8 +66,6 @@ def _row(result: Result, base: Result | None) -> str:
     ratio = f"{rate(result) / rate(base):.2f}" if base is not None and contender.reaches_kafka else ""
     cells = [
         contender.label,
-        contender.settings,
-        f"{result.runs[0].rows:,}",
         f"{median(rates):.2f}; {min(rates):.2f}–{max(rates):.2f}",
         ratio,
         f"{result.median(lambda run: run.per_million(run.python_cpu)):.2f}",
@@ -82,27 +74,33 @@ def _row(result: Result, base: Result | None) -> str:
         f"{result.median(lambda run: run.per_million(run.broker_cpu)):.2f}" if contender.reaches_kafka else "",
         f"{peak / 2**20:.0f}" if peak else "",
         f"{result.median(lambda run: run.log_size / run.rows):.1f}" if contender.reaches_kafka else "",
-        f"{result.median(lambda run: run.other_cpu / run.seconds):.1f}",
     ]
     return f"| {' | '.join(cells)} |"
 
 
-def _claims(results: SceneResults) -> list[str]:
-    found = []
-    secured = results.scene.secured
-    for name in _SECURED if secured else _COMPARED:
-        own = results.find(name)
-        against = _AGAINST_SECURED if secured else _AGAINST
-        for other_name in (own.contender.base,) if own is not None and own.contender.compressed else against:
-            other = results.find(other_name)
-            if own is not None and other is not None:
-                faster = rate(own) / rate(other)
-                cpu = _client(own) / _client(other)
-                found.append(
-                    f"- {own.contender.label} / {other.contender.label}: **{faster:.2f}×** the records per second, "
-                    f"{cpu:.2f}× the client CPU"
-                )
-    return found
+RATIOS = (
+    "| pyproducer ÷ | Spark's sink | Spark's sink, tuned | confluent-kafka over Arrow |",
+    "|---|--:|--:|--:|",
+)
+"""The head of the table of ratios."""
+
+
+def ratios(results: SceneResults) -> list[str]:
+    """Return the rows of the table of ratios: records per second, and client CPU in brackets, of ours ÷ others."""
+    rows = []
+    for own in map(results.find, _COMPARED):
+        if own is None or (results.scene.secured and own.contender.protocol == "PLAINTEXT"):
+            continue
+        ending = own.contender.name.removeprefix("pyproducer") if own.contender.base != "spark" else ""
+        others = [results.find(f"{name}{ending}") for name in ("spark", "spark-tuned", "confluent-batches")]
+        kind = own.contender.label.removeprefix("pyproducer").removeprefix(", ")
+        title = ", ".join(filter(None, [results.scene.title, kind]))
+        rows.append(f"| {title} | {' | '.join(_ratio(own, other) for other in others)} |")
+    return rows
+
+
+def _ratio(own: Result, other: Result | None) -> str:
+    return "" if other is None else f"**{rate(own) / rate(other):.2f}×** ({_client(own) / _client(other):.2f}×)"
 
 
 def _price_of_tls(results: SceneResults) -> list[str]:

@@ -20,11 +20,10 @@ _USED: Final = {"disk": ("Disk used", "for each byte written"), "memory": ("Memo
 """Figures that are no rates: their names, and what they count."""
 
 _NOTE: Final = (
-    "Each scene is played to a broker in a process of its own, with a new directory; both engines take turns, and the other one "
-    "begins each round. Medians of {rounds} rounds; × is the median of the ratios of each round, tiered ÷ segments. CPU is that "
-    "of the broker's process, all threads, in µs for each Produce, or in ms for each MiB and for each start. Waits are from the "
-    "request to its answer, as a producer with five requests in flight sees them. The clients cost little, and share the cores. "
-    "Disk used is what the files take right after the last acknowledgement; memory is the broker's process (VmHWM)."
+    "Each scene is played to a broker in a process of its own, with a new directory; both engines take turns. Medians of "
+    "{rounds} rounds; × is the median of the ratios of each round, tiered ÷ segments. CPU is that of the broker, in µs for each "
+    "Produce, or in ms for each MiB and for each start. Waits are those of a producer with five requests in flight. Disk used is "
+    "what the files take right after the last acknowledgement; memory is the broker's process (VmHWM)."
 )
 
 
@@ -65,7 +64,7 @@ def page(results: Results) -> str:
     """Return the tables: rates with CPU, and waits."""
     scenes = results["scenes"]
     lines = [
-        _NOTE.format(rounds=results["rounds"]), "",
+        "× is tiered ÷ segments. [Which engine to take](embedded_broker.md#two-storage-engines).", "",
         "| | | tiered | segments | × | CPU tiered | segments | × |", "|---|---|--:|--:|--:|--:|--:|--:|",
     ]  # fmt: skip
     lines += [_rate_row(SCENES[name], found) for name, found in scenes.items()]
@@ -84,7 +83,7 @@ def page(results: Results) -> str:
         if "p99" in found[TIERED][0]:
             cells = [f"{middle(found[engine], each):.1f}" for each in ("p50", "p99") for engine in (TIERED, SEGMENTS)]
             lines.append(f"| {SCENES[name].title} | {' | '.join(cells)} | {ratio(found, 'p99'):.2f} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", "## How it is made", "", _NOTE.format(rounds=results["rounds"])]) + "\n"
 
 
 def _rate_row(scene: Scene, found: Mapping[str, Sequence[Mapping[str, float]]]) -> str:

@@ -225,11 +225,10 @@ def _note(pressure: Pressure, plan: MemoryPlan) -> str:
     budget, publish, journal, half = (f"{each / MIB:g} MiB" for each in sizes)
     return (
         f"{pressure.producers} producers send without an end to a broker with two budgets of {budget}: a publish buffer of "
-        f"{publish}, a journal that keeps {journal}, and a write cache of two halves of {half}. The disk is simulated. Each "
-        f"force of an entry log takes {pressure.flush_s:g} s on the slow one; no force of the journal ends on the stuck one. "
-        "Nothing is read from producers while both halves are full. So the rate is half of the write cache ÷ the time of a "
-        "flush; unanswered Produces are never more than the publish buffer and one frame of each producer; and a stuck disk "
-        "costs what is in the buffers, and then nothing. On the sound disk the producers are what is slow."
+        f"{publish}, a journal that keeps {journal}, and a write cache of two halves of {half}. The disk is simulated: a force "
+        f"of an entry log takes {pressure.flush_s:g} s on the slow one; none of the journal ends on the stuck one. The rate is "
+        "half of the write cache ÷ the time of a flush; unanswered Produces are at most the publish buffer and a frame of each "
+        "producer."
     )
 
 

@@ -79,9 +79,7 @@ def section(load: Load) -> Section:
         table(found),
         [
             f"Each writer appends a batch of {load.entry_bytes:,} bytes, waits until it is forced, and appends the next one. A "
-            f"force takes {1000 * load.force_s:g} ms more than the disk of this machine needs, injected below the journal, as "
-            "that of a disk behind a network does; so the figures depend little on the machine. Batches a force is the count "
-            "that makes the difference.",
+            f"force takes {1000 * load.force_s:g} ms longer than this disk needs, as behind a network.",
         ],
         lambda: picture(found),
         faults(found),

@@ -50,30 +50,27 @@ def page(ran: Sequence[Ran], sizes: Sizes, picture: str, parts: Sequence[Sequenc
     lines = [
         "# The experiments on the embedded broker's memory",
         "",
-        MADE_BY,
-        "",
-        "[embedded_broker.md](embedded_broker.md) says what the tiers are, and [broker_storage.md](broker_storage.md) which "
-        "tests show each claim of the article. E1 and E2 are the article's own experiments; the others are ours. The tests run "
-        "them small, and assert counts and no times.",
+        "Which tier of the [embedded broker](embedded_broker.md) serves which readers, beside the figures of [the article]"
+        "(broker_storage.md). E1 and E2 are the article's own experiments.",
         "",
         "## E1, E2, E3, E6: which tier serves whom",
-        "",
-        *_set_up(sizes),
         "",
         f"![Where readers got their entries from]({picture})",
         "",
         table(ran),
         "",
         "- **E1**: readers at the end read the tail cache alone.",
-        "- **E2**: readers that come back after a pause read the read cache, which read-ahead fills. A miss brings the entries "
-        "behind it, so the misses are predicted: Σ⌈R ÷ (B + 1)⌉ over the runs of R adjacent entries in the entry logs, where B "
-        "entries are read ahead.",
-        f"- **E3**: readers that are {sizes.lag:,} entries behind are too late for the tail cache, and are served by the write "
-        "cache, until it is flushed. The article names this band and does not show it.",
+        "- **E2**: readers after a pause read the read cache, which read-ahead fills. The misses are predicted: Σ⌈R ÷ (B + 1)⌉ "
+        "over the runs of R adjacent entries in the entry logs, where B entries are read ahead.",
+        f"- **E3**: readers with a lag of {sizes.lag:,} entries are too late for the tail cache; the write cache serves them.",
         "- **E6**: a reader at the end and one far behind, together: each has the tiers that it has alone.",
         "",
+        *_set_up(sizes),
+        "",
         *(line for part in parts for line in [*part, ""]),
-        "## The machine",
+        "## How it is made",
+        "",
+        f"{MADE_BY} The tests run the experiments small, and assert counts and no times.",
         "",
         *kernel_facts(),
     ]
@@ -85,14 +82,11 @@ def _set_up(sizes: Sizes) -> list[str]:
     caches = (options.write_cache_bytes, options.read_cache_bytes, options.tail_cache_bytes)
     write, read, tail = (f"{each / MIB:.1f} MiB" for each in caches)
     return [
-        f"The storage engine `tiered` of the embedded broker, with a write cache of {write} in two halves, a read cache of "
-        f"{read} and a tail cache of {tail}. Entries are batches of {sizes.entry_bytes:,} bytes ({sizes.records} messages); the "
-        f"journal is {'forced' if sizes.sync else 'not forced'}. Readers belong to a group.",
-        "",
-        f"Each row runs {sizes.seconds:g} s. Where a reader has a backlog, nobody reads in the {sizes.pause_s:g} s before. The "
-        "article pauses for 10 minutes, with one broker and one bookie that have 256 MiB of direct memory each. There every "
-        "number is a rate on a dashboard; here they are counts of entries. Writers and readers have given rates, and are "
-        "slower on a machine that cannot keep up.",
+        f"The engine `tiered` with a write cache of {write} in two halves, a read cache of {read} and a tail cache of {tail}. "
+        f"Entries are batches of {sizes.entry_bytes:,} bytes ({sizes.records} messages); the journal is "
+        f"{'forced' if sizes.sync else 'not forced'}; readers belong to a group. Each row runs {sizes.seconds:g} s; before a "
+        f"backlog nobody reads for {sizes.pause_s:g} s (the article: 10 minutes, 256 MiB of direct memory each). Writers and "
+        "readers have given rates.",
     ]
 
 

@@ -127,10 +127,8 @@ def section(sizes: Sizes, speed: Speed = SPEED) -> Section:
         [
             "**The disks are simulated**: a device is a lock that a force holds for "
             f"{1000 * speed.force_s:g} ms, and for one second for each {speed.bytes_per_s / MB:,.0f} MB written since the last "
-            f"one. A flush writes half of the write cache and forces it once, which holds its device for "
-            f"{1000 * speed.seconds(half):,.0f} ms. On one device acknowledgements wait for that. Real disks write pages back "
-            "before they are forced, and share themselves out more finely; so the picture shows what waits for what, not how "
-            "long it takes on yours.",
+            f"one. A flush holds its device for {1000 * speed.seconds(half):,.0f} ms, and on one device acknowledgements wait "
+            "for that. The picture shows what waits for what, not how long it takes on real disks.",
         ],
         lambda: picture(found),
         faults(found),

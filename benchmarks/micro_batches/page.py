@@ -70,23 +70,26 @@ def page(results: Results) -> str:
     scenes, rounds, warmups = scenes_of(results), results["rounds"], results["warmups"]
     counted = max(len(result.batches) for scene in scenes for result in scene.results)
     lines = [
-        "What the figures mean for a query: [streaming.md](streaming.md).",
+        "*trigger* is `triggerExecution` of the query's progress, the whole micro-batch with Spark's own checkpoint; *addBatch* "
+        "is the part in which a sink's writes are planned, run and committed. [Streaming](streaming.md) says what the figures "
+        "mean for a query.",
+    ]
+    made = [
+        "",
+        "## How it is made",
         "",
         f"The source `rate-micro-batch` brings the same number of rows in every micro-batch, in {TASKS} tasks on `local[2]`: "
         f"a key and a value of {VALUE_BYTES} B, written to one real Kafka on the same machine, acks=all, {TASKS} partitions. "
-        "Each micro-batch begins when the last one is done. *trigger* is `triggerExecution` of the query's progress, the whole "
-        "micro-batch with Spark's own checkpoint; *addBatch* is the part of it in which a sink's writes are planned, run and "
-        f"committed. Contenders take turns; queries of each: {rounds}. The first {warmups} micro-batches of a query warm up "
-        f"({3 * warmups} of a contender's first one), and {counted} of each contender are measured. Every topic's rows "
-        "are counted in the end, in transactions those that are committed. With *Unix sockets* the session has "
-        "`spark.python.unix.domain.socket.enabled`, and a JVM of its own; that matters to Python sinks alone. Absolute figures "
-        "differ between machines: the ratios, each within one session, are what to look at.",
+        f"Each micro-batch begins when the last one is done. Contenders take turns; queries of each: {rounds}. The first "
+        f"{warmups} micro-batches of a query warm up ({3 * warmups} of a contender's first one), and {counted} of each contender "
+        "are measured. Every topic's rows are counted in the end. With *Unix sockets* the session has "
+        "`spark.python.unix.domain.socket.enabled`, which matters to Python sinks alone.",
     ]
     for scene in scenes:
         lines += ["", f"## {scene.title}", "", _COLUMNS, _RULE]
         lines += [_row(scene, result) for result in scene.results]
         lines += _price_of_exactly_once(scene)
-    return "\n".join(lines)
+    return "\n".join([*lines, *made])
 
 
 def scenes_of(results: Results) -> list[Scene]:

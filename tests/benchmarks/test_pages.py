@@ -12,7 +12,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from benchmarks import __main__ as command
-from benchmarks.headlines import Headline, alternative, draw, sentence
+from benchmarks.headlines import Headline, draw, table
 from benchmarks.pages import folder_of, write_pages
 from benchmarks.part import Measured, Part, load, store
 from benchmarks.parts import PARTS, named
@@ -34,15 +34,14 @@ def part(name: str, *, sister: str = "", headline: Headline = FAST, notes: str =
     )  # fmt: skip
 
 
-def test_a_sentence_has_the_figure_and_what_it_is_of_each_other() -> None:
-    assert (
-        sentence(FAST)
-        == "- Bulk: **4.23 million records/s**: 2.1× faster than Spark's sink (2.06), 42× faster than a loop (0.10)"
-    )
-    assert sentence(SLOW) == "- Trigger: **44.0 ms**, less is better: 1.6× slower than Spark's sink (28.0)"
+def test_the_table_has_the_figure_and_what_it_is_of_each_other() -> None:
     even = Headline("Wait", "ms", 10.0, {"Spark's sink": 10.2}, lower_is_better=True)
-    assert sentence(even) == "- Wait: **10.0 ms**, less is better: as fast as Spark's sink (10.2)"
-    assert sentence(alone(SLOW)) == "- Trigger: **44.0 ms**, less is better"
+    assert table([FAST, SLOW, even, alone(SLOW)])[2:] == [
+        "| Bulk | **4.23 million records/s** | 2.1× faster than Spark's sink (2.06), 42× faster than a loop (0.10) |",
+        "| Trigger | **44.0 ms** | 1.6× slower than Spark's sink (28.0) |",
+        "| Wait | **10.0 ms** | as fast as Spark's sink (10.2) |",
+        "| Trigger | **44.0 ms** |  |",
+    ]
 
 
 def alone(headline: Headline) -> Headline:
@@ -92,13 +91,6 @@ def test_the_picture_is_seen_in_the_dark(tmp_path: Path) -> None:
     assert all(f"fill: {colour}" in style for colour in light)
 
 
-def test_who_does_not_see_the_picture_gets_its_figures() -> None:
-    assert alternative([FAST, SLOW, alone(SLOW)]) == (
-        "Bars. Bulk: 4.23 million records/s, 2.1× faster than Spark's sink; Trigger: 44.0 ms, 1.6× slower than Spark's sink; "
-        "Trigger: 44.0 ms."
-    )
-
-
 def test_the_main_page_begins_with_the_headlines_of_all_parts(tmp_path: Path) -> None:
     page = tmp_path / "benchmarks.md"
     parts = [
@@ -110,12 +102,13 @@ def test_the_main_page_begins_with_the_headlines_of_all_parts(tmp_path: Path) ->
         store(folder_of(page), measured.name, Measured({"pyproducer": f"commit {number}"}, {"rows": number}))
     write_pages(parts, page)
     text = page.read_text()
-    assert text.startswith("# Benchmarks\n\nMade by")
+    assert text.startswith("# Benchmarks\n\n![")
     head, _, sections = text.partition("\n## ")
-    assert head.index("![Bars. ") < head.index(sentence(FAST)) < head.index(sentence(SLOW))
+    assert head.index("benchmarks_headlines.svg") < head.index("| Bulk |") < head.index("| Trigger |")
     assert (tmp_path / "benchmarks_headlines.svg").exists()
-    assert head.count("How to read.") + sections.count("How to read.") == 1
-    assert "[Title of three](page_three.md)" in head
+    assert text.count("How to read.") == 1
+    assert text.index("## Title of two") < text.index("## How they are made") < text.index("How to read.")
+    assert "[Title of three](page_three.md)" in text
     assert "Title of one\n\n0 rows\n\n<sub>Measured with pyproducer commit 0.</sub>" in sections
     assert "## Title of two\n\n1 rows" in sections
     assert "never measured" not in text
