@@ -248,7 +248,7 @@ class BlockingClient:
             if not wait.ends_early(self.clock()) or not self._known_to_any(wait.topic):
                 raise
             wait.exists()
-            return TopicStatus.ASK_AGAIN
+            return TopicStatus.PENDING
 
     def _known_to_any(self, topic: str) -> bool:
         body = MetadataRequest((MetadataRequestTopic(name=topic),), False)

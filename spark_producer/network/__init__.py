@@ -1,7 +1,7 @@
-"""Sockets of the client's side: connections to brokers, and requests over them.
+"""The client's connections to brokers, and requests over them.
 
-Owns: every socket of a producer, reconnects, timeouts of requests, and one option of sockets that others made.
-Must not know: what a producer does with answers (`sender`), record batches, pyspark.
+Owns: every socket of a producer, reconnects, request timeouts, and one socket option that others may set (`set_quickack`).
+Must not know: the use of responses (`sender`), record batches, pyspark.
 """
 
 from spark_producer.network.addresses import format_address, parse_bootstrap_servers

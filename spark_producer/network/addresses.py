@@ -1,4 +1,4 @@
-"""The syntax of host names and ports: the parser of `bootstrap.servers`, and addresses written for people."""
+"""The syntax of addresses: the parser of `bootstrap.servers`, and the formatter for messages."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ LAST_PORT = 65_535
 
 
 def parse_bootstrap_servers(servers: str) -> list[tuple[str, int]]:
-    """Parse `"host:port,[::1]:9092"` into `[("host", port), ("::1", 9092)]`, in the order given and without repetitions.
+    """Parse `"host:port,[::1]:9092"` into `[("host", port), ("::1", 9092)]`, in the order given and without duplicates.
 
     Raises:
-        ConfigError: there is no entry at all, or one is not host:port; the message names it.
+        ConfigError: there is no entry, or an entry is not host:port; the message names it.
     """
     entries = [entry.strip() for entry in servers.split(",")]
     addresses = [_parse(entry, servers) for entry in entries if entry]
@@ -23,16 +23,14 @@ def parse_bootstrap_servers(servers: str) -> list[tuple[str, int]]:
 
 def format_address(host: str, port: int) -> str:
     """Return `host:port`, with brackets around an IPv6 host."""
-    host = for_log(host, limit=None)  # brokers may tell any text as theirs
+    host = for_log(host, limit=None)  # brokers may advertise any text
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _parse(entry: str, servers: str) -> tuple[str, int]:
-    bare = entry.rpartition("://")[2]  # Kafka's own client lets a listener name stand before the host
+    bare = entry.rpartition("://")[2]  # Kafka's own client allows a listener name before the host
     if "@" in bare:
-        raise ConfigError(
-            "bootstrap.servers: an entry has something before an @: give host:port, with no user or password"
-        )
+        raise ConfigError("bootstrap.servers: an entry has text before an @; give host:port, without user or password")
     host, colon, port = bare.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -43,7 +41,7 @@ def _parse(entry: str, servers: str) -> tuple[str, int]:
     if not (port.isascii() and port.isdigit() and 0 < int(port) <= LAST_PORT):
         raise _bad(entry, servers, f"the port must be a number from 1 to {LAST_PORT}")
     if any(character.isspace() or character in "/[]" for character in host):
-        raise _bad(entry, servers, f"{host!r} is no host name")
+        raise _bad(entry, servers, f"{host!r} is not a host name")
     return host, int(port)
 
 

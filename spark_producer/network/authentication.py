@@ -1,4 +1,4 @@
-"""Whether brokers let a client in: what a login needs, and what it means if they refuse or close connections without a word."""
+"""Logins on connections, and the meaning of rejections and of connections that brokers close without an error."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from spark_producer.protocol.credentials import BARE
 logger = escaping_logger("pyproducer")
 
 LOGIN_RECHECK_S = 0.1
-"""Seconds between two looks for what a login needs (a token), while there is none."""
+"""Seconds between two checks for a token, while a login has none."""
 
 
 class Authenticator:
-    """The logins of one client and the refusals that its nodes met. Nothing here costs anything while connections are ready."""
+    """The logins of one client, and the failures of its nodes. Ready connections do not use it."""
 
     def __init__(
         self,
@@ -44,21 +44,21 @@ class Authenticator:
 
     @property
     def fatal_error(self) -> PyProducerError | None:
-        """The error that ends every wait, once there is one."""
+        """The error that ends the client, once there is one."""
         return self._fatal_errors.fatal_error
 
-    # What a login needs
+    # Logins
 
     def may_connect(self) -> bool:
-        """Whether an attempt makes sense now: not all is lost, and there is what a login needs, such as a token."""
+        """Return whether an attempt to connect makes sense now: there is no fatal error, and the login has its token."""
         return self._fatal_errors.fatal_error is None and (self._logins is None or self._logins.ready())
 
     def pause(self) -> float:
-        """Return the seconds until `may_connect` may say yes; 0 if it does."""
+        """Return the seconds until `may_connect` is to be called again; 0 if it returns True now."""
         return 0.0 if self.may_connect() else LOGIN_RECHECK_S
 
-    def lacking(self, node: NodeConnection) -> bool:
-        """Note why there is not what a login needs. Return whether that is news, and the node's error."""
+    def store_login_error(self, node: NodeConnection) -> bool:
+        """Store the reason why the login is not ready in `node.error`. Return whether it is a new one."""
         error = self._logins.error() if self._logins is not None else None
         if error is None or error is node.error:
             return False
@@ -67,7 +67,7 @@ class Authenticator:
         return True
 
     def login_for(self, node: NodeConnection) -> SaslCredentials | None:
-        """Return how to log in to a node; None if the listener takes no logins."""
+        """Return the login for a node; None if the client does not log in."""
         if self._logins is None:
             return None
         login: SaslCredentials = self._logins.for_host(node.host)
@@ -78,21 +78,21 @@ class Authenticator:
         return login
 
     def reauthenticate(self, node: NodeConnection, connection: Connection[SentRequest]) -> bool:
-        """Begin to log in again on a connection, if there is what that needs. Return whether it was begun."""
+        """Begin the re-authentication of a connection (KIP-368) if the login is ready. Return whether it has begun."""
         if self._logins is None or not self._logins.ready():
             return False
         connection.reauthenticate(self._logins.for_host(node.host))
         return True
 
     def close(self) -> None:
-        """End what goes on in the background for logins."""
+        """End the background work for logins."""
         if self._logins is not None:
             self._logins.close()
 
-    # What happened
+    # Events
 
     def opened(self, node: NodeConnection, connection: Connection[SentRequest], now: float) -> None:
-        """A node let us in, or let us stay, which its state does not say yet."""
+        """Record that a login, or a re-authentication, has succeeded. The state of the node is still that before it."""
         self._fatal_errors.opened(node.id)
         if self._logins is not None and node.state is NodeState.REAUTHENTICATING:
             self._metrics.reauthenticated(now - node.reauthentication_started_at, now)
@@ -100,47 +100,47 @@ class Authenticator:
             self._metrics.logged_in(now, repeatable=connection.reports_session_lifetime)
 
     def address_failed(self, node: NodeConnection) -> None:
-        """An address has failed for the reason in `node.error`, and others are left to try."""
+        """Record that an address has failed with `node.error`, and that more addresses are left."""
         if node.error is not None:
             self._fatal_errors.address_failed(node.id, node.error)
 
     def failed(self, node: NodeConnection) -> bool:
-        """A connection, or the last address, has failed for the reason in `node.error`. Return whether to pause for long."""
+        """Record that a node has failed with `node.error`. Return whether to use the maximum backoff."""
         others = any(other is not node and other.state is NodeState.READY for other in self._nodes)
-        return node.error is not None and self._fatal_errors.failed(node.id, node.error, others=others)
+        return node.error is not None and self._fatal_errors.failed(node.id, node.error, others_ready=others)
 
-    def judged(self, node: NodeConnection, error: PyProducerError, now: float) -> PyProducerError:
-        """Return what an error of a connection means, if it is more than it says. The connection is not closed yet."""
+    def interpret(self, node: NodeConnection, error: PyProducerError, now: float) -> PyProducerError:
+        """Return the error to raise for an error of a connection, with its probable cause. The connection is not closed yet."""
         if isinstance(error, AuthenticationFailed):
             self._metrics.login_failed(now, reauthentication=node.state is NodeState.REAUTHENTICATING)
         if isinstance(error, TlsFailed):
-            return self._perhaps_without_tls(node, error)
-        return self._broken(node, error) if isinstance(error, ConnectionFailed) else error
+            return self._possibly_without_tls(node, error)
+        return self._connection_error(node, error) if isinstance(error, ConnectionFailed) else error
 
-    def _broken(self, node: NodeConnection, error: ConnectionFailed) -> PyProducerError:
+    def _connection_error(self, node: NodeConnection, error: ConnectionFailed) -> PyProducerError:
         connection = node.connection
         if connection is not None and node.state is not NodeState.READY:
-            hint = ": it may expect TLS (see kafka.security.protocol), or be a proxy without its broker"
-            said = hint if connection.step == API_VERSIONS.name and self._security.tls is None else ""
+            hint = ": it may expect TLS (check kafka.security.protocol), or be a proxy whose broker is down"
+            cause_hint = hint if connection.step == API_VERSIONS.name and self._security.tls is None else ""
             cause = error.__cause__
-            error = ConnectionFailed(f"{error}, before it answered {connection.step}{said}", **error.__dict__)
+            error = ConnectionFailed(f"{error}, before it answered {connection.step}{cause_hint}", **error.__dict__)
             error.__cause__ = cause
         if node.unanswering and node.state is NodeState.READY:
-            return self._perhaps_no_right(error)
-        refusal = self._refusal(node, error)
+            return self._possibly_unauthorized(error)
+        rejection = self._rejection(node, error)
         if (
-            refusal is None
+            rejection is None
             or any(other.proven for other in self._nodes)
             or not self._fatal_errors.closed_again(node.id)
         ):
             return error
-        self._fatal_errors.give_up(refusal)
-        return refusal
+        self._fatal_errors.end_with(rejection)
+        return rejection
 
-    def _perhaps_without_tls(self, node: NodeConnection, error: TlsFailed) -> TlsFailed:
-        """Return the error as a fatal one if nobody has answered yet, and a node keeps closing connections at our ClientHello.
+    def _possibly_without_tls(self, node: NodeConnection, error: TlsFailed) -> TlsFailed:
+        """Return a fatal error if no node has answered yet and this one keeps closing connections at the ClientHello.
 
-        So does a broker's listener without TLS (Kafka's SocketServer, which takes it for a request that is too long), each time.
+        A listener without TLS always does so: Kafka's SocketServer takes the ClientHello for a request that is too large.
         """
         if (
             not error.silent
@@ -150,10 +150,10 @@ class Authenticator:
             return error
         return TlsFailed(f"{error}. It did so {MIN_CLOSES} times in a row", fatal=True, silent=True)
 
-    def _perhaps_no_right(self, error: ConnectionFailed) -> ConnectionFailed:
-        """Return the error with what it may tell of requests with acks=0. The first time the log says it, too."""
+    def _possibly_unauthorized(self, error: ConnectionFailed) -> ConnectionFailed:
+        """Return the error with its probable cause for requests with acks=0, and log that once."""
         hint = (
-            f"{error}. With acks=0 that may be all that it says of records which it refuses: see whether "
+            f"{error}. With acks=0 a broker closes the connection to reject records. Check that "
             f"{principal(self._security)} may write to the topics (ACLs)"
         )
         if not self._acks_hint_logged:
@@ -161,8 +161,8 @@ class Authenticator:
             logger.warning("%s", hint)
         return ConnectionFailed(hint, **error.__dict__)
 
-    def _refusal(self, node: NodeConnection, error: ConnectionFailed) -> AuthenticationFailed | None:
-        """Return what it means if a node keeps closing connections where it has closed this one; None if it means nothing."""
+    def _rejection(self, node: NodeConnection, error: ConnectionFailed) -> AuthenticationFailed | None:
+        """Return the error for a node that keeps closing connections at this point; None if the point has no known cause."""
         security, connection = self._security, node.connection
         if connection is None:
             return None
@@ -170,14 +170,14 @@ class Authenticator:
             wanted = "SASL_SSL" if security.tls else "SASL_PLAINTEXT or SASL_SSL"
             return AuthenticationFailed(
                 f"{node} answers ApiVersions, but closed {MIN_CLOSES} connections in a row at the first request after it: its "
-                f"listener probably wants a login (SASL). What to do: set kafka.security.protocol to {wanted}, and "
+                f"listener probably expects a login (SASL). What to do: set kafka.security.protocol to {wanted}, and "
                 f"kafka.sasl.mechanism, or connect to the port of another listener. The last error: {error}",
                 fatal=True,
             )
         if node.state is NodeState.NEGOTIATING and connection.step == BARE and security.sasl is not None:
             return AuthenticationFailed(
                 f"{node} closed {MIN_CLOSES} connections in a row during the login of user {security.sasl.username!r} with "
-                f"{security.sasl.mechanism}, as brokers before 1.0 do that refuse the credentials. What to do: check "
+                f"{security.sasl.mechanism}, as brokers before 1.0 do to reject credentials. What to do: check "
                 f"{security.sasl.given_by}",
                 fatal=True,
             )

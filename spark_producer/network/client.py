@@ -1,7 +1,7 @@
 """Connections to all brokers of a cluster, polled by one thread.
 
-The order of a poll is that of Kafka's NetworkClient: select, read, write, disconnects, timeouts. Requests go to the kernel at
-once; bytes that the kernel does not take wait for the next poll.
+A poll has the order of Kafka's NetworkClient: select, read, write, disconnects, timeouts. Requests are written to the socket at
+once; bytes that the kernel does not accept wait for the next poll.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from spark_producer.protocol.apis import CLIENT_THROTTLES_SINCE
 from spark_producer.security import SecuritySettings
 
 READS_PER_POLL = 16
-"""The most reads from one connection, so that a peer which never stops sending cannot keep the others waiting."""
+"""Maximum number of reads from one connection in a poll, so that a peer that sends without end does not block the others."""
 
 
 class Completion(NamedTuple):
-    """The end of a request: `body` is the response message of `api`, if one is expected, or `error` says why there is none."""
+    """The end of a request: `body` is its response message, if one is expected, or `error` the reason why there is none."""
 
     tag: object
     node: int
@@ -54,9 +54,9 @@ class Completion(NamedTuple):
 class Client:
     """All connections of one producer. Only the I/O thread uses it, except for `wakeup` and `load`.
 
-    Bootstrap servers are the nodes -1, -2, … in the order given. They are used until `set_nodes` gives the cluster's nodes.
-    A connection is ready after TLS, negotiation and login, as the settings ask for them. All of it happens on the thread that
-    polls, also what the mechanism computes: SCRAM takes 1 to 2 ms with the iterations of Kafka's brokers.
+    Bootstrap servers are the nodes -1, -2, … in the order given. They are used until `set_nodes` has the nodes of the cluster.
+    A connection is ready after TLS, version negotiation and login, as far as the settings require them. All of that runs on the
+    polling thread, including the SASL mechanism: SCRAM takes 1 to 2 ms with the iterations of Kafka's brokers.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Client:
         logins: Logins | None = None,
         metrics: ProducerMetrics | None = None,
     ) -> None:
-        """`open_transport` and `logins` are by default those that `settings.security` asks for."""
+        """`open_transport` and `logins` follow from `settings.security` by default."""
         self._settings = settings
         self._clock = clock
         self._random = random or Random()
@@ -81,7 +81,7 @@ class Client:
         self._completions: list[Completion] = []
         self._disconnected: list[int] = []
         self._unread: set[NodeConnection] = set()
-        """The nodes whose transport holds bytes that no selector announces."""
+        """The nodes whose transport holds bytes that the selector does not report."""
         self._poller = Poller()
         hosts = [host for host, _ in settings.bootstrap]
         logins = logins or make_logins(settings.security, self.wakeup, hosts)
@@ -92,15 +92,15 @@ class Client:
     # Nodes
 
     def set_nodes(self, nodes: Mapping[int, tuple[str, int]]) -> None:
-        """Take the cluster's nodes from Metadata, and close connections to nodes that have vanished or moved.
+        """Set the nodes of the cluster, and close connections to nodes that have left it or have another address.
 
-        After an empty mapping the bootstrap servers are used again.
+        With an empty mapping the bootstrap servers are used again.
         """
         for node in self._nodes.replace(nodes):
-            self._drop(node, connection_lost(node, "it left the cluster, or moved"))
+            self._drop(node, connection_lost(node, "the node left the cluster, or has another address now"))
 
     def ready(self, node: int) -> bool:
-        """Whether a request may be sent now. Begins to connect, or to log in anew, if that is due and backoff allows it."""
+        """Return whether a request may be sent now. Begin to connect or re-authenticate if that is due, after any backoff."""
         found = self._nodes.find(node)
         if found is None:
             return False
@@ -110,58 +110,58 @@ class Client:
         if found.can_connect(now):
             if self._authenticator.may_connect():
                 self._connect(found)
-            elif self._authenticator.lacking(found):
+            elif self._authenticator.store_login_error(found):
                 self._disconnected.append(node)
         elif found.reauthentication_due(now):
             self._guarded(found, self._reauthenticate)
         return False
 
     def in_flight(self, node: int) -> int:
-        """Return the number of requests that were sent to `node` and have not completed."""
+        """Return the number of in-flight requests of `node`."""
         found = self._nodes.find(node)
         return found.in_flight if found is not None else 0
 
     def load(self) -> tuple[int, int]:
-        """Return the open connections and the requests in flight of all nodes together. Any thread may call it."""
+        """Return the number of open connections and of in-flight requests. It is thread-safe."""
         return self._nodes.load()
 
     def least_loaded(self) -> int | None:
-        """Return the best node for a request that any node can answer, or None if all of them are in backoff or busy.
+        """Return the best node for a request that any node can answer; None if all are in backoff or busy.
 
-        It is the node with the fewest requests in flight among those that can be sent to, else one that is connecting, else
-        the one whose last attempt is the longest ago. Ties are broken at random, so that clients do not all ask the same node.
+        It is the ready node with the fewest in-flight requests, else one that is connecting, else the one whose last attempt is
+        the oldest. Ties are broken at random, so that clients spread over the nodes.
         """
         return self._nodes.least_loaded(self._clock())
 
     def all_nodes_unavailable(self) -> bool:
-        """Whether no node of the cluster is connected, connecting, or may be connected to now (KIP-899).
+        """Return whether no node of the cluster is connected, connecting, or out of backoff (KIP-899).
 
-        Then only the bootstrap servers can tell where the cluster is. It is False as long as they are used.
+        Then only the bootstrap servers can find the cluster. It is False while they are used.
         """
         return self._nodes.all_nodes_unavailable(self._clock())
 
     def next_attempt_in(self, node: int) -> float:
-        """Return the seconds until `ready` may begin to connect again; 0 if it may now, or need not."""
+        """Return the seconds until `ready` may connect again; 0 if it may now, or if there is a connection."""
         found = self._nodes.find(node)
         if found is None or found.state is not NodeState.DISCONNECTED:
             return 0.0
         return found.next_attempt_in(self._clock()) or self._authenticator.pause()
 
     def last_error(self, node: int) -> PyProducerError | None:
-        """Return why the last connection to `node`, or attempt at one, ended; None if it is ready or was never tried."""
+        """Return the error of the last connection to `node`, or attempt; None if it is ready or was never tried."""
         found = self._nodes.find(node)
         return found.error if found is not None else None
 
     def finalized_level(self, feature: str) -> int:
-        """Return the level of a feature that the cluster has agreed on, by the newest word of any broker; 0 if none (KIP-584)."""
+        """Return the finalized level of a cluster feature, from the newest ApiVersions response; 0 if unknown (KIP-584)."""
         return self._finalized_features.level(feature)
 
     def fatal_error(self) -> PyProducerError | None:
-        """Return the error that ends every wait, since the same settings will fail again. There is none before a disconnect."""
+        """Return the error that ends the client, because the same settings would fail again. It appears after a disconnect."""
         return self._authenticator.fatal_error
 
     def take_disconnected(self) -> list[int]:
-        """Return the nodes whose connection, or attempt at one, has failed since the last call."""
+        """Return the nodes whose connection, or attempt to connect, has failed since the last call."""
         taken, self._disconnected = self._disconnected, []
         return taken
 
@@ -179,22 +179,22 @@ class Client:
     ) -> None:
         """Send a request to a node that was `ready`. A later `poll` always returns its completion.
 
-        It never raises: if the connection breaks between `ready` and this call, that is a completion with an error. The
-        buffers in `body` must not change before the completion. `timeout` is in seconds, by default that of the settings.
-        Without `expect_response` (acks=0) a request completes once the kernel has taken all of it.
+        It does not raise: if the connection breaks between `ready` and this call, the completion has an error. The buffers in
+        `body` must not change before the completion. `timeout` is in seconds, by default that of the settings. Without
+        `expect_response` (acks=0) a request completes once the kernel has accepted all of it.
         """
         found = self._nodes.find(node)
         now = self._clock()
         allowed = self._settings.request_timeout if timeout is None else timeout
         request = SentRequest(tag, api, now, now + allowed)
         if found is None or found.connection is None or found.state is not NodeState.READY:
-            error = ConnectionFailed(f"{api.name} was not sent: there is no connection to {found or f'node {node}'}")
+            error = ConnectionFailed(f"{api.name} was not sent: no connection to {found or f'node {node}'}")
             self._complete(node, request, None, error)
             return
         try:
             found.connection.send(api, body, request, expect_response=expect_response)
-        except PyProducerError as refused:
-            self._complete(node, request, None, with_broker_name(found, refused))
+        except PyProducerError as send_error:
+            self._complete(node, request, None, with_broker_name(found, send_error))
             return
         if not expect_response:
             found.unwritten.append(request)
@@ -202,29 +202,29 @@ class Client:
         self._guarded(found, self._write)
 
     def poll(self, timeout: float) -> list[Completion]:
-        """Wait at most `timeout` seconds for an event, do what is due, and return the completions."""
+        """Wait at most `timeout` seconds for an event, handle events and timeouts, and return the completions."""
         now = self._clock()
         deadline = min([node.next_deadline(now, self._settings) for node in self._nodes], default=NEVER)
-        at_once = self._completions or self._unread
-        events = self._poller.wait(0.0 if at_once else min(timeout, deadline - now))
+        immediate = self._completions or self._unread
+        events = self._poller.wait(0.0 if immediate else min(timeout, deadline - now))
         woken = self._clock()
         for node, mask in events:
             self._guarded(node, partial(self._on_event, mask=mask))
         if self._unread:
             self._read_rest()
         done = self._clock()
-        if done >= deadline:  # the next poll looks at what the events have changed since then
+        if done >= deadline:  # the next poll handles deadlines that these events have changed
             self._expire(done)
         self._metrics.polled(woken - now, done - woken, done)
         completions, self._completions = self._completions, []
         return completions
 
     def wakeup(self) -> None:
-        """Make a waiting poll, or else the next one, return at once. Any thread may call it."""
+        """Make the current poll, or the next one, return at once. It is thread-safe."""
         self._poller.wake()
 
     def close(self) -> None:
-        """Close every connection. Requests in flight get no completion, since no poll follows."""
+        """Close all connections. In-flight requests get no completion, since no poll follows."""
         if self._closed:
             return
         self._closed = True
@@ -237,7 +237,7 @@ class Client:
     # Connecting
 
     def _connect(self, node: NodeConnection) -> None:
-        """Begin a new attempt, which tries every address of the node in turn."""
+        """Begin an attempt to connect, which tries the addresses of the node in turn."""
         try:
             node.resolved(self._resolve(node.host, node.port))
         except ConnectionFailed as error:
@@ -267,17 +267,17 @@ class Client:
         self._write(node)
 
     def _reauthenticate(self, node: NodeConnection) -> None:
-        """Log in again behind the requests in flight, since the session ends soon (KIP-368)."""
+        """Re-authenticate after the in-flight requests, because the session ends soon (KIP-368)."""
         if node.connection is not None and self._authenticator.reauthenticate(node, node.connection):
             node.reauthenticating(self._clock(), self._settings)
             self._write(node)
         else:
-            node.deadline = self._clock() + LOGIN_RECHECK_S  # the session still holds for a while
+            node.deadline = self._clock() + LOGIN_RECHECK_S  # the session is still valid for a while
 
     # Events
 
     def _guarded(self, node: NodeConnection, act: Callable[[NodeConnection], None]) -> None:
-        """Let `act` use the node's connection; an error ends this connection and no other."""
+        """Call `act` on the node; an error closes its connection."""
         try:
             act(node)
         except PyProducerError as error:
@@ -299,7 +299,7 @@ class Client:
             self._written(node, node.transport.flush())
 
     def _read_rest(self) -> None:
-        """Read from the transports that hold bytes which no selector announces."""
+        """Read from the transports that hold bytes that the selector does not report."""
         unread, self._unread = self._unread, set()
         for node in unread:
             self._guarded(node, self._receive)
@@ -335,36 +335,36 @@ class Client:
             if count is None:
                 break
             if count == 0:
-                raise connection_lost(node, "the peer closed it")
+                raise connection_lost(node, "the broker closed it")
             self._metrics.bytes_received(node.id, count, self._clock())
             for response in connection.received(count):
-                self._answered(node, response)
+                self._response_received(node, response)
             if connection.fault is not None:
                 raise connection.fault
             if count < len(space):
                 break
-        if transport.buffered:  # the rest of a record; or an error, or the end, behind what was read
+        if transport.buffered:  # the rest of a TLS record, or an error or the end after the bytes read
             self._unread.add(node)
         node.used(self._clock())
         if node.state is not NodeState.READY:
             self._set_up(node, connection)
 
     def _set_up(self, node: NodeConnection, connection: Connection[SentRequest]) -> None:
-        """Go on with negotiation and login."""
+        """Continue version negotiation and login."""
         now = self._clock()
         if connection.state is not ConnectionState.READY:
-            self._write(node)  # the next question, if there is one
+            self._write(node)  # the next request, if there is one
             return
         self._authenticator.opened(node, connection, now)
         if node.state is NodeState.REAUTHENTICATING:
             node.authenticated(now, self._random)
         elif connection.api_versions is not None:
             node.opened(now, self._random)
-            self._finalized_features.told(connection.api_versions)
+            self._finalized_features.update(connection.api_versions)
             self._metrics.response_received(node.id, connection.api_versions.throttle_time_ms, now)
             node.throttled(connection.api_versions.throttle_time_ms / 1000, now)
 
-    def _answered(self, node: NodeConnection, response: Response[SentRequest]) -> None:
+    def _response_received(self, node: NodeConnection, response: Response[SentRequest]) -> None:
         now = self._clock()
         throttle_ms = getattr(response.body, "throttle_time_ms", None)
         self._metrics.response_received(node.id, throttle_ms, now)
@@ -372,14 +372,14 @@ class Client:
             node.throttled(throttle_ms / 1000, now)
         self._complete(node.id, response.tag, response.body, None)
 
-    # Ends
+    # Failures
 
     def _fail(self, node: NodeConnection, error: PyProducerError) -> None:
-        """End a connection, or an attempt at one address, that has failed."""
+        """Close a connection, or an attempt at an address, that has failed."""
         was_connecting = node.state is NodeState.CONNECTING
-        # With TLS 1.3 a broker tells only after the handshake that it refuses our certificate.
+        # With TLS 1.3 a broker rejects a client certificate only after the handshake.
         at_address = was_connecting or (isinstance(error, TlsFailed) and node.state is NodeState.NEGOTIATING)
-        self._drop(node, error := self._authenticator.judged(node, error, self._clock()))
+        self._drop(node, error := self._authenticator.interpret(node, error, self._clock()))
         if at_address and node.has_more_addresses():
             self._authenticator.address_failed(node)
             self._connect_to_next_address(node)
@@ -387,19 +387,19 @@ class Client:
         self._failed(node, was_connecting)
 
     def _failed(self, node: NodeConnection, was_connecting: bool) -> None:
-        """Note that a connection, or the last address of an attempt, has failed for the reason in `node.error`."""
+        """Record that a connection, or the last address of an attempt, has failed with `node.error`."""
         longest = self._authenticator.failed(node)
         node.failed(was_connecting, self._clock(), self._settings, self._random, longest=longest)
         self._disconnected.append(node.id)
 
     def _drop(self, node: NodeConnection, error: PyProducerError) -> None:
-        """Close the connection, which frees the buffers, and then fail the requests in flight in the order sent."""
+        """Close the connection, which releases the buffers, and then fail the in-flight requests in the order sent."""
         now = self._clock()
         self._unregister(node)
         for request in node.disconnected(error):
-            # Only the late requests have timed out; the others have lost their connection.
-            own = not isinstance(error, KafkaTimeout) or now >= request.deadline
-            self._complete(node.id, request, None, error if own else connection_lost(node, str(error)))
+            # Only requests past their deadline have timed out; the others have lost their connection.
+            timed_out = not isinstance(error, KafkaTimeout) or now >= request.deadline
+            self._complete(node.id, request, None, error if timed_out else connection_lost(node, str(error)))
 
     def _unregister(self, node: NodeConnection) -> None:
         if node.transport is not None:
@@ -425,7 +425,7 @@ class Client:
 
 
 def transport_factory(security: SecuritySettings) -> Callable[[ResolvedAddress, ConnectionSettings], Transport]:
-    """Return what opens the connections of one client. TLS is imported only where it is on."""
+    """Return the function that opens connections. TLS is imported only if it is enabled."""
     if security.tls is None:
         return TcpTransport
     from spark_producer.network.tls_transport import TlsConnector

@@ -1,6 +1,6 @@
-"""What an answer of the brokers means to a caller that waits for a topic: it is ready, ask again, or an error.
+"""Evaluates Metadata responses for a caller that waits for a topic: ready, pending, or an error.
 
-The producer, the driver's check, the command line and the jobs all use it, each with its own way to ask and its own clock.
+The producer, the driver's check, the command line and the jobs use it, each with its own requests and clock.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from spark_producer.common.error_codes import Action, Code
 from spark_producer.errors import MetadataTimeout, PyProducerError, broker_error
 
 PARTITION_GRACE = 2.0
-"""The seconds for which an existing topic may still get more partitions, since brokers hear of new ones one after the other.
-Java's producer waits `max.block.ms`; here a row with a wrong partition number should not delay a write for a minute."""
+"""Seconds to wait for more partitions of an existing topic, since brokers learn of new ones at different times. Java's producer
+waits `max.block.ms`; here a row with a wrong partition number should not delay a write for a minute."""
 
 UNKNOWN_TOPIC_GRACE = 8.0
-"""The seconds for which the driver and the commands wait by default for an unknown topic, which brokers may create automatically.
-They do so within a second or two; far more often the name is wrong."""
+"""Seconds to wait by default, in the driver and the commands, for an unknown topic that brokers may create automatically. They do
+so within a second or two; far more often the name is wrong."""
 
 DELETED_TOPIC_GRACE = 5.0
-"""The seconds for which a producer waits for a topic that was deleted while it was written to, since it may be created again."""
+"""Seconds to wait, in a producer, for a topic that was deleted during a write, since it may be created again."""
 
 
 class TopicMetadata(Protocol):
-    """The brokers' answer about a topic."""
+    """A topic in a Metadata response."""
 
     @property
     def error_code(self) -> int:
@@ -38,11 +38,11 @@ class TopicMetadata(Protocol):
 
 
 class TopicStatus(enum.Enum):
-    """The meaning of an answer. If it ends the wait with an error, that is raised instead."""
+    """The state of a topic after a response. An error that ends the wait is raised instead."""
 
     READY = "ready"
-    ASK_AGAIN = "ask again"
-    NO_PARTITION = "the topic exists, the partition that was asked for does not"
+    PENDING = "not ready yet"
+    NO_PARTITION = "the topic exists, but not the partition"
 
 
 class TopicWait:
@@ -66,9 +66,9 @@ class TopicWait:
         user: str = "",
         called: str = "topic",
     ) -> None:
-        """An unknown topic is waited for at most `unknown_timeout` seconds from the first answer that says so.
+        """The wait for an unknown topic ends `unknown_timeout` seconds after the first response without it.
 
-        `user` is whom a message names that says that a right is missing, and `called` is what it calls the topic.
+        `user` is the principal that messages about missing rights name, and `called` is what messages call the topic.
         """
         self.topic = topic
         self.deadline = deadline
@@ -82,44 +82,44 @@ class TopicWait:
         self._user = user
         self._called = called
         self.code = Code.NONE
-        """The last error code of the brokers; `NONE` if there was no answer yet, or the topic exists."""
+        """The last error code of the brokers; `NONE` without a response, or if the topic exists."""
         self._short_since: float | None = None
 
     @property
     def answered(self) -> bool:
-        """Whether the brokers have said anything about the topic yet."""
+        """Whether there was a response with the topic."""
         return bool(self.code) or self._short_since is not None
 
-    def evaluate(self, now: float, answer: TopicMetadata) -> TopicStatus:
-        """Return what the newest answer means.
+    def evaluate(self, now: float, topic: TopicMetadata) -> TopicStatus:
+        """Return the state of the topic after the newest response.
 
         Raises:
-            TopicNotFound: there is no such topic, and none has appeared in time.
-            BrokerError: the brokers refuse; asking again would not help.
-            MetadataTimeout: the time is up, and the topic, or the partition's leader, is still not ready.
+            TopicNotFound: the topic does not exist, and has not appeared in time.
+            BrokerError: the brokers return an error that is not retriable.
+            MetadataTimeout: the topic, or the leader of the partition, is not ready at the deadline.
         """
-        leaders = answer.leaders
-        if not answer.error_code and leaders and self._partition >= len(leaders):
-            return self._short(now)
+        leaders = topic.leaders
+        if not topic.error_code and leaders and self._partition >= len(leaders):
+            return self._too_few_partitions(now)
         ready = bool(leaders) and not (self._led and leaders[self._partition] == NO_LEADER)
-        self.code = Code(answer.error_code or (Code.NONE if ready else Code.LEADER_NOT_AVAILABLE))
+        self.code = Code(topic.error_code or (Code.NONE if ready else Code.LEADER_NOT_AVAILABLE))
         if not self.code:
             return TopicStatus.READY
-        fatal_error = Action.RETRY not in self.code.action
-        if fatal_error or now >= self.deadline or self._still_unknown(now):
-            raise self.error(fatal_error)
-        return TopicStatus.ASK_AGAIN
+        not_retriable = Action.RETRY not in self.code.action
+        if not_retriable or now >= self.deadline or self._still_unknown(now):
+            raise self.error(not_retriable)
+        return TopicStatus.PENDING
 
     def ends_early(self, now: float) -> bool:
-        """Return whether the wait has ended before its deadline, because no broker that was asked knows the topic."""
+        """Return whether the wait has ended before its deadline, because the responses lack the topic."""
         return self._appears and now < self.deadline
 
     def exists(self) -> None:
-        """Note that another broker knows the topic, so that the wait lasts until the deadline."""
+        """Record that another broker knows the topic, so that the wait lasts until the deadline."""
         self._unknown_timeout, self._unknown_too_long = float("inf"), False
 
     def _still_unknown(self, now: float) -> bool:
-        """Return whether the topic has been unknown for as long as an unknown topic is waited for."""
+        """Return whether the topic has been unknown for longer than the wait for an unknown topic."""
         if self.code is not Code.UNKNOWN_TOPIC_OR_PARTITION:
             self._unknown_since = None
             return False
@@ -128,23 +128,23 @@ class TopicWait:
         self._unknown_too_long = now - self._unknown_since >= self._unknown_timeout
         return self._unknown_too_long or not self._appears
 
-    def error(self, at_once: bool = False) -> PyProducerError:
-        """Return the error that ends the wait after the brokers' last answer."""
+    def error(self, immediate: bool = False) -> PyProducerError:
+        """Return the error that ends the wait after the last response."""
         subject = f"{self._called} {self.topic!r}" + (f", partition {self._partition}" if self._led else "")
         if self.code is Code.UNKNOWN_TOPIC_OR_PARTITION and self._appears:
             waited = f"{self._unknown_timeout:g} s" if self._unknown_too_long else self._timeout_text
             return broker_error(self.code, f"{subject}, still after {waited}", topic=self.topic)
-        if at_once or self.code is Code.UNKNOWN_TOPIC_OR_PARTITION:
+        if immediate or self.code is Code.UNKNOWN_TOPIC_OR_PARTITION:
             return broker_error(self.code, subject, user=self._user, topic=self.topic)
-        said = f"The brokers answer {self.code.name} ({self.code}). What to do: {self.code.advice}."
+        reason = f"The brokers return {self.code.name} ({self.code}). What to do: {self.code.advice}."
         if not self.code:
-            said = f"The brokers know of no partition {self._partition}."
-        return MetadataTimeout(f"{subject} was not ready within {self._timeout_text}. {said}", code=self.code)
+            reason = f"The brokers do not know partition {self._partition}."
+        return MetadataTimeout(f"{subject} was not ready within {self._timeout_text}. {reason}", code=self.code)
 
-    def _short(self, now: float) -> TopicStatus:
-        """Return what it means that the topic has too few partitions now."""
+    def _too_few_partitions(self, now: float) -> TopicStatus:
+        """Return the state of a topic that has too few partitions now."""
         self.code = Code.NONE
         if self._short_since is None:
             self._short_since = now
-        patient = self._appears and now - self._short_since < PARTITION_GRACE and now < self.deadline
-        return TopicStatus.ASK_AGAIN if patient else TopicStatus.NO_PARTITION
+        pending = self._appears and now - self._short_since < PARTITION_GRACE and now < self.deadline
+        return TopicStatus.PENDING if pending else TopicStatus.NO_PARTITION

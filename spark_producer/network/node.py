@@ -1,6 +1,6 @@
-"""One broker as the client sees it: its address, its connection, and when it may be used again.
+"""One broker of a client: its address, its connection, and its states, backoff, throttling and deadlines.
 
-The decisions about states, backoff, throttling and deadlines all take the time `now` as an argument.
+All decisions take the time `now` as an argument.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from spark_producer.protocol.messages import ApiVersionsResponse
 NEVER = float("inf")
 
 MIN_REAUTHENTICATION_INTERVAL_S = 1.05
-"""The least seconds between two logins on a connection: a broker refuses the second within one (Kafka's KafkaChannel)."""
+"""Minimum seconds between two logins on a connection: a broker rejects a second one within a second (Kafka's KafkaChannel)."""
 
 REAUTHENTICATION_WINDOW = (0.85, 0.95)
-"""After which part of its lifetime a login is renewed, drawn evenly, as by Kafka's SaslClientAuthenticator."""
+"""Minimum and maximum fraction of a session's lifetime after which it is renewed, as in Kafka's SaslClientAuthenticator."""
 
 
 class NodeState(enum.Enum):
@@ -44,12 +44,12 @@ class NodeState(enum.Enum):
     CONNECTING = "connecting"
     NEGOTIATING = "negotiating"
     READY = "ready"
-    REAUTHENTICATING = "authenticating again"
+    REAUTHENTICATING = "re-authenticating"
 
 
 @dataclass(slots=True)
 class SentRequest:
-    """A request that was sent and has not completed."""
+    """An in-flight request."""
 
     tag: object
     api: AnyApi
@@ -58,7 +58,7 @@ class SentRequest:
 
 
 class NodeConnection:
-    """One broker. The thread that polls owns it."""
+    """One broker. The polling thread owns it."""
 
     def __init__(self, node_id: int, host: str, port: int) -> None:
         self.id = node_id
@@ -68,23 +68,24 @@ class NodeConnection:
         self.transport: Transport | None = None
         self.connection: Connection[SentRequest] | None = None
         self.error: PyProducerError | None = None
-        """The reason why the last connection, or attempt at one, ended."""
+        """The error that ended the last connection, or attempt to connect."""
         self.unwritten: list[SentRequest] = []
-        """The requests without a response that the kernel has not taken whole."""
+        """The requests without a response (acks=0) that are not written completely."""
         self.unanswering = False
-        """Whether requests without a response (acks=0) were ever sent to it."""
+        """Whether a request without a response (acks=0) was ever sent to it."""
         self.fully_written = True
         self.watched = 0
-        """The events that the selector waits for."""
+        """The events that the selector waits for; 0 if it is not registered."""
         self.unsent = 0
-        """The bytes that the transport had not written at the last count."""
+        """Bytes that the transport had not written at the last report."""
         self.request_size = 0
-        """The bytes of the request that is being written; 0 if there is none."""
+        """Bytes of the request that is being written; 0 if there is none."""
         self.reauthentication_started_at = -NEVER
-        """When the last login anew was begun."""
+        """Start of the last re-authentication."""
         self.last_attempt = -NEVER
         self.deadline = NEVER
-        """The deadline of connecting, of negotiation and login, or of a login anew; while ready, when that is due (KIP-368)."""
+        """The deadline of the current step: connecting, negotiation, login, re-authentication; while ready, the time of the next
+        re-authentication (KIP-368)."""
         self._addresses: deque[ResolvedAddress] = deque()
         self._last_address: ResolvedAddress | None = None
         self._proven = False
@@ -105,18 +106,18 @@ class NodeConnection:
 
     @property
     def in_flight(self) -> int:
-        """The number of requests sent, or being sent, and not yet completed. Any thread may ask."""
+        """The number of in-flight requests. Any thread may read it."""
         connection = self.connection
         waiting = connection.in_flight if connection is not None else 0
         return waiting + len(self.unwritten)
 
     def sent(self) -> list[SentRequest]:
-        """Return the requests in flight, in the order in which they were sent."""
+        """Return the in-flight requests in the order in which they were sent."""
         waiting = self.connection.tags() if self.connection is not None else []
         return sorted(waiting + self.unwritten, key=lambda request: request.sent_at) if self.unwritten else waiting
 
     def can_send(self, now: float, max_in_flight: int) -> bool:
-        """Whether a request may be sent now."""
+        """Return whether a request may be sent now."""
         return (
             self.state is NodeState.READY
             and self.fully_written
@@ -126,36 +127,36 @@ class NodeConnection:
         )
 
     def reauthentication_due(self, now: float) -> bool:
-        """Whether the connection must log in anew before the next request."""
+        """Return whether the connection must re-authenticate before the next request."""
         return now >= self.deadline and self.state is NodeState.READY
 
     def can_connect(self, now: float) -> bool:
-        """Whether there is no connection, and a new attempt is due."""
+        """Return whether there is no connection, and the backoff is over."""
         return self.state is NodeState.DISCONNECTED and now >= self._retry_at
 
     def next_attempt_in(self, now: float) -> float:
-        """Return the seconds until the backoff ends, so that `can_connect` may be true."""
+        """Return the seconds until the backoff ends."""
         return max(0.0, self._retry_at - now) if self.state is NodeState.DISCONNECTED else 0.0
 
-    # Addresses: all are tried in turn before the node has failed; a new attempt starts with another one if there is one.
+    # Addresses: an attempt tries all of them before the node has failed, and the next one starts with another address.
 
     def has_more_addresses(self) -> bool:
-        """Whether this attempt has addresses left."""
+        """Return whether this attempt has more addresses."""
         return bool(self._addresses)
 
     def resolved(self, addresses: list[ResolvedAddress]) -> None:
-        """Take the addresses of a new attempt, and move the one that was used last to the end."""
+        """Set the addresses of a new attempt. The one that was used last comes last."""
         self._addresses = deque(sorted(addresses, key=lambda address: address == self._last_address))
 
     def next_address(self) -> ResolvedAddress:
-        """Return the address to try now."""
+        """Return the next address to try."""
         self._last_address = self._addresses.popleft()
         return self._last_address
 
-    # What happened
+    # Events
 
     def connecting(self, transport: Transport, now: float, settings: ConnectionSettings, random: Random) -> None:
-        """A connection to the next address was begun."""
+        """Record that a connection to the next address has begun."""
         self.transport = transport
         self.state = NodeState.CONNECTING
         self.last_attempt = now
@@ -164,13 +165,13 @@ class NodeConnection:
         )
 
     def established(self, connection: Connection[SentRequest], now: float, settings: ConnectionSettings) -> None:
-        """The transport is connected; negotiation and login begin."""
+        """Record that the transport is connected, so that negotiation and login begin."""
         self.connection = connection
         self.state = NodeState.NEGOTIATING
         self.deadline = now + settings.request_timeout
 
     def opened(self, now: float, random: Random) -> None:
-        """Versions and login are done, so requests may be sent, and earlier failures no longer count."""
+        """Record that negotiation and login are done: requests may be sent, and earlier failures no longer count."""
         self.error = None
         self._failures = self._failed_connects = 0
         self._addresses.clear()
@@ -178,7 +179,7 @@ class NodeConnection:
         self.authenticated(now, random)
 
     def reauthenticating(self, now: float, settings: ConnectionSettings) -> None:
-        """A login anew was begun."""
+        """Record that a re-authentication has begun."""
         self.reauthentication_started_at = now
         self.state = NodeState.REAUTHENTICATING
         self.deadline = (
@@ -186,23 +187,23 @@ class NodeConnection:
         )  # a broker that pauses does not answer
 
     def authenticated(self, now: float, random: Random) -> None:
-        """The login is done, or none was needed. Draw when the next one is due."""
+        """Record that the login is done, or was not needed, and draw the time of the next one."""
         self.state = NodeState.READY
         lifetime = self.connection.session_lifetime_ms / 1000 if self.connection is not None else 0
-        part = random.uniform(*REAUTHENTICATION_WINDOW) if lifetime else 0
-        self.deadline = now + max(MIN_REAUTHENTICATION_INTERVAL_S, lifetime * part) if lifetime else NEVER
+        fraction = random.uniform(*REAUTHENTICATION_WINDOW) if lifetime else 0
+        self.deadline = now + max(MIN_REAUTHENTICATION_INTERVAL_S, lifetime * fraction) if lifetime else NEVER
 
     def writing(self, size: int) -> None:
-        """A request of `size` bytes goes to the transport."""
+        """Record that a request of `size` bytes goes to the transport."""
         self.request_size += size
         self.unsent += size
 
     def used(self, now: float) -> None:
-        """Bytes went over the connection."""
+        """Record that bytes were sent or received."""
         self._last_used = now
 
     def throttled(self, seconds: float, now: float) -> None:
-        """The broker asked for a pause, by which the deadlines of requests in flight move too (KIP-219)."""
+        """Record a throttle time. The deadlines of in-flight requests are extended by it (KIP-219)."""
         self._throttled_until = max(self._throttled_until, now + seconds)
         for request in self.sent():
             request.deadline += seconds
@@ -210,8 +211,8 @@ class NodeConnection:
             self.deadline += seconds
 
     def disconnected(self, error: PyProducerError | None) -> list[SentRequest]:
-        """The connection has ended and its transport is closed. Return the requests in flight, in the order sent."""
-        lost = self.sent()
+        """Close connection and transport, and return the in-flight requests in the order sent."""
+        in_flight = self.sent()
         self._proven = self.proven
         if self.connection is not None:
             self.connection.close()
@@ -225,12 +226,12 @@ class NodeConnection:
         self.deadline = NEVER
         self._throttled_until = -NEVER
         self.error = error
-        return lost
+        return in_flight
 
     def failed(
         self, was_connecting: bool, now: float, settings: ConnectionSettings, random: Random, *, longest: bool = False
     ) -> None:
-        """The attempt, or the connection, has failed, so the next attempt must wait, perhaps for the `longest` backoff."""
+        """Record that the attempt, or the connection, has failed, and set the backoff; with `longest` the maximum."""
         self._addresses.clear()
         self.last_attempt = now
         pause = exponential(settings.reconnect_backoff, settings.reconnect_backoff_max, self._failures, random)
@@ -241,7 +242,7 @@ class NodeConnection:
     # Deadlines
 
     def next_deadline(self, now: float, settings: ConnectionSettings) -> float:
-        """Return the time of the next decision: `expired`, `idle`, a login anew, or the end of a pause."""
+        """Return the time of the next event: `expired`, `idle`, a re-authentication, or the end of a throttle time."""
         if self.state is NodeState.DISCONNECTED:
             return NEVER
         due = self.deadline
@@ -254,7 +255,7 @@ class NodeConnection:
         return min(due, self._throttled_until) if self._throttled_until > now else due
 
     def expired(self, now: float, settings: ConnectionSettings) -> str | None:
-        """Say what took too long, if anything did."""
+        """Return the message of a timeout, if one has passed."""
         late = next((request for request in self.sent() if now >= request.deadline), None)
         if late is not None:
             return f"{self} did not answer {late.api.name} within {now - late.sent_at:.3g} s (request.timeout.ms)"
@@ -265,12 +266,12 @@ class NodeConnection:
         step = self.connection.step if self.connection is not None else ""
         limit = f"within {settings.request_timeout:g} s"
         if self.state is NodeState.REAUTHENTICATING:
-            return f"{self} did not answer {step} of a login anew {limit} (request.timeout.ms)"
+            return f"{self} did not answer {step} of a re-authentication {limit} (request.timeout.ms)"
         if step != API_VERSIONS.name:
             return f"{self} did not finish the login {limit} (request.timeout.ms): it did not answer {step}"
         return (
-            f"{self} took the connection but did not answer ApiVersions {limit}: "
-            "it may expect TLS (see security.protocol), hang, or be no Kafka broker"
+            f"{self} accepted the connection but did not answer ApiVersions {limit}: "
+            "it may expect TLS (check security.protocol), hang, or not be a Kafka broker"
         )
 
     def _not_connected(self) -> str:
@@ -278,35 +279,37 @@ class NodeConnection:
         step = self.transport.step if self.transport is not None else TcpTransport.step
         if step == TcpTransport.step:
             return f"no connection to {self._last_address} {limit}"
-        return f"the {step} with {self._last_address} was not done {limit}: it may expect no TLS (see security.protocol), or hang"
+        cause = "the peer may not use TLS (check security.protocol), or hang"
+        return f"the {step} with {self._last_address} did not complete {limit}: {cause}"
 
     def idle(self, now: float, settings: ConnectionSettings) -> bool:
-        """Whether the connection has been without use for too long."""
+        """Return whether the connection has been idle for `connections.max.idle.ms`."""
         quiet = self.state is NodeState.READY and not self.in_flight and self.fully_written
         return quiet and now >= self._last_used + settings.connections_max_idle
 
 
 def connection_lost(node: NodeConnection, reason: str) -> ConnectionFailed:
-    """Return the error of requests whose connection ended for a reason other than their own."""
+    """Return the error of the in-flight requests of a connection that was closed for `reason`."""
     return ConnectionFailed(f"the connection to {node} was closed: {reason}")
 
 
 def with_broker_name(node: NodeConnection, error: PyProducerError) -> PyProducerError:
-    """Return an error with the broker that it is about: what the protocol raises does not know whom it talks to.
+    """Return an error with the name of its broker, which the protocol layer does not know.
 
-    Neither the error nor its causes keep a traceback: the local variables there hold what was being sent, the password of a login
-    too, and there are tools that print them.
+    The error and its causes lose their tracebacks: their local variables hold the data being sent, including passwords, and some
+    tools print them.
     """
-    seen: list[BaseException] = []  # a chain may come back to where it was: an error that was raised from itself
+    visited: list[BaseException] = []  # a chain of causes may have a cycle: an error that was raised from itself
     links: list[BaseException | None] = [error]
     while links:
         link = links.pop()
-        if link is not None and link not in seen:
-            seen.append(link.with_traceback(None))
+        if link is not None and link not in visited:
+            visited.append(link.with_traceback(None))
             links += link.__cause__, link.__context__
     if isinstance(error, RemoteProtocolError) and getattr(error, "tls_alert", False):
         return TlsFailed(
-            f"{node} speaks TLS, and was spoken to without: set kafka.security.protocol to SSL or SASL_SSL", fatal=True
+            f"{node} expects TLS, which is off: set kafka.security.protocol to SSL or SASL_SSL",
+            fatal=True,
         )
     if isinstance(error, ProtocolError | AuthenticationFailed | ConfigError):
         return type(error)(f"{node}: {error}", **error.__dict__)
@@ -314,27 +317,27 @@ def with_broker_name(node: NodeConnection, error: PyProducerError) -> PyProducer
 
 
 def report_written(metrics: ProducerMetrics, node: NodeConnection, queued: int, now: float) -> None:
-    """Report the bytes that the kernel took; `queued` bytes are left. A request counts with its last byte."""
+    """Report the bytes that the kernel has accepted; `queued` bytes are left. A request counts with its last byte."""
     taken, node.unsent = node.unsent - queued, queued
-    if taken > 0:  # encryption adds some bytes: none may be taken, and more be left than before
+    if taken > 0:  # encryption adds bytes, so the queue may grow although none was sent
         request_size = 0 if queued else node.request_size
         metrics.bytes_sent(node.id, taken, request_size, now)
         node.request_size -= request_size
 
 
 class FinalizedFeatures:
-    """The finalized features by the newest word of any broker. Its epoch says which word is newer; -1 is that of none."""
+    """The finalized features of the cluster, from the ApiVersions response with the highest epoch (KIP-584)."""
 
     def __init__(self) -> None:
         self._epoch = -1
         self._levels: dict[str, int] = {}
 
-    def told(self, answer: ApiVersionsResponse) -> None:
-        """Take in the answer to ApiVersions, which opens every connection."""
-        if answer.finalized_features_epoch >= self._epoch:
-            self._epoch = answer.finalized_features_epoch
-            self._levels = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+    def update(self, response: ApiVersionsResponse) -> None:
+        """Apply an ApiVersions response, the first one on each connection."""
+        if response.finalized_features_epoch >= self._epoch:
+            self._epoch = response.finalized_features_epoch
+            self._levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
 
     def level(self, feature: str) -> int:
-        """Return the level of a feature; 0 if it has none."""
+        """Return the level of a feature; 0 if the cluster has not finalized it."""
         return self._levels.get(feature, 0)

@@ -1,4 +1,4 @@
-"""All nodes that a client knows, and which of them is the best to ask."""
+"""All nodes of a client, and the choice of the least loaded one."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Nodes:
         self._cluster: dict[int, NodeConnection] = {}
 
     def __iter__(self) -> Iterator[NodeConnection]:
-        """Return every node; a thread that does not poll may ask, too."""
+        """Iterate over all nodes. It is thread-safe."""
         return iter([*self.bootstrap.values(), *self._cluster.values()])
 
     def find(self, node: int) -> NodeConnection | None:
-        """Return a node by its number."""
+        """Return the node with this id, if there is one."""
         return self.bootstrap.get(node) or self._cluster.get(node)
 
     def load(self) -> tuple[int, int]:
-        """Return the open connections and the requests in flight. Any thread may call it."""
+        """Return the number of open connections and of in-flight requests. It is thread-safe."""
         nodes = list(self)
         return sum(node.connection is not None for node in nodes), sum(node.in_flight for node in nodes)
 
     def replace(self, nodes: Mapping[int, tuple[str, int]]) -> list[NodeConnection]:
-        """Take the cluster's nodes, and return those that are gone or have moved, whose connections must be closed."""
+        """Set the nodes of the cluster. Return those that have left or have another address, for the caller to close."""
         gone = [node for node in self._cluster.values() if nodes.get(node.id) != (node.host, node.port)]
         for node in gone:
             del self._cluster[node.id]
@@ -46,9 +46,9 @@ class Nodes:
         return gone
 
     def least_loaded(self, now: float) -> int | None:
-        """Return the best node for a request that any can answer; see `Client.least_loaded`.
+        """Return the best node for a request that any node can answer; see `Client.least_loaded`.
 
-        A node may be named although there is no token for its login: `Client.ready` must be asked, which then tells the error.
+        It may be a node whose login has no token yet: `Client.ready` then returns False and stores the error.
         """
         nodes = list((self._cluster or self.bootstrap).values())
         self._random.shuffle(nodes)
@@ -62,7 +62,7 @@ class Nodes:
         return min(connectable, key=lambda node: node.last_attempt).id if connectable else None
 
     def all_nodes_unavailable(self, now: float) -> bool:
-        """Whether no node of the cluster is connected, connecting, or may be connected to now (KIP-899)."""
+        """Return whether no node of the cluster is connected, connecting, or out of backoff (KIP-899)."""
         return bool(self._cluster) and not any(
             node.state is not NodeState.DISCONNECTED or node.can_connect(now) for node in self._cluster.values()
         )

@@ -1,4 +1,4 @@
-"""The wait for events on the sockets of all nodes, which any thread can end."""
+"""The selector of all sockets of a client, whose wait any thread can end."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import socket
 from spark_producer.network.node import NodeConnection
 
 MAX_WAIT_S = 3600.0
-"""The longest wait in seconds, since a selector does not take an infinite one."""
+"""Maximum wait in seconds, since a selector does not accept an infinite one."""
 
 
 class Poller:
-    """A selector, and a pair of sockets whose bytes wake it. Only the thread that polls uses it, except for `wake`."""
+    """A selector, and a pair of sockets that wakes it. Only the polling thread uses it, except for `wake`."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -23,7 +23,7 @@ class Poller:
         self._selector.register(self._wake_reader, selectors.EVENT_READ, None)
 
     def watch(self, node: NodeConnection, descriptor: int, events: int) -> None:
-        """Wait for these events on a node's socket, and no others, from now on."""
+        """Set the events of a node's socket to wait for."""
         if not node.watched:
             self._selector.register(descriptor, events, node)
         elif events != node.watched:
@@ -31,13 +31,13 @@ class Poller:
         node.watched = events
 
     def forget(self, node: NodeConnection, descriptor: int) -> None:
-        """Wait no longer for a node's socket, before it is closed."""
+        """Remove a node's socket, before it is closed."""
         if node.watched:
             self._selector.unregister(descriptor)
         node.watched = 0
 
     def wait(self, seconds: float) -> list[tuple[NodeConnection, int]]:
-        """Wait up to `seconds`, or not at all below 0, and return the nodes with events, and which these are."""
+        """Wait up to `seconds`, or not at all below 0. Return the nodes with events, and these events."""
         ready = self._selector.select(max(0.0, min(seconds, MAX_WAIT_S)))
         found = [(key.data, mask) for key, mask in ready if key.data is not None]
         if len(found) < len(ready):
@@ -45,14 +45,14 @@ class Poller:
         return found
 
     def wake(self) -> None:
-        """Make a wait, or else the next one, return at once. Any thread may call it."""
+        """Make the current wait, or the next one, return at once. It is thread-safe."""
         try:
             self._wake_writer.send(b"\0")
         except OSError:
-            return  # the pipe is full of wakeups, or closed since no wait will come
+            return  # the socket is full of wake-ups, or closed
 
     def close(self) -> None:
-        """Close what is its own; the sockets of nodes are not."""
+        """Close the selector and its own sockets, not those of nodes."""
         self._selector.close()
         self._wake_reader.close()
         self._wake_writer.close()

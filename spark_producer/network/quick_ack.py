@@ -1,22 +1,22 @@
-"""The socket option of Linux by which a connection acknowledges at once, for connections that others made."""
+"""The Linux socket option TCP_QUICKACK, for connections that other code has opened."""
 
 from __future__ import annotations
 
 import socket
 
 QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
-"""The option, which only Linux has; see tcp(7)."""
+"""Number of the option; None where the system lacks it. See tcp(7)."""
 
 
 def set_quickack(descriptor: int, option: int | None = QUICK_ACK) -> bool:
-    """Let the kernel acknowledge without delay what arrives on this TCP socket, for a while; the caller keeps the socket.
+    """Make the kernel acknowledge data on this TCP socket without delay, for a while; the caller keeps the socket.
 
     A peer that writes in small pieces without TCP_NODELAY waits for each acknowledgement (Nagle's algorithm, RFC 896), which
-    Linux delays by 40 ms. The kernel now sends one that it has held back, and returns to delays after a few exchanges (tcp(7):
-    the option is not permanent).
+    Linux delays by 40 ms. The call sends a delayed one at once. The kernel delays again after a few exchanges (tcp(7): the option
+    is not permanent).
 
     Returns:
-        Whether it was done. It is False for anything but a TCP socket, and where the system does not have the option.
+        Whether the option was set. It is False if the socket is not TCP, and where the system lacks the option.
     """
     if option is None:
         return False

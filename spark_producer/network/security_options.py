@@ -1,4 +1,4 @@
-"""What the options of security mean for connections: certificates to trust and to show, and how to log in."""
+"""Builds the security settings of connections from the options: trusted certificates, client certificate, and login."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from spark_producer.network.addresses import format_address, parse_bootstrap_ser
 from spark_producer.security import OidcSettings, SaslSettings, SecuritySettings, Store, TlsSettings
 
 PROBE = "probe"
-"""librdkafka's word for the certificates of the system."""
+"""librdkafka's value of `ssl.ca.location` for the certificates of the system."""
 
 
 def security_settings(config: ProducerConfig) -> SecuritySettings:
-    """Return how to make connections secure, as the options say.
+    """Return the security settings for the options.
 
-    References to secrets stay what they are, except one that is all of `sasl.jaas.config`: it is resolved here.
+    References to secrets are not resolved, except one that is the whole `sasl.jaas.config`.
 
     Raises:
-        ConfigError: options contradict each other; a password or token would cross a network in clear; or the reference of
-            `sasl.jaas.config` cannot be resolved.
+        ConfigError: options contradict each other; a password or token would cross a network in clear text; or the reference
+            in `sasl.jaas.config` cannot be resolved.
     """
     allowed = tuple(entry.strip() for entry in config.secrets_allow.split(",") if entry.strip())
     login = _login(config, allowed) if has_login(config) else None
@@ -38,7 +38,7 @@ def security_settings(config: ProducerConfig) -> SecuritySettings:
 
 
 def _login(config: ProducerConfig, allowed: tuple[str, ...]) -> Credentials:
-    """Return how to log in. A text of JAAS that is a reference as a whole is read now; those in its quotes are at each login."""
+    """Return the credentials. A `sasl.jaas.config` that is a reference is resolved now; references within it at each login."""
     text = config.sasl_jaas_config
     if text is None or not is_reference(text.reveal()):
         return credentials(config, text)
@@ -83,7 +83,7 @@ def _store(
     key_location: str = "",
     key_password: Secret | None = None,
 ) -> Store | None:
-    """Return the store, or None if there is neither a file nor a text."""
+    """Return the store; None if there is neither a file nor a PEM text."""
     if not location and not pem:
         return None
     return Store(location, declared_type, password, pem, key_pem, key_location, key_password)
@@ -126,7 +126,7 @@ def _oidc(config: ProducerConfig, login: Credentials) -> OidcSettings | None:
 
 
 def _is_for_loopback(config: ProducerConfig, login: Credentials) -> bool:
-    """Whether the login would show what whoever listens could use: SCRAM shows no password, the others do."""
+    """Return whether the login would send a secret in clear text: SCRAM does not send the password, the others do."""
     if config.security_protocol != "SASL_PLAINTEXT" or config.allow_plaintext_credentials:
         return False
     return not login.mechanism.startswith("SCRAM")
@@ -135,8 +135,8 @@ def _is_for_loopback(config: ProducerConfig, login: Credentials) -> bool:
 def _check_loopback(config: ProducerConfig, login: Credentials) -> None:
     for host, port in parse_bootstrap_servers(config.bootstrap_servers):
         if not is_loopback(host):
-            what = "the password" if login.mechanism == "PLAIN" else "the token"
+            secret = "the password" if login.mechanism == "PLAIN" else "the token"
             raise ConfigError(
-                f"{login.mechanism} over SASL_PLAINTEXT would send {what} in clear to {format_address(host, port)}: set "
+                f"{login.mechanism} over SASL_PLAINTEXT would send {secret} in clear text to {format_address(host, port)}: set "
                 "kafka.security.protocol to SASL_SSL, or allowPlaintextCredentials to true"
             )

@@ -1,4 +1,4 @@
-"""Warnings about settings that make connections less secure than they look, in the log `pyproducer`, at each start."""
+"""Log warnings about settings that make connections less secure than they look, each time a client is created."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ def warn_of_weaknesses(settings: ConnectionSettings) -> None:
 
 
 def weaknesses_of(settings: ConnectionSettings) -> Iterator[str]:
-    """Yield what is weak, with the option that makes it so."""
+    """Yield a message for each weakness, with the option that causes it."""
     security = settings.security
     if security.tls is not None and not security.tls.verify:
         yield (
-            "kafka.enable.ssl.certificate.verification is false: certificates are not checked, so anybody on the way can pretend "
-            "to be a broker, and read and change everything"
+            "kafka.enable.ssl.certificate.verification is false: certificates are not checked, so anyone on the network path can "
+            "impersonate a broker, and read and change all data"
         )
     elif security.tls is not None and not security.tls.check_name:
         yield (
-            "kafka.ssl.endpoint.identification.algorithm is none: names are not checked, so whoever has any certificate that is "
-            "trusted can pretend to be a broker"
+            "kafka.ssl.endpoint.identification.algorithm is none: host names are not checked, so anyone with a trusted "
+            "certificate can impersonate a broker"
         )
     if security.tls is None and security.sasl is not None:
         far = [format_address(host, port) for host, port in settings.bootstrap if not is_loopback(host)]
         if far:
             yield (
-                f"{security.sasl.mechanism} over SASL_PLAINTEXT to {far[0]}: {_seen(security.sasl.mechanism)}. SASL_SSL is safe"
+                f"{security.sasl.mechanism} over SASL_PLAINTEXT to {far[0]}: {_exposed(security.sasl.mechanism)}. Use SASL_SSL"
             )
 
 
-def _seen(mechanism: str) -> str:
+def _exposed(mechanism: str) -> str:
     if mechanism.startswith("SCRAM"):
-        return "all records, and what a weak password can be guessed from, can be read on the way"
-    what = "the password" if mechanism == "PLAIN" else "the token"
-    return f"{what} and all records can be read on the way"
+        return "all records, and data from which a weak password can be guessed, can be read on the network path"
+    secret = "the password" if mechanism == "PLAIN" else "the token"
+    return f"{secret} and all records can be read on the network path"

@@ -1,4 +1,4 @@
-"""The settings of a connection to a cluster: one frozen value for producers, the driver's checks, jobs and the command line."""
+"""The settings of a connection to a cluster: one frozen value for producers, the driver's checks, jobs and commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_producer.network.addresses import parse_bootstrap_servers
 from spark_producer.security import SecuritySettings
 
 KERNEL_DEFAULT = -1
-"""A buffer size with this value is left to the system (as in Kafka's own `send.buffer.bytes`)."""
+"""Buffer size that leaves the choice to the system, as in Kafka's `send.buffer.bytes`."""
 
 PLAIN = (
     "bootstrap",
@@ -27,34 +27,33 @@ PLAIN = (
     "send_buffer_bytes",
     "receive_buffer_bytes",
 )
-"""The fields that `repr` shows. A field that is not named here never reaches a log or a traceback; of `security` only the name of
-the protocol does."""
+"""The fields that `repr` shows. Others never reach a log or a traceback; of `security` only the name of the protocol does."""
 
 UNSECURED = SecuritySettings()
-"""PLAINTEXT: anybody on the way can read everything."""
+"""PLAINTEXT: no encryption and no login."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ConnectionSettings:
-    """Where the cluster is, and how to connect to it.
+    """The bootstrap servers of a cluster, and the settings of connections to it.
 
-    Times are in seconds, sizes in bytes. Names and defaults are those of Kafka's producer, except that buffer sizes are left
-    to the system. It compares by value, and has no hash, since secrets have none.
+    Times are in seconds, sizes in bytes. Names and defaults are those of Kafka's producer, except that the system chooses buffer
+    sizes. It compares by value, and has no hash, since secrets have none.
     """
 
     __hash__ = None  # type: ignore[assignment]  # else it could be a key until the first secret is in it
 
     bootstrap: tuple[tuple[str, int], ...]
-    """Host and port of the first brokers to ask, in the order in which they are asked."""
+    """Host and port of each bootstrap server, in order."""
     client_id: str | None = None
     max_in_flight: int = 5
-    """The most requests that are sent to one broker before the first is answered."""
+    """Maximum number of in-flight requests per connection."""
     request_timeout: float = 30.0
     reconnect_backoff: float = 0.05
     reconnect_backoff_max: float = 1.0
     retry_backoff: float = 0.1
     retry_backoff_max: float = 1.0
-    """The bounds of the pauses before a question is asked again; connections have those above."""
+    """Minimum and maximum backoff before a request is retried; `reconnect_backoff` is that of connections."""
     connection_setup_timeout: float = 10.0
     connection_setup_timeout_max: float = 30.0
     connections_max_idle: float = 540.0
@@ -64,7 +63,7 @@ class ConnectionSettings:
 
     @classmethod
     def from_config(cls, config: ProducerConfig) -> ConnectionSettings:
-        """Return the settings that follow from the options.
+        """Return the settings for the options.
 
         Raises:
             ConfigError: `bootstrap.servers` names no server, or one that is not host:port; or as `security_settings`.
@@ -73,7 +72,7 @@ class ConnectionSettings:
         security = UNSECURED
         if config.security_protocol != "PLAINTEXT":
             from spark_producer.network.security_options import (
-                security_settings,  # only those who ask for security pay for it
+                security_settings,  # imported only if it is needed
             )
 
             security = security_settings(config)
@@ -95,22 +94,22 @@ class ConnectionSettings:
         )
 
     def __repr__(self) -> str:
-        """Show the plain fields, and of the security which protocol it is."""
+        """Show the plain fields, and the name of the security protocol."""
         shown = [f"{name}={getattr(self, name)!r}" for name in PLAIN]
         return f"{type(self).__name__}({', '.join(shown)}, security={self.security.protocol})"
 
 
 def principal(security: SecuritySettings) -> str:
-    """Return a text such as "user 'app'". Who a certificate or token stands for is the broker's decision, so these are named."""
+    """Return the client's principal for messages, such as "user 'app'"; or name the certificate or token, which brokers map."""
     if security.sasl is not None:
         if security.sasl.token_auth:
             return f"the owner of the delegation token {for_log(security.sasl.username, limit=None)!r}"
         return (
             f"user {for_log(security.sasl.username, limit=None)!r}"
             if security.sasl.username
-            else "the user whom the token names"
+            else "the user of the token"
         )
     if security.tls is not None and security.tls.identity is not None:
-        where = security.tls.identity.location
-        return f"the subject of the certificate in {where}" if where else "the subject of our certificate"
-    return "user 'ANONYMOUS' (we do not log in)"
+        location = security.tls.identity.location
+        return f"the subject of the certificate in {location}" if location else "the subject of the client certificate"
+    return "user 'ANONYMOUS' (no login)"

@@ -1,6 +1,6 @@
-"""A connection that encrypts what it carries: TLS over a `TcpTransport`.
+"""TLS over a `TcpTransport`.
 
-Only a client with `security.protocol` SSL or SASL_SSL imports this module, and Python's `ssl` with it.
+Only a client with `security.protocol` SSL or SASL_SSL imports this module, and with it Python's `ssl`.
 """
 
 from __future__ import annotations
@@ -21,29 +21,28 @@ from spark_producer.security.tls_errors import Peer
 from spark_producer.security.tls_stream import TlsStream
 
 SLICE_BYTES = 192 * 1024
-"""The most plaintext that is encrypted at once, and so the most ciphertext that waits for the kernel.
+"""Maximum bytes of plaintext that are encrypted at once, and so of ciphertext that waits for the kernel.
 
-Smaller slices are slower: encryption frees the GIL, and each slice waits to get it back, behind busy Python threads. With larger
+Smaller slices are slower: encryption releases the GIL, and after each slice busy Python threads delay its return. With larger
 ones a connection that waits for the kernel holds more than 512 KiB: 502 KiB were measured with these, 625 KiB with 256 KiB."""
 
 JOINED_BELOW = 4 * 1024
-"""Buffers with fewer bytes are joined: each call costs 0.8 µs, and each record 22 bytes."""
+"""Maximum bytes of buffers that are joined before encryption: each call costs 0.8 µs, and each TLS record 22 bytes."""
 
 RECEIVE_BYTES = 64 * 1024
-"""The most ciphertext that one call of the system gives: four records of the largest size."""
+"""Maximum bytes of ciphertext per system call: four TLS records of maximum size."""
 
 READS_PER_CALL = 4
-"""The most reads of the socket in one call. TLS has messages that end no handshake and carry no plaintext (HelloRequest, new
-tickets, updates of keys), and a peer that never stops sending them must not keep the thread from other connections and deadlines.
-64 KiB of updates take 0.2 s."""
+"""Maximum number of socket reads in one call. Some TLS messages neither end a handshake nor carry plaintext (HelloRequest, new
+tickets, key updates); a peer that sends them without end must not block other connections. 64 KiB of key updates take 0.2 s."""
 
 
 class TlsConnector:
     """Opens the connections of one client: `Client(…, open_transport=TlsConnector(security.tls, security.allowed_secrets))`.
 
-    The first call reads keys and certificates, and later ones read them again after a file has changed. Calling it raises
+    The first call reads keys and certificates; later calls read them again if a file has changed. A call raises
     `ConnectionFailed` like `TcpTransport`, and `TlsFailed` with `fatal` if keys or certificates cannot be used. It is not
-    pickled: each process makes its own from the settings.
+    pickled: each process creates its own from the settings.
     """
 
     def __init__(self, settings: TlsSettings, allowed: Sequence[str] = ()) -> None:
@@ -74,24 +73,24 @@ class TlsTransport:
 
     @property
     def queued(self) -> int:
-        """The plaintext that is not encrypted yet, and the ciphertext that is not sent yet, in bytes."""
+        """Bytes of plaintext that is not encrypted yet, and of ciphertext that is not sent yet."""
         return self._plaintext_bytes + self._tcp.queued
 
     @property
     def wants(self) -> int:
-        """The events to wait for until `finish_connect` is called again."""
+        """The events to wait for before the next `finish_connect`."""
         if not self._connected:
             return self._tcp.wants
         return selectors.EVENT_READ | selectors.EVENT_WRITE if self._tcp.queued else selectors.EVENT_READ
 
     @property
     def buffered(self) -> bool:
-        """Whether `receive_into` may give something although the socket has nothing."""
+        """Whether `receive_into` may return bytes although the socket has none."""
         return self._stream.buffered
 
     @property
     def step(self) -> str:
-        """What is being done while it connects."""
+        """Name of the current step of connecting."""
         return "TLS handshake" if self._connected else self._tcp.step
 
     def fileno(self) -> int:
@@ -99,7 +98,7 @@ class TlsTransport:
         return self._tcp.fileno()
 
     def finish_connect(self) -> bool:
-        """Go on with connecting, and then with the handshake. Return True once it is done.
+        """Continue to connect, and then the handshake. Return True once both are done.
 
         Raises:
             ConnectionFailed: the connection was refused.
@@ -117,13 +116,13 @@ class TlsTransport:
                     return False
             return self._handshake()
         except ConnectionFailed:
-            # A peer that closes without having read all of our ClientHello resets the connection: that is an end, too.
+            # A peer that closes before it has read the whole ClientHello resets the connection: handle that as an end.
             self._stream.feed_eof()
             self._stream.handshake()
             raise
 
     def write(self, buffers: Iterable[Buffer]) -> bool:
-        """Queue `buffers`, and encrypt and write what the kernel takes now. Return True once nothing is queued."""
+        """Queue `buffers`, and encrypt and write as much as the kernel accepts. Return whether the queue is empty."""
         for buffer in buffers:
             if len(buffer):
                 self._plaintext.append(memoryview(buffer).cast("B"))
@@ -131,7 +130,7 @@ class TlsTransport:
         return self.flush()
 
     def flush(self) -> bool:
-        """Write what the kernel takes now. The next slice is encrypted only when the one before it is out."""
+        """Write as much as the kernel accepts. A slice is encrypted only after the previous one is written."""
         try:
             while self._tcp.write([self._stream.take_outgoing()]):
                 if not self._plaintext:
@@ -143,13 +142,13 @@ class TlsTransport:
         return False
 
     def receive_into(self, space: memoryview) -> int | None:
-        """Fill `space` from what is there. Return None if there is nothing now, and 0 if the peer has closed."""
+        """Fill `space`, and return the number of bytes; None if there are none now, and 0 if the peer has closed."""
         filled = reads = 0
         while filled < len(space):
             count = self._read(space[filled:])
             if count is not None:
                 filled += count
-                if self._stream.buffered:  # the space is full; or the end comes next, or an error
+                if self._stream.buffered:  # the space is full, or the end or an error comes next
                     break
             elif reads == READS_PER_CALL or not self._receive_or_explain():
                 return filled or None
@@ -158,34 +157,34 @@ class TlsTransport:
         return filled
 
     def close(self) -> None:
-        """Tell the peer if the kernel takes it now, close the socket, and release every queued buffer."""
+        """Send close_notify if the kernel accepts it now, close the socket, and release all queued buffers."""
         self._plaintext.clear()
         self._plaintext_bytes = 0
         self._stream.close()
         if self._connected:
-            self._tell()
+            self._send_output()
         self._connected = False
         self._tcp.close()
 
     def _handshake(self) -> bool:
-        """Take one step of the handshake, and send what it gives, which is an alert if it fails."""
+        """Take one step of the handshake, and send its output, which is an alert if it fails."""
         try:
             done = self._stream.handshake()
         except TlsFailed:
-            self._tell()
+            self._send_output()
             raise
         self._tcp.write([self._stream.take_outgoing()])
         return done
 
     def _read(self, space: memoryview) -> int | None:
-        """Decrypt what has arrived, and send what this gives: updates of keys, and alerts."""
+        """Decrypt received bytes, and send the output: key updates and alerts."""
         try:
             return self._stream.read_into(space)
         finally:
-            self._tell()
+            self._send_output()
 
-    def _tell(self) -> None:
-        """Send what the peer should know. If that fails, the next call that reads or writes will say why."""
+    def _send_output(self) -> None:
+        """Send the output of the stream. If that fails, the next read or write raises the reason."""
         outgoing = self._stream.take_outgoing()
         if outgoing:
             with contextlib.suppress(ConnectionFailed):
@@ -203,28 +202,28 @@ class TlsTransport:
         return True
 
     def _encrypt_slice(self) -> None:
-        left = SLICE_BYTES
-        while self._plaintext and left:
-            part = self._take(left)
+        remaining = SLICE_BYTES
+        while self._plaintext and remaining:
+            part = self._take(remaining)
             self._stream.write(part)
-            left -= len(part)
+            remaining -= len(part)
 
-    def _take(self, most: int) -> bytes | memoryview:
-        """Return the next plaintext of the queue: a part of a large buffer as it is, or small buffers joined."""
+    def _take(self, limit: int) -> bytes | memoryview:
+        """Return at limit `limit` bytes of queued plaintext: a slice of a large buffer, or small buffers joined."""
         head = self._plaintext[0]
         part: bytes | memoryview
-        if len(head) >= min(JOINED_BELOW, most):
-            part, rest = head[:most], head[most:]
+        if len(head) >= min(JOINED_BELOW, limit):
+            part, rest = head[:limit], head[limit:]
             if rest:
                 self._plaintext[0] = rest
             else:
                 self._plaintext.popleft()
         else:
             parts: list[memoryview] = []
-            room = min(JOINED_BELOW, most)
-            while self._plaintext and len(self._plaintext[0]) < room and most >= len(self._plaintext[0]):
+            join_limit = min(JOINED_BELOW, limit)
+            while self._plaintext and len(self._plaintext[0]) < join_limit and limit >= len(self._plaintext[0]):
                 parts.append(self._plaintext.popleft())
-                most -= len(parts[-1])
+                limit -= len(parts[-1])
             part = b"".join(parts)
         self._plaintext_bytes -= len(part)
         return part
@@ -237,14 +236,14 @@ class TlsTransport:
             raise
 
     def _explain(self, error: ConnectionFailed) -> None:
-        """Raise what an error of TCP may mean before the first answer; later it means what it says.
+        """Raise the probable cause of a TCP error before the first response; return if there was a response.
 
-        With TLS 1.3 a broker refuses our certificate after our handshake: it says so and closes. Its words may lie unread
-        behind a failed write, or be lost, since a reset of the connection overtakes them.
+        With TLS 1.3 a broker rejects a client certificate after the handshake: it sends an alert and closes. The alert may be
+        unread when a write fails, or be lost in a reset of the connection.
 
         Raises:
-            TlsFailed: these words are there.
-            ConnectionFailed: they are not, but it is before the first answer.
+            TlsFailed: the alert was received.
+            ConnectionFailed: it was not, and there was no response yet.
         """
         if not self._stream.established or self._stream.answered:
             return
@@ -252,14 +251,14 @@ class TlsTransport:
             self._receive()
         self._stream.read_into(memoryview(bytearray(1)))
         raise ConnectionFailed(
-            f"{error}, after the TLS handshake and before the first answer: the broker may want a certificate of the client, or "
-            "have refused ours (ssl.keystore.location)",
+            f"{error}, after the TLS handshake and before the first response: the broker may require a client certificate, or "
+            "have rejected this one (ssl.keystore.location)",
             **vars(error),
         ) from error
 
 
 def _server_name(host: str) -> str:
-    """Return a host as certificates name it: without brackets, a zone (RFC 4007), or the dot of a full name (RFC 6066, 3)."""
+    """Return a host as in certificates: without brackets, zone (RFC 4007) and trailing dot (RFC 6066, 3)."""
     return host.strip("[]").partition("%")[0].removesuffix(".")
 
 

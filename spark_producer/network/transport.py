@@ -1,7 +1,7 @@
-"""One non-blocking TCP connection that carries bytes, with its socket options and partial writes.
+"""One non-blocking TCP connection, with its socket options and partial writes.
 
-Only here an OSError becomes `ConnectionFailed`. `Transport` is the interface: any class with these few methods can carry a
-connection, be it encrypted or one of a test.
+Only this module maps OSError to `ConnectionFailed`. `Transport` is the interface of all connections, encrypted ones and those of
+tests included.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from spark_producer.network.settings import KERNEL_DEFAULT, ConnectionSettings
 from spark_producer.protocol import Buffer
 
 IOV_MAX = 1024
-"""The most buffers that Linux and macOS take in one sendmsg."""
+"""Maximum number of buffers in one sendmsg on Linux and macOS."""
 
 CONNECTING = "connecting"
-"""The first `step` of every transport, until TCP has connected."""
+"""The `step` of a transport until TCP has connected."""
 
 
 class ResolvedAddress(NamedTuple):
-    """One address of a host: `host` and `port` are as configured, and the other fields are for the socket."""
+    """One resolved address: `host` and `port` as configured, and the arguments of the socket."""
 
     host: str
     port: int
@@ -44,32 +44,32 @@ class ResolvedAddress(NamedTuple):
 
 
 class Transport(Protocol):
-    """A connection that carries bytes. Every method may raise `ConnectionFailed`; none ever blocks."""
+    """A byte-stream connection. Every method may raise `ConnectionFailed`; none blocks."""
 
     @property
     def queued(self) -> int:
-        """The bytes that wait to be written. Once it is 0 no queued buffer is read any more."""
+        """The number of bytes that wait to be written. At 0 all queued buffers are released."""
 
     @property
     def wants(self) -> int:
-        """The events of `selectors` to wait for while it connects; they may change with each `finish_connect`."""
+        """The events of `selectors` to wait for while connecting; they may change with each `finish_connect`."""
 
     @property
     def buffered(self) -> bool:
-        """Whether `receive_into` may give something although the socket has nothing: then nobody should wait for the socket."""
+        """Whether `receive_into` may return bytes although the socket has none, so that a selector must not be waited for."""
 
     @property
     def step(self) -> str:
-        """What is being done while it connects, for messages."""
+        """Name of the current step of connecting, for messages."""
 
     def fileno(self) -> int:
-        """Return the descriptor for a selector, which is the same number until `close`."""
+        """Return the file descriptor for a selector, which does not change until `close`."""
 
     def finish_connect(self) -> bool:
-        """Whether the connection is established. It is called at any event of those that it `wants`, until it returns True."""
+        """Continue to connect, and return whether the connection is established. Called at each event of `wants` until it is."""
 
     def write(self, buffers: Iterable[Buffer]) -> bool:
-        """Queue `buffers`, which must not change before they are written, and `flush`."""
+        """Queue `buffers`, which must not change before they are written, and flush."""
 
     def flush(self) -> bool:
         """Write what the kernel takes now. Return True once nothing is queued."""
@@ -78,26 +78,27 @@ class Transport(Protocol):
         """Receive at most `len(space)` bytes. Return None if there are none now, and 0 if the peer has closed."""
 
     def close(self) -> None:
-        """Close, and release every queued buffer. It never raises; a second call does nothing."""
+        """Close, and release all queued buffers. It does not raise; a second call does nothing."""
 
 
 def resolve(host: str, port: int) -> list[ResolvedAddress]:
-    """Return all addresses of `host`, in the resolver's order. It blocks for as long as the resolver does.
+    """Return all addresses of `host` in the resolver's order. It blocks until the resolver returns.
 
     Raises:
-        ConnectionFailed: the name is unknown, or the port is none: brokers may tell any number, which the resolver would cut off.
+        ConnectionFailed: the name is unknown, or the port is out of range: brokers may advertise any number, which the resolver
+            would truncate.
     """
     if not 0 < port <= LAST_PORT:
         raise ConnectionFailed(
-            f"cannot connect to {format_address(host, port)}: a port is a number from 1 to {LAST_PORT}"
+            f"cannot connect to {format_address(host, port)}: the port must be from 1 to {LAST_PORT}"
         )
-    with _mapped(f"cannot resolve {for_log(host)!r}"):
+    with _mapping_errors(f"cannot resolve {for_log(host)!r}"):
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     return list(dict.fromkeys(ResolvedAddress(host, port, row[0], row[4]) for row in found))
 
 
 class TcpTransport:
-    """A plain TCP connection, which begins to connect when it is made."""
+    """A plain TCP connection. The constructor begins to connect."""
 
     wants = selectors.EVENT_WRITE
     buffered = False
@@ -108,7 +109,7 @@ class TcpTransport:
         self._broke = f"the connection to {address} broke"
         self._queue: deque[memoryview] = deque()
         self.queued = 0
-        with _mapped(f"cannot connect to {address}"):
+        with _mapping_errors(f"cannot connect to {address}"):
             self._socket = socket.socket(address.family, socket.SOCK_STREAM)
             try:
                 self._begin_connect(settings)
@@ -121,8 +122,8 @@ class TcpTransport:
         return self._socket.fileno()
 
     def finish_connect(self) -> bool:
-        """Whether the connection is established. Raises `ConnectionFailed` if it was refused."""
-        with _mapped(f"cannot connect to {self._address}"):
+        """Return whether the connection is established; raise `ConnectionFailed` if it was refused."""
+        with _mapping_errors(f"cannot connect to {self._address}"):
             error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if error:
                 raise OSError(error, os.strerror(error))
@@ -169,10 +170,10 @@ class TcpTransport:
 
     def _begin_connect(self, settings: ConnectionSettings) -> None:
         self._socket.setblocking(False)
-        # Requests are written whole, so waiting for more to send would only add latency (Nagle).
+        # Requests are written whole, so Nagle's algorithm would only add latency.
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        # This comes before connecting; later the window scale, which the handshake fixes, would be too small for them.
+        # Before connecting: the handshake fixes the window scale, which would be too small for larger buffers.
         if settings.send_buffer_bytes != KERNEL_DEFAULT:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer_bytes)
         if settings.receive_buffer_bytes != KERNEL_DEFAULT:
@@ -194,17 +195,17 @@ class TcpTransport:
 
 
 @contextmanager
-def _mapped(what: str) -> Iterator[None]:
-    """Turn an OSError of the body into `ConnectionFailed`, while there is no connection yet."""
+def _mapping_errors(failure: str) -> Iterator[None]:
+    """Map an OSError of the body to `ConnectionFailed`, before there is a connection."""
     try:
         yield
     except OSError as error:
-        raise _failed(what, error) from error
-    except (ValueError, OverflowError) as error:  # a broker gave a host name or port that no socket takes
-        raise ConnectionFailed(f"{what}: {error}") from error
+        raise _failed(failure, error) from error
+    except (ValueError, OverflowError) as error:  # a broker advertised a host name or port that no socket accepts
+        raise ConnectionFailed(f"{failure}: {error}") from error
 
 
-def _failed(what: str, error: OSError) -> ConnectionFailed:
-    """Return the error of this package for an OSError; no other function converts one."""
+def _failed(failure: str, error: OSError) -> ConnectionFailed:
+    """Return `ConnectionFailed` for an OSError; no other function maps one."""
     reason = error.strerror or str(error) or type(error).__name__
-    return ConnectionFailed(f"{what}: {reason}", errno=error.errno)
+    return ConnectionFailed(f"{failure}: {reason}", errno=error.errno)

@@ -193,7 +193,7 @@ class MetadataWaiter:
                     break
                 now = self._clock()
                 for name, info in answer.items():
-                    if self._judged(left[name], now, info, refused) is not TopicStatus.ASK_AGAIN:
+                    if self._judged(left[name], now, info, refused) is not TopicStatus.PENDING:
                         found[name] = info
                         del left[name]
                 told.tell(now, left)
@@ -217,7 +217,7 @@ class MetadataWaiter:
             if isinstance(error, TopicNotFound):
                 self._remember_absent(wait.topic)
             return None
-        if verdict is not TopicStatus.ASK_AGAIN:
+        if verdict is not TopicStatus.PENDING:
             self._absent.pop(wait.topic, None)
         return verdict
 

@@ -113,7 +113,9 @@ def test_an_answer_that_is_none_ends_a_command_in_one_line(
     assert code == 1
     if command[0] == "check":
         failed = [line for line in shown.out.splitlines() if line.startswith("failed ")]
-        assert len(failed) == 1, "no connection; or that the listener wants a login, as brokers close connections then"
+        assert len(failed) == 1, (
+            "no connection; or that the listener expects a login, as brokers close connections then"
+        )
     else:
         said = [line for line in shown.err.splitlines() if "still trying" not in line]
         assert len(said) == 1, shown.err

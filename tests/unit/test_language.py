@@ -17,7 +17,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "spark_producer"
 
-READ: tuple[str, ...] = ("__main__.py", "broker/storage/segments")
+READ: tuple[str, ...] = (
+    "__main__.py",
+    "broker/storage/segments",
+    "common",
+    "network",
+)
 """Folders and files below `spark_producer/` that have been read with the glossary beside them."""
 
 FORBIDDEN_TEXT = re.compile(

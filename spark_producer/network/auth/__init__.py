@@ -1,6 +1,6 @@
-"""How a client logs in: passwords, and tokens, which a thread of their own fetches from an endpoint, a function or Amazon.
+"""The logins of a client: passwords, and tokens that a background thread fetches from an endpoint, a function or AWS.
 
-Owns: what a login needs before a connection is begun. Must not know: connections and requests.
+Owns: the credentials that a login needs before a connection begins. Must not know: connections and requests.
 """
 
 from spark_producer.network.auth.logins import Logins, make_logins

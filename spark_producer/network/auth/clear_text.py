@@ -1,4 +1,4 @@
-"""Passwords and tokens that a connection without TLS would show: a broker may name addresses on other machines as its own."""
+"""Keeps passwords and tokens off connections without TLS to other machines: a broker may advertise any address."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_producer.protocol import SaslCredentials
 
 
 def require_loopback(login: SaslCredentials, host: str, port: int) -> SaslCredentials:
-    """Return `login`, or one that is refused before anything secret is sent, if the broker may be on another machine."""
+    """Return `login` for a loopback address; otherwise a login that fails before a secret is sent."""
     return (
         login
         if is_loopback(host)
@@ -28,14 +28,14 @@ class _RejectedLogin:
     address: str
 
     def start(self) -> Generator[bytes, bytes, None]:
-        """Begin nothing.
+        """Raise the error.
 
         Raises:
-            AuthenticationFailed: always, and it is fatal.
+            AuthenticationFailed: always (fatal).
         """
         raise AuthenticationFailed(
-            f"{self.mechanism} over SASL_PLAINTEXT would send the password or token in clear to {self.address}, an address that "
-            "the cluster gives (advertised.listeners): set kafka.security.protocol to SASL_SSL, or "
+            f"{self.mechanism} over SASL_PLAINTEXT would send the password or token in clear text to {self.address}, an address "
+            "that the cluster advertises (advertised.listeners). What to do: set kafka.security.protocol to SASL_SSL, or "
             "allowPlaintextCredentials to true",
             fatal=True,
         )

@@ -1,4 +1,4 @@
-"""The logins of one client: whether it can log in now, and how to log in to a broker."""
+"""The logins of one client: whether it can log in now, and the login for each broker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from spark_producer.errors import AuthenticationFailed, ConfigError, PyProducerError
 
-if TYPE_CHECKING:  # who logs in by a password needs nothing of tokens, and who does not log in nothing at all
+if TYPE_CHECKING:  # password logins import nothing for tokens, and PLAINTEXT users nothing at all
     from spark_producer.network.auth.tokens import TokenRefresher
     from spark_producer.security.sasl_login import SaslLogin
     from spark_producer.security.settings import SaslSettings, SecuritySettings
@@ -19,45 +19,45 @@ if TYPE_CHECKING:  # who logs in by a password needs nothing of tokens, and who 
 
 
 class Logins(Protocol):
-    """What a client asks. None of the methods ever blocks or raises; the I/O thread calls them."""
+    """The logins of a client. No method blocks or raises; the I/O thread calls them."""
 
     def ready(self) -> bool:
-        """Whether a connection may be begun now. If a token is missing, it is asked for in the background."""
+        """Return whether a connection may begin now. A missing token is requested in the background."""
 
     def error(self) -> PyProducerError | None:
-        """Return why it is not ready, if an attempt to get a token has failed."""
+        """Return the error of the last attempt to get a token, if it is the reason why `ready` is false."""
 
     def for_host(self, host: str) -> SaslLogin:
-        """Return how to log in to a broker, by its host as configured or advertised."""
+        """Return the login for a broker, given its host as configured or advertised."""
 
     def close(self) -> None:
-        """End what goes on in the background for this client."""
+        """End the background work for this client."""
 
 
 class _PasswordLogins:
-    """Logins by name and password: they are always ready."""
+    """Logins by name and password, which are always ready."""
 
     def __init__(self, sasl_login: SaslLogin) -> None:
         self._login = sasl_login
 
     def ready(self) -> bool:
-        """Whether a connection may be begun now: always."""
+        """Return True."""
         return True
 
     def error(self) -> PyProducerError | None:
-        """Return None, since nothing is to be had before a connection."""
+        """Return None: a password login needs nothing in advance."""
         return None
 
-    def for_host(self, host: str) -> SaslLogin:  # noqa: ARG002  # all brokers take the same
-        """Return how to log in to any broker."""
+    def for_host(self, host: str) -> SaslLogin:  # noqa: ARG002  # the same for all brokers
+        """Return the login, which is the same for all brokers."""
         return self._login
 
     def close(self) -> None:
-        """Do nothing, since nothing goes on in the background."""
+        """Do nothing: there is no background work."""
 
 
 class _TokenLogins:
-    """Logins by tokens, which are ready while there is one. All clients of a process with the same settings share it."""
+    """Logins by token, which are ready while there is a token. Clients of a process with equal settings share the token."""
 
     def __init__(
         self, sasl: SaslSettings, allowed: tuple[str, ...], wakeup: Callable[[], None], hosts: Sequence[str]
@@ -75,21 +75,21 @@ class _TokenLogins:
         self._closed = False
 
     def ready(self) -> bool:
-        """Whether there is a token. If not, it is being fetched."""
+        """Return whether there is a token. If not, one is being fetched."""
         refresher = self._current_refresher()
         return refresher is not None and refresher.token(time.time()) is not None
 
     def error(self) -> PyProducerError | None:
-        """Return why there is no token, if that is known."""
+        """Return the reason why there is no token, if it is known."""
         refresher = self._current_refresher()
         return refresher.error(time.time()) if refresher is not None else None
 
-    def for_host(self, host: str) -> SaslLogin:  # noqa: ARG002  # all brokers of a cluster take the same token
-        """Return how to log in to any broker."""
+    def for_host(self, host: str) -> SaslLogin:  # noqa: ARG002  # the same for all brokers of a cluster
+        """Return the login, which is the same for all brokers."""
         return self._login
 
     def close(self) -> None:
-        """Need no token any more."""
+        """Release the token, which ends its thread if no other client uses it."""
         from spark_producer.network.auth.tokens import token_cache
 
         refresher, self._refresher, self._closed = self._refresher, None, True
@@ -97,36 +97,38 @@ class _TokenLogins:
             refresher.forget(self._wakeup)
             token_cache().release(refresher, self)
 
-    # As the source of the login's tokens
+    # The `TokenSource` of the login
 
     def token(self) -> Token:
-        """Return a token that is alive.
+        """Return a valid token.
 
         Raises:
-            AuthenticationFailed: There is none (any more).
+            AuthenticationFailed: there is none, or it has expired.
         """
         refresher = self._current_refresher()
         found = refresher.token(time.time()) if refresher is not None else None
         if found is None:
             error = self.error()
             if error is not None:
-                raise copy(error)  # its traceback is of this login alone
-            raise AuthenticationFailed("there is no token for the login now: the next one is being fetched")
+                raise copy(error)  # a copy, whose traceback is that of this login only
+            raise AuthenticationFailed(
+                "no token for the login: the next one is being fetched; the login is tried again"
+            )
         return found
 
     def refused(self, token: Token) -> bool:
-        """The broker refused `token`. Return whether another login with a fresh one may succeed."""
+        """Note that the broker rejected `token`. Return whether a login with a new one may succeed."""
         refresher = self._current_refresher()
         return refresher is not None and refresher.refused(token)
 
     def accepted(self, token: Token) -> None:
-        """The broker took `token`."""
+        """Note that the broker accepted `token`."""
         refresher = self._current_refresher()
         if refresher is not None:
             refresher.accepted(token)
 
     def _current_refresher(self) -> TokenRefresher | None:
-        """Return the keeper of this process, or None after `close`. A forked one gets its own: threads do not come along."""
+        """Return the refresher of this process; None after `close`. A forked process gets its own, since it has no threads."""
         from spark_producer.network.auth.tokens import TokenRefresher, token_cache
 
         if self._closed:
@@ -135,13 +137,13 @@ class _TokenLogins:
             identity = (self._sasl, self._allowed, self._region)
             fetch = partial(_fetch, *identity)
             self._process = os.getpid()
-            self._refresher = token_cache().take(identity, self, lambda: TokenRefresher(fetch, self._sasl))
+            self._refresher = token_cache().acquire(identity, self, lambda: TokenRefresher(fetch, self._sasl))
             self._refresher.listen(self._wakeup)
         return self._refresher
 
 
 def _fetch(sasl: SaslSettings, allowed: tuple[str, ...], region: str, now: float) -> Token:
-    """Get a token, on the keeper's thread. `now` is in seconds since 1970."""
+    """Fetch a token, on the refresher's thread. `now` is in seconds since 1970."""
     from spark_producer.network.auth.token_providers import AWS, from_aws, from_function
 
     if sasl.provider == AWS:
@@ -149,17 +151,17 @@ def _fetch(sasl: SaslSettings, allowed: tuple[str, ...], region: str, now: float
     if sasl.provider:
         return from_function(sasl.provider)
     if sasl.oidc is None:
-        raise ConfigError("nothing gives tokens for OAUTHBEARER: no token endpoint and no provider is set", fatal=True)
+        raise ConfigError("no source of tokens for OAUTHBEARER: set a token endpoint or a token provider", fatal=True)
     from spark_producer.network.auth.token_endpoint import fetch_token
 
     return fetch_token(sasl.oidc, allowed, now=now)
 
 
 def make_logins(security: SecuritySettings, wakeup: Callable[[], None], hosts: Sequence[str] = ()) -> Logins | None:
-    """Return the logins of a client, or None if it does not log in.
+    """Return the logins of a client; None if it does not log in.
 
     `wakeup` is called from another thread when `ready` or `error` may have changed. `hosts` are the names of the bootstrap
-    servers, which tell the region of a cluster of Amazon's.
+    servers, from which the region of an MSK cluster is taken.
     """
     if security.sasl is None:
         return None

@@ -1,7 +1,8 @@
-"""Tokens by client credentials from an endpoint (RFC 6749, 4.4): one attempt, which ends by its deadlines whatever the peer does.
+"""Fetches a token from an endpoint by client credentials (RFC 6749, 4.4): one attempt, bounded by deadlines.
 
-It speaks HTTP over a socket and a TLS context of its own, and not by `urllib.request`: nothing but https (http for this machine)
-is ever opened, no redirect is followed (CVE-2025-27817), and no variable such as `https_proxy` sends the secret elsewhere.
+It speaks HTTP over its own socket and TLS context instead of `urllib.request`: it opens nothing but https (http for loopback
+addresses), follows no redirect (CVE-2025-27817), and ignores variables such as `https_proxy`, which could send the secret to
+another host.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from spark_producer.security.tls_stream import TlsStream
 from spark_producer.security.token import Token, jwt_expiry, parse_seconds, token_problem
 
 MAX_RESPONSE_BYTES: Final = 1024 * 1024
-"""The most bytes of a body; a token has a few kilobytes."""
+"""Maximum bytes of a response body; a token has a few kilobytes."""
 
 FINAL_CODES: Final = frozenset({*range(300, 408), *range(409, 412), *range(413, 416), 501, 505})
-"""The HTTP codes after which the same question gets the same answer (Kafka's HttpAccessTokenRetriever), and all redirects."""
+"""HTTP codes after which the same request would fail again (Kafka's HttpAccessTokenRetriever), and all redirects."""
 
 _ENDPOINT: Final = "kafka.sasl.oauthbearer.token.endpoint.url"
 _OK: Final = 200
@@ -49,20 +50,20 @@ class _Target(NamedTuple):
     path: str
 
     def __str__(self) -> str:
-        """Return what messages name: the path may hold more than an address."""
+        """Return the name for messages, without the path, which may hold secrets."""
         return f"the token endpoint {format_address(self.host, self.port)}"
 
 
 def fetch_token(
     oidc: OidcSettings, allowed: Sequence[str], *, now: float, clock: Callable[[], float] = time.monotonic
 ) -> Token:
-    """Ask the endpoint for a token. It blocks, for at most the two timeouts of `oidc` and what the resolver takes.
+    """Return a token from the endpoint. It blocks for the two timeouts of `oidc` and the time of the resolver at most.
 
-    `now` is in seconds since 1970; `clock` is for the deadlines. References to secrets in `oidc` are resolved anew.
+    `now` is in seconds since 1970; `clock` is for the deadlines. References to secrets in `oidc` are resolved on each call.
 
     Raises:
-        AuthenticationFailed: There is no token. It is fatal if the same question will get the same answer.
-        ConfigError: The URL or a reference is wrong. It has the attribute `fatal`.
+        AuthenticationFailed: there is no token. It is fatal if the same request would fail again.
+        ConfigError: the URL or a reference is wrong. It has the attribute `fatal`.
     """
     target = _target(oidc.token_endpoint)
     request = _request(target, oidc, allowed)
@@ -71,12 +72,12 @@ def fetch_token(
         problem, final = _response_problem(*answer)
     token = Token(Secret("")) if problem else _token(answer[1], now)
     if token is None:
-        problem, final = "its answer holds no access_token", True
+        problem, final = "its response has no access_token", True
     elif not problem:
         problem = token_problem(token.text) or _token_type_problem(answer[1]) or _lifetime_problem(answer[1])
         final = True
     if problem or token is None:
-        del answer  # it may hold a token, which no traceback shall show
+        del answer  # it may hold a token, which must not show in a traceback
         raise AuthenticationFailed(f"no token from {target}: {problem}", fatal=final)
     return token
 
@@ -87,11 +88,11 @@ def _target(url: str) -> _Target:
         host, port = parts.hostname or "", parts.port
     except ValueError:
         parts, host, port = urlsplit(""), "", None
-    # A control character or a blank could add lines of its own to the request.
+    # A control character or a blank could add header lines to the request.
     if not host or "@" in parts.netloc or not url.isascii() or not url.isprintable() or " " in url:
-        raise ConfigError(f"{_ENDPOINT} is no address of the form https://host/path", fatal=True)
+        raise ConfigError(f"{_ENDPOINT} is not a URL of the form https://host/path", fatal=True)
     if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(host)):
-        raise ConfigError(f"{_ENDPOINT} must begin with https: the secret of the client goes there", fatal=True)
+        raise ConfigError(f"{_ENDPOINT} must begin with https, since the client secret is sent there", fatal=True)
     tls = parts.scheme == "https"
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return _Target(host, port or (443 if tls else 80), tls, path)
@@ -105,7 +106,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _request(target: _Target, oidc: OidcSettings, allowed: Sequence[str]) -> Secret:
-    """Return the whole request as text of ASCII."""
+    """Return the whole request as ASCII text."""
     name = "kafka.sasl.oauthbearer.client.credentials.client"
     written = Secret(oidc.client_id)
     client = resolve(written, allowed, name=f"{name}.id") if is_reference(oidc.client_id) else oidc.client_id
@@ -133,14 +134,14 @@ def _basic(client: str, secret: Secret, encoded: bool) -> str:
 
 
 def _form_encoded(text: str) -> str:
-    """Return a text as forms write it, lone surrogates too: a variable has them for bytes that are no UTF-8."""
+    """Return the form encoding of a text. A variable has lone surrogates for bytes that are not UTF-8; they are encoded too."""
     return quote_plus(text, errors="surrogatepass")
 
 
 def _request_token(
     target: _Target, request: Secret, oidc: OidcSettings, allowed: Sequence[str], clock: Callable[[], float]
 ) -> tuple[str, bool, tuple[int, bytes]]:
-    """Return what went wrong on the way and whether it will again, and the code and body of the answer."""
+    """Return the problem of the transport and whether it is fatal, and the status and body of the response."""
     nothing = 0, b""
     try:
         channel = _connect(target, oidc, allowed, clock)
@@ -151,18 +152,18 @@ def _request_token(
     except ConnectionFailed as error:
         return str(error), False, nothing
     except TimeoutError:
-        return "it was not done in time (kafka.sasl.login.connect.timeout.ms, .read.timeout.ms)", False, nothing
+        return "timed out (kafka.sasl.login.connect.timeout.ms, kafka.sasl.login.read.timeout.ms)", False, nothing
     except OSError as error:
         return f"the connection failed: {error.strerror or type(error).__name__}", False, nothing
     except (
         HTTPException,
         ValueError,
-    ) as error:  # its text is what the peer sent; ValueError is of a chunk of less than 0 bytes
-        return f"it does not answer in HTTP ({type(error).__name__})", False, nothing
+    ) as error:  # its text comes from the peer; ValueError is that of a chunk with a negative size
+        return f"the response is not HTTP ({type(error).__name__})", False, nothing
 
 
 def _connect(target: _Target, oidc: OidcSettings, allowed: Sequence[str], clock: Callable[[], float]) -> _Channel:
-    """Return a connection to the first address that takes one, with TLS if it is to have it."""
+    """Return a connection to the first address that accepts one, with TLS for https."""
     deadline = clock() + oidc.connect_timeout
     context = client_context(TlsSettings(trust=oidc.trust), allowed) if target.tls else None
     last: OSError | None = None
@@ -189,14 +190,14 @@ def _connect(target: _Target, oidc: OidcSettings, allowed: Sequence[str], clock:
 def _exchange(channel: _Channel, request: Secret, deadline: float) -> tuple[int, bytes]:
     channel.deadline = deadline
     channel.send(request.reveal().encode("ascii"))
-    response = HTTPResponse(channel, method="POST")  # type: ignore[arg-type]  # of a socket it takes `makefile` alone
+    response = HTTPResponse(channel, method="POST")  # type: ignore[arg-type]  # of a socket it uses only `makefile`
     with response:
         response.begin()
         return response.status, response.read(MAX_RESPONSE_BYTES + 1)
 
 
 class _Channel(io.RawIOBase):
-    """One connection, plain or with TLS. No wait of it goes beyond one deadline for all, so no peer can go on for ever."""
+    """One connection, plain or with TLS. All its waits share one deadline, so that a slow peer cannot prolong them."""
 
     def __init__(
         self, connected: socket.socket, stream: TlsStream | None, deadline: float, clock: Callable[[], float]
@@ -207,7 +208,7 @@ class _Channel(io.RawIOBase):
         self._clock = clock
 
     def connect(self, address: tuple[Any, ...]) -> None:
-        """Connect, and do the handshake of TLS."""
+        """Connect, and complete the TLS handshake."""
         self._limited().connect(address)
         if self._stream is None:
             return
@@ -225,15 +226,15 @@ class _Channel(io.RawIOBase):
         self._flush(self._stream)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        """Return what `HTTPResponse` reads from."""
+        """Return the reader of `HTTPResponse`."""
         return io.BufferedReader(self, _PIECE)
 
     def readable(self) -> bool:
-        """Whether it can be read: always."""
+        """Return True."""
         return True
 
     def readinto(self, space: Any, /) -> int:
-        """Read something into `space`; 0 if the peer has closed."""
+        """Read into `space`, and return the number of bytes; 0 if the peer has closed."""
         if self._stream is None:
             return self._limited().recv_into(space)
         while (count := self._stream.read_into(memoryview(space))) is None:
@@ -247,7 +248,7 @@ class _Channel(io.RawIOBase):
         super().close()
 
     def _limited(self) -> socket.socket:
-        """Return the socket, whose next call ends at the deadline."""
+        """Return the socket with a timeout that ends at the deadline."""
         rest = self.deadline - self._clock()
         if rest <= 0:
             raise TimeoutError
@@ -267,17 +268,17 @@ class _Channel(io.RawIOBase):
             stream.feed_eof()
 
 
-# What the answer means
+# The response
 
 
 def _response_problem(status: int, body: bytes) -> tuple[str, bool]:
-    """Return why this answer is none to use, and whether it will be the same again; an empty text if it may be used."""
+    """Return the problem of a response, and whether it is fatal; an empty text if the response can be used."""
     if len(body) > MAX_RESPONSE_BYTES:
-        return f"its answer is larger than {MAX_RESPONSE_BYTES // 1024} KiB", True
+        return f"its response is larger than {MAX_RESPONSE_BYTES // 1024} KiB", True
     if status == _OK:
         return "", False
     if 300 <= status < 400:
-        return f"it redirects (HTTP {status}), which is not followed: set {_ENDPOINT} to where it leads", True
+        return f"it redirects (HTTP {status}), and redirects are not followed; set {_ENDPOINT} to the target", True
     parsed = _object(body)
     parts = [
         for_log(text) for name in ("error", "error_description") if isinstance(text := parsed.get(name), str) and text
@@ -287,7 +288,7 @@ def _response_problem(status: int, body: bytes) -> tuple[str, bool]:
 
 
 def _token(body: bytes, now: float) -> Token | None:
-    """Return the token of an answer. It lives as long as the answer says, or else as it says itself."""
+    """Return the token of a response. It expires at the time in the response, else at the time in the token itself."""
     answer = _object(body)
     text = answer.get("access_token")
     if not isinstance(text, str) or not text:
@@ -299,15 +300,15 @@ def _token(body: bytes, now: float) -> Token | None:
 
 def _token_type_problem(body: bytes) -> str:
     kind = _object(body).get("token_type", "bearer")
-    return "" if isinstance(kind, str) and kind.lower() == "bearer" else "its token is none of the type Bearer"
+    return "" if isinstance(kind, str) and kind.lower() == "bearer" else "the type of its token is not Bearer"
 
 
 def _lifetime_problem(body: bytes) -> str:
-    """Return what is wrong with a token of which the answer says that it has ended already, or when no clock can tell."""
+    """Return the problem of a response whose token has expired already or has an infinite lifetime; empty if it is valid."""
     life = parse_seconds(_object(body).get("expires_in"))
     if life is None or (life > 0 and math.isfinite(life)):
         return ""
-    return f"it says that the token expires in {life:g} seconds (expires_in), which no token can be used for"
+    return f"its token expires in {life:g} seconds (expires_in), which is not a usable lifetime"
 
 
 def _object(body: bytes) -> dict[str, object]:

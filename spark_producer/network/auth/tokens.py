@@ -1,7 +1,7 @@
-"""Tokens of one process: who needs one gets the newest, and a thread of their own fetches the next before it ends.
+"""The tokens of one process: each is fetched by a background thread, before the previous one expires.
 
-It is the one module of this room with threads: to get a token takes seconds if its endpoint is slow, and connections of the I/O
-thread that have theirs must not wait for it.
+This is the only module of the package with threads: a slow token endpoint takes seconds to answer, and connections that have a
+token must not wait for it on the I/O thread.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from spark_producer.security.token import ENDLESS, Token, next_refresh
 logger = escaping_logger("pyproducer")
 
 SLOW_FETCH_S = 10.0
-"""The seconds after which a fetch that has not ended is told as the reason why there is no token."""
+"""Seconds after which an unfinished fetch is reported as the reason why there is no token."""
 
 MAX_WAIT_S = 3600.0
-"""The longest sleep in seconds, since a condition does not take an infinite one."""
+"""Maximum sleep in seconds, since a condition does not accept an infinite one."""
 
 
 class TokenRefresher:
-    """Holds the token of one identity, fetches the first one when it is asked for, and the next ones in time.
+    """Holds the token of one identity. Fetches the first one on demand, and each next one before the expiry.
 
-    Any thread may call any method; none blocks. Only `fetch` may, which runs on the keeper's own thread.
+    The methods are thread-safe and do not block. Only `fetch` may block, which runs on the refresher's own thread.
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class TokenRefresher:
         clock: Callable[[], float] = time.time,
         random: Random | None = None,
     ) -> None:
-        """`fetch` gets the seconds since 1970, and returns a token or raises an error. `clock` gives these seconds."""
+        """`fetch(now)` returns a token or raises an error. `now`, and the result of `clock`, are seconds since 1970."""
         self._fetch = fetch
         self._settings = settings
         oidc = settings.oidc or OidcSettings("", "", Secret(""))
         self._pause = oidc.retry_backoff
-        self._longest_pause = oidc.retry_backoff_max
+        self._max_pause = oidc.retry_backoff_max
         self._clock = clock
         self._random = random or Random()
         self._changed = threading.Condition()
@@ -56,69 +56,69 @@ class TokenRefresher:
         self._token: Token | None = None
         self._error: PyProducerError | None = None
         self._due = ENDLESS
-        """When to fetch the next time."""
+        """Time of the next fetch."""
         self._not_before = -ENDLESS
-        """When a token that has ended may be replaced: its source may give nothing but tokens that end at once."""
+        """Earliest time to replace an expired token: its source may only give tokens that expire at once."""
         self._fetching_since: float | None = None
         self._failures = 0
-        self._second_chance = False
-        """Whether the token takes the place of one that a broker refused, and was not accepted yet."""
+        self._unproven_replacement = False
+        """Whether the token replaces one that a broker rejected, and no broker has accepted it yet."""
         self._closed = False
 
     def token(self, now: float) -> Token | None:
-        """Return a token that is alive, or None. Then one is being fetched, or `error` says why there is none."""
+        """Return a valid token; or None while one is being fetched, or if `error` has the reason."""
         with self._changed:
             if self._token is not None and now >= self._token.expires_at:
                 self._token = None
-                self._want(max(now, self._not_before))
-            elif self._thread is None or now >= self._due:  # the thread may have slept while the clock was set
-                self._want(now)
+                self._schedule(max(now, self._not_before))
+            elif self._thread is None or now >= self._due:  # the clock may have been set while the thread slept
+                self._schedule(now)
             return self._token
 
     def error(self, now: float) -> PyProducerError | None:
-        """Return why there is no token, if that is known; None while there is one."""
+        """Return the reason why there is no token, if it is known; None while there is one."""
         with self._changed:
             if self._token is not None and now < self._token.expires_at:
                 return None
             since = self._fetching_since
             if self._error is None and since is not None and now - since >= SLOW_FETCH_S:
                 self._error = AuthenticationFailed(
-                    f"there is no token yet: it was asked for more than {SLOW_FETCH_S:.0f} s ago"
+                    f"no token yet: its source has not answered for more than {SLOW_FETCH_S:.0f} s; the fetch goes on"
                 )
             return self._error
 
     def refused(self, token: Token) -> bool:
-        """A broker refused `token`: fetch another. Return whether a login with that may succeed.
+        """Fetch another token, because a broker rejected `token`. Return whether a login with a new one may succeed.
 
-        After two in a row that brokers refused, a third is not likely to do better.
+        It is False after the second rejection in a row.
         """
         with self._changed:
             if token is not self._token:
-                return True  # another connection was refused before, and the next token is newer
+                return True  # another connection was rejected before, and the current token is newer
             self._token = None
-            again = not self._second_chance
-            self._second_chance = True
-            self._want(self._clock() + (0.0 if again else self._longest_pause))
+            again = not self._unproven_replacement
+            self._unproven_replacement = True
+            self._schedule(self._clock() + (0.0 if again else self._max_pause))
             return again
 
     def accepted(self, token: Token) -> None:
-        """A broker took `token`."""
+        """Note that a broker accepted `token`."""
         with self._changed:
             if token is self._token:
-                self._second_chance = False
+                self._unproven_replacement = False
 
     def listen(self, on_change: Callable[[], None]) -> None:
-        """Call `on_change` whenever there is a token or an error, on the keeper's thread."""
+        """Call `on_change` after each token and each error, on the refresher's thread."""
         with self._changed:
             self._listeners.append(on_change)
 
     def forget(self, on_change: Callable[[], None]) -> None:
-        """Undo `listen`."""
+        """Remove a listener."""
         with self._changed:
             self._listeners = [listener for listener in self._listeners if listener != on_change]
 
     def close(self) -> None:
-        """End the thread: at once, or if it is fetching, after that. A second call does nothing."""
+        """End the thread, after the current fetch if there is one. A second call does nothing."""
         with self._changed:
             self._closed = True
             self._listeners = []
@@ -130,10 +130,10 @@ class TokenRefresher:
             self._thread.join(timeout)
         return self._thread is None or not self._thread.is_alive()
 
-    # The rest is under the lock, or on the keeper's thread
+    # The rest runs under the lock, or on the refresher's thread
 
-    def _want(self, at: float) -> None:
-        """Fetch a token `at` a time, or before."""
+    def _schedule(self, at: float) -> None:
+        """Schedule a fetch at time `at`, unless an earlier one is scheduled."""
         if self._closed:
             return
         self._due = min(self._due, at)
@@ -145,11 +145,11 @@ class TokenRefresher:
     def _run(self) -> None:
         while self._wait_until_due():
             token, error = self._attempt()
-            for listener in self._ended(token, error):
+            for listener in self._attempt_done(token, error):
                 listener()
 
     def _wait_until_due(self) -> bool:
-        """Wait until a token is to be fetched. Return False once the keeper is closed."""
+        """Wait until a fetch is due. Return False if the refresher is closed."""
         with self._changed:
             while not self._closed:
                 now = self._clock()
@@ -165,11 +165,13 @@ class TokenRefresher:
             return self._fetch(self._clock()), None
         except PyProducerError as error:
             return None, error
-        except Exception as error:  # whatever it is, the thread goes on, and who waits is told
-            return None, AuthenticationFailed(f"no token: {type(error).__name__} while it was fetched")
+        except Exception as error:  # the thread must survive any error, and waiting logins get it
+            return None, AuthenticationFailed(
+                f"no token: fetching it raised {type(error).__name__}; it is fetched again"
+            )
 
-    def _ended(self, token: Token | None, error: PyProducerError | None) -> list[Callable[[], None]]:
-        """Note the end of an attempt, and return whom to tell."""
+    def _attempt_done(self, token: Token | None, error: PyProducerError | None) -> list[Callable[[], None]]:
+        """Record the result of an attempt, and return the listeners to call."""
         with self._changed:
             now = self._clock()
             self._fetching_since = None
@@ -177,7 +179,7 @@ class TokenRefresher:
             if token is None:
                 self._failed(error, now)
             elif token.expires_at <= now:
-                self._failed(_over(token, now), now)
+                self._failed(_expired_error(token, now), now)
             else:
                 self._token, self._error, self._failures = token, None, 0
                 due = next_refresh(self._settings, token.expires_at, now, self._random.random())
@@ -185,64 +187,64 @@ class TokenRefresher:
             return list(self._listeners)
 
     def _failed(self, error: PyProducerError | None, now: float) -> None:
-        """An attempt failed. The old token stays while it lives, and attempts go on: secrets are rotated, endpoints come back."""
+        """Record a failure. A valid token is kept, and attempts go on: secrets are rotated, endpoints come back."""
         self._error = error
         final = bool(getattr(error, "fatal", False))
-        pause = exponential(self._pause, self._longest_pause, self._failures, self._random)
+        pause = exponential(self._pause, self._max_pause, self._failures, self._random)
         self._failures += 1
-        self._due = now + (self._longest_pause if final else pause)
+        self._due = now + (self._max_pause if final else pause)
         if self._token is not None:
-            logger.warning("The token of the login could not be renewed, and is used until it ends: %s", error)
+            logger.warning("cannot renew the token of the login, which is used until it expires: %s", error)
 
 
-def _over(token: Token, now: float) -> AuthenticationFailed:
+def _expired_error(token: Token, now: float) -> AuthenticationFailed:
     return AuthenticationFailed(
-        f"a token was given that ended {now - token.expires_at:.0f} s ago by this machine's clock: one of the clocks is wrong"
+        f"the new token expired {now - token.expires_at:.0f} s ago by this machine's clock: correct the clocks"
     )
 
 
 class TokenCache:
-    """The keepers of a process by identity, and who uses each: one token serves all clients with the same settings."""
+    """The token refreshers of a process by identity, and their users: clients with equal settings share one token."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._current_refresher: list[tuple[object, TokenRefresher, list[object]]] = []
+        self._refreshers: list[tuple[object, TokenRefresher, list[object]]] = []
 
-    def take(self, identity: object, user: object, make: Callable[[], TokenRefresher]) -> TokenRefresher:
-        """Return the keeper of `identity` for `user`, which is made if there is none. Identities are compared by `==`."""
+    def acquire(self, identity: object, user: object, make: Callable[[], TokenRefresher]) -> TokenRefresher:
+        """Return the refresher of `identity` for `user`; create it if there is none. Identities are compared by `==`."""
         with self._lock:
-            for known, refresher, users in self._current_refresher:
+            for known, refresher, users in self._refreshers:
                 if known == identity:
                     users.append(user)
                     return refresher
-            made = make()
-            self._current_refresher.append((identity, made, [user]))
-            return made
+            created = make()
+            self._refreshers.append((identity, created, [user]))
+            return created
 
     def release(self, refresher: TokenRefresher, user: object) -> None:
-        """Note that `user` needs `refresher` no more. The last one closes it."""
+        """Remove `user` from the users of `refresher`, and close the refresher after the last one."""
         with self._lock:
-            for index, (_, kept, users) in enumerate(self._current_refresher):
+            for index, (_, kept, users) in enumerate(self._refreshers):
                 if kept is refresher:
                     users[:] = [other for other in users if other is not user]
                     if not users:
-                        del self._current_refresher[index]
+                        del self._refreshers[index]
                         kept.close()
                     return
 
 
-_of_this_process = TokenCache()
+_process_cache = TokenCache()
 
 
 def token_cache() -> TokenCache:
-    """Return the keepers of this process."""
-    return _of_this_process
+    """Return the token cache of this process."""
+    return _process_cache
 
 
 def _forked() -> None:
-    """Begin anew in a forked process: threads did not come along, and locks may be held by those that stayed behind."""
-    global _of_this_process
-    _of_this_process = TokenCache()
+    """Create a new cache in a forked process: it has no threads, and a thread of the parent may hold the lock."""
+    global _process_cache
+    _process_cache = TokenCache()
 
 
 os.register_at_fork(after_in_child=_forked)

@@ -232,7 +232,7 @@ def test_a_lost_request_raises_and_a_lost_question_is_asked_again() -> None:
         ScriptedServer(lose, lose, answering(cluster(None, topic(3)))) as server,
         asking(server.address, timeout=10) as client,
     ):
-        with pytest.raises(ConnectionFailed, match="the peer closed it"):
+        with pytest.raises(ConnectionFailed, match="the broker closed it"):
             client.request(METADATA, messages.MetadataRequest())
         assert client.metadata(["topic"]).topics == (topic(3),)
 

@@ -200,7 +200,7 @@ def test_com23_rights(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
     told.rights = 1 << 8
     code, text = check(capsys)
     assert code == 1
-    assert "failed   rights: user 'ANONYMOUS' (we do not log in) lacks WRITE on it" in text
+    assert "failed   rights: user 'ANONYMOUS' (no login) lacks WRITE on it" in text
     assert "--operation Write --topic t`" in text
     told.code = 29
     code, text = check(capsys)

@@ -43,8 +43,8 @@ def test_no_server_at_all_is_an_error(servers: str) -> None:
         ("::1:9092", "needs brackets"),
         ("[]:9092", "expected host:port"),
         ("[::1:9092", "needs brackets"),
-        ("a b:9092", "no host name"),
-        ("host/path:9092", "no host name"),
+        ("a b:9092", "not a host name"),
+        ("host/path:9092", "not a host name"),
     ],
 )
 def test_a_bad_entry_is_named(bad: str, reason: str) -> None:

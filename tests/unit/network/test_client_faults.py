@@ -164,11 +164,11 @@ class HalfOpen:
 @pytest.mark.parametrize(
     ("act", "error", "message"),
     [
-        (lambda peer: None, ConnectionFailed, "the peer closed it"),
+        (lambda peer: None, ConnectionFailed, "the broker closed it"),
         (Peer.reset, ConnectionFailed, "reset"),
         (lambda peer: peer.socket.sendall(b"HTTP/1.1 400 Bad Request\r\n"), RemoteProtocolError, "web server"),
         (lambda peer: peer.socket.sendall(b"\0\0\0\x04\0\0\0\x63"), RemoteProtocolError, "response 99 where"),
-        (lambda peer: peer.socket.sendall(b"\0\0\0\x02\0"), ConnectionFailed, "the peer closed it"),
+        (lambda peer: peer.socket.sendall(b"\0\0\0\x02\0"), ConnectionFailed, "the broker closed it"),
     ],
     ids=["close", "reset", "http", "wrong correlation id", "close within a frame"],
 )

@@ -185,7 +185,7 @@ def test_sec34_a_broker_that_falls_silent_in_a_login_anew_is_given_up(drive: Dri
         clock.advance(5)
         assert driver.until_disconnected() == [-1]
         assert isinstance(driver.client.last_error(-1), KafkaTimeout)
-        assert f"did not answer {step} of a login anew within 5 s" in str(driver.client.last_error(-1))
+        assert f"did not answer {step} of a re-authentication within 5 s" in str(driver.client.last_error(-1))
 
 
 @pytest.mark.parametrize("throttled_at", [0.7, 0.96], ids=["before it", "behind it"])

@@ -44,7 +44,7 @@ def test_sec43_a_brokers_certificate_ends_nothing_while_others_let_us_in() -> No
     refusals = FatalErrors([-1])
     refusals.opened(-1)
     for _ in range(3):
-        assert refusals.failed(1, EXPIRED, others=True), "and the pauses are long"
+        assert refusals.failed(1, EXPIRED, others_ready=True), "and the pauses are long"
     assert refusals.fatal_error is None
     refusals.failed(1, EXPIRED)
     assert refusals.fatal_error is EXPIRED
@@ -53,7 +53,7 @@ def test_sec43_a_brokers_certificate_ends_nothing_while_others_let_us_in() -> No
 def test_sec43_a_password_is_the_same_for_all_brokers() -> None:
     refusals = FatalErrors([-1])
     refusals.opened(-1)
-    refusals.failed(1, PASSWORD, others=True)
+    refusals.failed(1, PASSWORD, others_ready=True)
     assert refusals.fatal_error is None
-    refusals.failed(1, PASSWORD, others=True)
+    refusals.failed(1, PASSWORD, others_ready=True)
     assert refusals.fatal_error is PASSWORD

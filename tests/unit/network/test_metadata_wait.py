@@ -11,7 +11,7 @@ from spark_producer.network.metadata_wait import PARTITION_GRACE, TopicStatus, T
 
 DEADLINE = 60.0
 ALMOST, OVER = DEADLINE - 0.001, DEADLINE
-READY, AGAIN, NO_PARTITION = TopicStatus.READY, TopicStatus.ASK_AGAIN, TopicStatus.NO_PARTITION
+READY, AGAIN, NO_PARTITION = TopicStatus.READY, TopicStatus.PENDING, TopicStatus.NO_PARTITION
 
 
 class Answer(NamedTuple):
@@ -114,7 +114,7 @@ def test_a_missing_partition_is_not_waited_for_past_the_deadline_nor_by_who_expe
 def test_the_end_of_a_wait_for_a_partition_names_it() -> None:
     waiting = wait(partition=3)
     waiting.evaluate(ALMOST, THERE)
-    with pytest.raises(MetadataTimeout, match="know of no partition 3"):
+    with pytest.raises(MetadataTimeout, match="do not know partition 3"):
         raise waiting.error()
 
 

@@ -21,9 +21,9 @@ from tests.stages.scripted_server import Peer, ScriptedServer
         (SecuritySettings(tls=TlsSettings()), "user 'ANONYMOUS'"),
         (SecuritySettings(sasl=SaslSettings("PLAIN", "app\n")), "user 'app\\\\n'"),
         (SecuritySettings(sasl=SaslSettings("SCRAM-SHA-256", "id", token_auth=True)), "delegation token 'id'"),
-        (SecuritySettings(sasl=SaslSettings("OAUTHBEARER")), "whom the token names"),
+        (SecuritySettings(sasl=SaslSettings("OAUTHBEARER")), "the user of the token"),
         (SecuritySettings(tls=TlsSettings(identity=Store("/etc/user.crt"))), "the certificate in /etc/user.crt"),
-        (SecuritySettings(tls=TlsSettings(identity=Store(pem="…"))), "our certificate"),
+        (SecuritySettings(tls=TlsSettings(identity=Store(pem="…"))), "the client certificate"),
     ],
 )
 def test_sec29_the_principal_is_what_we_logged_in_as(security: SecuritySettings, said: str) -> None:
@@ -43,8 +43,6 @@ def test_sec29_a_broker_that_closes_after_requests_with_acks_0_may_have_refused_
             driver.until_ready()
             driver.client.send(-1, PRODUCE, messages.ProduceRequest(acks=0), tag=0, expect_response=False)
             assert driver.until_disconnected() == [-1]
-            assert "user 'ANONYMOUS' (we do not log in) may write to the topics (ACLs)" in str(
-                driver.client.last_error(-1)
-            )
+            assert "user 'ANONYMOUS' (no login) may write to the topics (ACLs)" in str(driver.client.last_error(-1))
     told = [row for row in caplog.records if row.levelno == logging.WARNING]
     assert len(told) == 1, "the log says it once"

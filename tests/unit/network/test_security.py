@@ -216,7 +216,7 @@ def test_sec11_passwords_and_tokens_do_not_leave_the_machine_in_clear(options: d
         with pytest.raises(ConfigError) as refused:
             settings(options, servers)
         assert str(refused.value) == (
-            f"{options['sasl.mechanism']} over SASL_PLAINTEXT would send {what} in clear to {FAR}: set "
+            f"{options['sasl.mechanism']} over SASL_PLAINTEXT would send {what} in clear text to {FAR}: set "
             "kafka.security.protocol to SASL_SSL, or allowPlaintextCredentials to true"
         )
     assert settings(options, "localhost:1,127.0.0.1:2,[::1]:3").security.protocol == "SASL_PLAINTEXT"
@@ -251,7 +251,7 @@ def test_sec11_a_broker_that_names_another_machine_as_its_own_gets_no_password(
     if only:
         assert (login.mechanism, login.user) == (allowed.mechanism, allowed.user)
         with pytest.raises(
-            AuthenticationFailed, match=r"in clear to 10\.0\.0\.1:9092, an address that the cluster"
+            AuthenticationFailed, match=r"in clear text to 10\.0\.0\.1:9092, an address that the cluster"
         ) as refused:
             login.start()
         assert refused.value.fatal
@@ -266,9 +266,9 @@ def test_sec11_a_broker_that_names_another_machine_as_its_own_gets_no_password(
         (SCRAM | {"security.protocol": "SASL_SSL"}, FAR, None),
         (SCRAM, "localhost:9092", None),
         (PLAIN, "localhost:9092", None),
-        (SCRAM, FAR, f"SCRAM-SHA-256 over SASL_PLAINTEXT to {FAR}: all records, and what a weak password can be guessed"),
+        (SCRAM, FAR, f"SCRAM-SHA-256 over SASL_PLAINTEXT to {FAR}: all records, and data from which a weak password"),
         (PLAIN | {"allowPlaintextCredentials": "true"}, FAR, f"PLAIN over SASL_PLAINTEXT to {FAR}: the password and all"),
-        (TOKENS | {"allowPlaintextCredentials": "true"}, FAR, "the token and all records can be read on the way"),
+        (TOKENS | {"allowPlaintextCredentials": "true"}, FAR, "the token and all records can be read on the network path"),
         ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "none"}, FAR, "names are not checked"),
         ({"security.protocol": "SSL", "enable.ssl.certificate.verification": "false"}, FAR, "certificates are not checked"),
     ],

@@ -338,7 +338,9 @@ def test_a_reset_before_the_first_answer_may_be_a_refusal_whose_words_were_lost(
 ) -> None:
     transport, peer = connect(tls_way(certificates), listener, SETTINGS)
     reset(peer)
-    words = "broke: .* after the TLS handshake and before the first answer: the broker may want a certificate"
+    words = (
+        "broke: .* after the TLS handshake and before the first response: the broker may require a client certificate"
+    )
     with pytest.raises(ConnectionFailed, match=words) as raised:
         received(transport, memoryview(bytearray(10)))
     assert vars(raised.value) == {"errno": errno.ECONNRESET}

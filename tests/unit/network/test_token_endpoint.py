@@ -172,7 +172,7 @@ def test_a_token_that_lives_for_no_time_or_for_no_number_of_seconds_is_refused(
 ) -> None:
     for token in ("opaque", jwt(exp=NOW + 60)):
         error = refusal(settings(serve(token_reply(token, expires_in=life)).url))
-        assert f"it says that the token expires in {told} seconds (expires_in)" in str(error)
+        assert f"its token expires in {told} seconds (expires_in)" in str(error)
 
 
 @pytest.mark.parametrize("code", [*range(400, 418), 422, 425, 429, 500, 501, 502, 503, 504, 505, 511, 299, 204])
@@ -257,7 +257,7 @@ def test_sec17_of_a_refusal_only_its_error_is_shown_and_escaped(
         (Reply(body=(b'{"access_token":"' + CANARY.encode(),)), "no access_token"),
         (token_reply(f"{CANARY} with blanks"), "cannot|characters"),
         (token_reply(f"{CANARY}\r\n"), "characters"),
-        (token_reply(CANARY, token_type="mac"), "type Bearer"),
+        (token_reply(CANARY, token_type="mac"), "is not Bearer"),
         (Reply(body=(b" " * (2 << 20),)), "larger than 1024 KiB"),
         (Reply(body=itertools.repeat(b"x" * 65536)), "larger than 1024 KiB"),
         (Reply(headers=(("Content-Length", str(1 << 40)),), body=itertools.repeat(b"x" * 65536)), "larger than"),
@@ -292,7 +292,7 @@ def test_sec17_a_body_that_drips_ends_at_the_deadline(
     clock = ticking()
     error = refusal(settings(endpoint.url, authority, connect_timeout=50.0, read_timeout=50.0), clock)
     assert clock() < 150, "each wait is one look at the clock"
-    assert "not done in time" in str(error)
+    assert "timed out" in str(error)
     assert isinstance(error, AuthenticationFailed)
     assert not error.fatal
 
@@ -334,7 +334,7 @@ class RawServer:
 def test_sec17_a_peer_that_says_nothing_is_given_up(scheme: str, first: bytes) -> None:
     server = RawServer(first)
     oidc = settings(f"{scheme}://localhost:{server.port}/", connect_timeout=0.2, read_timeout=0.2)
-    assert "not done in time" in str(refusal(oidc)) or first == b"H"
+    assert "timed out" in str(refusal(oidc)) or first == b"H"
     server.close()
 
 
@@ -342,7 +342,7 @@ def test_sec17_headers_that_never_end_are_given_up() -> None:
     for then in (b"X: y\r\n", b"x", b"HTTP/1.1 100 Continue\r\n\r\n"):
         server = RawServer(b"HTTP/1.1 200 OK\r\n" if b"100" not in then else b"", then)
         error = refusal(settings(f"http://localhost:{server.port}/", read_timeout=200.0), ticking())
-        assert "not done in time" in str(error) or "not answer in HTTP" in str(error)
+        assert "timed out" in str(error) or "is not HTTP" in str(error)
         server.close()
 
 
@@ -358,7 +358,7 @@ def test_sec17_headers_that_never_end_are_given_up() -> None:
 )
 def test_sec17_a_peer_that_speaks_no_http_is_told_so(said: bytes) -> None:
     server = RawServer(said + b"\r\n" * 3)
-    assert "not answer in HTTP" in str(refusal(settings(f"http://localhost:{server.port}/")))
+    assert "is not HTTP" in str(refusal(settings(f"http://localhost:{server.port}/")))
     server.close()
 
 

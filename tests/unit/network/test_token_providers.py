@@ -70,7 +70,7 @@ def test_sec18_a_function_of_the_users_gives_tokens(
         (f"return '{CANARY}'", "returned str"),
         (f"return ['{CANARY}', {EXPIRY}]", "returned list"),
         (f"return '{CANARY}', {EXPIRY}, {{}}, 1", "returned tuple"),
-        (f"return b'{CANARY}', {EXPIRY}", "no text but bytes"),
+        (f"return b'{CANARY}', {EXPIRY}", "of type bytes"),
         (f"return '{CANARY} {CANARY}', {EXPIRY}", "characters"),
         (f"return '', {EXPIRY}", "empty"),
         (f"return '{CANARY}', {EXPIRY // 1000}", "milliseconds"),
@@ -194,7 +194,7 @@ def test_sec18_what_amazons_signer_says_is_shown(
     monkeypatch.setattr(signer, "generate_auth_token", fails)
     told = refusal(lambda: from_aws((), "eu-west-1"))
     assert str(error).strip() in str(told)
-    assert "are there credentials" in str(told)
+    assert "Check the AWS credentials" in str(told)
     assert told.__dict__ == {"fatal": fatal}
 
 

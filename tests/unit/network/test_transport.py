@@ -115,5 +115,5 @@ def test_an_address_says_its_name_and_its_number() -> None:
 
 @pytest.mark.parametrize("port", [0, -1, 65_536, 99_999, 2**31 - 1])
 def test_a_number_that_is_no_port_is_not_cut_off_to_one(port: int) -> None:
-    with pytest.raises(ConnectionFailed, match=f"127.0.0.1:{port}: a port is a number from 1 to 65535"):
+    with pytest.raises(ConnectionFailed, match=f"127.0.0.1:{port}: the port must be from 1 to 65535"):
         resolve("127.0.0.1", port)

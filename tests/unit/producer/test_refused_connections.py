@@ -67,7 +67,7 @@ def test_sec25_who_waits_for_memory_is_told(cluster: ScriptedCluster, start_smal
 
 def test_an_error_that_passes_ends_nothing(cluster: ScriptedCluster, start_small: Start) -> None:
     producer = start_small()
-    cluster.wake(reachable=False, last_error=PyProducerError("the peer closed it"))
+    cluster.wake(reachable=False, last_error=PyProducerError("the broker closed it"))
     sent = Runner(lambda: producer.send("t", "x").result(DEADLINE))
     cluster.wait_for(lambda: len(cluster.waits) > 3, "it goes on")
     cluster.wake(reachable=True)

@@ -246,7 +246,7 @@ def test_kp6_a_topic_without_leaders_times_out_with_what_the_brokers_say(
     cluster: ScriptedCluster, start_small: Start
 ) -> None:
     cluster.topic_codes = lambda _: 5
-    said = r"topic 't' was not ready within 20 s \(kafka.max.block.ms\).*The brokers answer LEADER_NOT_AVAILABLE"
+    said = r"topic 't' was not ready within 20 s \(kafka.max.block.ms\).*The brokers return LEADER_NOT_AVAILABLE"
     with pytest.raises(MetadataTimeout, match=said):
         impatient(start_small(max_block_ms=20_000)).send("t", "x")
 
