@@ -17,7 +17,7 @@ CONSTRAIN := $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 PIP_VERSION := $(CONSTRAIN) --upgrade 'pip>=25.3'
 CONSTRAIN_BUILD := $(if $(CONSTRAINTS),--build-constraint $(CONSTRAINTS))
 .DEFAULT_GOAL := help
-.PHONY: help check-python check-machine setup setup-dev quickstart jars bytecode test test-fast coverage campaigns crash-seeds kills model matrix nemesis lint bench experiments asan notebooks zip wheel platforms constraints docs site clean
+.PHONY: help check-python check-machine setup setup-dev quickstart jars bytecode test test-fast nightly coverage campaigns crash-seeds kills model matrix nemesis lint bench experiments asan notebooks zip wheel platforms constraints docs site clean
 
 help: ## show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,8 +59,11 @@ bytecode: setup-dev ## compile package and tests once, so that the processes of 
 test: jars ## every test, with real Kafka and real Spark
 	$(PYTEST) $(ARGS)
 
-test-fast: setup-dev ## tests without a JVM, some minutes
+test-fast: setup-dev ## tests without a JVM and without the slow ones, a minute or two
 	$(PYTEST) -m 'not kafka and not spark and not slow' $(ARGS)
+
+nightly: jars ## what CI leaves out: the twins on Kafka 3.9, notebooks, benchmarks' rows, samples of the matrix and of platforms
+	$(PYTEST) -m nightly $(ARGS)
 
 coverage: jars ## every test, with the lines and branches that none of them reaches; it takes half as long again
 	$(PYTEST) --cov --cov-report=term $(ARGS)

@@ -170,15 +170,6 @@ def test_the_public_names_are_there_need_no_pyspark_and_others_are_not() -> None
     assert done.returncode == 0, done.stderr
 
 
-def test_sparks_lookup_finds_the_source() -> None:
-    done = python(
-        "import pyspark_pyproducer; "
-        "assert pyspark_pyproducer.__all__ == ['DefaultSource']; "
-        "assert pyspark_pyproducer.DefaultSource.name() == 'pyproducer'"
-    )
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.parametrize(
     "broken",
     ["raise ImportError('no numpy')", "this is no python", "raise RuntimeError('anything')", "1 / 0", None],

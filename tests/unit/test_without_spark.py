@@ -77,14 +77,6 @@ def test_a_spark_that_is_too_old_is_told_like_one_that_is_missing(tmp_path: Path
     assert "pyspark.sql" in last, "what it lacks"
 
 
-def test_what_else_is_missing_is_not_blamed_on_spark() -> None:
-    done = python("import sys; sys.modules['zstandard'] = None; import spark_producer.datasource.write.worker.task")
-    assert done.stderr.splitlines()[-1].startswith("ModuleNotFoundError: import of zstandard halted")
-    done = python("import sys; sys.modules['py4j'] = None; import spark_producer.datasource")
-    assert "PySpark 4.0" not in done.stderr
-    assert "py4j" in done.stderr
-
-
 @pytest.mark.slow
 def test_without_lz4_only_its_codec_is_missing() -> None:
     program = NO_SPARK + "sys.modules['lz4'] = sys.modules['lz4.frame'] = None\n" + WRITE

@@ -13,7 +13,7 @@ import pytest
 from spark_producer.broker import LocalBroker
 from spark_producer.record import checksum
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SECONDS = 60
 
 HEAVY = {
@@ -21,10 +21,17 @@ HEAVY = {
     "pyarrow.compute", "pydoc", "ssl", "unittest", "xml", "zipfile",
 }  # fmt: skip
 NOT_FOR_WRITERS = {
-    "archive", "broker", "record.message_reader", "record.reading", "simulation", "tools.offsets", "tools.tail",
+    "admin.offsets", "broker", "cli", "legacy_formats", "record.message_reader", "record.reading",
     "protocol.messages.configs", "protocol.messages.fetch", "protocol.messages.groups", "protocol.messages.topics",
 }  # fmt: skip
-ONLY_FOR_TASKS = {"producer", "accumulator", "sender", "record.codecs", "datasource.task", "datasource.cache"}
+ONLY_FOR_TASKS = {
+    "producer",
+    "accumulator",
+    "sender",
+    "record.codecs",
+    "datasource.write.worker.task",
+    "datasource.write.worker.cache",
+}
 OF_PYSPARK = "pyspark.worker, pyspark.sql.datasource, pyspark.sql.types, numpy, pyarrow"
 
 WRITE = """
@@ -59,6 +66,13 @@ def loaded(code: str, *arguments: str, before: str = "sys") -> set[str]:
 
 def ours(names: set[str]) -> set[str]:
     return {f"spark_producer.{name}" for name in names}
+
+
+def test_the_modules_that_must_not_be_imported_exist() -> None:
+    """A module that has moved would be imported without anybody noticing."""
+    for name in NOT_FOR_WRITERS | ONLY_FOR_TASKS:
+        path = ROOT / "spark_producer" / name.replace(".", "/")
+        assert path.is_dir() or path.with_suffix(".py").is_file(), name
 
 
 @pytest.mark.parametrize("module", ["spark_producer.producer", "spark_producer.datasource.write.worker.task"])
