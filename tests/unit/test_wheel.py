@@ -21,8 +21,6 @@ from tests.support.distribution import ROOT, Wheel, build_wheel, install, run
 PROGRAM = """
 import numpy as np, pyarrow as pa, spark_producer, spark_producer.kernel as kernel
 from spark_producer.kernel.column_views import BinaryColumn
-from benchmarks.partitioning.simulation.recorded import read_spreads
-assert read_spreads()
 print(spark_producer.__file__)
 print(kernel.murmur2(BinaryColumn(pa.array([b"21"], pa.binary())))[0].astype(np.int32), kernel.LOADED.describe())
 """
