@@ -2,7 +2,7 @@
 
     spark-submit jobs/flights.py --bootstrap-servers localhost:9092 --topic flights
     spark-submit jobs/flights.py --bootstrap-servers localhost:9092 --topic flights --stream
-    spark-submit jobs/flights.py --config client.properties --topic flights
+    spark-submit jobs/flights.py --command-config client.properties --topic flights
 
 A record's key is the carrier and the flight number, its value is the row as JSON, and its timestamp is the departure hour.
 """

@@ -4,7 +4,7 @@
     make quickstart ARGS=--secure                                   with the embedded broker, by TLS and a login
     make quickstart ARGS=--exactly-once                             a query is killed in the middle, and nothing is seen twice
     make quickstart ARGS='--bootstrap-servers host:9092'            with a real cluster
-    make quickstart ARGS='--config client.properties'               with a secured one (docs/security.md)
+    make quickstart ARGS='--command-config client.properties'               with a secured one (docs/security.md)
 
 At the end it removes everything that it has made, but with `--keep` the topics stay.
 """
@@ -49,7 +49,7 @@ def main(given: Sequence[str] | None = None) -> int:
     console.print("\n[bold]pyproducer quickstart[/]: the flights of 2013, from Spark to Kafka\n")
     with contextlib.ExitStack() as stack:
         if chosen.secure:
-            chosen.config = _start_secured_broker(stack)
+            chosen.command_config = _start_secured_broker(stack)
         options = connection_options(chosen)
         own_broker = chosen.secure or SERVERS not in options
         if SERVERS not in options:
@@ -74,7 +74,7 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="quickstart",
         description="Write the flights of 2013 to Kafka, in batch and as a stream, and read them back: to the embedded broker, "
-        "or to the cluster that --bootstrap-servers or --config names.",
+        "or to the cluster that --bootstrap-servers or --command-config names.",
     )
     add_connection(parser, default=None)
     parser.add_argument(
@@ -88,8 +88,8 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--partitions", type=int, default=4, help="of the two topics (default: %(default)s)")
     parser.add_argument("--keep", action="store_true", help="keep the topics; the embedded broker runs on until Ctrl-C")
     chosen = parser.parse_args(given)
-    if chosen.secure and (chosen.config or chosen.bootstrap_servers):
-        parser.error("--secure is for the embedded broker: neither --config nor --bootstrap-servers go with it")
+    if chosen.secure and (chosen.command_config or chosen.bootstrap_servers):
+        parser.error("--secure is for the embedded broker: neither --command-config nor --bootstrap-servers go with it")
     return chosen
 
 
@@ -111,7 +111,7 @@ def _start_secured_broker(stack: contextlib.ExitStack) -> str:
 
 def _kill_and_count(client: BlockingClient, chosen: argparse.Namespace, servers: str, *, own_broker: bool) -> int:
     """Replay the flights exactly once with a kill in the middle; return 1 if readers of committed records miss or repeat one."""
-    connection = ["--config", str(chosen.config)] if chosen.config else []
+    connection = ["--command-config", str(chosen.command_config)] if chosen.command_config else []
     connection += ["--bootstrap-servers", servers] if own_broker or chosen.bootstrap_servers else []
     with contextlib.ExitStack() as stack:
         with interrupted_later():
@@ -165,7 +165,7 @@ def _look_next(chosen: argparse.Namespace, servers: str, *, own_broker: bool) ->
     here = os.path.relpath(Path(sys.executable).with_name("pyproducer"))
     command = "pyproducer" if shutil.which("pyproducer") else here
     places = [("see every option", f"{command} options"), ("use it in your own job", "README.md")]
-    where = f"--config {chosen.config} " if chosen.config else ""
+    where = f"--command-config {chosen.command_config} " if chosen.command_config else ""
     where += f"--bootstrap-servers {servers} " if chosen.bootstrap_servers or not where else ""
     again = "--secure " if chosen.secure else where * (not own_broker)
     if chosen.keep:

@@ -55,7 +55,9 @@ def viewer(
     if chosen.schema_registry_url is not None:
         registry = registry | {"schema.registry.url": chosen.schema_registry_url}
     if not registry.get("schema.registry.url"):
-        raise ConfigError("--format avro needs --schema-registry-url, or schema.registry.url in the file of --config")
+        raise ConfigError(
+            "--format avro needs --schema-registry-url, or schema.registry.url in the file of --command-config"
+        )
     config, _, parsed = parse_sink_options(options | registry | {"valueFormat": "avro"})
     allowed = [rule.strip() for rule in config.secrets_allow.split(",") if rule.strip()]
 

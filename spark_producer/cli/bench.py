@@ -51,7 +51,7 @@ def _run(chosen: argparse.Namespace) -> None:
         if size > config.max_request_size:
             raise ConfigError(
                 f"--sizes: a value of {size:,} bytes is more than max.request.size={config.max_request_size:,}; "
-                "--set raises it, and the topic's max.message.bytes must allow it too"
+                "raise it with --producer-config, and the topic's max.message.bytes too"
             )
     leaders = wait_for_topic(configs[0], chosen.topic, chosen.timeout)
     print(

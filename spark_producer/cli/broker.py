@@ -25,6 +25,7 @@ from spark_producer.broker.settings import (
 )
 from spark_producer.broker.storage.engines import WITH_TIERS, chosen_engine, engine_of
 from spark_producer.cli.arg_types import between, port, positive
+from spark_producer.cli.renamed_args import add_old_name
 from spark_producer.errors import ConfigError
 from spark_producer.network import parse_bootstrap_servers
 
@@ -80,7 +81,7 @@ def _add_storage(broker: argparse.ArgumentParser) -> None:
         choices=STORAGE_ENGINES,
         help="the storage engine: segments, plain files that Kafka's own tools read, or tiered, after Pulsar and BookKeeper, "
         "which writes faster with --sync (default: the one that the data directory began with; for a new one "
-        f"{DEFAULT_ENGINE}, or {TIERED} with --index rocks, --journal-dir, --ledger-dirs, or --set and the name of a cache)",
+        f"{DEFAULT_ENGINE}, or {TIERED} with --index rocks, --journal-dir, --ledger-dirs, or --memory-part of a cache)",
     )
     broker.add_argument(
         "--sync",
@@ -126,8 +127,8 @@ def _add_memory(broker: argparse.ArgumentParser) -> None:
         help="memory for batches: a half for the broker and a half for the caches of --storage tiered, each divided as Pulsar "
         "and BookKeeper do; segments uses the first half alone",
     )
-    memory.add_argument(
-        "--set",
+    part = memory.add_argument(
+        "--memory-part",
         metavar="NAME=SIZE",
         action="append",
         default=[],
@@ -135,6 +136,7 @@ def _add_memory(broker: argparse.ArgumentParser) -> None:
         help=f"another size for a part of it: {', '.join(share.name for share in SHARES)}, or the name that Pulsar or BookKeeper "
         "has for it, in its unit; all but the publish buffer are for --storage tiered; may be given several times",
     )
+    add_old_name(broker, "--set", part)
     memory.add_argument(
         "--metrics-port",
         metavar="PORT",
@@ -242,10 +244,10 @@ def _settings(chosen: argparse.Namespace) -> BrokerSettings:
         transaction_version=chosen.transaction_version,
         sync_each_append=chosen.sync,
     )
-    if chosen.memory is None and not chosen.set:
+    if chosen.memory is None and not chosen.memory_part:
         return settings
     both = None if chosen.memory is None else parse_size("--memory", chosen.memory)
-    plan = plan_memory(both, dict(chosen.set))
+    plan = plan_memory(both, dict(chosen.memory_part))
     warnings(plan, HeapCounts().bytes, system_memory().available)  # refuses what this machine does not have
     return with_memory(settings, plan)
 

@@ -1,4 +1,4 @@
-"""The arguments `--bootstrap-servers` and `--config`, and what connections they stand for; for commands and for jobs."""
+"""The arguments `--bootstrap-servers` and `--command-config`, and the connection settings from them; for commands and jobs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 
 from spark_producer.cli.console import print_error
+from spark_producer.cli.renamed_args import add_old_name
 from spark_producer.config import KAFKA_FIELDS, PRODUCER_NAMES, data_source_name, parse_options
 from spark_producer.config.option import is_secret
 from spark_producer.config.profiles import SUFFIX, profile
@@ -33,19 +34,28 @@ Kafka's ConsumerConfig and AdminClientConfig that its ProducerConfig does not ha
 over what is not theirs with a warning, and so do we; a name that nobody knows may be a mistyped one of ours, and is an error."""
 
 
-def add_connection(command: argparse.ArgumentParser, default: str | None = DEFAULT_SERVERS) -> None:
-    """Add the arguments to `command`. `default` is what it connects to if neither of them names servers; None for nothing."""
-    otherwise = f"else {default}" if default else "none otherwise"
+def add_connection(
+    command: argparse.ArgumentParser, default: str | None = DEFAULT_SERVERS, *, old_name: bool = True
+) -> None:
+    """Add the arguments to `command`. `default` is the server if neither of them names one; None for no default.
+
+    With `old_name` the command also takes `--config` for `--command-config`.
+    """
+    otherwise = f"or else {default}" if default else "which must name them then"
     command.add_argument(
-        "--bootstrap-servers", metavar="HOST:PORT,…", help=f"(default: those of the file of --config, {otherwise})"
+        "--bootstrap-servers",
+        metavar="HOST:PORT,…",
+        help=f"brokers to connect to first (default: bootstrap.servers in the file of --command-config, {otherwise})",
     )
-    command.add_argument(
-        "--config",
+    file = command.add_argument(
+        "--command-config",
         type=_properties,
         metavar="FILE.properties",
-        help="how to connect, as for Kafka's own tools: security.protocol=SASL_SSL … (docs/security.md). Passwords stand there, "
-        "or where it refers to; no argument takes any, since everybody on the machine can read command lines",
+        help="connection settings, as for Kafka's own tools (docs/security.md); passwords belong into this file, or where it "
+        "refers to, because all users of this machine can read command lines",
     )
+    if old_name:
+        add_old_name(command, "--config", file)
     command.set_defaults(default_servers=default)
 
 
@@ -65,7 +75,7 @@ def connection_options(chosen: argparse.Namespace, more: Mapping[str, str] | Non
         ConfigError: the file cannot be read, or a line of it is not `name=value`; `--bootstrap-servers` is not host:port; the
             file says no servers, and nothing else does; `more` has a secret, and no reference to one.
     """
-    options = {} if chosen.config is None else _from_file(chosen.config)
+    options = {} if chosen.command_config is None else _from_file(chosen.command_config)
     for name, value in (more or {}).items():
         _refuse_secret(name.lower(), value)
         options[name.lower()] = value
@@ -74,8 +84,10 @@ def connection_options(chosen: argparse.Namespace, more: Mapping[str, str] | Non
         options[SERVERS] = chosen.bootstrap_servers
     elif chosen.default_servers is not None:
         options.setdefault(SERVERS, chosen.default_servers)
-    elif chosen.config is not None and SERVERS not in options:
-        raise ConfigError(f"{chosen.config} does not say bootstrap.servers: add it there, or give --bootstrap-servers")
+    elif chosen.command_config is not None and SERVERS not in options:
+        raise ConfigError(
+            f"{chosen.command_config} has no bootstrap.servers: add it there, or give --bootstrap-servers"
+        )
     return options
 
 
@@ -85,8 +97,8 @@ def _refuse_secret(name: str, value: str) -> None:
     field = KAFKA_FIELDS.get(PRODUCER_NAMES.get(bare, ""))
     if field is not None and is_secret(field) and not is_reference(value):
         raise ConfigError(
-            f"{name} is a secret, and command lines can be read by everybody on this machine: put it into a file of --config, or "
-            "refer to it, ${env:NAME} or ${file:/path}"
+            f"{name} is a secret, and all users of this machine can read command lines: put it into the file of "
+            "--command-config, or refer to it, ${env:NAME} or ${file:/path}"
         )
 
 

@@ -18,6 +18,7 @@ from spark_producer import __version__
 from spark_producer.cli.console import escape_unencodable, hide_given_secrets, print_error, silence_stdout
 from spark_producer.cli.given_secrets import without_values
 from spark_producer.cli.pages import HelpfulParser
+from spark_producer.cli.renamed_args import warn_renamed
 from spark_producer.common.escape import for_log
 from spark_producer.errors import PyProducerError
 
@@ -33,7 +34,7 @@ COMMANDS: Mapping[str, str] = {
     "topics": "list, describe, create and delete topics",
     "bench": "measure how fast records go into a topic",
     "txn": "show and mend the transactions of exactly-once writes",
-    "convert": "write a log file anew in an older message format",
+    "downconvert": "rewrite a log file in a message format from before Kafka 0.11",
     "options": "list every option with its default",
     "broker": "run the embedded broker: one node, for development and tests",
 }
@@ -42,7 +43,15 @@ most of the package, Arrow and pandas, and somebody waits for the help."""
 
 SPARK_PACKAGES = ("pyspark", "pyspark-client", "pyspark-connect")
 
-OTHER_NAMES = {"--option": "--set", "--producer-property": "--set", "--command-config": "--config"}
+OLD_COMMANDS: Mapping[str, str] = {"convert": "downconvert"}
+"""Deprecated names of commands, with the names that they have now."""
+
+OTHER_NAMES = {
+    "--option": "--producer-config",
+    "--producer-property": "--producer-config",
+    "--producer.config": "--command-config",
+    "--consumer.config": "--command-config",
+}
 """Names of arguments in the jobs and in Kafka's own tools, and the names that these commands have for them."""
 
 INTERRUPTED = 130
@@ -57,6 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     escape_unencodable()
     hide_given_secrets(given)
     try:
+        if given and given[0] in OLD_COMMANDS:
+            warn_renamed(given[0], OLD_COMMANDS[given[0]])
+            given[0] = OLD_COMMANDS[given[0]]
         parser = _parser(next((one for one in given if one in COMMANDS), ""))
         if not given:
             parser.print_help()
@@ -121,7 +133,8 @@ def _refuse(parser: argparse.ArgumentParser, given: Sequence[str], unknown: Sequ
     at = parser
     for name in given:
         at = _commands_of(at).get(name, at)
-    known = [option for action in at._actions for option in action.option_strings]
+    shown = [action for action in at._actions if action.help != argparse.SUPPRESS]
+    known = [option for action in shown for option in action.option_strings]
     name = unknown[0].partition("=")[0]
     similar = [other for other in (OTHER_NAMES.get(name),) if other in known] or get_close_matches(name, known, n=1)
     asked = f"; did you mean {similar[0]}?" if similar else ""

@@ -8,10 +8,13 @@ from collections.abc import Iterable
 
 from spark_producer.cli.arg_types import positive
 from spark_producer.cli.connection_args import connection_options
+from spark_producer.cli.renamed_args import add_old_name
 from spark_producer.config import PRODUCER_NAMES, SINK_NAMES, data_source_name
 from spark_producer.config.registry_table import REGISTRY_FIELDS
 from spark_producer.config.unsupported import KAFKA_PREFIX, explain_producer_option
 from spark_producer.errors import ConfigError
+
+_ARGUMENT = "--producer-config"
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,79}")
 """The form of the names of options, columns and headers."""
@@ -22,13 +25,14 @@ _SINK_OPTIONS = SINK_NAMES | {name: name for name in REGISTRY_FIELDS}
 
 def add_producer(command: argparse.ArgumentParser) -> None:
     """Add the arguments of commands that write."""
-    command.add_argument(
-        "--set",
+    option = command.add_argument(
+        "--producer-config",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an option of the producer, as compression.type=zstd",
+        help="a producer option, such as compression.type=zstd; may be given several times",
     )
+    add_old_name(command, "--set", option)
     command.add_argument(
         "--timeout",
         type=positive,
@@ -59,9 +63,9 @@ def producer_options(chosen: argparse.Namespace, client_id: str) -> dict[str, st
     """Return the options of the data source that the arguments of `add_connection` and `add_producer` stand for.
 
     Raises: as `connection_options` and `named_values`.
-        ConfigError: `--set` names what is no option of the producer.
+        ConfigError: `--producer-config` names an option that the producer does not have.
     """
-    given = named_values(chosen.set, "--set")
+    given = named_values(chosen.producer_config, _ARGUMENT)
     _check_names(given)
     more = {data_source_name(name.removeprefix(KAFKA_PREFIX)): value for name, value in given.items()}
     return {"kafka.client.id": client_id} | connection_options(chosen, more)
@@ -71,12 +75,14 @@ def _check_names(given: Iterable[str]) -> None:
     for name in given:
         bare = name.lower().removeprefix(KAFKA_PREFIX)
         if bare in _SINK_OPTIONS:
-            topic = "; the topic is the last of the arguments" if bare == "topic" else ""
+            topic = "; the topic is the last argument" if bare == "topic" else ""
             raise ConfigError(
-                f"--set {_SINK_OPTIONS[bare]}: that is an option of writes from Spark, and --set takes those of the producer "
-                f"alone, as compression.type=zstd{topic}"
+                f"{_ARGUMENT} {_SINK_OPTIONS[bare]}: that is an option of writes from Spark; {_ARGUMENT} takes producer options "
+                f"only, such as compression.type=zstd{topic}"
             )
         if bare == "transactional.id":
-            raise ConfigError("--set transactional.id: commands write without transactions (docs/transactions.md)")
+            raise ConfigError(
+                f"{_ARGUMENT} transactional.id: commands write without transactions (docs/transactions.md)"
+            )
         if bare not in PRODUCER_NAMES:
-            raise ConfigError(f"--set: {explain_producer_option(name, PRODUCER_NAMES)}")
+            raise ConfigError(f"{_ARGUMENT}: {explain_producer_option(name, PRODUCER_NAMES)}")

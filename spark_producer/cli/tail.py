@@ -47,7 +47,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="N",
         help="begin at this offset of each partition, or at its end if that is earlier; -N: so many before its end",
     )
-    tail.add_argument("--until-end", action="store_true", help="stop at the records that are the last ones now")
+    tail.add_argument("-e", "--until-end", action="store_true", help="stop at the records that are the last ones now")
     tail.add_argument(
         "--timeout",
         type=positive,

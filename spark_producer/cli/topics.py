@@ -24,7 +24,9 @@ from spark_producer.cli.connection_args import add_connection, connection_option
 from spark_producer.cli.console import is_interactive, print_error, print_line
 from spark_producer.cli.nosuch import require_topics
 from spark_producer.cli.progress import ProgressBar, WaitNotice
+from spark_producer.cli.renamed_args import add_old_name, warn_renamed
 from spark_producer.common.escape import for_log
+from spark_producer.config.profiles import SUFFIX
 from spark_producer.errors import ConfigError
 
 CLIENT_ID = "pyproducer-topics"
@@ -45,11 +47,21 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     describing.add_argument("--json", action="store_true", help="one JSON object")
     creating = _action(actions, "create", "create topics, and wait until they can be written to", _create)
     creating.add_argument("topics", nargs="+", metavar="TOPIC")
-    creating.add_argument("--partitions", type=positive, metavar="N", help="(default: the cluster's)")
-    creating.add_argument("--replicas", type=positive, metavar="N", help="(default: the cluster's)")
     creating.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting, as retention.ms=-1"
+        "--partitions", type=positive, metavar="N", help="number of partitions (default: the cluster's)"
     )
+    replicas = creating.add_argument(
+        "--replication-factor", type=positive, metavar="N", help="replicas of each partition (default: the cluster's)"
+    )
+    add_old_name(creating, "--replicas", replicas)
+    config = creating.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a topic config, such as retention.ms=-1; may be given several times",
+    )
+    add_old_name(creating, "--set", config)
     deleting = _action(actions, "delete", "delete topics and all their records", _delete)
     deleting.add_argument("topics", nargs="+", metavar="TOPIC")
     deleting.add_argument("--yes", action="store_true", help="do not ask")
@@ -66,7 +78,7 @@ def _action(
     run: Callable[[argparse.Namespace], int | None],
 ) -> argparse.ArgumentParser:
     action = actions.add_parser(name, help=told, description=f"{told[0].upper()}{told[1:]}.")
-    add_connection(action)
+    add_connection(action, old_name=name != "create")  # there `--config` is a topic config, as in kafka-topics.sh
     action.add_argument("--timeout", type=positive, default=30, metavar="SECONDS", help="(default: %(default)s)")
     action.set_defaults(run=run)
     return action
@@ -123,13 +135,14 @@ def _set(name: str, value: str) -> str:
 
 def _create(chosen: argparse.Namespace) -> int:
     differ = 0
-    config = dict(map(_setting, chosen.set))
+    _take_old_config(chosen)
+    config = dict(map(_setting, chosen.config))
     bar = ProgressBar("creating", len(chosen.topics))
     with _connected(chosen) as client:
         for number, topic in enumerate(chosen.topics):
             bar(number)
             try:
-                made = create_topic(client, topic, chosen.partitions or -1, chosen.replicas or -1, config)
+                made = create_topic(client, topic, chosen.partitions or -1, chosen.replication_factor or -1, config)
                 if made:
                     wait_for_topic(client, topic)
             finally:
@@ -149,13 +162,16 @@ def _differences(
     client: BlockingClient, topic: str, chosen: argparse.Namespace, config: Mapping[str, str]
 ) -> list[str]:
     """Return in words what a topic has otherwise than it was asked for. A setting that may not be seen is not compared."""
-    if not (chosen.partitions or chosen.replicas or config):
+    if not (chosen.partitions or chosen.replication_factor or config):
         return []
     rows = describe_topic(client, topic).rows
     replicas = min((len(row.replicas) for row in rows), default=0)
     found = [
         f"{_count(has, thing)}, not {asked}"
-        for has, thing, asked in ((len(rows), "partition", chosen.partitions), (replicas, "replica", chosen.replicas))
+        for has, thing, asked in (
+            (len(rows), "partition", chosen.partitions),
+            (replicas, "replica", chosen.replication_factor),
+        )
         if asked is not None and asked != has
     ]
     there = topic_config(client, topic, list(config)) or {} if config else {}
@@ -164,10 +180,18 @@ def _differences(
     ]
 
 
+def _take_old_config(chosen: argparse.Namespace) -> None:
+    """Move a file of `--config` to `--command-config`, as which it was given before topic configs had that name."""
+    for text in [each for each in chosen.config if "=" not in each and each.endswith(SUFFIX)]:
+        warn_renamed("--config FILE", "--command-config")
+        chosen.config.remove(text)
+        chosen.command_config = chosen.command_config or text
+
+
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise ConfigError(f"--set takes NAME=VALUE, as retention.ms=-1, not {text!r}")
+        raise ConfigError(f"--config takes NAME=VALUE, such as retention.ms=-1, not {text!r}")
     return name, value
 
 

@@ -13,6 +13,7 @@ from spark_producer.cli.arg_types import positive
 from spark_producer.cli.connection_args import add_connection, connection_options, settings_of
 from spark_producer.cli.console import is_interactive, print_line
 from spark_producer.cli.progress import WaitNotice
+from spark_producer.cli.renamed_args import add_old_name
 from spark_producer.cli.txn_report import (
     MAX_IDS,
     age_of,
@@ -54,7 +55,7 @@ CLIENT_ID = "pyproducer-txn"
 
 NOT_CHANGED = "nothing was changed"
 
-_UNKNOWN = {"committed": True, "aborted": False}
+_ASSUMED = {"committed": True, "aborted": False}
 _ACTIONS = {
     "list": ("show all sinks, what they have written last, and how many transactions are open", False),
     "describe": (
@@ -95,11 +96,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
                 action="store_true",
                 help="take what is visible of a PARTIAL batch for the whole of it: its other rows are given up",
             )
-            action.add_argument(
-                "--accept-difference",
+            mismatch = action.add_argument(
+                "--accept-row-count-mismatch",
                 action="store_true",
-                help="take the last batch as it was committed for the whole of it, whatever rows it has when it is run again",
+                help="count the last batch as complete as it was committed, whatever rows it has when it runs again",
             )
+            add_old_name(action, "--accept-difference", mismatch)
             action.add_argument(
                 "--rebind",
                 action="store_true",
@@ -112,11 +114,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
                 "all, because its last control record is lost; check first which rows readers see",
             )
         if name == "repair":
-            action.add_argument(
-                "--unknown",
-                choices=_UNKNOWN,
-                help="take those for this of which nobody knows any more how they were ended; look first what readers see",
+            assume = action.add_argument(
+                "--assume",
+                choices=_ASSUMED,
+                help="assume this outcome for transactions whose outcome is unknown; check what consumers see first",
             )
+            add_old_name(action, "--unknown", assume)
         if name in ("resolve", "repair"):
             action.add_argument("--yes", action="store_true", help="do not ask")
         action.set_defaults(run=_RUNS[name])
@@ -199,9 +202,9 @@ def _resolve(chosen: argparse.Namespace) -> None:
             rebind(cluster)
             print_line(f"unbound: {chosen.sink} will be bound to the query or job that writes next")
             return
-        last = accept_difference(cluster) if chosen.accept_difference else resolve(cluster)
+        last = accept_difference(cluster) if chosen.accept_row_count_mismatch else resolve(cluster)
         print_line(f"resolved: {no_batch(chosen) if last is None else record_line(last)}")
-        for line in _done(found, last, difference=chosen.accept_difference):
+        for line in _done(found, last, difference=chosen.accept_row_count_mismatch):
             print_line(f"    {line}")
 
 
@@ -234,7 +237,7 @@ def _repair(chosen: argparse.Namespace) -> None:
                 f"nothing to repair: no end of a transaction is lost in the partitions of its last batch{looked}"
             )
             return
-        take_for = _UNKNOWN.get(chosen.unknown)
+        take_for = _ASSUMED.get(chosen.assume)
         for line in assumed_outcomes(lost, take_for):
             print_line(line)
         known = with_known_outcome(lost, take_for)

@@ -18,11 +18,11 @@ MAX_IDS = 10
 
 
 def assumed_outcomes(lost: Sequence[LostMarker], take_for: bool | None) -> Iterator[str]:
-    """Yield a line for each transaction whose outcome is unknown, and which `--unknown` decides."""
+    """Yield a line for each transaction whose outcome is unknown, and which `--assume` decides."""
     for each in lost:
         if each.commit is None and take_for is not None:
             yield (
-                f"--unknown {'committed' if take_for else 'aborted'}: {format_partitions([each.topic_partition])}, rows from "
+                f"--assume {'committed' if take_for else 'aborted'}: {format_partitions([each.topic_partition])}, rows from "
                 f"offset {each.first_offset} on of producer {each.producer_id}, epoch {each.epoch}"
             )
 

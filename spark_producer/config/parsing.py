@@ -223,7 +223,7 @@ def _with_profile(options: Given) -> Given:
     chosen = options[by_lower["profile"]]
     if isinstance(chosen, Secret):
         raise ConfigError("profile is no secret option: give its text, and no Secret")
-    # Kafka's own files have no prefix; those that were copied from a sink's options have it, and `--config` takes both.
+    # Kafka's own files have no prefix; those that were copied from a sink's options have it, and `--command-config` takes both.
     named = {
         data_source_name(name.removeprefix(KAFKA_PREFIX)): value for name, value in profile(chosen.strip()).items()
     }

@@ -1,4 +1,4 @@
-"""The rewriting of log files in an older message format, for `pyproducer convert`; no half-written file is left behind."""
+"""The rewriting of log files in an older message format, for `pyproducer downconvert`; no half-written file is left behind."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def of_file(content: str, place: Path, capsys: pytest.CaptureFixture[str]) -> Pr
     path.write_text(content, encoding="utf-8")
     parser = argparse.ArgumentParser()
     add_connection(parser, default=None)
-    options = connection_options(parser.parse_args(["--config", str(path)]))
+    options = connection_options(parser.parse_args(["--command-config", str(path)]))
     config = parse_options(options)[0]
     assert capsys.readouterr().err == "", "nothing in it is for others"
     assert producer_config({"profile": str(path)}) == config

@@ -65,7 +65,7 @@ def test_what_the_page_shows_on_one_machine(client_file: Path, capsys: pytest.Ca
         assert main(shlex.split(command)[2:]) == 0, command
     with Producer({"profile": client_file.name}) as producer:
         producer.send("people", "Ada", key="1").result(SECONDS)
-    assert main(["tail", "people", "--config", client_file.name, "--from-beginning", "--max-records", "1"]) == 0
+    assert main(["tail", "people", "--command-config", client_file.name, "--from-beginning", "--max-records", "1"]) == 0
     shown = capsys.readouterr().out
     assert "key=1  value=Ada" in shown
     assert "ok       login: the brokers know us as user 'spark'" in shown
@@ -75,7 +75,7 @@ def test_what_the_page_shows_on_one_machine(client_file: Path, capsys: pytest.Ca
         Producer({"profile": client_file.name}) as producer,
     ):
         producer.send("people", "Grace")
-    assert main(["tail", "people", "--config", client_file.name]) == 1
+    assert main(["tail", "people", "--command-config", client_file.name]) == 1
     said = capsys.readouterr().err
     assert "'spark' with SCRAM-SHA-512" in said
     assert "another" not in said

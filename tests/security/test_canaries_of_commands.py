@@ -68,7 +68,7 @@ class Commands:
         """Run `tail` for one record, keep its output and its command line, and return its exit code."""
         file = self.inputs / f"{name}.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in self.settings(password).items()))
-        command = [*COMMAND, "tail", "--config", str(file), "--from-beginning", "--max-records", "1", topic]
+        command = [*COMMAND, "tail", "--command-config", str(file), "--from-beginning", "--max-records", "1", topic]
         with (self.home / f"{name}.txt").open("wb") as output:
             running = subprocess.Popen(
                 command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **self.environment}

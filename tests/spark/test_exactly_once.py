@@ -129,7 +129,7 @@ def test_a_checkpoint_that_is_one_batch_behind_is_refused_if_the_batch_has_other
     told_in_short(str(refused.value))
     assert stream.committed() == []
     servers = embedded_broker.bootstrap_servers
-    assert main(["txn", "resolve", topic, "--accept-difference", "--yes", "--bootstrap-servers", servers]) == 0
+    assert main(["txn", "resolve", topic, "--accept-row-count-mismatch", "--yes", "--bootstrap-servers", servers]) == 0
     play(stream, embedded_broker, topic, topic)
     assert stream.committed() == [0]
     assert committed(embedded_broker, topic) == once(9)

@@ -191,7 +191,7 @@ def test_flights_with_spark_submit_to_a_secured_broker(
     with LocalBroker(security=security) as broker:
         file = tmp_path / "client.properties"
         file.write_text(SECURED.format(servers=broker.bootstrap_servers, ca=certificates.ca))
-        job = (submit, str(JOBS / "flights.py"), "--config", str(file))
+        job = (submit, str(JOBS / "flights.py"), "--command-config", str(file))
         said = run(tmp_path, *job, "--topic", topic, "--option", "kafka.linger.ms=5")
         foreign = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(certificates.ca)}
         foreign |= {"sasl.mechanism": "PLAIN", "sasl.username": "flights", "sasl.password": PASSWORD}

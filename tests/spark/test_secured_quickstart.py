@@ -30,7 +30,16 @@ def test_quickstart_secured(tmp_path: Path) -> None:
         options = dict(line.split("=", 1) for line in file.read_text().splitlines())
         user, password = re.findall(r'(?:username|password)="([^"]+)"', options["sasl.jaas.config"])
         assert password not in said
-        tail = [sys.executable, "-m", "spark_producer", "tail", "flights", "--config", str(file), "--from-beginning"]
+        tail = [
+            sys.executable,
+            "-m",
+            "spark_producer",
+            "tail",
+            "flights",
+            "--command-config",
+            str(file),
+            "--from-beginning",
+        ]
         done = subprocess.run(
             [*tail, "--max-records", "1"], capture_output=True, text=True, timeout=DEADLINE, check=False
         )

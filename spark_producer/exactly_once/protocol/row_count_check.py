@@ -57,7 +57,7 @@ def _other_rows(sink: str, query: str, batch: int, rows: int) -> str:
         f"sink {sink!r}: {what} was committed with {rows} rows, and now has as many, but others. Nothing is written. The "
         "checkpoint was rewound by one micro-batch, or is a copy of an older one; or the input does not give the same rows. "
         "Start from the newest checkpoint, or with a new exactlyOnceId. If the query makes new values each time (uuid, rand, a "
-        f"clock), the batch is committed completely: run `pyproducer txn resolve {sink} --accept-difference`, and set "
+        f"clock), the batch is committed completely: run `pyproducer txn resolve {sink} --accept-row-count-mismatch`, and set "
         "exactlyOnceCompare to count"
     )
 
@@ -69,5 +69,5 @@ def _difference(sink: str, query: str, batch: int, before: int, now: int) -> str
         f"sink {sink!r}: {what} was committed with {before} rows, and now has {now}. None of these is written. The checkpoint "
         f"was rewound by one micro-batch, or is a copy of an older one{mine}; or the input does not give the same rows again. "
         "Start from the newest checkpoint, or with a new exactlyOnceId: then no row is missing, and rows may be there twice. If "
-        f"the committed rows are the whole batch, run `pyproducer txn resolve {sink} --accept-difference`, and start again"
+        f"the batch is committed completely, run `pyproducer txn resolve {sink} --accept-row-count-mismatch`, and start again"
     )

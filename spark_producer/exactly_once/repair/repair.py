@@ -157,8 +157,8 @@ def write_markers(
             f"sink {cluster.sink!r}: neither the coordinator nor the logs tell any more how the transactions in "
             f"{format_partitions(unknown)} were ended, or they were committed and no record in {cluster.topic} names them (is "
             "that its control topic?), so nothing is written anywhere. Look whether readers of committed records see rows of "
-            "that batch in other partitions. If they do, `--unknown committed` is right, since its next run would double them; "
-            "if they see none at all, `--unknown aborted` is, and the batch runs again"
+            "that batch in other partitions. If they do, `--assume committed` is right, since its next run would double them; "
+            "if they see none at all, `--assume aborted` is, and the batch runs again"
         )
 
 

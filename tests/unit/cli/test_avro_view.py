@@ -52,12 +52,12 @@ def test_tail_shows_avro_as_json(registry: str, tmp_path: Path, capsys: pytest.C
             producer.send_batch(pa.RecordBatch.from_pydict({"value": pa.array(rows, pa.binary())}), topic="t")
             producer.flush()
             arguments = ["tail", "t", "--bootstrap-servers", broker.bootstrap_servers, "--from-beginning"]
-            assert main([*arguments, "--format", "avro", "--config", str(config), "--max-records", "3"]) == 0
+            assert main([*arguments, "--format", "avro", "--command-config", str(config), "--max-records", "3"]) == 0
             shown = sorted(line.partition("value=")[2] for line in capsys.readouterr().out.splitlines())
             assert shown == ["null", "plain", '{"n": 8}']
             producer.send_batch(pa.RecordBatch.from_pydict({"value": [prefix_of(8) + b"\x10"]}), topic="t")
             producer.flush()
-            assert main([*arguments, "--format", "avro", "--config", str(config)]) == 1
+            assert main([*arguments, "--format", "avro", "--command-config", str(config)]) == 1
             assert "could not get schema 8" in capsys.readouterr().err
         assert main([*arguments, "--format", "avro"]) == 1
         assert "--format avro needs --schema-registry-url, or schema.registry.url in" in capsys.readouterr().err

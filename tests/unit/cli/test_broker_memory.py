@@ -1,4 +1,4 @@
-"""`pyproducer broker --memory`, `--set`, `--report` and `--metrics-port`."""
+"""`pyproducer broker --memory`, `--memory-part`, `--report` and `--metrics-port`."""
 
 from __future__ import annotations
 
@@ -106,7 +106,13 @@ def test_each_part_but_the_brokers_own_has_a_metric_of_the_tiers() -> None:
 
 
 def test_parts_are_set_under_our_names_and_theirs(capsys: pytest.CaptureFixture[str]) -> None:
-    printed = report(capsys, "--set", "dbStorage_readAheadCacheMaxSizeMb=20", "--set", "broker.publish.buffer.bytes=-1")
+    printed = report(
+        capsys,
+        "--memory-part",
+        "dbStorage_readAheadCacheMaxSizeMb=20",
+        "--memory-part",
+        "broker.publish.buffer.bytes=-1",
+    )
     assert "  storage.read.cache.bytes      20 MiB (" in printed
     assert "  broker.publish.buffer.bytes   no limit (" in printed
 
@@ -117,8 +123,8 @@ def test_parts_are_set_under_our_names_and_theirs(capsys: pytest.CaptureFixture[
         (["--memory", "10M"], "a half of the write cache has 655,360 bytes"),
         (["--memory", "1000000G"], "but this process may have"),
         (["--memory", "lots"], "--memory is 'lots'; it takes a positive size"),
-        (["--set", "managedLedgerCacheSizeMB=60"], "the broker's budget is 64 MiB, but its parts take 92 MiB"),
-        (["--set", "unknown=1"], "there is no setting unknown of the memory plan"),
+        (["--memory-part", "managedLedgerCacheSizeMB=60"], "the broker's budget is 64 MiB, but its parts take 92 MiB"),
+        (["--memory-part", "unknown=1"], "there is no setting unknown of the memory plan"),
     ],
 )
 def test_a_plan_that_does_not_fit_is_refused_before_anything_is_served(
@@ -132,7 +138,7 @@ def test_a_plan_that_does_not_fit_is_refused_before_anything_is_served(
 
 def test_a_setting_without_a_value_is_a_bad_argument(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["broker", "--set", "broker.tail.cache.bytes"])
+        main(["broker", "--memory-part", "broker.tail.cache.bytes"])
     assert "NAME=SIZE is needed" in capsys.readouterr().err
 
 

@@ -42,7 +42,7 @@ def test_without_arguments_the_default_is_meant_if_there_is_one() -> None:
 
 def test_a_file_of_kafkas_own_tools_is_read_with_or_without_the_prefix(file: File) -> None:
     name = file("# all of us\nbootstrap.servers=a:1\nCLIENT.id = job\n\nkafka.request.timeout.ms=5000\n")
-    options = connection_options(parsed("--config", name))
+    options = connection_options(parsed("--command-config", name))
     assert options == {SERVERS: "a:1", "kafka.client.id": "job", "kafka.request.timeout.ms": "5000"}
     made = settings_of(options)
     assert (made.bootstrap, made.client_id, made.request_timeout) == ((("a", 1),), "job", 5.0)
@@ -51,41 +51,39 @@ def test_a_file_of_kafkas_own_tools_is_read_with_or_without_the_prefix(file: Fil
 def test_the_servers_are_those_of_the_argument_then_of_an_option_then_of_the_file(file: File) -> None:
     name = file("bootstrap.servers=a:1\nclient.id=file\n")
     more = {"kafka.Bootstrap.servers": "b:1", "KAFKA.client.id": "option"}
-    assert connection_options(parsed("--config", name))[SERVERS] == "a:1"
-    assert connection_options(parsed("--config", name), more) == {SERVERS: "b:1", "kafka.client.id": "option"}
-    assert connection_options(parsed("--config", name, "--bootstrap-servers", "c:1"), more)[SERVERS] == "c:1"
+    assert connection_options(parsed("--command-config", name))[SERVERS] == "a:1"
+    assert connection_options(parsed("--command-config", name), more) == {SERVERS: "b:1", "kafka.client.id": "option"}
+    assert connection_options(parsed("--command-config", name, "--bootstrap-servers", "c:1"), more)[SERVERS] == "c:1"
 
 
 def test_a_file_without_servers_needs_an_argument_where_there_is_no_default(file: File) -> None:
     name = file("client.id=job\n")
-    assert connection_options(parsed("--config", name))[SERVERS] == "127.0.0.1:9092"
-    with pytest.raises(
-        ConfigError, match=r"client\.properties does not say bootstrap\.servers: .* --bootstrap-servers"
-    ):
-        connection_options(parsed("--config", name, default=None))
+    assert connection_options(parsed("--command-config", name))[SERVERS] == "127.0.0.1:9092"
+    with pytest.raises(ConfigError, match=r"client\.properties has no bootstrap\.servers: .* --bootstrap-servers"):
+        connection_options(parsed("--command-config", name, default=None))
 
 
 def test_what_a_file_sets_for_other_clients_is_passed_over_aloud(
     file: File, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = file("bootstrap.servers=a:1\ngroup.id=readers\nkafka.isolation.level=read_committed\nclient.id=job\n")
-    assert connection_options(parsed("--config", name)) == {SERVERS: "a:1", "kafka.client.id": "job"}
+    assert connection_options(parsed("--command-config", name)) == {SERVERS: "a:1", "kafka.client.id": "job"}
     said = f"pyproducer: {name}: group.id, isolation.level belong to other clients and play no part here\n"
     assert capsys.readouterr().err == said
 
 
 def test_a_name_that_nobody_knows_is_an_error_with_the_nearest_one(file: File) -> None:
-    options = connection_options(parsed("--config", file("bootstrap.servers=a:1\nclient.ids=job\n")))
+    options = connection_options(parsed("--command-config", file("bootstrap.servers=a:1\nclient.ids=job\n")))
     with pytest.raises(ConfigError, match=r"unknown option 'kafka\.client\.ids'.*'kafka\.client\.id'"):
         settings_of(options)
 
 
 def test_the_file_is_one_of_properties(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        parsed("--config", "latency")
+        parsed("--command-config", "latency")
     assert "must end in .properties, not 'latency'" in capsys.readouterr().err
     with pytest.raises(ConfigError, match=r"'nowhere\.properties' cannot be read"):
-        connection_options(parsed("--config", "nowhere.properties"))
+        connection_options(parsed("--command-config", "nowhere.properties"))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +91,9 @@ def test_the_file_is_one_of_properties(capsys: pytest.CaptureFixture[str]) -> No
 )
 def test_sec42_a_command_line_has_no_secrets(name: str) -> None:
     servers = parsed("--bootstrap-servers", "a:1")
-    with pytest.raises(ConfigError, match=r"is a secret, and command lines can be read .* --config") as raised:
+    with pytest.raises(
+        ConfigError, match=r"is a secret, and all users of this machine can read command lines: .* --command-config"
+    ) as raised:
         connection_options(servers, {name: "hunter2"})
     assert "hunter2" not in str(raised.value)
     reference = {name: "${env:KAFKA_PASSWORD}"}

@@ -40,15 +40,15 @@ def test_a_secret_among_the_arguments_is_not_repeated(
         ["write", file, "t", f"--option={given}"],
         ["write", "--option", given, file, "t"],
         ["write", file, "t", f"--{given}"],
-        ["write", file, "t", "--set", given, *NOBODY],
+        ["write", file, "t", "--producer-config", given, *NOBODY],
         ["write", file, "t", "--sett", given],
-        ["write", file, "t", "--config", given],
+        ["write", file, "t", "--command-config", given],
         ["write", given, "t", *NOBODY],
         ["write", file, "t", "--key", given, *NOBODY],
         ["write", file, "t", "--format", given],
         ["write", file, "t", "--bootstrap-servers", given],
         ["tail", "t", "--option", given],
-        ["bench", "t", "--set", given, *NOBODY],
+        ["bench", "t", "--producer-config", given, *NOBODY],
         [given],
     ):
         try:
@@ -87,7 +87,7 @@ def test_a_file_of_config_with_a_misspelt_secret_is_not_repeated(
 ) -> None:
     (tmp_path / "a.json").write_bytes(b'{"a": 1}\n')
     (tmp_path / "c.properties").write_text(lines, encoding="utf-8")
-    words = ["write", str(tmp_path / "a.json"), "t", "--config", str(tmp_path / "c.properties"), *NOBODY]
+    words = ["write", str(tmp_path / "a.json"), "t", "--command-config", str(tmp_path / "c.properties"), *NOBODY]
     assert main(words) == 1
     shown = capsys.readouterr()
     assert SECRET not in shown.err + shown.out

@@ -24,7 +24,9 @@ def test_topics_are_created_described_listed_and_deleted(
     embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = f"{topic}-2"
-    assert run(embedded_broker, "topics", "create", topic, other, "--partitions", "3", "--set", "retention.ms=-1") == 0
+    assert (
+        run(embedded_broker, "topics", "create", topic, other, "--partitions", "3", "--config", "retention.ms=-1") == 0
+    )
     assert capsys.readouterr().out.splitlines() == [f"{topic} is created", f"{other} is created"]
     consumer = KafkaConsumer(bootstrap_servers=embedded_broker.bootstrap_servers)
     try:
@@ -33,10 +35,19 @@ def test_topics_are_created_described_listed_and_deleted(
         consumer.close()
     assert run(embedded_broker, "topics", "create", topic) == 0
     assert capsys.readouterr().out == f"{topic} was there before, and is as it was\n"
-    asked = ["--partitions", "3", "--replicas", "1", "--set", "retention.ms=-1"]
+    asked = ["--partitions", "3", "--replication-factor", "1", "--config", "retention.ms=-1"]
     assert run(embedded_broker, "topics", "create", topic, *asked) == 0
     assert capsys.readouterr().out == f"{topic} was there before, and is as it was\n"
-    asked = ["--partitions", "4", "--replicas", "1", "--set", "retention.ms=5", "--set", "cleanup.policy=delete"]
+    asked = [
+        "--partitions",
+        "4",
+        "--replication-factor",
+        "1",
+        "--config",
+        "retention.ms=5",
+        "--config",
+        "cleanup.policy=delete",
+    ]
     assert run(embedded_broker, "topics", "create", topic, f"{topic}-3", *asked) == 1
     assert capsys.readouterr().out.splitlines() == [
         f"{topic} was there before, and is as it was: it has 3 partitions, not 4; retention.ms=-1, not 5",
@@ -91,7 +102,7 @@ def test_a_mistyped_topic_is_told_which_was_meant(
 def test_more_replicas_than_brokers(
     embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(embedded_broker, "topics", "create", topic, "--replicas", "3") == 1
+    assert run(embedded_broker, "topics", "create", topic, "--replication-factor", "3") == 1
     assert "INVALID_REPLICATION_FACTOR (38)" in (said := capsys.readouterr().err)
     assert "What to do: ask for fewer replicas, or start more brokers" in said
 
@@ -112,8 +123,8 @@ def test_nothing_is_deleted_without_an_answer(
     assert run(embedded_broker, "topics", "delete", topic) == 1
     assert "there is no terminal to ask at: give --yes" in capsys.readouterr().err
     assert topic in embedded_broker.topics()
-    assert run(embedded_broker, "topics", "create", "x", "--set", "nonsense") == 1
-    assert "--set takes NAME=VALUE" in capsys.readouterr().err
+    assert run(embedded_broker, "topics", "create", "x", "--config", "nonsense") == 1
+    assert "--config takes NAME=VALUE" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -176,10 +176,10 @@ def test_resolve_says_whether_anything_was_left_open(sink: SinkSettings, tasks: 
 
 def test_accept_difference_says_what_is_forgotten(sink: SinkSettings, txn: Txn) -> None:
     committed(sink)
-    code, shown = txn("resolve", SINK, "--accept-difference", "--yes")
+    code, shown = txn("resolve", SINK, "--accept-row-count-mismatch", "--yes")
     assert code == 0
     assert shown.endswith("\n    nothing was left open\n    forgotten: that batch 0 had 2 rows\n")
-    code, shown = txn("resolve", SINK, "--accept-difference", "--yes")
+    code, shown = txn("resolve", SINK, "--accept-row-count-mismatch", "--yes")
     assert shown.endswith("\n    how many rows batch 0 had was not known before: nothing is forgotten\n")
 
 
@@ -187,6 +187,6 @@ def test_accept_difference_before_any_batch_says_that_there_is_nothing_to_forget
     sink: SinkSettings, tasks: Tasks, txn: Txn
 ) -> None:
     tasks.fill(0, driver.begin(sink).style, {(TOPIC, 0): ["never"]})
-    code, shown = txn("resolve", SINK, "--accept-difference", "--yes")
+    code, shown = txn("resolve", SINK, "--accept-row-count-mismatch", "--yes")
     assert code == 0
     assert shown.endswith("are aborted\n    there is no batch whose number of rows could be forgotten\n")

@@ -30,13 +30,13 @@ def test_an_unknown_argument_shows_the_usage_of_its_command(
 @pytest.mark.parametrize(
     ("given", "shown"),
     [
-        (["--option", "sasl.password=CANARY"], "--option sasl.password=…; did you mean --set?"),
-        (["--option=sasl.password=CANARY"], "--option=…; did you mean --set?"),
+        (["--option", "sasl.password=CANARY"], "--option sasl.password=…; did you mean --producer-config?"),
+        (["--option=sasl.password=CANARY"], "--option=…; did you mean --producer-config?"),
         (
             ["--producer-property", "sasl.jaas.config=a b CANARY"],
-            "--producer-property sasl.jaas.config=…; did you mean --set?",
+            "--producer-property sasl.jaas.config=…; did you mean --producer-config?",
         ),
-        (["--secret", "CANARY"], "--secret …; did you mean --set?"),
+        (["--secret", "CANARY"], "--secret …; did you mean --escape?"),
     ],
 )
 def test_an_unknown_argument_is_named_without_its_value(

@@ -206,7 +206,7 @@ def test_com24_times_as_texts(embedded_broker: LocalBroker, topic: str, tmp_path
 def test_secrets_have_no_place_in_set(
     embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert write(embedded_broker, topic, "-", "--set", "sasl.password=hunter2") == 1
+    assert write(embedded_broker, topic, "-", "--producer-config", "sasl.password=hunter2") == 1
     said = capsys.readouterr().err
     assert "is a secret" in said
     assert "hunter2" not in said
@@ -217,22 +217,22 @@ def test_secrets_have_no_place_in_set(
     [
         (
             "exactlyOnceId=x",
-            "--set exactlyOnceId: that is an option of writes from Spark, and --set takes those of the producer",
+            "--producer-config exactlyOnceId: that is an option of writes from Spark; --producer-config takes producer options",
         ),
-        ("kafka.EXACTLYONCEID=x", "--set exactlyOnceId: that is an option of writes from Spark"),
-        ("topic=x", "as compression.type=zstd; the topic is the last of the arguments"),
-        ("schema.registry.url=x", "--set schema.registry.url: that is an option of writes from Spark"),
-        ("transactional.id=x", "--set transactional.id: commands write without transactions"),
-        ("compresion.type=x", "--set: unknown option 'compresion.type'. Did you mean 'compression.type'?"),
-        ("exactlyOnceIdd=x", "--set: unknown option 'exactlyOnceIdd'. `pyproducer options`"),
-        ("group.id=x", "--set: option 'group.id' is not supported: it belongs to consumers"),
+        ("kafka.EXACTLYONCEID=x", "--producer-config exactlyOnceId: that is an option of writes from Spark"),
+        ("topic=x", "the topic is the last argument"),
+        ("schema.registry.url=x", "--producer-config schema.registry.url: that is an option of writes from Spark"),
+        ("transactional.id=x", "--producer-config transactional.id: commands write without transactions"),
+        ("compresion.type=x", "--producer-config: unknown option 'compresion.type'. Did you mean 'compression.type'?"),
+        ("exactlyOnceIdd=x", "--producer-config: unknown option 'exactlyOnceIdd'. `pyproducer options`"),
+        ("group.id=x", "--producer-config: option 'group.id' is not supported: it belongs to consumers"),
     ],
 )
 @pytest.mark.parametrize("command", [["write", "-", "t"], ["bench", "t"]], ids=["write", "bench"])
-def test_set_suggests_only_what_it_takes(
+def test_producer_config_suggests_only_what_it_takes(
     command: list[str], setting: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([*command, "--set", setting]) == 1
+    assert main([*command, "--producer-config", setting]) == 1
     line = capsys.readouterr().err
     assert said in line
     assert "'kafka." not in line
@@ -240,10 +240,10 @@ def test_set_suggests_only_what_it_takes(
 
 @pytest.mark.parametrize("word", ["sasl.password hunter2", "sasl.password: hunter2", " hunter2", "=hunter2"])
 def test_a_setting_that_is_mistyped_is_not_shown(word: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["write", "-", "t", "--set", word]) == 1
-    assert capsys.readouterr().err == "pyproducer: --set takes NAME=VALUE\n"
-    assert main(["write", "-", "t", "--set", "acks"]) == 1
-    assert capsys.readouterr().err == "pyproducer: --set takes NAME=VALUE, not 'acks' alone\n"
+    assert main(["write", "-", "t", "--producer-config", word]) == 1
+    assert capsys.readouterr().err == "pyproducer: --producer-config takes NAME=VALUE\n"
+    assert main(["write", "-", "t", "--producer-config", "acks"]) == 1
+    assert capsys.readouterr().err == "pyproducer: --producer-config takes NAME=VALUE, not 'acks' alone\n"
 
 
 def test_bench_says_how_fast_each_kind_went(

@@ -337,11 +337,10 @@ def test_a_person_s_word_is_told_for_each_transaction_that_it_decides(
     world.take_over(left)
     world.lossy.clear()
     capsys.readouterr()
-    assert world.txn("repair", SINK, "--topic", "rows", "--unknown", "aborted", "--yes") == 0
+    assert world.txn("repair", SINK, "--topic", "rows", "--assume", "aborted", "--yes") == 0
     told = capsys.readouterr().out
     for partition in (0, 1):
         assert (
-            f"--unknown aborted: rows-{partition}, rows from offset 0 on of producer {left.producer_id}, epoch 0"
-            in told
+            f"--assume aborted: rows-{partition}, rows from offset 0 on of producer {left.producer_id}, epoch 0" in told
         )
     assert world.rows() == []

@@ -148,7 +148,7 @@ def test_a_decision_whose_own_rows_hang_is_carried_out_before_people_are_called(
     assert world.rows() == ["a", "b"]
 
 
-@pytest.mark.parametrize("word", ["--accept-difference", "--accept-partial"])
+@pytest.mark.parametrize("word", ["--accept-row-count-mismatch", "--accept-partial"])
 def test_the_word_of_a_person_that_loses_its_marker_holds(
     world: World, capsys: pytest.CaptureFixture[str], word: str
 ) -> None:
@@ -239,7 +239,7 @@ def test_a_person_says_what_to_take_it_for_where_nobody_knows(
     world.lose(control_id(SINK), ZERO)
     world.begin_in_vain()
     assert world.txn("repair", SINK, "--yes") == 1
-    assert "if they see none at all, `--unknown aborted` is" in capsys.readouterr().err
-    assert world.txn("repair", SINK, "--yes", "--unknown", choice) == 0
+    assert "if they see none at all, `--assume aborted` is" in capsys.readouterr().err
+    assert world.txn("repair", SINK, "--yes", "--assume", choice) == 0
     world.run_again(0, batch(*ZERO, "a"))
     assert world.rows() == ["a", "of another"][choice == "committed" :]

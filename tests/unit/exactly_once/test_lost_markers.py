@@ -231,5 +231,5 @@ def test_rows_that_hang_are_found_although_no_word_was_ever_written(
     assert world.txn("describe", SINK, "--topic", "rows") == 0
     assert "lost: rows-0" in capsys.readouterr().out
     assert world.txn("repair", SINK, "--topic", "rows", "--yes") == 1, "the control topic may be the wrong one"
-    assert "--unknown" in capsys.readouterr().err
-    assert world.txn("repair", SINK, "--topic", "rows", "--unknown", "aborted", "--yes") == 0
+    assert "--assume" in capsys.readouterr().err
+    assert world.txn("repair", SINK, "--topic", "rows", "--assume", "aborted", "--yes") == 0

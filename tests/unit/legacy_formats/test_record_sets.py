@@ -198,7 +198,9 @@ def log(tmp_path: Path) -> Path:
 
 
 def run_convert(log: Path, output: Path, version: str = "0.9.0", codec: str = "gzip") -> int:
-    return main(["convert", str(log), str(output), "--message-format-version", version, "--compression-type", codec])
+    return main(
+        ["downconvert", str(log), str(output), "--message-format-version", version, "--compression-type", codec]
+    )
 
 
 def test_the_command(log: Path, capsys: pytest.CaptureFixture[str]) -> None:

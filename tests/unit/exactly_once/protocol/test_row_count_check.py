@@ -51,7 +51,7 @@ def test_a_difference_says_both_numbers_and_what_to_do() -> None:
         "checkpoint was rewound",
         "newest checkpoint",
         "new exactlyOnceId",
-        "resolve orders --accept-difference",
+        "resolve orders --accept-row-count-mismatch",
     ):
         assert said in outcome.text
     assert "foreachBatch" not in outcome.text

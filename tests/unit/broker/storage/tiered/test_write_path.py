@@ -137,7 +137,7 @@ def test_a_batch_that_no_half_holds_is_too_large(stage: EngineStage) -> None:
     with pytest.raises(BrokerError) as refused:
         stage.admit(size=HALF + 1)
     assert refused.value.code == Code.MESSAGE_TOO_LARGE
-    assert "a larger --set storage.write.cache.bytes, or more --memory" in str(refused.value)
+    assert "a larger --memory-part storage.write.cache.bytes, or more --memory" in str(refused.value)
     assert stage.append(size=HALF) == 0
 
 

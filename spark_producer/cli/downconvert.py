@@ -1,4 +1,4 @@
-"""The command `pyproducer convert`, which writes a log file anew in an older message format."""
+"""The command `pyproducer downconvert`, which rewrites a log file in an older message format."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ from spark_producer.legacy_formats.files import convert_file
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its arguments to `commands`."""
-    convert = commands.add_parser(
-        "convert",
+    downconvert = commands.add_parser(
+        "downconvert",
         description="Write a log, such as a broker's segment file, in a message format from before Kafka 0.11, and say "
         "what that format cannot hold. Reads every format and codec.",
     )
-    convert.add_argument("log", type=Path, help="the file to read: a regular one that does not get shorter meanwhile")
-    convert.add_argument(
+    downconvert.add_argument(
+        "log", type=Path, help="the file to read: a regular one that does not get shorter meanwhile"
+    )
+    downconvert.add_argument(
         "output", type=Path, help="the file to write; it must not exist yet, and appears once it is complete"
     )
-    convert.add_argument(
+    downconvert.add_argument(
         "--message-format-version",
         required=True,
         metavar="VERSION",
         help="the version of Kafka whose format to write: 0.9.0 for V0, 0.10.2 for V1",
     )
-    convert.add_argument(
+    downconvert.add_argument(
         "--compression-type", default="none", metavar="CODEC", help="none, gzip, snappy or lz4 (default: %(default)s)"
     )
-    convert.set_defaults(run=_run, unfinished="nothing was written")
+    downconvert.set_defaults(run=_run, unfinished="nothing was written")
 
 
 def _run(chosen: argparse.Namespace) -> None:
