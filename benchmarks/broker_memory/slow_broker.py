@@ -72,7 +72,7 @@ def state(broker: LocalBroker, storage: TieredStorage) -> State:
     return State(
         time.monotonic(),
         published.bytes.amount,
-        int(published.bytes.largest),
+        int(published.bytes.peak),
         published.pauses,
         engine.journal.waiting_bytes,
         engine.counters.write_cache.bytes,

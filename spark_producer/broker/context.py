@@ -47,7 +47,7 @@ class HandlerResult(NamedTuple, Generic[ResponseBody]):
     body: ResponseBody | None
     changed: tuple[Hashable, ...] = ()
     close: bool = False
-    pending: DeferredResponse | None = None
+    deferred: DeferredResponse | None = None
 
 
 def partition_key(topic: str, partition: int) -> Hashable:

@@ -26,7 +26,7 @@ class DeferredResponse(ABC):
     """Whether the answer carries records, as that of a Fetch: it is held back while too many of such answers wait to be sent, and
     it is answered before it is ready if requests that wait take too much memory."""
 
-    lets_pass: ClassVar[bool] = False
+    allows_next_produce: ClassVar[bool] = False
     """Whether the connection's next request is handled meanwhile, if it is a Produce. Answers keep their order all the same."""
 
     def __init__(self, keys: Iterable[Hashable], wait_s: float, size: int | None = None) -> None:
@@ -39,7 +39,7 @@ class DeferredResponse(ABC):
         """Return whether the request need not wait any longer."""
 
     @abstractmethod
-    def response(self, room: int) -> Any:
+    def response(self, max_bytes: int) -> Any:
         """Return the response as it is true now, ready or not; it is called once.
 
         Args:

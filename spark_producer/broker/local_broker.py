@@ -262,7 +262,9 @@ def _opened(
             f"a broker that listens on all addresses ({host}) must be told the one that clients shall use: "
             "advertised=(host, port), or --advertised HOST:PORT"
         )
-    entrance = SecureListener(security, host) if security is not None and (security.tls or security.sasl) else None
+    secure_listener = (
+        SecureListener(security, host) if security is not None and (security.tls or security.sasl) else None
+    )
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(_listen(host, port))
         try:
@@ -280,7 +282,7 @@ def _opened(
         )
         address = Endpoint(host, listener.getsockname()[1])
         context = Context(topics, settings, Endpoint(*advertised) if advertised else address, coordinator)
-        server = Server(context, listener, entrance=entrance)
+        server = Server(context, listener, secure_listener=secure_listener)
         yield topics, server, address, MetricsCollector(context, server)
 
 

@@ -50,7 +50,7 @@ class Server:
         context: Context,
         listener: socket.socket,
         *,
-        entrance: SecureListener | None = None,
+        secure_listener: SecureListener | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -58,7 +58,7 @@ class Server:
         self._sleep = sleep
         self._selector = selectors.DefaultSelector()
         self._acceptor = Acceptor(listener, context.settings.max_connections)
-        self.clients = Clients(context, self._selector, clock, entrance)
+        self.clients = Clients(context, self._selector, clock, secure_listener)
         self._retention = RetentionTimer(context.topics.delete_old, context.settings.retention_check_s, self._clock())
         self._compaction = CompactionTimer(
             context.topics.partitions, context.settings.compaction_check_s, self._clock(), clock=self._clock
@@ -72,7 +72,7 @@ class Server:
         self._wake_receiver.setblocking(False)
         self._wake_sender.setblocking(False)
         self._stopping = False
-        context.topics.watch(self._confirmed, self._room_made)
+        context.topics.watch(self._confirmed, self._space_freed)
 
     def run(self) -> None:
         """Serve until `stop` is called, then close every connection and the listener."""
@@ -109,9 +109,9 @@ class Server:
         self._confirmed_partitions.append(partition_key(topic, partition))
         self._wake_once()
 
-    def _room_made(self) -> None:
+    def _space_freed(self) -> None:
         """Note that the storage has room again. Any thread may call this."""
-        self._calls.append(self.clients.room_made)
+        self._calls.append(self.clients.space_freed)
         self._wake_once()
 
     def stop(self) -> None:
@@ -170,7 +170,7 @@ class Server:
 
     def _timeout(self) -> float:
         asked = (
-            self.clients.next_moment(),
+            self.clients.next_deadline(),
             self._acceptor.resume_at,
             self._retention.due,
             self._compaction.due,

@@ -110,7 +110,7 @@ class TopicStore:
         """How many bytes the coordinator's log had at least, 0 if there was none."""
         return self._state.coordinator_bytes
 
-    def check_place(self) -> None:
+    def check_moved(self) -> None:
         """Check that the data directory is where it was.
 
         Raises:
@@ -307,7 +307,7 @@ class TopicStore:
         self._topics[name] = self._by_id[topic.topic_id] = topic
         self._by_metric_name[metric_name(name)] = name
         self._partitions += len(topic.partitions)
-        self._tell_cursors(name, range(len(topic.partitions)))
+        self._report_cursors(name, range(len(topic.partitions)))
         return topic
 
     def add_partitions(self, name: str, count: int) -> Topic:
@@ -331,10 +331,10 @@ class TopicStore:
         topic = replace(topic, partitions=(*topic.partitions, *fresh))
         self._topics[name] = self._by_id[topic.topic_id] = topic
         self._partitions += count - now
-        self._tell_cursors(name, range(now, count))
+        self._report_cursors(name, range(now, count))
         return topic
 
-    def _tell_cursors(self, name: str, indexes: Iterable[int]) -> None:
+    def _report_cursors(self, name: str, indexes: Iterable[int]) -> None:
         for index in indexes:
             if (name, index) in self._with_cursor:
                 self._storage.cursor_changed(name, index, True)
@@ -469,7 +469,7 @@ class TopicStore:
         self._replace(replace(self._state, topics=topics, next_producer_id=next_producer_id))
 
     def _replace(self, state: BrokerState) -> None:
-        self.check_place()
+        self.check_moved()
         self._file.store(state)
         self._state = state
 

@@ -38,9 +38,9 @@ class ClientConnection:
         self,
         sock: socket.socket,
         peer: str,
-        largest_frame: int,
+        max_frame_bytes: int,
         budget: ConnectionMemory[ClientConnection],
-        patience: ConnectionTimeouts,
+        timeouts: ConnectionTimeouts,
         published: PublishBuffer[ClientConnection] | None = None,
         *,
         tls: TlsTransport | None = None,
@@ -48,18 +48,18 @@ class ClientConnection:
     ) -> None:
         self.socket = sock
         self.peer = peer
-        self.patience = patience
+        self.timeouts = timeouts
         self.events = 0
         self.login = login
         self._tls = tls
-        self._wire: Transport = sock if tls is None else tls
+        self._transport: Transport = sock if tls is None else tls
         self._over = False
-        self.unanswered: deque[QueuedResponse] = deque()
+        self.responses: deque[QueuedResponse] = deque()
         self._holding = MemoryHolding(budget, self)
         self.publisher = Publisher(published or PublishBuffer(UNLIMITED, budget.unconfirmed), self)
-        self._largest_frame = min(largest_frame, budget.largest_request)
-        first_frames = MAX_FRAME_BYTES if self.is_stranger else self._largest_frame
-        self._reader = FrameReader(min(first_frames, self._largest_frame), self._admit)
+        self._max_frame_bytes = min(max_frame_bytes, budget.max_request_bytes)
+        first_frames = MAX_FRAME_BYTES if self.is_unauthenticated else self._max_frame_bytes
+        self._reader = FrameReader(min(first_frames, self._max_frame_bytes), self._admit)
         self._frames: deque[memoryview] = deque()
         self._next_key = b""
         self._may_ask = False
@@ -69,7 +69,7 @@ class ClientConnection:
         self._transfers = 0
 
     @property
-    def is_stranger(self) -> bool:
+    def is_unauthenticated(self) -> bool:
         """Whether the client has still to show who it is, or to end the handshake of TLS."""
         return (self.login is not None and self.login.user is None) or (
             self._tls is not None and not self._tls.established
@@ -82,35 +82,35 @@ class ClientConnection:
             return self.login.user
         return None if self._tls is None else self._tls.peer_name
 
-    def welcome(self) -> None:
+    def allow_large_frames(self) -> None:
         """Take large frames from now on: the client is no stranger any more."""
-        self._reader.max_frame_size = self._largest_frame
+        self._reader.max_frame_size = self._max_frame_bytes
 
     @property
     def first(self) -> QueuedResponse | None:
         """The request that is answered next, of those that have been handled; None if all are answered."""
-        return self.unanswered[0] if self.unanswered else None
+        return self.responses[0] if self.responses else None
 
     def queue(self, request: QueuedResponse) -> None:
         """Let `request` wait, behind all that are not answered yet."""
-        self.unanswered.append(request)
+        self.responses.append(request)
         if request.published is None:
-            self._holding.hold_wait(request.size)
+            self._holding.hold_waiting(request.size)
         else:
             self.publisher.hold(request.published, request.size)
 
     def pop_first(self) -> None:
         """Note that the first of the unanswered requests is being answered."""
-        request = self.unanswered.popleft()
+        request = self.responses.popleft()
         if request.published is None:
-            self._holding.hold_wait(0)
+            self._holding.hold_waiting(0)
         else:
             self.publisher.release(request.published, request.size)
 
     @property
     def is_due(self) -> bool:
         """Whether an answer may be sent now."""
-        return self.unanswered[0].is_due and not self.wants_to_send if self.unanswered else False
+        return self.responses[0].is_due and not self.wants_to_send if self.responses else False
 
     @property
     def has_request(self) -> bool:
@@ -118,8 +118,8 @@ class ClientConnection:
         if not self._frames or self.wants_to_send or self._over:
             return False
         if self._next_key != _PRODUCE:
-            return not self.unanswered
-        if self.unanswered and self.unanswered[-1].published is None:
+            return not self.responses
+        if self.responses and self.responses[-1].published is None:
             return False
         return not self.publisher.is_paused
 
@@ -131,12 +131,12 @@ class ClientConnection:
     @property
     def next_is_fetch(self) -> bool:
         """Whether what is done next is to answer a Fetch."""
-        if self.unanswered and self.unanswered[0].is_due:
-            return self.unanswered[0].carries_records
+        if self.responses and self.responses[0].is_due:
+            return self.responses[0].carries_records
         return self._next_key == _FETCH
 
     @property
-    def next_produced(self) -> int:
+    def next_produce_bytes(self) -> int:
         """The bytes of the request that is handled next, if it is a Produce, or else 0."""
         return len(self._frames[0]) if self._next_key == _PRODUCE else 0
 
@@ -165,7 +165,7 @@ class ClientConnection:
             OSError: the connection broke.
         """
         try:
-            count = self._wire.recv_into(self._reader.space())
+            count = self._transport.recv_into(self._reader.space())
         except (BlockingIOError, InterruptedError):
             return True
         self._take(count)
@@ -188,7 +188,7 @@ class ClientConnection:
 
     def _ask_for_memory(self) -> None:
         """Ask for the memory of a large frame, unless a request before it may wait for long: the memory would wait with it."""
-        if self._is_let_pass:
+        if self._allows_produce:
             self._may_ask = True
             self._enter(self._reader.received(0))
             self._may_ask = False
@@ -205,16 +205,16 @@ class ClientConnection:
         return self._may_ask and self._holding.admit(size)
 
     @property
-    def _is_let_pass(self) -> bool:
+    def _allows_produce(self) -> bool:
         """Whether all requests before the frame that is received let a Produce pass."""
-        return all(each.published is not None for each in self.unanswered) and all(
+        return all(each.published is not None for each in self.responses) and all(
             frame[:2] == _PRODUCE for frame in self._frames
         )
 
     @property
-    def is_put_off(self) -> bool:
+    def is_postponed(self) -> bool:
         """Whether a large frame waits for the requests before it, and has to wait no longer: the connection may `resume`."""
-        return bool(self._reader.wanted) and not self._holding.is_queued and self._is_let_pass
+        return bool(self._reader.wanted) and not self._holding.is_queued and self._allows_produce
 
     def next_frame(self) -> memoryview:
         """Take the next whole request, which there is if it `has_request`; call `request_done` after it."""
@@ -259,7 +259,7 @@ class ClientConnection:
         while self._unsent:
             batch = [self._unsent[number] for number in range(min(len(self._unsent), _MAX_BUFFERS))]
             try:
-                sent = self._wire.sendmsg(batch)
+                sent = self._transport.sendmsg(batch)
             except (BlockingIOError, InterruptedError):
                 break
             self._moved += sent
@@ -268,7 +268,7 @@ class ClientConnection:
                 sent -= len(self._unsent.popleft())
             if sent:
                 self._unsent[0] = self._unsent[0][sent:]
-        self._holding.hold_answer(self._unsent_bytes + (0 if self._tls is None else self._tls.unsent))
+        self._holding.hold_response(self._unsent_bytes + (0 if self._tls is None else self._tls.unsent))
 
     @property
     def holds_memory(self) -> bool:
@@ -277,12 +277,12 @@ class ClientConnection:
 
     def observe(self, now: float) -> None:
         """Tell `patience` what the connection waits for."""
-        self.patience.observe(self._stage(), self._transfers, self._moved, now)
+        self.timeouts.observe(self._stage(), self._transfers, self._moved, now)
 
     def _stage(self) -> ConnectionStage:
         if self.wants_to_send:
             return ConnectionStage.SENDING
-        if self.unanswered or self._frames or self._reader.wanted or self.publisher.is_paused:
+        if self.responses or self._frames or self._reader.wanted or self.publisher.is_paused:
             return ConnectionStage.WORKING
         return ConnectionStage.RECEIVING if self._reader.in_frame else ConnectionStage.IDLE
 
@@ -294,7 +294,7 @@ class ClientConnection:
         """
         self._holding.close()
         self.publisher.close()
-        self.unanswered.clear()
+        self.responses.clear()
         self._reader.forget()
         self._frames.clear()
         self._unsent.clear()

@@ -28,7 +28,7 @@ from spark_producer.errors import LocalProtocolError, ProtocolError, SecurityErr
 
 logger = escaping_logger(__name__)
 
-CROWDED_CHECK_INTERVAL: Final = 1.0
+CONTENTION_CHECK_INTERVAL: Final = 1.0
 """Seconds between two looks for slow clients while others wait for memory."""
 
 
@@ -43,10 +43,10 @@ class Clients:
         context: Context,
         selector: selectors.BaseSelector,
         clock: Callable[[], float],
-        entrance: SecureListener | None = None,
+        secure_listener: SecureListener | None = None,
     ) -> None:
-        self._entrance = entrance
-        self._strangers: UnauthenticatedConnections[ClientConnection] = UnauthenticatedConnections()
+        self._secure_listener = secure_listener
+        self._unauthenticated: UnauthenticatedConnections[ClientConnection] = UnauthenticatedConnections()
         self._context = context
         self._settings = context.settings
         self._selector = selector
@@ -56,45 +56,45 @@ class Clients:
             context.settings.publish_buffer_bytes, self.budget.unconfirmed
         )
         self._connections: set[ClientConnection] = set()
-        self._delayed: Purgatory[ClientConnection] = Purgatory()
-        self._answering = RequestLoop(context, self.budget, self._delayed, clock, self._refuse)
+        self._purgatory: Purgatory[ClientConnection] = Purgatory()
+        self._request_loop = RequestLoop(context, self.budget, self._purgatory, clock, self._refuse)
         self._ready: dict[ClientConnection, None] = {}
-        self._held_back: dict[ClientConnection, None] = {}
-        self._next_look = float("inf")
-        self._next_crowded_look = float("-inf")
+        self._blocked: dict[ClientConnection, None] = {}
+        self._next_deadline_check = float("inf")
+        self._next_contention_check = float("-inf")
 
     def __len__(self) -> int:
         return len(self._connections)
 
     def add(self, sock: socket.socket, peer: str) -> None:
         """Serve a new client on its non-blocking socket; or close it, if there are too many that have not logged in."""
-        if self._strangers.full and not self._displace(peer):
-            if self._strangers.may_be_logged(peer, logging.WARNING, self._clock()):
-                logger.warning("refused %s: %d connections have not logged in yet", peer, len(self._strangers))
+        if self._unauthenticated.is_full and not self._displace(peer):
+            if self._unauthenticated.may_log(peer, logging.WARNING, self._clock()):
+                logger.warning("refused %s: %d connections have not logged in yet", peer, len(self._unauthenticated))
             sock.close()
             return
-        patience = ConnectionTimeouts(self._settings.idle_timeout, self._settings.stall_timeout)
+        timeouts = ConnectionTimeouts(self._settings.idle_timeout, self._settings.stall_timeout)
         tls = login = None
-        if self._entrance is not None:
-            tls, login = self._entrance.wire(sock), self._entrance.login()
+        if self._secure_listener is not None:
+            tls, login = self._secure_listener.transport(sock), self._secure_listener.login()
         connection = ClientConnection(
-            sock, peer, self._settings.max_request_bytes, self.budget, patience, self.published, tls=tls, login=login
+            sock, peer, self._settings.max_request_bytes, self.budget, timeouts, self.published, tls=tls, login=login
         )
         self._connections.add(connection)
-        if connection.is_stranger:
-            self._strangers.add(connection, self._clock(), peer)
+        if connection.is_unauthenticated:
+            self._unauthenticated.add(connection, self._clock(), peer)
         self._guarded(connection, partial(self._settle, connection))
 
     def _displace(self, peer: str) -> bool:
         """Close a connection that has not logged in for a new one from `peer`, if one may be; return whether one was."""
-        displaced = self._strangers.displaced_by(peer, self._clock())
+        displaced = self._unauthenticated.to_displace(peer, self._clock())
         if displaced is None:
             return False
-        self._tell(
+        self._log(
             displaced,
             "closed %s: it has not logged in, and its host has the most of the %d such connections",
             displaced.peer,
-            len(self._strangers),
+            len(self._unauthenticated),
         )
         self._drop(displaced)
         return True
@@ -106,52 +106,56 @@ class Clients:
     def work(self) -> None:
         """Answer one request of each client that has sent any, and look at the clients that wait for time, data or memory."""
         now = self._clock()
-        for connection in self._delayed.take_expired(now):
-            self._guarded(connection, partial(self._look_at, connection))
+        for connection in self._purgatory.take_expired(now):
+            self._guarded(connection, partial(self._check_first, connection))
         for connection in self.published.take_resumed(now):
             self._guarded(connection, partial(self._settle, connection))
-        for connection in self._to_be_answered():
-            del self._held_back[connection]
+        for connection in self._unblocked():
+            del self._blocked[connection]
             self._ready[connection] = None
         for connection in list(self._ready):
             self._ready.pop(connection, None)
-            if self._held_back:
-                self._held_back.pop(connection, None)
-            if self.budget.may_answer(fetch=connection.next_is_fetch):
-                self._guarded(connection, partial(self._answer_next, connection))
+            if self._blocked:
+                self._blocked.pop(connection, None)
+            if self.budget.may_respond(fetch=connection.next_is_fetch):
+                self._guarded(connection, partial(self._advance, connection))
             else:
-                self._held_back[connection] = None
+                self._blocked[connection] = None
                 self._guarded(connection, partial(self._listen, connection))
-        self._look_at_waiting()
+        self._check_changed()
         while (admitted := self.budget.next_admitted()) is not None:
             self._guarded(admitted, partial(self._resume, admitted))
-        if self._crowded and self._next_crowded_look <= now:
-            self._next_crowded_look = now + CROWDED_CHECK_INTERVAL
+        if self._is_contended and self._next_contention_check <= now:
+            self._next_contention_check = now + CONTENTION_CHECK_INTERVAL
             self._close_slow_holders(now)
-        if self._next_look <= now:
-            self._look_at_deadlines(now)
-        for connection in self._strangers.late(now):
-            self._tell(connection, "closed %s: it has not logged in within %g s", connection.peer, LOGIN_SECONDS)
+        if self._next_deadline_check <= now:
+            self._close_expired(now)
+        for connection in self._unauthenticated.expired(now):
+            self._log(connection, "closed %s: it has not logged in within %g s", connection.peer, LOGIN_SECONDS)
             self._drop(connection)
 
-    def next_moment(self) -> float:
+    def next_deadline(self) -> float:
         """Return the time, in seconds of the clock, at which `work` has something to do even if no socket is ready."""
-        if self._ready or self._to_be_answered() or self.published.has_resumable():
+        if self._ready or self._unblocked() or self.published.has_resumable():
             return self._clock()
-        deadline = self._delayed.next_deadline()
-        look = min(self._next_look, self._next_crowded_look) if self._crowded else self._next_look
-        look = min(look, self._strangers.next_deadline(), self.published.next_deadline())
-        return look if deadline is None else min(deadline, look)
+        deadline = self._purgatory.next_deadline()
+        check_due = (
+            min(self._next_deadline_check, self._next_contention_check)
+            if self._is_contended
+            else self._next_deadline_check
+        )
+        check_due = min(check_due, self._unauthenticated.next_deadline(), self.published.next_deadline())
+        return check_due if deadline is None else min(deadline, check_due)
 
-    def _to_be_answered(self) -> list[ClientConnection]:
+    def _unblocked(self) -> list[ClientConnection]:
         """Return the connections that were held back and may be answered now."""
-        may = {fetch: self.budget.may_answer(fetch=fetch) for fetch in (True, False)} if self._held_back else {}
-        return [connection for connection in self._held_back if may[connection.next_is_fetch]]
+        may = {fetch: self.budget.may_respond(fetch=fetch) for fetch in (True, False)} if self._blocked else {}
+        return [connection for connection in self._blocked if may[connection.next_is_fetch]]
 
     @property
-    def _crowded(self) -> bool:
+    def _is_contended(self) -> bool:
         """Whether some client waits for memory that others hold."""
-        return bool(self._held_back) or self.budget.crowded
+        return bool(self._blocked) or self.budget.is_contended
 
     def close(self) -> None:
         """Drop every connection."""
@@ -168,10 +172,10 @@ class Clients:
             logger.exception("dropped %s: its answer cannot be written, a defect of the broker", connection.peer)
             self._drop(connection)
         except (ProtocolError, SecurityError) as error:
-            self._tell(connection, "dropped %s: %s", connection.peer, error)
+            self._log(connection, "dropped %s: %s", connection.peer, error)
             self._drop(connection)
         except OSError as error:
-            self._tell(connection, "connection of %s broke: %s", connection.peer, error, level=logging.INFO)
+            self._log(connection, "connection of %s broke: %s", connection.peer, error, level=logging.INFO)
             self._drop(connection)
         except Exception:
             logger.exception("dropped %s: its request met a defect of the broker", connection.peer)
@@ -194,18 +198,18 @@ class Clients:
         if connection.is_over:
             self._drop(connection)
             return
-        if connection.is_put_off:
+        if connection.is_postponed:
             connection.resume()
-        if connection in self._strangers and not connection.is_stranger:
-            self._strangers.remove(connection)
-            connection.welcome()
+        if connection in self._unauthenticated and not connection.is_unauthenticated:
+            self._unauthenticated.remove(connection)
+            connection.allow_large_frames()
             user = connection.user
             logger.info("%s is %s", connection.peer, ANONYMOUS if user is None else quoted(user))
         connection.observe(self._clock())
-        self._next_look = min(self._next_look, connection.patience.deadline)
+        self._next_deadline_check = min(self._next_deadline_check, connection.timeouts.deadline)
         if connection.publisher.is_paused:
             self.published.pause(connection.publisher, self._clock())
-        if (connection.unanswered and connection.is_due) or connection.has_request or connection.has_buffered:
+        if (connection.responses and connection.is_due) or connection.has_request or connection.has_buffered:
             self._ready[connection] = None  # it is looked at next, whatever the selector says
         else:
             self._listen(connection)
@@ -223,12 +227,12 @@ class Clients:
         else:
             self._selector.modify(connection.socket, events, connection)
 
-    def _answer_next(self, connection: ClientConnection) -> None:
+    def _advance(self, connection: ClientConnection) -> None:
         """Send the answers whose wait is over, or else handle the next request."""
-        if connection.unanswered and connection.is_due:
-            self._answering.send_due(connection)
+        if connection.responses and connection.is_due:
+            self._request_loop.send_due(connection)
         elif connection.has_request:
-            self._answering.handle_next(connection)
+            self._request_loop.handle_next(connection)
         elif connection.has_buffered and not connection.receive():
             self._drop(connection)
             return
@@ -236,57 +240,59 @@ class Clients:
 
     def changed(self, partition: Hashable) -> None:
         """Have the next `work` look again at the requests that wait for `partition` (`context.partition_key`)."""
-        self._answering.changed[partition] = None
+        self._request_loop.changed[partition] = None
 
-    def room_made(self) -> None:
+    def space_freed(self) -> None:
         """Have the next `work` go on with the producers that wait for room in the storage."""
-        self.published.room_made()
+        self.published.space_freed()
 
-    def _look_at_waiting(self) -> None:
+    def _check_changed(self) -> None:
         """Look at the requests that wait for partitions which have changed: they may find enough now."""
-        changed, self._answering.changed = self._answering.changed, {}
-        for connection in self._delayed.waiting_for(changed):
-            self._guarded(connection, partial(self._look_at, connection))
+        changed, self._request_loop.changed = self._request_loop.changed, {}
+        for connection in self._purgatory.waiting_for(changed):
+            self._guarded(connection, partial(self._check_first, connection))
 
-    def _look_at(self, connection: ClientConnection) -> None:
-        if self._answering.look_at(connection):
+    def _check_first(self, connection: ClientConnection) -> None:
+        if self._request_loop.check_first(connection):
             self._ready[connection] = None
 
     def _refuse(self, connection: ClientConnection, reason: str) -> None:
-        self._tell(connection, "refused %s: %s", connection.peer, reason)
+        self._log(connection, "refused %s: %s", connection.peer, reason)
 
-    def _look_at_deadlines(self, now: float) -> None:
+    def _close_expired(self, now: float) -> None:
         """Close the connections whose time is up. To look at all of them now and then is cheaper than a queue of deadlines."""
         for connection in list(self._connections):
-            if connection.patience.deadline <= now:
-                logger.info("closed %s: %s", connection.peer, connection.patience.reason())
+            if connection.timeouts.deadline <= now:
+                logger.info("closed %s: %s", connection.peer, connection.timeouts.reason())
                 self._drop(connection)
-        self._next_look = min((connection.patience.deadline for connection in self._connections), default=float("inf"))
+        self._next_deadline_check = min(
+            (connection.timeouts.deadline for connection in self._connections), default=float("inf")
+        )
 
     def _close_slow_holders(self, now: float) -> None:
         """While others wait for memory, close each connection whose transfer holds some and has taken `stall_timeout`."""
         for connection in list(self._connections):
-            if connection.holds_memory and connection.patience.whole_deadline <= now:
+            if connection.holds_memory and connection.timeouts.whole_deadline <= now:
                 logger.info(
                     "closed %s, because other clients wait for the memory that it holds: %s",
                     connection.peer,
-                    connection.patience.reason(),
+                    connection.timeouts.reason(),
                 )
                 self._drop(connection)
 
-    def _tell(self, connection: ClientConnection, text: str, *details: object, level: int = logging.WARNING) -> None:
+    def _log(self, connection: ClientConnection, text: str, *details: object, level: int = logging.WARNING) -> None:
         """Write a line of the log about the end of a connection; what strangers do fills no log."""
-        known = connection not in self._strangers
-        if known or self._strangers.may_be_logged(connection.peer, level, self._clock()):
+        known = connection not in self._unauthenticated
+        if known or self._unauthenticated.may_log(connection.peer, level, self._clock()):
             logger.log(level, text, *details)
 
     def _drop(self, connection: ClientConnection) -> None:
         """Forget the connection everywhere, then close it."""
         self._connections.discard(connection)
-        self._strangers.remove(connection)
+        self._unauthenticated.remove(connection)
         self._ready.pop(connection, None)
-        self._held_back.pop(connection, None)
-        self._delayed.remove(connection)
+        self._blocked.pop(connection, None)
+        self._purgatory.remove(connection)
         try:
             if connection.events:
                 self._selector.unregister(connection.socket)

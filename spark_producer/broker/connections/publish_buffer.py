@@ -32,7 +32,7 @@ class PauseReason(enum.Enum):
     PUBLISH_BYTES = "too many bytes of all producers are not answered"
     WAITING_MEMORY = "the unanswered requests of all producers take too much memory"
     PENDING_REQUESTS = "too many of its own requests are not answered"
-    STORAGE_ROOM = "the storage has no room for its next request"
+    STORAGE_SPACE = "the storage has no room for its next request"
 
 
 class PublishBuffer(Generic[Owner]):
@@ -81,7 +81,7 @@ class PublishBuffer(Generic[Owner]):
             return []
         for publisher in self._paused:
             if publisher.deadline <= now:
-                publisher.find_room()
+                publisher.retry_space()
         resumed = [] if self.is_full else [publisher for publisher in self._paused if not publisher.is_paused]
         for publisher in resumed:
             self.paused_ms += (now - self._paused.pop(publisher)) * 1000
@@ -91,14 +91,14 @@ class PublishBuffer(Generic[Owner]):
         """Return whether `take_resumed` would name anybody."""
         return bool(self._paused) and not self.is_full and any(not publisher.is_paused for publisher in self._paused)
 
-    def room_made(self) -> None:
+    def space_freed(self) -> None:
         """Note that the storage has room again: all who wait for it may ask."""
         for publisher in self._paused:
-            publisher.find_room()
+            publisher.retry_space()
 
     def next_deadline(self) -> float:
         """Return the time at which the first one has waited long enough for room."""
-        return min((publisher.deadline for publisher in self._paused if publisher.lacks_room), default=math.inf)
+        return min((publisher.deadline for publisher in self._paused if publisher.lacks_space), default=math.inf)
 
     def forget(self, publisher: Publisher[Owner]) -> None:
         """Forget one that has gone."""
@@ -121,7 +121,7 @@ class Publisher(Generic[Owner]):
         self.owner = owner
         self.produces = False
         self.is_paused = False
-        self.lacks_room = False
+        self.lacks_space = False
         self.deadline = math.inf
         self._requests = Watermark(MAX_REQUESTS - 1, ENOUGH_REQUESTS)
         self._bytes = self._memory = 0
@@ -134,7 +134,7 @@ class Publisher(Generic[Owner]):
 
     def decide(self) -> None:
         """Find out whether it `is_paused`."""
-        self.is_paused = self.produces and (self._buffer.is_full or self._requests.is_full or self.lacks_room)
+        self.is_paused = self.produces and (self._buffer.is_full or self._requests.is_full or self.lacks_space)
 
     @property
     def reasons(self) -> frozenset[PauseReason]:
@@ -145,20 +145,20 @@ class Publisher(Generic[Owner]):
             PauseReason.PUBLISH_BYTES: self._buffer.bytes.is_full,
             PauseReason.WAITING_MEMORY: self._buffer.memory.is_full,
             PauseReason.PENDING_REQUESTS: self._requests.is_full,
-            PauseReason.STORAGE_ROOM: self.lacks_room,
+            PauseReason.STORAGE_SPACE: self.lacks_space,
         }
         return frozenset(reason for reason, holds in found.items() if holds)
 
-    def may_wait_for_room(self, now: float, throttle_s: float) -> bool:
+    def may_wait_for_space(self, now: float, throttle_s: float) -> bool:
         """Let its next Produce wait for room, and return True; or False if it has waited for `throttle_s` seconds already."""
         self.deadline = min(self.deadline, now + throttle_s)
-        self.lacks_room = now < self.deadline
+        self.lacks_space = now < self.deadline
         self.decide()
-        return self.lacks_room
+        return self.lacks_space
 
-    def find_room(self) -> None:
+    def retry_space(self) -> None:
         """Let it ask again whether there is room."""
-        self.lacks_room = False
+        self.lacks_space = False
         self.decide()
 
     def hold(self, size: int, memory: int) -> None:

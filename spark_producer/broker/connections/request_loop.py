@@ -54,13 +54,13 @@ class RequestLoop:
         self,
         context: Context,
         budget: ConnectionMemory[ClientConnection],
-        delayed: Purgatory[ClientConnection],
+        purgatory: Purgatory[ClientConnection],
         clock: Callable[[], float],
         refuse: Callable[[ClientConnection, str], None],
     ) -> None:
         self._context = context
         self._budget = budget
-        self._delayed = delayed
+        self._purgatory = purgatory
         self._clock = clock
         self._refuse = refuse
         self.changed: dict[Hashable, None] = {}
@@ -71,7 +71,7 @@ class RequestLoop:
         Raises:
             ProtocolError: the connection must be dropped.
         """
-        produced = connection.next_produced
+        produced = connection.next_produce_bytes
         if produced and not self._admits(connection.publisher, produced):
             return
         frame = connection.next_frame()
@@ -89,7 +89,7 @@ class RequestLoop:
         if not publisher.produces:
             publisher.begin()
         has_room = self._context.topics.has_room(size)
-        if not has_room and publisher.may_wait_for_room(self._clock(), self._context.settings.throttle_s):
+        if not has_room and publisher.may_wait_for_space(self._clock(), self._context.settings.throttle_s):
             return False
         publisher.deadline = math.inf
         return True
@@ -119,8 +119,8 @@ class RequestLoop:
             return
         answer = handle(self._context, request, connection.peer.rpartition(":")[0])
         self.changed.update(dict.fromkeys(answer.changed))
-        if answer.pending is not None:
-            self._answer_later(connection, request, answer.pending, len(frame))
+        if answer.deferred is not None:
+            self._defer(connection, request, answer.deferred, len(frame))
         elif answer.body is not None:
             buffers = encode_response(request.api, request.version, request.correlation_id, answer.body)
             self._send(connection, buffers, len(frame))
@@ -129,16 +129,16 @@ class RequestLoop:
 
     def _send(self, connection: ClientConnection, buffers: list[Buffer], size: int) -> None:
         """Send an answer to a request of `size` bytes, behind the answers before it."""
-        if connection.unanswered:
+        if connection.responses:
             connection.queue(ready_response(buffers, size))
         else:
             connection.send(buffers)
 
-    def _answer_later(
+    def _defer(
         self,
         connection: ClientConnection,
         request: RequestFrame[RequestBody, ResponseBody],
-        pending: DeferredResponse,
+        deferred: DeferredResponse,
         size: int,
     ) -> None:
         """Set the request aside until it is ready or its time is up; or answer it now, if that is so already.
@@ -146,33 +146,33 @@ class RequestLoop:
         A Fetch is answered now also if there is no memory for it to wait.
         """
         seconds = min(
-            pending.wait_s, self._context.settings.idle_timeout
+            deferred.wait_s, self._context.settings.idle_timeout
         )  # else a client that has gone waits for weeks
-        if pending.carries_records and not self._budget.may_wait(pending.size):
+        if deferred.carries_records and not self._budget.may_wait(deferred.size):
             seconds = 0.0
         waiting = QueuedResponse(
-            partial(_encoded, request.api, request.version, request.correlation_id, pending),
+            partial(_encoded, request.api, request.version, request.correlation_id, deferred),
             self._clock() + seconds,
-            pending.size,
-            pending,
-            size if pending.lets_pass else None,
+            deferred.size,
+            deferred,
+            size if deferred.allows_next_produce else None,
         )
-        if connection.first is None and (seconds <= 0 or pending.is_ready()):
-            connection.send(waiting.answer(self._budget.largest_fetch))
+        if connection.first is None and (seconds <= 0 or deferred.is_ready()):
+            connection.send(waiting.answer(self._budget.max_fetch_bytes))
         else:
             self._queue(connection, waiting)
 
     def _queue(self, connection: ClientConnection, waiting: QueuedResponse) -> None:
         connection.queue(waiting)
         if connection.first is waiting:
-            self._delayed.add(connection, waiting.keys, waiting.deadline)
+            self._purgatory.add(connection, waiting.keys, waiting.deadline)
 
-    def look_at(self, connection: ClientConnection) -> bool:
+    def check_first(self, connection: ClientConnection) -> bool:
         """Return whether the first unanswered request of the connection need not wait any longer, and note it."""
         first = connection.first
-        if first is None or not first.look(self._clock()):
+        if first is None or not first.check_due(self._clock()):
             return False
-        self._delayed.remove(connection)
+        self._purgatory.remove(connection)
         return True
 
     def send_due(self, connection: ClientConnection) -> None:
@@ -188,17 +188,17 @@ class RequestLoop:
             if first is None or not first.is_due or (buffers and first.fails):
                 break
             connection.pop_first()
-            buffers += first.answer(self._budget.largest_fetch)
+            buffers += first.answer(self._budget.max_fetch_bytes)
             if first.ends:
                 connection.end_with(buffers)
                 return
             following = connection.first
-            if following is not None and not following.look(self._clock()):
-                self._delayed.add(connection, following.keys, following.deadline)
+            if following is not None and not following.check_due(self._clock()):
+                self._purgatory.add(connection, following.keys, following.deadline)
         connection.send(buffers)
 
 
 def _encoded(
-    api: Api[RequestBody, ResponseBody], version: int, correlation_id: int, pending: DeferredResponse, room: int
+    api: Api[RequestBody, ResponseBody], version: int, correlation_id: int, deferred: DeferredResponse, max_bytes: int
 ) -> list[Buffer]:
-    return encode_response(api, version, correlation_id, pending.response(room))
+    return encode_response(api, version, correlation_id, deferred.response(max_bytes))

@@ -32,7 +32,7 @@ class QueuedResponse:
     answer: Callable[[int], list[Buffer]]
     deadline: float
     size: int
-    pending: DeferredResponse | None = None
+    deferred: DeferredResponse | None = None
     published: int | None = None
     ends: bool = False
     fails: bool = False
@@ -41,16 +41,16 @@ class QueuedResponse:
     @property
     def carries_records(self) -> bool:
         """Whether the answer does (`DeferredResponse.carries_records`)."""
-        return self.pending is not None and self.pending.carries_records
+        return self.deferred is not None and self.deferred.carries_records
 
     @property
     def keys(self) -> tuple[Hashable, ...]:
         """What it waits for, as `Answer.changed` names it."""
-        return () if self.pending is None else self.pending.keys
+        return () if self.deferred is None else self.deferred.keys
 
-    def look(self, now: float) -> bool:
+    def check_due(self, now: float) -> bool:
         """Return whether its wait is over at the time `now`, and note it."""
-        self.is_due = self.is_due or self.deadline <= now or (self.pending is not None and self.pending.is_ready())
+        self.is_due = self.is_due or self.deadline <= now or (self.deferred is not None and self.deferred.is_ready())
         return self.is_due
 
 

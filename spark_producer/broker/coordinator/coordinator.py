@@ -97,9 +97,9 @@ class BrokerCoordinator:
             topics.data_dir,
             sync=settings.sync_each_append,
             known_bytes=topics.coordinator_bytes,
-            note=topics.note_coordinator,
+            note_length=topics.note_coordinator,
             skip_damage=settings.skip_damage,
-            check_place=topics.check_place,
+            check_moved=topics.check_moved,
         )
         entries = self._log.read()
         self._apply(entries)
@@ -195,7 +195,7 @@ class BrokerCoordinator:
     def add(
         self,
         transactional_id: str,
-        holder: ProducerIdAndEpoch,
+        producer: ProducerIdAndEpoch,
         partitions: Collection[TopicPartition] = (),
         groups: Collection[str] = (),
     ) -> Code:
@@ -206,7 +206,7 @@ class BrokerCoordinator:
         """
         current = self.transactions.get(transactional_id)
         now = self.now_ms()
-        step = transactions.add_partitions(current, holder, partitions, groups, now)
+        step = transactions.add_partitions(current, producer, partitions, groups, now)
         if step.transaction is None or current is None:
             return step.code
         after = step.transaction
@@ -226,16 +226,16 @@ class BrokerCoordinator:
                 code=Code.POLICY_VIOLATION,
             )
 
-    def check_partition(self, transactional_id: str, holder: ProducerIdAndEpoch, partition: TopicPartition) -> Code:
+    def check_partition(self, transactional_id: str, producer: ProducerIdAndEpoch, partition: TopicPartition) -> Code:
         """Check that the transaction of this producer may write to a partition that was added before."""
         current = self.transactions.get(transactional_id)
         is_added = current is not None and partition in current.partitions
-        return transactions.verify(current, holder, is_added=is_added)
+        return transactions.verify(current, producer, is_added=is_added)
 
-    def check_group(self, transactional_id: str, holder: ProducerIdAndEpoch, group: str) -> Code:
+    def check_group(self, transactional_id: str, producer: ProducerIdAndEpoch, group: str) -> Code:
         """Check that the transaction of this producer may commit offsets of a group that was added before."""
         current = self.transactions.get(transactional_id)
-        return transactions.verify(current, holder, is_added=current is not None and group in current.groups)
+        return transactions.verify(current, producer, is_added=current is not None and group in current.groups)
 
     def put_offsets(self, producer_id: int, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Keep offsets until the end of the producer's transaction, which was checked.
@@ -260,7 +260,7 @@ class BrokerCoordinator:
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR, or POLICY_VIOLATION if there are too many.
         """
-        self._check_room_for_offsets(self.offsets.more_weight(group, offsets))
+        self._check_room_for_offsets(self.offsets.added_weight(group, offsets))
         self._keep([OffsetsCommitted(group, offsets)])
 
     def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
@@ -290,7 +290,7 @@ class BrokerCoordinator:
             self._keep(entries)
 
     def end(
-        self, transactional_id: str, holder: ProducerIdAndEpoch, *, commit: bool, implicit: bool
+        self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool, implicit: bool
     ) -> tuple[Code, ProducerIdAndEpoch]:
         """End a transaction; return the producer id and epoch for the next one too.
 
@@ -299,11 +299,16 @@ class BrokerCoordinator:
         """
         current = self.transactions.get(transactional_id)
         step = ending.end_transaction(
-            current, holder, commit=commit, implicit=implicit, new_id=self._topics.new_producer_id, now_ms=self.now_ms()
+            current,
+            producer,
+            commit=commit,
+            implicit=implicit,
+            new_producer_id=self._topics.new_producer_id,
+            now_ms=self.now_ms(),
         )
         if step.transaction is not None:
             self._decide(transactional_id, step.transaction)
-            return step.code, _next_holder(step.transaction)
+            return step.code, _next_producer(step.transaction)
         if step.code == Code.NONE and current is not None:
             return step.code, ProducerIdAndEpoch(current.producer_id, current.epoch)
         return step.code, NO_PRODUCER
@@ -354,7 +359,7 @@ class BrokerCoordinator:
 
     def _fenced(self, current: Transaction, now_ms: int) -> Transaction:
         implicit = self._settings.transaction_version > 0
-        return ending.fence(current, implicit=implicit, new_id=self._topics.new_producer_id, now_ms=now_ms)
+        return ending.fence(current, implicit=implicit, new_producer_id=self._topics.new_producer_id, now_ms=now_ms)
 
     def _decide(self, transactional_id: str, decided: Transaction) -> None:
         """Keep the decision, and write the first of its markers."""
@@ -443,7 +448,7 @@ class BrokerCoordinator:
             logger.error("the coordinator's log could not be made smaller: %s", error)
 
 
-def _next_holder(decided: Transaction) -> ProducerIdAndEpoch:
+def _next_producer(decided: Transaction) -> ProducerIdAndEpoch:
     """Return the producer id and epoch of the transaction after a decided one."""
     if decided.next_producer_id != UNSET:
         return ProducerIdAndEpoch(decided.next_producer_id, 0)

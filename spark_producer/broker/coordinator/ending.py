@@ -61,72 +61,75 @@ REPEATED: Final[_Rules] = {
 
 def end_transaction(
     current: Transaction | None,
-    holder: ProducerIdAndEpoch,
+    producer: ProducerIdAndEpoch,
     *,
     commit: bool,
     implicit: bool,
-    new_id: NewProducerId,
+    new_producer_id: NewProducerId,
     now_ms: int,
 ) -> Transition:
     """EndTxn: decide the outcome. The markers must be written, and `complete` called, before anything else happens to the id."""
     if current is None:
         return Transition(Code.INVALID_PRODUCER_ID_MAPPING)
-    rotated = implicit and _is_repeated_after_rotation(current, holder)
-    if current.producer_id != holder.producer_id and not rotated:
+    rotated = implicit and _is_repeated_after_rotation(current, producer)
+    if current.producer_id != producer.producer_id and not rotated:
         return Transition(Code.INVALID_PRODUCER_ID_MAPPING)
-    if implicit and (rotated or current.epoch == holder.epoch + 1):
+    if implicit and (rotated or current.epoch == producer.epoch + 1):
         rules = REPEATED
-    elif current.epoch == holder.epoch:
+    elif current.epoch == producer.epoch:
         rules = IMPLICIT if implicit else EXPLICIT
     else:
         return Transition(Code.PRODUCER_FENCED)
     answer = rules[current.state][0 if commit else 1]
     if answer is not None:
         return Transition(answer)
-    return Transition(Code.NONE, _decided(current, commit=commit, raise_epoch=implicit, new_id=new_id, now_ms=now_ms))
+    return Transition(
+        Code.NONE,
+        _decided(current, commit=commit, raise_epoch=implicit, new_producer_id=new_producer_id, now_ms=now_ms),
+    )
 
 
-def _is_repeated_after_rotation(current: Transaction, holder: ProducerIdAndEpoch) -> bool:
+def _is_repeated_after_rotation(current: Transaction, producer: ProducerIdAndEpoch) -> bool:
     """Return whether this producer has ended a transaction with its last epoch, and goes on under a new producer id."""
-    rotated = current.previous_producer_id == holder.producer_id and current.epoch == 0
+    rotated = current.previous_producer_id == producer.producer_id and current.epoch == 0
     return (
         rotated
-        and holder.epoch == EXHAUSTED_EPOCH
+        and producer.epoch == EXHAUSTED_EPOCH
         and current.state not in (TransactionState.EMPTY, TransactionState.ONGOING, *DECIDED)
     )
 
 
 def _decided(
-    current: Transaction, *, commit: bool, raise_epoch: bool, new_id: NewProducerId, now_ms: int
+    current: Transaction, *, commit: bool, raise_epoch: bool, new_producer_id: NewProducerId, now_ms: int
 ) -> Transaction:
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
     started = current.started_ms if current.state is TransactionState.ONGOING else now_ms
     if not raise_epoch:
         same = ProducerIdAndEpoch(current.producer_id, current.epoch)
-        return transition_to(current, state, now_ms, holder=same, last_epoch=current.last_epoch)
+        return transition_to(current, state, now_ms, producer=same, last_epoch=current.last_epoch)
     following = ProducerIdAndEpoch(current.producer_id, current.epoch + 1)
-    next_id = new_id() if current.exhausted else UNSET
+    next_id = new_producer_id() if current.exhausted else UNSET
     return transition_to(
         current,
         state,
         now_ms,
-        holder=following,
+        producer=following,
         last_epoch=current.epoch,
         next_producer_id=next_id,
         started_ms=started,
     )
 
 
-def fence(current: Transaction, *, implicit: bool, new_id: NewProducerId, now_ms: int) -> Transaction:
+def fence(current: Transaction, *, implicit: bool, new_producer_id: NewProducerId, now_ms: int) -> Transaction:
     """Abort an open transaction against the will of its producer, whose epoch is too old from now on.
 
     `implicit` is the style of the cluster, not that of the transaction. Without it the producer cannot come back by
     InitProducerId with its old epoch; with it, it can, in Kafka too.
     """
     if implicit:
-        return _decided(current, commit=False, raise_epoch=True, new_id=new_id, now_ms=now_ms)
+        return _decided(current, commit=False, raise_epoch=True, new_producer_id=new_producer_id, now_ms=now_ms)
     following = ProducerIdAndEpoch(current.producer_id, current.epoch + 1)
-    return transition_to(current, TransactionState.PREPARE_ABORT, now_ms, holder=following, last_epoch=UNSET)
+    return transition_to(current, TransactionState.PREPARE_ABORT, now_ms, producer=following, last_epoch=UNSET)
 
 
 def complete(current: Transaction, now_ms: int) -> Transaction:
@@ -137,10 +140,10 @@ def complete(current: Transaction, now_ms: int) -> Transaction:
         else TransactionState.COMPLETE_ABORT
     )
     rotates = current.next_producer_id != UNSET
-    holder = (
+    producer = (
         ProducerIdAndEpoch(current.next_producer_id, 0)
         if rotates
         else ProducerIdAndEpoch(current.producer_id, current.epoch)
     )
-    after = transition_to(current, state, now_ms, holder=holder, last_epoch=current.last_epoch)
+    after = transition_to(current, state, now_ms, producer=producer, last_epoch=current.last_epoch)
     return after._replace(partitions=frozenset(), groups=frozenset())

@@ -50,9 +50,9 @@ class CoordinatorLog:
         *,
         sync: bool,
         known_bytes: int = 0,
-        note: Callable[[int], None] = lambda _: None,
+        note_length: Callable[[int], None] = lambda _: None,
         skip_damage: bool = False,
-        check_place: Callable[[], None] = lambda: None,
+        check_moved: Callable[[], None] = lambda: None,
     ) -> None:
         """Nothing is read yet.
 
@@ -65,8 +65,8 @@ class CoordinatorLog:
             check_place: raises OSError once the data directory was moved, perhaps by another one.
         """
         self._path = data_dir / NAME
-        self._known_bytes, self._note, self._skip_damage = known_bytes, note, skip_damage
-        self._sync, self._check_place = sync, check_place
+        self._known_bytes, self._note_length, self._skip_damage = known_bytes, note_length, skip_damage
+        self._sync, self._check_moved = sync, check_moved
         self._file: int | None = None
         self._size = 0
         self._size_when_rewritten = 0
@@ -104,7 +104,7 @@ class CoordinatorLog:
             return [entry for entry in entries if not isinstance(entry, LogStart)]
         if entries and not isinstance(entries[0], LogStart):
             raise CorruptRecord(self._advice("it has no beginning"))
-        self._cut(data, len(data) - len(torn))
+        self._truncate(data, len(data) - len(torn))
         return entries[1:]
 
     def _damage(self, lines: list[bytes], size: int) -> str:
@@ -122,7 +122,7 @@ class CoordinatorLog:
             raise CorruptRecord(self._advice(why))
         logger.error("%s: %s; transactions and offsets that were only there are skipped", self._path, why)
 
-    def _cut(self, data: bytes, size: int) -> None:
+    def _truncate(self, data: bytes, size: int) -> None:
         """Open the file, and cut off the torn line after `size` bytes."""
         if size < len(data):
             kept = f"a copy of the file as it was is {DAMAGED}"
@@ -137,7 +137,7 @@ class CoordinatorLog:
         os.ftruncate(self._opened, size)
         self._size_when_rewritten = size
         if size and not self._known_bytes:  # a file of an earlier version
-            self._try_to_note(len(_line(LogStart())))
+            self._try_to_note_length(len(_line(LogStart())))
 
     def _advice(self, why: str) -> str:
         return (
@@ -146,10 +146,10 @@ class CoordinatorLog:
             "it lost stay open, so that readers of committed records wait there"
         )
 
-    def _try_to_note(self, size: int) -> None:
+    def _try_to_note_length(self, size: int) -> None:
         """Note the length of the file. A full disk may refuse that: then a later loss of the file would not be noticed."""
         try:
-            self._note(size)
+            self._note_length(size)
             self._known_bytes = size
         except OSError as error:
             logger.warning(
@@ -178,7 +178,7 @@ class CoordinatorLog:
     def _begin(self) -> None:
         """Make the file with its first line, and note its length."""
         first = _line(LogStart())
-        self._check_place()
+        self._check_moved()
         if self._file is None:
             self._open(0)
         self._write(first)
@@ -186,7 +186,7 @@ class CoordinatorLog:
             if not self._sync:
                 sync_data(self._opened)
             sync_directory(self._path.parent)
-            self._note(len(first))
+            self._note_length(len(first))
         except OSError:
             os.ftruncate(self._opened, 0)
             raise
@@ -224,8 +224,8 @@ class CoordinatorLog:
         text = b"".join(_line(entry) for entry in [LogStart(), *entries]).decode()
         self._size_when_rewritten = self._size  # if it fails, it is not tried again with every entry
         with storage_errors(self._path):
-            self._check_place()
-            self._note(len(_line(LogStart())))  # the file becomes shorter than it was
+            self._check_moved()
+            self._note_length(len(_line(LogStart())))  # the file becomes shorter than it was
             write_private(self._path, text, sync=True)
             size = len(text.encode())
             self._close()
@@ -247,7 +247,7 @@ class CoordinatorLog:
         if self._file is not None and self._size and not self._broken and is_at(self._file, self._path):
             with contextlib.suppress(OSError):
                 sync_data(self._file)
-                self._try_to_note(self._size)
+                self._try_to_note_length(self._size)
         self._close()
 
     def _close(self) -> None:

@@ -41,7 +41,7 @@ class GroupOffsets:
         """Return the groups that have offsets, also pending ones."""
         return dict.fromkeys([*self.committed, *self._pending_groups])
 
-    def knows(self, group: str) -> bool:
+    def has_offsets(self, group: str) -> bool:
         """Return whether a group has offsets, also pending ones."""
         return group in self.committed or group in self._pending_groups
 
@@ -60,7 +60,7 @@ class GroupOffsets:
         if not known:
             self.committed.pop(group, None)
 
-    def more_weight(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> int:
+    def added_weight(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> int:
         """Return how much heavier all offsets will be with these in force."""
         known = self.committed.get(group, {})
         return weight(group, offsets.values()) - weight(group, (known[each] for each in offsets.keys() & known.keys()))
@@ -96,13 +96,13 @@ class GroupOffsets:
                 del self._pending_groups[group]
             self.weight -= weight(group, offsets.values())
             for partition in offsets:
-                self._settle((group, partition))
+                self._mark_stable((group, partition))
             if commit and offsets:
                 self.put(group, offsets)
         if not pending:
             self._pending.pop(producer_id, None)
 
-    def _settle(self, place: tuple[str, TopicPartition]) -> None:
+    def _mark_stable(self, place: tuple[str, TopicPartition]) -> None:
         self._unstable[place] -= 1
         if not self._unstable[place]:
             del self._unstable[place]

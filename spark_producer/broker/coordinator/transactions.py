@@ -109,7 +109,7 @@ def transition_to(
     state: TransactionState,
     now_ms: int,
     *,
-    holder: ProducerIdAndEpoch,
+    producer: ProducerIdAndEpoch,
     last_epoch: int,
     next_producer_id: int = UNSET,
     started_ms: int | None = None,
@@ -117,8 +117,8 @@ def transition_to(
     """Return `current` in the next `state`. An illegal change is a defect of the rules (AssertionError)."""
     assert state in NEXT_STATES[current.state], f"{current.state} to {state}"
     return current._replace(
-        producer_id=holder.producer_id,
-        epoch=holder.epoch,
+        producer_id=producer.producer_id,
+        epoch=producer.epoch,
         last_epoch=last_epoch,
         previous_producer_id=current.producer_id,
         next_producer_id=next_producer_id,
@@ -132,7 +132,7 @@ def init_producer_id(
     current: Transaction | None,
     expected: ProducerIdAndEpoch | None,
     timeout_ms: int,
-    new_id: NewProducerId,
+    new_producer_id: NewProducerId,
     now_ms: int,
 ) -> Transition:
     """InitProducerId: give the id to a new producer, or, with `expected`, a new epoch to the one that has it (KIP-360).
@@ -141,14 +141,14 @@ def init_producer_id(
     `expected` is no compare-and-set, in Kafka either: a second caller with the previous epoch gets the current one.
     """
     if current is None:
-        current = Transaction(new_id(), timeout_ms)
+        current = Transaction(new_producer_id(), timeout_ms)
     if expected is not None and not _may_be(current, expected):
         return Transition(Code.PRODUCER_FENCED)
     if current.state in DECIDED or current.state is TransactionState.ONGOING:
         return Transition(Code.CONCURRENT_TRANSACTIONS)
     if current.exhausted and (expected is None or expected.epoch == current.epoch):
         last = UNSET if expected is None else current.epoch
-        return _emptied(current, ProducerIdAndEpoch(new_id(), 0), last, timeout_ms, now_ms)
+        return _emptied(current, ProducerIdAndEpoch(new_producer_id(), 0), last, timeout_ms, now_ms)
     following = ProducerIdAndEpoch(current.producer_id, current.epoch + 1)
     if expected is None:
         return _emptied(current, following, UNSET, timeout_ms, now_ms)
@@ -168,25 +168,25 @@ def _may_be(current: Transaction, expected: ProducerIdAndEpoch) -> bool:
 
 
 def _emptied(
-    current: Transaction, holder: ProducerIdAndEpoch, last_epoch: int, timeout_ms: int, now_ms: int
+    current: Transaction, producer: ProducerIdAndEpoch, last_epoch: int, timeout_ms: int, now_ms: int
 ) -> Transition:
     after = transition_to(
-        current, TransactionState.EMPTY, now_ms, holder=holder, last_epoch=last_epoch, started_ms=UNSET
+        current, TransactionState.EMPTY, now_ms, producer=producer, last_epoch=last_epoch, started_ms=UNSET
     )
     return Transition(Code.NONE, after._replace(timeout_ms=timeout_ms, partitions=frozenset(), groups=frozenset()))
 
 
 def add_partitions(
     current: Transaction | None,
-    holder: ProducerIdAndEpoch,
+    producer: ProducerIdAndEpoch,
     partitions: Collection[TopicPartition],
     groups: Collection[str],
     now_ms: int,
 ) -> Transition:
     """AddPartitionsToTxn and AddOffsetsToTxn: note what the transaction touches, and begin one if there is none."""
-    if current is None or current.producer_id != holder.producer_id:
+    if current is None or current.producer_id != producer.producer_id:
         return Transition(Code.INVALID_PRODUCER_ID_MAPPING)
-    if current.epoch != holder.epoch:
+    if current.epoch != producer.epoch:
         return Transition(Code.PRODUCER_FENCED)
     if current.state in DECIDED:
         return Transition(Code.CONCURRENT_TRANSACTIONS)
@@ -197,7 +197,7 @@ def add_partitions(
         current,
         TransactionState.ONGOING,
         now_ms,
-        holder=holder,
+        producer=producer,
         last_epoch=current.last_epoch,
         started_ms=current.started_ms if ongoing else now_ms,
     )
@@ -207,11 +207,11 @@ def add_partitions(
     )
 
 
-def verify(current: Transaction | None, holder: ProducerIdAndEpoch, *, is_added: bool) -> Code:
+def verify(current: Transaction | None, producer: ProducerIdAndEpoch, *, is_added: bool) -> Code:
     """Check a write of this producer to something that must have been added before, which `is_added` says (KIP-890)."""
-    if current is None or current.producer_id != holder.producer_id:
+    if current is None or current.producer_id != producer.producer_id:
         return Code.INVALID_PRODUCER_ID_MAPPING
-    if current.epoch != holder.epoch:
+    if current.epoch != producer.epoch:
         return Code.PRODUCER_FENCED
     if current.state in DECIDED:
         return Code.CONCURRENT_TRANSACTIONS

@@ -89,7 +89,7 @@ class Partition:
             self._log.settings = settings
 
     def append(
-        self, records: memoryview | None, unpacking: DecompressionBudget | None = None, *, new_epochs: bool = False
+        self, records: memoryview | None, decompression: DecompressionBudget | None = None, *, new_epochs: bool = False
     ) -> int:
         """Check and admit the one batch in `records`; return its base offset. `unpacking` belongs to the request.
 
@@ -104,7 +104,7 @@ class Partition:
         log = self.log
         header = checked_header(records, self._settings.max_message_bytes)
         assert records is not None
-        check_records(header, records, unpacking, needs_keys=self._settings.compacts)
+        check_records(header, records, decompression, needs_keys=self._settings.compacts)
         high_watermark = log.high_watermark if header.attributes & TRANSACTIONAL_BIT else 0
         repeated = self._producers.check(header, high_watermark, new_epochs=new_epochs)
         if repeated is not None:

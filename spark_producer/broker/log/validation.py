@@ -46,7 +46,7 @@ class DecompressionBudget:
         self._largest = largest
         self._most = self._left = most
 
-    def unpack(self, header: BatchHeader, batch: memoryview) -> memoryview:
+    def decompress(self, header: BatchHeader, batch: memoryview) -> memoryview:
         """Return the records of `batch`, unpacked.
 
         Raises:
@@ -79,7 +79,11 @@ class RecordsWithoutKey(BrokerError):
 
 
 def check_records(
-    header: BatchHeader, batch: memoryview, unpacking: DecompressionBudget | None = None, *, needs_keys: bool = False
+    header: BatchHeader,
+    batch: memoryview,
+    decompression: DecompressionBudget | None = None,
+    *,
+    needs_keys: bool = False,
 ) -> None:
     """Check that `batch` holds `header.records_count` well-formed records with offset deltas 0, 1, 2 … and nothing else. With
     `needs_keys`, which is for compacted topics, each must have a key.
@@ -88,7 +92,7 @@ def check_records(
         BrokerError: INVALID_RECORD, or REQUEST_TIMED_OUT as `DecompressionBudget.unpack`.
     """
     try:
-        records = (unpacking or DecompressionBudget()).unpack(header, batch)
+        records = (decompression or DecompressionBudget()).decompress(header, batch)
         if header.records_count > len(records) // MIN_RECORD_BYTES:
             raise CorruptRecord(
                 f"{len(records)} bytes cannot hold {header.records_count} records, as the header claims"

@@ -44,43 +44,43 @@ class ConnectionMemory(Generic[Owner]):
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.requests = 0
-        self.answers = 0
+        self.responses = 0
         self.waits = 0
         self.unconfirmed = Watermark(limit // UNCONFIRMED_SHARE)
         self._large = 0
-        self._answers: dict[MemoryHolding[Owner], int] = {}
+        self._responses: dict[MemoryHolding[Owner], int] = {}
         self._queue: dict[MemoryHolding[Owner], int] = {}
 
     @property
     def held(self) -> int:
         """The bytes of all holdings together."""
-        return self.requests + self.answers + self.waits + self.unconfirmed.amount
+        return self.requests + self.responses + self.waits + self.unconfirmed.amount
 
     @property
-    def largest_request(self) -> int:
+    def max_request_bytes(self) -> int:
         """The size in bytes that no request may exceed."""
         return self._limit // REQUEST_SHARE
 
-    def may_answer(self, *, fetch: bool) -> bool:
+    def may_respond(self, *, fetch: bool) -> bool:
         """Return whether the next request may be answered; `fetch` says whether it is a Fetch.
 
         The largest waiting answer counts for Fetches only: a batch is sent however large it is, and a client that asks for one
         and does not read it must not silence the broker.
         """
         if fetch:
-            return self.answers < self._limit // FETCH_SHARE
+            return self.responses < self._limit // FETCH_SHARE
         most = self._limit // RESPONSE_SHARE
-        return self.answers < most or self.answers - max(self._answers.values()) < most
+        return self.responses < most or self.responses - max(self._responses.values()) < most
 
     @property
-    def crowded(self) -> bool:
+    def is_contended(self) -> bool:
         """Whether some holding waits to be admitted."""
         return bool(self._queue)
 
     @property
-    def largest_fetch(self) -> int:
+    def max_fetch_bytes(self) -> int:
         """The bytes of records that the next Fetch may be given: half of the room that is left, because others will follow."""
-        return max(self._limit // FETCH_SHARE - self.answers, 0) // 2
+        return max(self._limit // FETCH_SHARE - self.responses, 0) // 2
 
     def next_admitted(self) -> Owner | None:
         """Return the owner that is admitted next, or None if there is no room for it now. The owner has to ask again."""
@@ -114,17 +114,17 @@ class ConnectionMemory(Generic[Owner]):
         self._large += size if self._is_large(size) else 0
         return True
 
-    def take_back(self, sizes: Iterable[int]) -> None:
+    def release_requests(self, sizes: Iterable[int]) -> None:
         """Take back the memory of requests of these sizes, which are done."""
         for size in sizes:
             self.requests -= size
             self._large -= size if self._is_large(size) else 0
 
-    def hold_answer(self, holding: MemoryHolding[Owner], size: int) -> None:
+    def hold_response(self, holding: MemoryHolding[Owner], size: int) -> None:
         """Note that `size` bytes of answers wait to be sent to the owner of `holding`."""
-        self.answers += size - self._answers.pop(holding, 0)
+        self.responses += size - self._responses.pop(holding, 0)
         if size:
-            self._answers[holding] = size
+            self._responses[holding] = size
 
     def may_wait(self, size: int) -> bool:
         """Return whether a Fetch that takes `size` bytes may wait."""
@@ -146,7 +146,7 @@ class MemoryHolding(Generic[Owner]):
         self._budget = budget
         self.owner = owner
         self._requests: list[int] = []
-        self._answer = self._wait = 0
+        self._response = self._wait = 0
 
     def admit(self, size: int) -> bool:
         """Reserve `size` bytes for a request and return True, or wait in the queue of `ConnectionMemory` and return False."""
@@ -166,20 +166,20 @@ class MemoryHolding(Generic[Owner]):
 
     def request_done(self) -> None:
         """Give back the memory of all requests."""
-        self._budget.take_back(self._requests)
+        self._budget.release_requests(self._requests)
         self._requests.clear()
 
-    def hold_answer(self, size: int) -> None:
+    def hold_response(self, size: int) -> None:
         """Note that `size` bytes of answers wait to be sent."""
-        self._budget.hold_answer(self, size)
-        self._answer = size
+        self._budget.hold_response(self, size)
+        self._response = size
 
     @property
     def holds(self) -> bool:
         """Whether a request or an answer holds some of the budget."""
-        return bool(self._requests or self._answer)
+        return bool(self._requests or self._response)
 
-    def hold_wait(self, size: int) -> None:
+    def hold_waiting(self, size: int) -> None:
         """Note that the waiting request takes `size` bytes; 0 means that none waits."""
         self._budget.waits += size - self._wait
         self._wait = size
@@ -188,5 +188,5 @@ class MemoryHolding(Generic[Owner]):
         """Give back everything."""
         self._budget.forget(self)
         self.request_done()
-        self.hold_answer(0)
-        self.hold_wait(0)
+        self.hold_response(0)
+        self.hold_waiting(0)

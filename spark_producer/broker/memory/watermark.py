@@ -9,21 +9,21 @@ class Watermark:
     Between the two marks it is what it was, so that those who are paused do not stop and go with every change.
     """
 
-    __slots__ = ("amount", "enough", "is_full", "largest", "most")
+    __slots__ = ("amount", "high", "is_full", "low", "peak")
 
-    def __init__(self, most: float, enough: float | None = None) -> None:
-        self.most = most
-        self.enough = most / 2 if enough is None else enough
+    def __init__(self, high: float, low: float | None = None) -> None:
+        self.high = high
+        self.low = high / 2 if low is None else low
         self.amount = 0
-        self.largest = 0
+        self.peak = 0
         self.is_full = False
 
     def change(self, by: int) -> None:
         """Add `by`, which may be negative."""
         self.amount += by
-        if self.amount > self.largest:
-            self.largest = self.amount
-        if self.amount > self.most:
+        if self.amount > self.peak:
+            self.peak = self.amount
+        if self.amount > self.high:
             self.is_full = True
-        elif self.amount <= self.enough:
+        elif self.amount <= self.low:
             self.is_full = False

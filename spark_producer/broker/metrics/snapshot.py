@@ -53,7 +53,7 @@ class MetricsCollector:
         self._context = context
         self._server = server
         self._counts = HeapCounts()
-        self._asked: Future[HeapCounts] | None = None
+        self._requested_counts: Future[HeapCounts] | None = None
 
     def readings(self) -> Iterator[MetricReading]:
         """Yield everything that the broker counts, and what the system says of memory."""
@@ -69,14 +69,14 @@ class MetricsCollector:
     def _latest_counts(self) -> HeapCounts:
         """Return the sums of now, or the last ones if the broker's thread does not answer. It is asked once at a time."""
         try:
-            if self._asked is None:
-                self._asked = self._server.call(lambda: heap_counts(self._context))
-            self._counts = self._asked.result(SUMS_S)
+            if self._requested_counts is None:
+                self._requested_counts = self._server.call(lambda: heap_counts(self._context))
+            self._counts = self._requested_counts.result(SUMS_S)
         except (TimeoutError, ConnectionFailed):
             logger.debug("the broker's thread is busy; the page of metrics shows the sums of before")
         finally:
-            if self._asked is not None and self._asked.done():
-                self._asked = None
+            if self._requested_counts is not None and self._requested_counts.done():
+                self._requested_counts = None
         return self._counts
 
     def _publish_readings(self) -> Iterator[MetricReading]:

@@ -18,7 +18,7 @@ TRANSACTION: Final = 1
 _SEVERAL_KEYS: Final = 4
 """The first version of FindCoordinator that asks for several (KIP-699)."""
 
-_TELLS_UNKNOWN: Final = 6
+_GROUP_ID_NOT_FOUND_SINCE: Final = 6
 """The first version of DescribeGroups that knows GROUP_ID_NOT_FOUND; before, an unknown group is dead (KIP-1043)."""
 
 _DEAD: Final = "Dead"
@@ -30,8 +30,8 @@ def find_coordinator(
 ) -> HandlerResult[messages.FindCoordinatorResponse]:
     """Answer that this broker coordinates every group and every transactional id."""
     if request.key_type in (GROUP, TRANSACTION):
-        node, place = context.settings.node_id, context.advertised
-        found = messages.FoundCoordinator("", node, place.host, place.port, Code.NONE, "")
+        node, endpoint = context.settings.node_id, context.advertised
+        found = messages.FoundCoordinator("", node, endpoint.host, endpoint.port, Code.NONE, "")
     else:
         found = messages.FoundCoordinator("", -1, "", -1, Code.INVALID_REQUEST, f"unknown key type {request.key_type}")
     if version >= _SEVERAL_KEYS:
@@ -80,8 +80,8 @@ def describe_groups(
 
 def _described(context: Context, version: int, name: str) -> messages.DescribedGroup:
     group = context.coordinator.groups.get(name)
-    if group is None and not context.coordinator.offsets.knows(name):
-        if version < _TELLS_UNKNOWN:
+    if group is None and not context.coordinator.offsets.has_offsets(name):
+        if version < _GROUP_ID_NOT_FOUND_SINCE:
             return messages.DescribedGroup(group_id=name, group_state=_DEAD)
         message = f"Group {for_log(name)} not found."  # a name may be as long as a text can be
         return messages.DescribedGroup(Code.GROUP_ID_NOT_FOUND, message, name, _DEAD)

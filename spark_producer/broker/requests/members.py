@@ -41,24 +41,24 @@ class DelayedGroupResponse(DeferredResponse, Generic[GroupResult]):
 
     def __init__(
         self,
-        waiting: GroupResponseFuture[GroupResult],
+        future: GroupResponseFuture[GroupResult],
         wait_s: float,
         otherwise: GroupResult,
         respond: Callable[[GroupResult], Any],
     ) -> None:
         """Wait for `wait_s` seconds at most, after which the answer is `otherwise`; `respond` turns either into a response."""
-        super().__init__((waiting,), wait_s)
-        self._waiting = waiting
+        super().__init__((future,), wait_s)
+        self._future = future
         self._otherwise = otherwise
         self._respond = respond
 
     def is_ready(self) -> bool:
         """Return whether the group has given the answer."""
-        return self._waiting.answer is not None
+        return self._future.result is not None
 
-    def response(self, _room: int) -> Any:
+    def response(self, _max_bytes: int) -> Any:
         """Return the answer; or that it comes too late."""
-        return self._respond(self._waiting.answer or self._otherwise)
+        return self._respond(self._future.result or self._otherwise)
 
 
 def join_group(
@@ -66,9 +66,9 @@ def join_group(
 ) -> HandlerResult[messages.JoinGroupResponse]:
     """Answer when the next generation begins, or at once if it need not be waited for."""
     if not 0 < len(request.group_id) <= MAX_NAME_LENGTH:
-        return HandlerResult(_joined(version, JoinGroupResult(Code.INVALID_GROUP_ID, request.member_id)))
+        return HandlerResult(_join_response(version, JoinGroupResult(Code.INVALID_GROUP_ID, request.member_id)))
     timeout_ms = request.rebalance_timeout_ms if version >= _REBALANCE_TIMEOUT_SINCE else request.session_timeout_ms
-    joiner = JoinRequest(
+    join_request = JoinRequest(
         request.group_id,
         request.member_id,
         request.group_instance_id,
@@ -80,24 +80,24 @@ def join_group(
         needs_id=version >= _NEEDS_ID_SINCE,
         may_skip=version >= _MAY_SKIP_SINCE,
     )
-    waiting = context.coordinator.groups.join(joiner)
+    future = context.coordinator.groups.join(join_request)
     late = JoinGroupResult(Code.REBALANCE_IN_PROGRESS, request.member_id)
-    return _later(context, waiting, late, lambda joined: _joined(version, joined))
+    return _later(context, future, late, lambda joined: _join_response(version, joined))
 
 
 def _later(
     context: Context,
-    waiting: GroupResponseFuture[GroupResult],
+    future: GroupResponseFuture[GroupResult],
     otherwise: GroupResult,
     respond: Callable[[GroupResult], Any],
 ) -> HandlerResult[Any]:
     settings = context.settings.groups
     wait_s = (settings.max_session_timeout_ms + settings.initial_rebalance_delay_ms) / 1000
-    given = context.coordinator.groups.take_given()
-    return HandlerResult(None, given, pending=DelayedGroupResponse(waiting, wait_s, otherwise, respond))
+    completed = context.coordinator.groups.take_completed()
+    return HandlerResult(None, completed, deferred=DelayedGroupResponse(future, wait_s, otherwise, respond))
 
 
-def _joined(version: int, joined: JoinGroupResult) -> messages.JoinGroupResponse:
+def _join_response(version: int, joined: JoinGroupResult) -> messages.JoinGroupResponse:
     protocol = joined.protocol
     return messages.JoinGroupResponse(
         error_code=joined.code,
@@ -120,7 +120,7 @@ def sync_group(
         return HandlerResult(messages.SyncGroupResponse(error_code=Code.INVALID_GROUP_ID))
     if version >= _PROTOCOL_SINCE and None in protocol:
         return HandlerResult(messages.SyncGroupResponse(error_code=Code.INCONSISTENT_GROUP_PROTOCOL))
-    waiting = context.coordinator.groups.sync(
+    future = context.coordinator.groups.sync(
         request.group_id,
         request.member_id,
         request.group_instance_id,
@@ -128,10 +128,10 @@ def sync_group(
         protocol,
         {each.member_id: bytes(each.assignment) for each in request.assignments},
     )
-    return _later(context, waiting, SyncGroupResult(Code.REBALANCE_IN_PROGRESS), _synced)
+    return _later(context, future, SyncGroupResult(Code.REBALANCE_IN_PROGRESS), _sync_response)
 
 
-def _synced(synced: SyncGroupResult) -> messages.SyncGroupResponse:
+def _sync_response(synced: SyncGroupResult) -> messages.SyncGroupResponse:
     return messages.SyncGroupResponse(
         error_code=synced.code,
         protocol_type=synced.protocol_type,
@@ -149,7 +149,7 @@ def heartbeat(
     code = context.coordinator.groups.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )
-    return HandlerResult(messages.HeartbeatResponse(error_code=code), context.coordinator.groups.take_given())
+    return HandlerResult(messages.HeartbeatResponse(error_code=code), context.coordinator.groups.take_completed())
 
 
 def leave_group(
@@ -161,7 +161,7 @@ def leave_group(
     groups = context.coordinator.groups
     if version < _SEVERAL_SINCE:
         code = groups.leave(request.group_id, request.member_id, None)
-        return HandlerResult(messages.LeaveGroupResponse(error_code=code), groups.take_given())
+        return HandlerResult(messages.LeaveGroupResponse(error_code=code), groups.take_completed())
     rows = tuple(
         messages.LeaveGroupResponseMember(
             each.member_id,
@@ -170,4 +170,4 @@ def leave_group(
         )
         for each in request.members
     )
-    return HandlerResult(messages.LeaveGroupResponse(members=rows), groups.take_given())
+    return HandlerResult(messages.LeaveGroupResponse(members=rows), groups.take_completed())

@@ -28,7 +28,7 @@ _ABORTABLE_SINCE: Final = 4
 _ADDS_SINCE: Final = 5
 """The first versions of TxnOffsetCommit that know TRANSACTION_ABORTABLE, and that add their group by themselves (KIP-890)."""
 
-_TELLS_UNKNOWN: Final = 9
+_GROUP_ID_NOT_FOUND_SINCE: Final = 9
 """The first version of OffsetCommit that knows GROUP_ID_NOT_FOUND (KIP-848)."""
 
 _BY_GROUP: Final = 8
@@ -65,9 +65,9 @@ def _commit(
 ) -> Code:
     if len(request.group_id) > MAX_NAME_LENGTH:
         return Code.INVALID_GROUP_ID
-    said = (request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
-    code = _of_members(context, request.group_id, *said, transactional=False)
-    if code == Code.GROUP_ID_NOT_FOUND and version < _TELLS_UNKNOWN:
+    member = (request.member_id, request.group_instance_id, request.generation_id_or_member_epoch)
+    code = _membership_error(context, request.group_id, *member, transactional=False)
+    if code == Code.GROUP_ID_NOT_FOUND and version < _GROUP_ID_NOT_FOUND_SINCE:
         return Code.ILLEGAL_GENERATION
     try:
         if code == Code.NONE:
@@ -77,12 +77,12 @@ def _commit(
     return code
 
 
-def _of_members(
+def _membership_error(
     context: Context, group: str, member_id: str, instance: str | None, generation: int, *, transactional: bool
 ) -> Code:
     """Return why the group's members, or that it has none, forbid a commit; NONE if they do not."""
     code = context.coordinator.groups.check_commit(group, member_id, instance, generation, transactional=transactional)
-    if code == Code.GROUP_ID_NOT_FOUND and context.coordinator.offsets.knows(group):
+    if code == Code.GROUP_ID_NOT_FOUND and context.coordinator.offsets.has_offsets(group):
         return Code.UNKNOWN_MEMBER_ID
     return code
 
@@ -119,7 +119,7 @@ def txn_offset_commit(
     )
     if offsets:
         try:
-            code = _kept(context, version, request, offsets)
+            code = _put_pending(context, version, request, offsets)
         except BrokerError as error:
             code = Code(error.code)
         codes |= dict.fromkeys(offsets, code)
@@ -139,7 +139,7 @@ def _refusal(context: Context, wanted: TopicPartition, offset: Offset) -> Code:
     return Code.OFFSET_METADATA_TOO_LARGE if too_large else Code.NONE
 
 
-def _kept(
+def _put_pending(
     context: Context,
     version: int,
     request: messages.TxnOffsetCommitRequest,
@@ -147,17 +147,17 @@ def _kept(
 ) -> Code:
     if not 0 < len(request.group_id) <= MAX_NAME_LENGTH:
         return Code.INVALID_GROUP_ID
-    said = (request.member_id, request.group_instance_id, request.generation_id)
-    code = _of_members(context, request.group_id, *said, transactional=True)
+    member = (request.member_id, request.group_instance_id, request.generation_id)
+    code = _membership_error(context, request.group_id, *member, transactional=True)
     if code == Code.GROUP_ID_NOT_FOUND:
         return Code.ILLEGAL_GENERATION
     if code != Code.NONE:
         return code
-    holder = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     if version >= _ADDS_SINCE:
-        code = context.coordinator.add(request.transactional_id, holder, groups=(request.group_id,))
+        code = context.coordinator.add(request.transactional_id, producer, groups=(request.group_id,))
     else:
-        code = context.coordinator.check_group(request.transactional_id, holder, request.group_id)
+        code = context.coordinator.check_group(request.transactional_id, producer, request.group_id)
     if code == Code.NONE:
         context.coordinator.put_offsets(request.producer_id, request.group_id, offsets)
     return write_error_code(code, knows_abortable=version >= _ABORTABLE_SINCE, adds=version >= _ADDS_SINCE)
@@ -214,7 +214,7 @@ def offset_delete(
 ) -> HandlerResult[messages.OffsetDeleteResponse]:
     """Delete offsets of a group, of topics that none of its members reads (KIP-496)."""
     group = context.coordinator.groups.get(request.group_id)
-    if group is None and not context.coordinator.offsets.knows(request.group_id):
+    if group is None and not context.coordinator.offsets.has_offsets(request.group_id):
         return HandlerResult(messages.OffsetDeleteResponse(Code.GROUP_ID_NOT_FOUND))
     topics = _topics_read(group)
     if group is not None and group.state is not GroupState.EMPTY and group.protocol_type != PROTOCOL_TYPE:

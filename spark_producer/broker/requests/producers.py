@@ -93,7 +93,7 @@ def write_txn_markers(
     later = DelayedMarkers(context, messages.WriteTxnMarkersResponse(tuple(results)), written)
     if later.is_ready():
         return HandlerResult(later.response(0), later.keys)
-    return HandlerResult(None, later.keys, pending=later)
+    return HandlerResult(None, later.keys, deferred=later)
 
 
 class DelayedMarkers(DeferredResponse):
@@ -111,7 +111,7 @@ class DelayedMarkers(DeferredResponse):
         """Return whether each marker that was written is confirmed, or can no longer be."""
         return all(self._code(*each) != Code.REQUEST_TIMED_OUT for each in self._written)
 
-    def response(self, _room: int) -> messages.WriteTxnMarkersResponse:
+    def response(self, _max_bytes: int) -> messages.WriteTxnMarkersResponse:
         """Return it as it is true now. A marker that may still be confirmed gets REQUEST_TIMED_OUT."""
         markers = [
             marker._replace(

@@ -41,7 +41,7 @@ READ_COMMITTED: Final = 1
 def must_wait(context: Context, request: messages.FetchRequest) -> bool:
     """Return whether the Fetch should wait: fewer than `min_bytes` can be read, and nothing is wrong."""
     waiting = 0
-    last = _last_namings(request)
+    last = _last_mentions(request)
     for (topic, _), wanted in last.items():
         try:
             partition = _partition(context, topic, wanted.partition, wanted.current_leader_epoch)
@@ -56,7 +56,7 @@ def must_wait(context: Context, request: messages.FetchRequest) -> bool:
     return bool(last) and request.session_id == 0
 
 
-def _last_namings(request: messages.FetchRequest) -> dict[tuple[str, int], messages.FetchPartition]:
+def _last_mentions(request: messages.FetchRequest) -> dict[tuple[str, int], messages.FetchPartition]:
     """Return what is wanted of each partition. If one is named twice, the last naming counts, as in Kafka
     (FetchRequest.fetchData)."""
     return {(topic.topic, wanted.partition): wanted for topic in request.topics for wanted in topic.partitions}
@@ -82,25 +82,25 @@ class DelayedFetch(DeferredResponse):
         """Return whether there is enough to read, or something is wrong."""
         return not must_wait(self._context, self._request)
 
-    def response(self, room: int) -> messages.FetchResponse:
+    def response(self, max_bytes: int) -> messages.FetchResponse:
         """Return what can be read now."""
-        return _read_all(self._context, self._request, room)
+        return _read_all(self._context, self._request, max_bytes)
 
 
 def fetch(context: Context, _version: int, request: messages.FetchRequest) -> HandlerResult[messages.FetchResponse]:
     """Answer, perhaps later, with whole batches of each partition: `max_bytes` in all, but at least one batch if there is any
     (KIP-74)."""
-    return HandlerResult(None, pending=DelayedFetch(context, request))
+    return HandlerResult(None, deferred=DelayedFetch(context, request))
 
 
-def _read_all(context: Context, request: messages.FetchRequest, room: int) -> messages.FetchResponse:
+def _read_all(context: Context, request: messages.FetchRequest, max_bytes: int) -> messages.FetchResponse:
     if request.session_id != 0:
         # We never open a session (KIP-227), so clients send full requests; this one names another broker's session.
         return messages.FetchResponse(error_code=Code.FETCH_SESSION_ID_NOT_FOUND)
-    left = min(request.max_bytes, room, MAX_FETCH_BYTES)
+    left = min(request.max_bytes, max_bytes, MAX_FETCH_BYTES)
     nothing_yet = True
     responses = []
-    last = _last_namings(request)
+    last = _last_mentions(request)
     for topic in request.topics:
         partitions = []
         for wanted in topic.partitions:

@@ -45,14 +45,18 @@ def check_transactions(
         why = "the batches belong to a transaction, and the request names no transactional id"
         return dict.fromkeys(batches, BrokerError(why, code=Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     refused: dict[TopicPartition, BrokerError] = {}
-    for holder, partitions in holders.items():
+    for producer, partitions in holders.items():
         existing = [partition for partition in partitions if partition_exists(context, partition)]
-        refused |= _refusals(context, version, transactional_id, holder, existing)
+        refused |= _refusals(context, version, transactional_id, producer, existing)
     return refused
 
 
 def _refusals(
-    context: Context, version: int, transactional_id: str, holder: ProducerIdAndEpoch, partitions: list[TopicPartition]
+    context: Context,
+    version: int,
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    partitions: list[TopicPartition],
 ) -> dict[TopicPartition, BrokerError]:
     adds = version >= ADDS_SINCE
     coordinator = context.coordinator
@@ -60,15 +64,14 @@ def _refusals(
         if not partitions:
             codes = {}
         elif adds:
-            codes = dict.fromkeys(partitions, coordinator.add(transactional_id, holder, partitions))
+            codes = dict.fromkeys(partitions, coordinator.add(transactional_id, producer, partitions))
         else:
-            codes = {each: coordinator.check_partition(transactional_id, holder, each) for each in partitions}
+            codes = {each: coordinator.check_partition(transactional_id, producer, each) for each in partitions}
     except BrokerError as error:
         return dict.fromkeys(partitions, error)
-    producer = f"producer {holder.producer_id}, epoch {holder.epoch}"
     return {
         partition: BrokerError(
-            f"{producer}: the coordinator answers {code.name} to this write",
+            f"producer {producer.producer_id}, epoch {producer.epoch}: the coordinator refuses this write with {code.name}",
             code=write_error_code(code, knows_abortable=version >= _ABORTABLE_SINCE, adds=adds),
         )
         for partition, code in codes.items()

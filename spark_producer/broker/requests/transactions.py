@@ -38,25 +38,25 @@ def init_producer_id(
     context: Context, version: int, request: messages.InitProducerIdRequest
 ) -> HandlerResult[messages.InitProducerIdResponse]:
     """Answer with a producer id and epoch. Without a transactional id they are new, whatever the client had, as in Kafka."""
-    holder = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
-        if (holder.producer_id == UNSET) != (holder.epoch == UNSET) or request.transactional_id == "":
+        if (producer.producer_id == UNSET) != (producer.epoch == UNSET) or request.transactional_id == "":
             raise BrokerError("a producer id goes with an epoch, and an id is not empty", code=Code.INVALID_REQUEST)
         if request.transactional_id is None:
             code, given = Code.NONE, ProducerIdAndEpoch(context.topics.new_producer_id(), 0)
         else:
             code, given = context.coordinator.init_producer_id(
-                request.transactional_id, request.transaction_timeout_ms, None if holder == NO_PRODUCER else holder
+                request.transactional_id, request.transaction_timeout_ms, None if producer == NO_PRODUCER else producer
             )
     except BrokerError as error:
         code, given = Code(error.code), NO_PRODUCER
     if version < _FENCED_SINCE_INIT:
-        code = _in_old_words(code)
+        code = _older_code(code)
     body = messages.InitProducerIdResponse(error_code=code, producer_id=given.producer_id, producer_epoch=given.epoch)
     return HandlerResult(body, _changed(context))
 
 
-def _in_old_words(code: Code) -> Code:
+def _older_code(code: Code) -> Code:
     return Code.INVALID_PRODUCER_EPOCH if code == Code.PRODUCER_FENCED else code
 
 
@@ -77,8 +77,8 @@ def add_partitions(
             for partition in wanted
         }
     else:
-        holder = ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
-        code = _added(context, version, request.v3_and_below_transactional_id, holder, wanted, ())
+        producer = ProducerIdAndEpoch(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
+        code = _added(context, version, request.v3_and_below_transactional_id, producer, wanted, ())
         codes = dict.fromkeys(wanted, code)
     by_topic: dict[str, list[messages.AddPartitionsToTxnPartitionResult]] = {}
     for (name, index), code in codes.items():
@@ -98,17 +98,17 @@ def _added(
     context: Context,
     version: int,
     transactional_id: str,
-    holder: ProducerIdAndEpoch,
+    producer: ProducerIdAndEpoch,
     partitions: list[TopicPartition],
     groups: tuple[str, ...],
 ) -> Code:
     if not transactional_id:
         return Code.INVALID_REQUEST
     try:
-        code = context.coordinator.add(transactional_id, holder, partitions, groups)
+        code = context.coordinator.add(transactional_id, producer, partitions, groups)
     except BrokerError as error:
         code = Code(error.code)
-    return _in_old_words(code) if version < _FENCED_SINCE else code
+    return _older_code(code) if version < _FENCED_SINCE else code
 
 
 def add_offsets(
@@ -117,24 +117,24 @@ def add_offsets(
     """Note the group whose offsets a transaction is about to commit."""
     if len(request.group_id) > MAX_NAME_LENGTH:
         return HandlerResult(messages.AddOffsetsToTxnResponse(error_code=Code.INVALID_GROUP_ID))
-    holder = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    code = _added(context, version, request.transactional_id, holder, [], (request.group_id,))
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    code = _added(context, version, request.transactional_id, producer, [], (request.group_id,))
     return HandlerResult(messages.AddOffsetsToTxnResponse(error_code=code))
 
 
 def end_txn(context: Context, version: int, request: messages.EndTxnRequest) -> HandlerResult[messages.EndTxnResponse]:
     """Commit or abort a transaction. The version says by which rules (KIP-890)."""
-    holder = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     if not request.transactional_id:
         return HandlerResult(messages.EndTxnResponse(error_code=Code.INVALID_REQUEST))
     try:
         code, following = context.coordinator.end(
-            request.transactional_id, holder, commit=request.committed, implicit=version >= _IMPLICIT_END
+            request.transactional_id, producer, commit=request.committed, implicit=version >= _IMPLICIT_END
         )
     except BrokerError as error:
         code, following = Code(error.code), NO_PRODUCER
     if version < _FENCED_SINCE:
-        code = _in_old_words(code)
+        code = _older_code(code)
     body = messages.EndTxnResponse(error_code=code, producer_id=following.producer_id, producer_epoch=following.epoch)
     return HandlerResult(body, _changed(context))
 

@@ -32,7 +32,7 @@ def produce(
 
     If a partition is named twice, the last naming counts, as in Kafka, which gathers them in a map (KafkaApis).
     """
-    unpacking = DecompressionBudget()
+    decompression = DecompressionBudget()
     changed: list[Hashable] = []
     responses = []
     failed = unconfirmed = False
@@ -47,7 +47,7 @@ def produce(
                 continue
             refusal = refusals.get((topic.name, partition.index)) if refusals else None
             result, is_final = _append(
-                context, request.acks, topic.name, partition, unpacking, refusal, new_epochs=version >= ADDS_SINCE
+                context, request.acks, topic.name, partition, decompression, refusal, new_epochs=version >= ADDS_SINCE
             )
             results.append(result)
             unconfirmed = unconfirmed or not is_final
@@ -61,7 +61,7 @@ def produce(
     response = messages.ProduceResponse(tuple(responses))
     if unconfirmed:
         later = DelayedProduce(context, request.acks, response, changed, request.timeout_ms / 1000)
-        return HandlerResult(None, tuple(changed), pending=later)
+        return HandlerResult(None, tuple(changed), deferred=later)
     return HandlerResult(response, tuple(changed))
 
 
@@ -70,7 +70,7 @@ def _append(
     acks: int,
     topic: str,
     data: messages.ProducePartition,
-    unpacking: DecompressionBudget,
+    decompression: DecompressionBudget,
     refusal: BrokerError | None,
     *,
     new_epochs: bool,
@@ -82,7 +82,7 @@ def _append(
         if refusal is not None:
             raise refusal
         partition = context.topics.partition(topic, data.index)
-        base_offset = partition.append(decoded_records(data.records), unpacking, new_epochs=new_epochs)
+        base_offset = partition.append(decoded_records(data.records), decompression, new_epochs=new_epochs)
         log = partition.log
         is_final = acks == 0 or _is_safe(log, base_offset, acks)
     except BrokerError as error:
@@ -103,7 +103,7 @@ class DelayedProduce(DeferredResponse):
     The request itself is gone, since its memory is free again.
     """
 
-    lets_pass = True
+    allows_next_produce = True
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class DelayedProduce(DeferredResponse):
             for result in topic.partition_responses
         )
 
-    def response(self, _room: int) -> messages.ProduceResponse:
+    def response(self, _max_bytes: int) -> messages.ProduceResponse:
         """Return it as it is true now.
 
         A batch that failed gets the error; one that may still be confirmed gets REQUEST_TIMED_OUT.

@@ -163,9 +163,9 @@ class SaslServerAuthenticator:
             return encode_response(SASL_AUTHENTICATE, request.version, request.correlation_id, answer)
 
         try:
-            told, lifetime_ms = self._say(bytes(request.body.auth_bytes), now)
+            told, lifetime_ms = self._send(bytes(request.body.auth_bytes), now)
         except AuthenticationRefused as refused:
-            text = refused.told or self._nothing_told()
+            text = refused.client_message or self._generic_error()
             answer = messages.SaslAuthenticateResponse(Code.SASL_AUTHENTICATION_FAILED, text)
             return self._refusal(framed(answer), self._failed())
         return LoginReply(framed(messages.SaslAuthenticateResponse(Code.NONE, "", told, lifetime_ms)))
@@ -173,12 +173,12 @@ class SaslServerAuthenticator:
     def _bare(self, message: bytes, now: float) -> LoginStep:
         """Answer a client whose handshake was of version 0: it gets no errors and no lifetime, only the end."""
         try:
-            told, _ = self._say(message, now)
+            told, _ = self._send(message, now)
         except AuthenticationRefused:
             return self._refusal([], self._failed())
         return LoginReply([_SIZE.pack(len(told)), told])
 
-    def _say(self, message: bytes, now: float) -> tuple[bytes, int]:
+    def _send(self, message: bytes, now: float) -> tuple[bytes, int]:
         """Send a message to the mechanism; return its answer, and the lifetime of the session in milliseconds (0: unbounded).
 
         Raises:
@@ -206,7 +206,7 @@ class SaslServerAuthenticator:
             most.append(max(int(accepted.until_ms - self._rules.now_ms()), 0))
         return min(most, default=None)
 
-    def _nothing_told(self) -> str:
+    def _generic_error(self) -> str:
         """Return Kafka's words for every refusal whose reason is nobody's business."""
         again = "authentication" if self.user is None else "re-authentication"
         return f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self._next_mechanism}"

@@ -34,7 +34,7 @@ class AuthenticationRefused(Exception):
 
     def __init__(self, told: str | None = None) -> None:
         super().__init__(told)
-        self.told = told
+        self.client_message = told
 
 
 SaslExchange: TypeAlias = Generator[bytes, bytes, Authenticated]

@@ -36,7 +36,7 @@ class SecureListener:
         self._certificates = _certificates(settings) if settings.tls else None
         _warn(settings, host)
 
-    def wire(self, sock: socket.socket) -> TlsTransport | None:
+    def transport(self, sock: socket.socket) -> TlsTransport | None:
         """Return the TLS of a new connection on its non-blocking socket; None if the listener has none."""
         if self._certificates is None:
             return None

@@ -40,7 +40,7 @@ class UnauthenticatedConnections(Generic[Peer]):
         self._deadlines: dict[Peer, float] = {}  # in order of their deadlines, since all have the same time
         self._hosts: dict[Peer, str] = {}
         self._of_host: dict[str, dict[Peer, None]] = {}  # in order too
-        self._said: dict[tuple[str, int], float] = {}
+        self._last_logged: dict[tuple[str, int], float] = {}
 
     def __len__(self) -> int:
         return len(self._deadlines)
@@ -49,7 +49,7 @@ class UnauthenticatedConnections(Generic[Peer]):
         return peer in self._deadlines
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Whether there may be no more of them now."""
         return len(self._deadlines) >= MAX_UNAUTHENTICATED
 
@@ -68,7 +68,7 @@ class UnauthenticatedConnections(Generic[Peer]):
         if not self._of_host[host]:
             del self._of_host[host]
 
-    def displaced_by(self, address: str, now: float) -> Peer | None:
+    def to_displace(self, address: str, now: float) -> Peer | None:
         """Return the connection to close in favour of one from `address`, while `full`; None if the new one is to be closed.
 
         It is the oldest one of the host with the most of them, so that no host can occupy all connections: their shares become
@@ -85,20 +85,20 @@ class UnauthenticatedConnections(Generic[Peer]):
         """Return when the first of them must have logged in; infinity if there is none."""
         return next(iter(self._deadlines.values()), float("inf"))
 
-    def late(self, now: float) -> list[Peer]:
+    def expired(self, now: float) -> list[Peer]:
         """Return those whose time is over."""
         return [peer for peer, deadline in self._deadlines.items() if deadline <= now]
 
-    def may_be_logged(self, address: str, level: int, now: float) -> bool:
+    def may_log(self, address: str, level: int, now: float) -> bool:
         """Return whether a line of this level about `address` (host:port) may be written now; then none of its host may for a
         minute."""
         said = host_of(address), level
-        if now - self._said.get(said, float("-inf")) < QUIET_SECONDS:
+        if now - self._last_logged.get(said, float("-inf")) < QUIET_SECONDS:
             return False
-        self._said.pop(said, None)
-        if len(self._said) >= _MAX_HOSTS:
-            del self._said[next(iter(self._said))]
-        self._said[said] = now
+        self._last_logged.pop(said, None)
+        if len(self._last_logged) >= _MAX_HOSTS:
+            del self._last_logged[next(iter(self._last_logged))]
+        self._last_logged[said] = now
         return True
 
 

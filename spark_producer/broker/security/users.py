@@ -82,8 +82,8 @@ class Users:
 
     def keys(self, mechanism: str, name: str) -> ScramKeys:
         """Return the keys of `name` in a mechanism of SCRAM: ones that nobody has a password for, if there is no such user."""
-        made_up = self._made_up(mechanism, name)
-        return self._keys.get((mechanism, name), made_up)
+        fake_keys = self._fake_keys(mechanism, name)
+        return self._keys.get((mechanism, name), fake_keys)
 
     def check(self, name: str, password: bytes) -> bool:
         """Return whether a user has this password, in a time that tells neither."""
@@ -95,7 +95,7 @@ class Users:
         same = hmac.compare_digest(derived.stored_key, keys.stored_key)
         return same and keys.real
 
-    def _made_up(self, mechanism: str, name: str) -> ScramKeys:
+    def _fake_keys(self, mechanism: str, name: str) -> ScramKeys:
         """Return the same keys for the same name as long as the broker runs, as a user's are."""
         from spark_producer.security.scram import HASHES
 

@@ -27,7 +27,7 @@ def ask(
 ) -> ResponseBody:
     """The response to a request that wants one, as it is now."""
     answer = handled(context, api, body, version)
-    response = answer.body if answer.pending is None else answer.pending.response(MAX_RECORDS)
+    response = answer.body if answer.deferred is None else answer.deferred.response(MAX_RECORDS)
     assert response is not None
     return cast("ResponseBody", response)
 

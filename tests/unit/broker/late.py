@@ -19,7 +19,7 @@ class Late:
         self.broker = Broker(path, self._open, settings)
         # what the server does, which is not there: it looks at those who wait
         clients = self.broker.clients
-        self.broker.store.watch(lambda topic, index: clients.changed((topic, index)), clients.room_made)
+        self.broker.store.watch(lambda topic, index: clients.changed((topic, index)), clients.space_freed)
         self._peers: list[Peer] = []
         self.producer, self.consumer = self.connect(2)
 

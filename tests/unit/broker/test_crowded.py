@@ -40,7 +40,7 @@ def test_one_large_answer_that_is_not_read_keeps_no_producer_waiting(broker: Bro
     produced(producer, produce(3 * MIB))
     reader.ask(FETCH, fetch())
     broker.turns()
-    assert broker.clients.budget.answers > SETTINGS.max_buffered_bytes // 4
+    assert broker.clients.budget.responses > SETTINGS.max_buffered_bytes // 4
     assert produced(producer, produce(100)) == 1
     consumer.ask(FETCH, fetch(offset=1))
     broker.turns()
@@ -99,7 +99,7 @@ def test_large_requests_behind_small_ones_have_their_turn(broker: Broker, peers:
     broker.turns()
     queued.send(framed(PRODUCE, produce(100)) + large[:100])
     broker.turns()
-    assert broker.clients.budget.crowded
+    assert broker.clients.budget.is_contended
     sent = last.try_to_send(large)
     broker.turns()
     holder.send(large[100_000:])
@@ -109,5 +109,5 @@ def test_large_requests_behind_small_ones_have_their_turn(broker: Broker, peers:
     assert queued.answer(PRODUCE), "it has asked before the last one"
     last.send(large[sent:])
     assert last.answer(PRODUCE)
-    assert not broker.clients.budget.crowded
+    assert not broker.clients.budget.is_contended
     assert broker.clients.budget.held == 0

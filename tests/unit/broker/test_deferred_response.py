@@ -27,7 +27,7 @@ class Scripted(DeferredResponse):
         self.asked += 1
         return self.ready
 
-    def response(self, _room: int) -> messages.ListGroupsResponse:
+    def response(self, _max_bytes: int) -> messages.ListGroupsResponse:
         return messages.ListGroupsResponse(throttle_time_ms=7 if self.ready else 8)
 
 
@@ -37,12 +37,12 @@ class ScriptedFetch(Scripted):
     carries_records = True
 
 
-def answer_with(monkeypatch: pytest.MonkeyPatch, *pending: DeferredResponse) -> None:
+def answer_with(monkeypatch: pytest.MonkeyPatch, *deferred: DeferredResponse) -> None:
     """Let the next requests of ListGroups be answered later, one by each of `pending`."""
-    left = list(pending)
+    left = list(deferred)
 
     def later(_context: Context, _version: int, _request: object) -> HandlerResult[messages.ListGroupsResponse]:
-        return HandlerResult(None, pending=left.pop(0))
+        return HandlerResult(None, deferred=left.pop(0))
 
     monkeypatch.setitem(HANDLERS, LIST_GROUPS.key, later)
 
@@ -58,17 +58,17 @@ def answered_as_ready(peer: Peer) -> bool:
 def test_it_is_answered_when_a_key_has_changed_and_it_is_ready(
     broker: Broker, peers: list[Peer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pending = Scripted(("a", "b"))
-    answer_with(monkeypatch, pending)
+    deferred = Scripted(("a", "b"))
+    answer_with(monkeypatch, deferred)
     ask(peers[0])
     broker.turns()
     broker.clients.changed("b")
     broker.turns()
-    assert (peers[0].has_answer(), pending.asked) == (False, 2), "asked at first, and when the key changed"
-    pending.ready = True
+    assert (peers[0].has_answer(), deferred.asked) == (False, 2), "asked at first, and when the key changed"
+    deferred.ready = True
     broker.clients.changed("c")
     broker.turns()
-    assert (peers[0].has_answer(), pending.asked) == (False, 2), "nothing of its keys"
+    assert (peers[0].has_answer(), deferred.asked) == (False, 2), "nothing of its keys"
     broker.clients.changed("a")
     assert answered_as_ready(peers[0])
     assert broker.clients.budget.held == 0
@@ -80,7 +80,7 @@ def test_it_is_answered_as_it_is_when_its_time_is_up(
     answer_with(monkeypatch, Scripted(wait_s=10.0))
     ask(peers[0])
     broker.turns()
-    assert broker.clients.next_moment() == broker.now + 10.0
+    assert broker.clients.next_deadline() == broker.now + 10.0
     broker.now += 10.0
     assert not answered_as_ready(peers[0])
     assert broker.clients.budget.held == 0
@@ -124,27 +124,27 @@ def test_without_memory_to_wait_those_with_records_are_answered_and_others_wait(
 def test_a_client_that_leaves_takes_its_pending_request_along(
     broker: Broker, peers: list[Peer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pending = Scripted()
-    answer_with(monkeypatch, pending)
+    deferred = Scripted()
+    answer_with(monkeypatch, deferred)
     ask(peers[0])
     broker.turns()
     peers[0].socket.close()
     broker.turns()
-    pending.ready = True
+    deferred.ready = True
     broker.clients.changed("key")
     broker.turns()
-    assert pending.asked == 1
+    assert deferred.asked == 1
     assert broker.clients.budget.held == 0
 
 
 def test_nothing_behind_it_passes_it(broker: Broker, peers: list[Peer], monkeypatch: pytest.MonkeyPatch) -> None:
-    pending = Scripted()
-    answer_with(monkeypatch, pending)
+    deferred = Scripted()
+    answer_with(monkeypatch, deferred)
     ask(peers[0])
     peers[0].ask(METADATA, messages.MetadataRequest(()))
     broker.turns()
     assert not peers[0].has_answer()
-    pending.ready = True
+    deferred.ready = True
     broker.clients.changed("key")
     assert answered_as_ready(peers[0])
     assert peers[0].answer(METADATA).topics == ()

@@ -101,13 +101,13 @@ def test_a_marker_of_an_administrator_is_acknowledged_when_it_is_confirmed(
     store.partition("t", 0).append(row(7, 0))
     answer = handled(context, WRITE_TXN_MARKERS, markers(0, 1, 2))
     assert answer.body is None
-    assert answer.pending is not None
-    assert answer.changed == answer.pending.keys == (("t", 0), ("t", 1))
-    assert not answer.pending.is_ready()
+    assert answer.deferred is not None
+    assert answer.changed == answer.deferred.keys == (("t", 0), ("t", 1))
+    assert not answer.deferred.is_ready()
     if then:
         getattr(storage, then)()
-    assert answer.pending.is_ready() == bool(then)
-    assert codes(answer.pending.response(0)) == [code, code, Code.UNKNOWN_TOPIC_OR_PARTITION]
+    assert answer.deferred.is_ready() == bool(then)
+    assert codes(answer.deferred.response(0)) == [code, code, Code.UNKNOWN_TOPIC_OR_PARTITION]
     store.close()
 
 

@@ -292,7 +292,7 @@ def test_who_was_paused_goes_on_in_the_next_turn_without_an_event(small: Late) -
     while published.bytes.amount:
         small.broker.turn()
     assert published.paused == 1
-    assert small.broker.clients.next_moment() == small.broker.now
+    assert small.broker.clients.next_deadline() == small.broker.now
     small.broker.turn()
     assert published.paused == 0
 
@@ -429,7 +429,7 @@ def test_without_room_for_throttle_s_the_storage_is_asked_all_the_same(late: Lat
     late.storage.room = 0
     late.producer.send(one())
     late.broker.turns()
-    assert late.broker.clients.next_moment() == late.broker.now + SETTINGS.throttle_s
+    assert late.broker.clients.next_deadline() == late.broker.now + SETTINGS.throttle_s
     late.broker.now += SETTINGS.throttle_s - 0.1
     late.broker.turns()
     assert admitted(late) == 0

@@ -307,7 +307,7 @@ def test_a_fetch_may_wait_for_weeks(broker: LocalBroker, client: RawClient, capl
     assert not caplog.records
 
 
-@pytest.mark.parametrize("step", ["work", "serve", "next_moment", "add"])
+@pytest.mark.parametrize("step", ["work", "serve", "next_deadline", "add"])
 def test_a_defect_in_any_step_is_logged_and_the_thread_lives(
     broker: LocalBroker, client: RawClient, step: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,7 +54,7 @@ class Stuck:
         while not self._changed.empty():
             partition = self._changed.get()
             if partition is None:
-                self.broker.clients.room_made()
+                self.broker.clients.space_freed()
             else:
                 self.broker.clients.changed(partition)
         self.broker.turns()

@@ -52,7 +52,7 @@ def test_confirmations_of_many_partitions_wake_it_once_and_are_all_seen(
     monkeypatch.setattr(stage.server.clients, "changed", changes.append)
     for _ in range(2):
         stage.storage.confirm_all()
-        stage.server._room_made()
+        stage.server._space_freed()
         assert stage.wakes() == 1
         stage.server._turn()
         assert changes == [("t", index) for index in range(100)]

@@ -62,8 +62,8 @@ class ConsumerGroup:
         """Instance id → member id."""
         self.pending: dict[str, float] = {}
         """Member ids that were given out (KIP-394), each with the time until which it must join."""
-        self.given: list[Hashable] = []
-        self.touched_at = now
+        self.completed: list[Hashable] = []
+        self.emptied_at = now
         self._initial_delay_s = initial_delay_s
         self._longest_rebalance_s = longest_rebalance_s
         self._not_synced: set[str] = set()
@@ -76,7 +76,7 @@ class ConsumerGroup:
     # --- what is known ------------------------------------------------------------------------------------------------------
 
     @property
-    def is_gone(self) -> bool:
+    def is_unused(self) -> bool:
         """Whether nobody belongs to it or is about to."""
         return self.state is GroupState.EMPTY and not self.pending
 
@@ -115,54 +115,54 @@ class ConsumerGroup:
         )
         return votes.most_common(1)[0][0]
 
-    def told(self) -> tuple[JoinGroupMember, ...]:
+    def join_group_members(self) -> tuple[JoinGroupMember, ...]:
         """Return all members as the leader is told of them."""
         return tuple(
             JoinGroupMember(each.id, each.instance, each.metadata(self.protocol)) for each in self.members.values()
         )
 
-    def joined(self, member: Member) -> JoinGroupResult:
+    def join_result(self, member: Member) -> JoinGroupResult:
         """Return the answer that makes `member` one of this generation."""
         is_leader = member.id == self.leader
-        members = self.told() if is_leader else ()
+        members = self.join_group_members() if is_leader else ()
         return JoinGroupResult(
             Code.NONE, member.id, self.generation, self.protocol_type, self.protocol, self.leader or "", members
         )
 
     # --- what requests do ------------------------------------------------------------------------------------------------------
 
-    def add(self, member_id: str, joiner: JoinRequest, now: float) -> GroupResponseFuture[JoinGroupResult]:
+    def add(self, member_id: str, join_request: JoinRequest, now: float) -> GroupResponseFuture[JoinGroupResult]:
         """Take a new member in, and share out anew."""
         if not self.members:
-            self.protocol_type = joiner.protocol_type
+            self.protocol_type = join_request.protocol_type
         self.pending.pop(member_id, None)
         member = Member(
             member_id,
-            joiner.instance,
-            joiner.client,
-            joiner.session_s,
-            joiner.rebalance_s,
-            joiner.protocols,
+            join_request.instance,
+            join_request.client,
+            join_request.session_s,
+            join_request.rebalance_s,
+            join_request.protocols,
             now + NEW_MEMBER_S,
-            joiner.size,
+            join_request.size,
         )
-        member.joining = waiting = GroupResponseFuture[JoinGroupResult]()
+        member.joining = future = GroupResponseFuture[JoinGroupResult]()
         self.members[member_id] = member
         if member.instance is not None:
             self.static[member.instance] = member_id
         self.leader = self.leader or member_id
         self._newcomers = self._delay_left is not None
         self.rebalance(now)
-        return waiting
+        return future
 
-    def join_again(self, member: Member, joiner: JoinRequest, now: float) -> GroupResponseFuture[JoinGroupResult]:
+    def join_again(self, member: Member, join_request: JoinRequest, now: float) -> GroupResponseFuture[JoinGroupResult]:
         """Have a member wait for the next generation."""
-        member.say(joiner)
+        member.update(join_request)
         if member.joining is not None:  # of a connection that the member has given up
-            self.give(member.joining, JoinGroupResult(Code.REBALANCE_IN_PROGRESS, member.id))
-        member.joining = waiting = GroupResponseFuture[JoinGroupResult]()
+            self.complete(member.joining, JoinGroupResult(Code.REBALANCE_IN_PROGRESS, member.id))
+        member.joining = future = GroupResponseFuture[JoinGroupResult]()
         self.rebalance(now)
-        return waiting
+        return future
 
     def replace_static(self, instance: str, new_id: str) -> Member:
         """Give the static member of this instance a new id; who has the old one is fenced (KIP-345)."""
@@ -194,12 +194,12 @@ class ConsumerGroup:
     def sync(self, member: Member) -> GroupResponseFuture[SyncGroupResult]:
         """Have a member wait for its assignment."""
         if member.syncing is not None:
-            self.give(member.syncing, SyncGroupResult(Code.REBALANCE_IN_PROGRESS))
-        member.syncing = waiting = GroupResponseFuture[SyncGroupResult]()
+            self.complete(member.syncing, SyncGroupResult(Code.REBALANCE_IN_PROGRESS))
+        member.syncing = future = GroupResponseFuture[SyncGroupResult]()
         self._not_synced.discard(member.id)
-        return waiting
+        return future
 
-    def synced(self, member: Member) -> SyncGroupResult:
+    def sync_result(self, member: Member) -> SyncGroupResult:
         """Return the assignment of a member in a generation that has them already."""
         self._not_synced.discard(member.id)
         return SyncGroupResult(Code.NONE, self.protocol_type, self.protocol, member.assignment)
@@ -210,18 +210,18 @@ class ConsumerGroup:
         for member in self.members.values():
             member.assignment = assignments.get(member.id, b"")
             if member.syncing is not None:
-                self.give(
+                self.complete(
                     member.syncing, SyncGroupResult(Code.NONE, self.protocol_type, self.protocol, member.assignment)
                 )
                 member.syncing = None
-            self.heard_of(member, now)
+            self.extend_session(member, now)
 
     def fail_sync(self, code: Code, now: float) -> None:
         """Tell all who wait for assignments that there will be none, and share out anew."""
         self._end_syncs(code, now)
         self._prepare(now)
 
-    def heard_of(self, member: Member, now: float) -> None:
+    def extend_session(self, member: Member, now: float) -> None:
         """Note that a member is alive."""
         member.expires_at = now + member.session_s
 
@@ -256,10 +256,10 @@ class ConsumerGroup:
 
     # --- steps ---------------------------------------------------------------------------------------------------------------
 
-    def give(self, waiting: GroupResponseFuture[GroupResult], answer: GroupResult) -> None:
+    def complete(self, future: GroupResponseFuture[GroupResult], result: GroupResult) -> None:
         """Give an answer that is waited for."""
-        waiting.answer = answer
-        self.given.append(waiting)
+        future.result = result
+        self.completed.append(future)
 
     def _prepare(self, now: float) -> None:
         """Have all members join again; or the first ones of an empty group wait a while for others."""
@@ -299,15 +299,15 @@ class ConsumerGroup:
         self.generation += 1
         self._not_synced = set(self.members)
         if not self.members:
-            self.state, self.protocol, self.touched_at = GroupState.EMPTY, None, now
+            self.state, self.protocol, self.emptied_at = GroupState.EMPTY, None, now
             return
         self.state, self.protocol = GroupState.COMPLETING, self.chosen_protocol()
         self._sync_deadline = now + self.rebalance_s
         for member in self.members.values():
             if member.joining is not None:
-                self.give(member.joining, self.joined(member))
+                self.complete(member.joining, self.join_result(member))
             member.joining, member.is_new = None, False
-            self.heard_of(member, now)
+            self.extend_session(member, now)
 
     def _not_joined(self) -> list[Member]:
         return [each for each in self.members.values() if each.joining is None]
@@ -333,18 +333,18 @@ class ConsumerGroup:
 
     def _end_waits(self, member: Member, code: Code) -> None:
         if member.joining is not None:
-            self.give(member.joining, JoinGroupResult(code, member.id))
+            self.complete(member.joining, JoinGroupResult(code, member.id))
         if member.syncing is not None:
-            self.give(member.syncing, SyncGroupResult(code))
+            self.complete(member.syncing, SyncGroupResult(code))
         member.joining = member.syncing = None
 
     def _end_syncs(self, code: Code, now: float) -> None:
         for member in self.members.values():
             member.assignment = b""
             if member.syncing is not None:
-                self.give(member.syncing, SyncGroupResult(code))
+                self.complete(member.syncing, SyncGroupResult(code))
                 member.syncing = None
-                self.heard_of(member, now)  # while it waited it need not be heard of
+                self.extend_session(member, now)  # while it waited it need not be heard of
 
     @staticmethod
     def _first(ids: Iterator[str]) -> str | None:

@@ -102,10 +102,10 @@ GroupResult = TypeVar("GroupResult", bound="JoinGroupResult | SyncGroupResult")
 class GroupResponseFuture(Generic[GroupResult]):
     """The place of an answer, which may come later."""
 
-    __slots__ = ("answer",)
+    __slots__ = ("result",)
 
-    def __init__(self, answer: GroupResult | None = None) -> None:
-        self.answer: GroupResult | None = answer
+    def __init__(self, result: GroupResult | None = None) -> None:
+        self.result: GroupResult | None = result
 
 
 @dataclass(slots=True, eq=False)
@@ -135,11 +135,15 @@ class Member:
         """Whether it need not be heard of, since it waits for an answer of the group."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
-    def say(self, joiner: JoinRequest) -> None:
+    def update(self, join_request: JoinRequest) -> None:
         """Take what the member says of itself now."""
-        self.protocols, self.client = joiner.protocols, joiner.client
+        self.protocols, self.client = join_request.protocols, join_request.client
         self.names = frozenset(each.name for each in self.protocols)
-        self.session_s, self.rebalance_s, self.size = joiner.session_s, joiner.rebalance_s, joiner.size
+        self.session_s, self.rebalance_s, self.size = (
+            join_request.session_s,
+            join_request.rebalance_s,
+            join_request.size,
+        )
 
     def metadata(self, protocol: str | None) -> bytes:
         """Return what it says of itself for a protocol."""

@@ -9,7 +9,7 @@ from spark_producer.broker.coordinator.groups.member import NO_GENERATION, Group
 from spark_producer.common.error_codes import Code
 
 
-def refusal(group: ConsumerGroup, member_id: str, instance: str | None) -> Code:
+def member_error(group: ConsumerGroup, member_id: str, instance: str | None) -> Code:
     """Return why somebody is no member of the group; NONE if he is one (KIP-345)."""
     if instance is not None:
         known = group.static.get(instance)
@@ -19,9 +19,9 @@ def refusal(group: ConsumerGroup, member_id: str, instance: str | None) -> Code:
     return Code.NONE if member_id in group.members else Code.UNKNOWN_MEMBER_ID
 
 
-def refusal_in(group: ConsumerGroup, member_id: str, instance: str | None, generation: int) -> Code:
+def generation_error(group: ConsumerGroup, member_id: str, instance: str | None, generation: int) -> Code:
     """Return why somebody is no member of this generation; NONE if he is one."""
-    code = refusal(group, member_id, instance)
+    code = member_error(group, member_id, instance)
     if code == Code.NONE and generation != group.generation:
         return Code.ILLEGAL_GENERATION
     return code
@@ -43,7 +43,7 @@ def sync(
     `protocol` is the type and the name that the member believes in, where it tells them. Assignments of more than `room` bytes
     are refused with POLICY_VIOLATION, and reach nobody.
     """
-    code = refusal_in(group, member_id, instance, generation)
+    code = generation_error(group, member_id, instance, generation)
     if code != Code.NONE:
         return GroupResponseFuture(SyncGroupResult(code))
     ours = (group.protocol_type, group.protocol)
@@ -53,23 +53,23 @@ def sync(
     if group.state is GroupState.PREPARING:
         return GroupResponseFuture(SyncGroupResult(Code.REBALANCE_IN_PROGRESS))
     if group.state is GroupState.STABLE:
-        group.heard_of(member, now)
-        return GroupResponseFuture(group.synced(member))
-    waiting = group.sync(member)
+        group.extend_session(member, now)
+        return GroupResponseFuture(group.sync_result(member))
+    future = group.sync(member)
     if group.leader == member_id:
         if sum(len(assignments.get(each, b"")) for each in group.members) > room:
             group.fail_sync(Code.POLICY_VIOLATION, now)
         else:
             group.assign(assignments, now)
-    return waiting
+    return future
 
 
 def heartbeat(group: ConsumerGroup, member_id: str, instance: str | None, generation: int, now: float) -> Code:
     """Note that a member is alive; return whether it has to join again."""
-    code = refusal_in(group, member_id, instance, generation)
+    code = generation_error(group, member_id, instance, generation)
     if code != Code.NONE:
         return code
-    group.heard_of(group.members[member_id], now)
+    group.extend_session(group.members[member_id], now)
     return Code.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING else Code.NONE
 
 
@@ -80,7 +80,7 @@ def leave(group: ConsumerGroup, member_id: str, instance: str | None, now: float
     elif member_id in group.pending:
         group.remove_pending(member_id, now)
         return Code.NONE
-    code = refusal(group, member_id, instance)
+    code = member_error(group, member_id, instance)
     if code == Code.NONE:
         group.remove(member_id, now)
     return code
@@ -97,10 +97,10 @@ def commit(
         return Code.NONE
     if generation <= NO_GENERATION and not member_id and instance is None:
         return Code.NONE if transactional else Code.UNKNOWN_MEMBER_ID
-    code = refusal_in(group, member_id, instance, generation)
+    code = generation_error(group, member_id, instance, generation)
     if code != Code.NONE or transactional:
         return code
     if group.state is GroupState.COMPLETING:
         return Code.REBALANCE_IN_PROGRESS
-    group.heard_of(group.members[member_id], now)
+    group.extend_session(group.members[member_id], now)
     return Code.NONE

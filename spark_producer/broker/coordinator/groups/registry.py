@@ -38,7 +38,7 @@ MAX_ASSIGNED_PARTITIONS: Final = 100_000
 MAX_STALE_DEADLINES: Final = 100
 """So many deadlines that mean nothing any more may stay in the heap, so that it is not swept with each new one."""
 
-CursorWatcher = Callable[[TopicPartition, bool], None]
+CursorListener = Callable[[TopicPartition, bool], None]
 """Is told that the first group reads a partition (True), or that none does any more (False)."""
 
 
@@ -53,10 +53,10 @@ class Groups:
         self._size = 0
         self._deadlines: list[tuple[float, str]] = []
         self._scheduled: dict[str, float] = {}
-        self._given: list[Hashable] = []
+        self._completed: list[Hashable] = []
         self._read: dict[str, tuple[int, frozenset[TopicPartition]]] = {}
         self._readers: dict[TopicPartition, int] = {}
-        self._watcher: CursorWatcher | None = None
+        self._watcher: CursorListener | None = None
         self._exists: Callable[[TopicPartition], bool] = lambda _: True
 
     def get(self, name: str) -> ConsumerGroup | None:
@@ -72,48 +72,48 @@ class Groups:
         """The bytes of memory that all groups count for."""
         return self._size
 
-    def take_given(self) -> tuple[Hashable, ...]:
+    def take_completed(self) -> tuple[Hashable, ...]:
         """Return the places of answers that were given since the last call."""
-        given, self._given = tuple(self._given), []
-        return given
+        completed, self._completed = tuple(self._completed), []
+        return completed
 
-    def watch_cursors(self, watcher: CursorWatcher, exists: Callable[[TopicPartition], bool]) -> None:
+    def watch_cursors(self, watcher: CursorListener, exists: Callable[[TopicPartition], bool]) -> None:
         """Have `watcher` told which of the partitions that exist are assigned to members of some group: they have a durable
         cursor that is active, in the words of Pulsar."""
         self._watcher, self._exists = watcher, exists
         for group in self._groups.values():
-            self._tell_cursors(group)
+            self._report_cursors(group)
 
     # --- requests ------------------------------------------------------------------------------------------------------------
 
-    def join(self, joiner: JoinRequest) -> GroupResponseFuture[JoinGroupResult]:
+    def join(self, join_request: JoinRequest) -> GroupResponseFuture[JoinGroupResult]:
         """Return the place of the answer to a JoinGroup."""
         now = self._clock()
         bounds = (self._settings.min_session_timeout_ms, self._settings.max_session_timeout_ms)
-        if not bounds[0] <= joiner.session_s * 1000 <= bounds[1]:
-            return GroupResponseFuture(JoinGroupResult(Code.INVALID_SESSION_TIMEOUT, joiner.member_id))
-        group = self._advanced(joiner.group, now)
-        if group is None and joiner.member_id:
-            return GroupResponseFuture(JoinGroupResult(Code.UNKNOWN_MEMBER_ID, joiner.member_id))
-        code = self._refusal(group, joiner)
+        if not bounds[0] <= join_request.session_s * 1000 <= bounds[1]:
+            return GroupResponseFuture(JoinGroupResult(Code.INVALID_SESSION_TIMEOUT, join_request.member_id))
+        group = self._advance(join_request.group, now)
+        if group is None and join_request.member_id:
+            return GroupResponseFuture(JoinGroupResult(Code.UNKNOWN_MEMBER_ID, join_request.member_id))
+        code = self._join_error(group, join_request)
         if code != Code.NONE:
-            return GroupResponseFuture(JoinGroupResult(code, joiner.member_id))
+            return GroupResponseFuture(JoinGroupResult(code, join_request.member_id))
         if group is None:
             longest, delay = bounds[1] / 1000, self._settings.initial_rebalance_delay_ms / 1000
-            group = self._groups[joiner.group] = ConsumerGroup(joiner.group, delay, longest, now)
-        waiting = join(group, joiner, now)
+            group = self._groups[join_request.group] = ConsumerGroup(join_request.group, delay, longest, now)
+        future = join(group, join_request, now)
         self._settle(group)
-        return waiting
+        return future
 
-    def _refusal(self, group: ConsumerGroup | None, joiner: JoinRequest) -> Code:
+    def _join_error(self, group: ConsumerGroup | None, join_request: JoinRequest) -> Code:
         """Return why nobody can join any more; NONE if there is room."""
-        known = group.members.get(joiner.member_id) if group is not None else None
-        if group is not None and known is None and joiner.instance not in group.static:
-            others = len(group.members) + len(group.pending.keys() - {joiner.member_id})
+        known = group.members.get(join_request.member_id) if group is not None else None
+        if group is not None and known is None and join_request.instance not in group.static:
+            others = len(group.members) + len(group.pending.keys() - {join_request.member_id})
             if others >= self._settings.max_size:
                 return Code.GROUP_MAX_SIZE_REACHED
-        more = joiner.size - (known.size if known is not None else 0) + PENDING_COST
-        more += GROUP_COST + text_size(joiner.group) if group is None else 0
+        more = join_request.size - (known.size if known is not None else 0) + PENDING_COST
+        more += GROUP_COST + text_size(join_request.group) if group is None else 0
         return Code.POLICY_VIOLATION if self._size + more > self._settings.max_bytes else Code.NONE
 
     def sync(
@@ -127,19 +127,19 @@ class Groups:
     ) -> GroupResponseFuture[SyncGroupResult]:
         """Return the place of the answer to a SyncGroup."""
         now = self._clock()
-        group = self._advanced(name, now)
+        group = self._advance(name, now)
         if group is None:
             return GroupResponseFuture(SyncGroupResult(Code.UNKNOWN_MEMBER_ID))
         before = sum(len(each.assignment) for each in group.members.values())
         room = self._settings.max_bytes - self._size + before
-        waiting = member_requests.sync(group, member_id, instance, generation, protocol, assignments, now, room=room)
+        future = member_requests.sync(group, member_id, instance, generation, protocol, assignments, now, room=room)
         self._settle(group)
-        return waiting
+        return future
 
     def heartbeat(self, name: str, member_id: str, instance: str | None, generation: int) -> Code:
         """Note that a member is alive."""
         now = self._clock()
-        group = self._advanced(name, now)
+        group = self._advance(name, now)
         return (
             Code.UNKNOWN_MEMBER_ID
             if group is None
@@ -149,7 +149,7 @@ class Groups:
     def leave(self, name: str, member_id: str, instance: str | None) -> Code:
         """Let a member go."""
         now = self._clock()
-        group = self._advanced(name, now)
+        group = self._advance(name, now)
         if group is None:
             return Code.UNKNOWN_MEMBER_ID
         code = member_requests.leave(group, member_id, instance, now)
@@ -162,14 +162,14 @@ class Groups:
     ) -> Code:
         """Return whether somebody may commit offsets of a group; GROUP_ID_NOT_FOUND to a member of one that is not there."""
         now = self._clock()
-        group = self._advanced(name, now)
+        group = self._advance(name, now)
         if group is None:
             return Code.GROUP_ID_NOT_FOUND if generation >= 0 else Code.NONE
         return member_requests.commit(group, member_id, instance, generation, transactional=transactional, now=now)
 
     def forget(self, name: str) -> Code:
         """Forget a group without members; NON_EMPTY_GROUP if it has some, GROUP_ID_NOT_FOUND if it is not there."""
-        group = self._advanced(name, self._clock())
+        group = self._advance(name, self._clock())
         if group is None:
             return Code.GROUP_ID_NOT_FOUND
         if group.state is not GroupState.EMPTY:
@@ -190,16 +190,16 @@ class Groups:
             time, name = heapq.heappop(self._deadlines)
             if self._scheduled.get(name) == time:
                 del self._scheduled[name]
-                self._advanced(name, now)
-        return self.take_given()
+                self._advance(name, now)
+        return self.take_completed()
 
-    def _advanced(self, name: str, now: float) -> ConsumerGroup | None:
+    def _advance(self, name: str, now: float) -> ConsumerGroup | None:
         """Return the group as it is now, if there is one."""
         group = self._groups.get(name)
         if group is None or self._scheduled.get(name, float("-inf")) > now:
             return group
         group.advance(now)
-        if group.is_gone and group.touched_at + EMPTY_GROUP_RETENTION_S <= now:
+        if group.is_unused and group.emptied_at + EMPTY_GROUP_RETENTION_S <= now:
             self._forget(group)
             return None
         self._settle(group)
@@ -207,20 +207,20 @@ class Groups:
 
     def _settle(self, group: ConsumerGroup) -> None:
         """Note what has become of a group: its answers, its size, its deadline, and what it reads."""
-        self._given += group.given
-        group.given.clear()
+        self._completed += group.completed
+        group.completed.clear()
         before, size = self._sizes.get(group.name, 0), group.size
         self._size += size - before
         self._sizes[group.name] = size
         deadline = group.next_deadline()
-        if group.is_gone:
-            deadline = min(deadline, group.touched_at + EMPTY_GROUP_RETENTION_S)
+        if group.is_unused:
+            deadline = min(deadline, group.emptied_at + EMPTY_GROUP_RETENTION_S)
         if deadline < self._scheduled.get(group.name, float("inf")):
             self._scheduled[group.name] = deadline
             heapq.heappush(self._deadlines, (deadline, group.name))
             self._sweep()
         if self._watcher is not None:
-            self._tell_cursors(group)
+            self._report_cursors(group)
 
     def _sweep(self) -> None:
         """Sweep the heap once the deadlines of groups that are gone, or were scheduled anew, outnumber the others."""
@@ -232,11 +232,11 @@ class Groups:
         del self._groups[group.name]
         self._size -= self._sizes.pop(group.name)
         self._scheduled.pop(group.name, None)
-        self._tell_cursors(group)
+        self._report_cursors(group)
 
     # --- cursors ---------------------------------------------------------------------------------------------------------------
 
-    def _tell_cursors(self, group: ConsumerGroup) -> None:
+    def _report_cursors(self, group: ConsumerGroup) -> None:
         """Compare what the group reads with what it read before, whenever it has been shared out or is empty."""
         stamp, before = self._read.get(group.name, (0, frozenset()))
         if group.state is GroupState.EMPTY:

@@ -108,7 +108,7 @@ def compact(
         output = _Output(rewriting)
         for chunk in _chunks(partition, start, end):
             for header, batch in batches(chunk):
-                output.take(header, retention.left_of(header, batch), batch)
+                output.take(header, retention.retained(header, batch), batch)
             yield from _hand_over(output)
             if log.start_offset != start or not partition.settings.compacts:
                 return  # records were deleted meanwhile, or the policy has changed: another pass starts again

@@ -52,7 +52,7 @@ class CompactionRetention:
     _with_data: set[int] = field(default_factory=set)
     """The producers whose transaction that is being read has records that stay."""
 
-    def left_of(self, header: BatchHeader, batch: memoryview) -> bytes | None:
+    def retained(self, header: BatchHeader, batch: memoryview) -> bytes | None:
         """Return what is left of a batch; None if nothing is, not even its header.
 
         Raises:
@@ -63,7 +63,7 @@ class CompactionRetention:
         if header.is_control:
             return self._marker(header, batch)
         if not header.records_count or self.aborted.has(header):
-            return self._header_alone(header)
+            return self._header_only(header)
         rows = rows_of(batch)
         past_horizon = header.delete_horizon is not None and header.delete_horizon <= self.now_ms
         kept = []
@@ -73,12 +73,12 @@ class CompactionRetention:
             elif row.offset >= self.latest.get(row.key, -1) and not (row.is_tombstone and past_horizon):
                 kept.append(row)
         if not kept:
-            return self._header_alone(header)
+            return self._header_only(header)
         if header.is_transactional:
             self._with_data.add(header.producer_id)
         needs_horizon = header.delete_horizon is None and any(row.is_tombstone for row in kept)
         horizon = self._horizon() if needs_horizon else header.delete_horizon
-        self._see(horizon)
+        self._note_horizon(horizon)
         if len(kept) == len(rows) and not needs_horizon:
             return bytes(batch)
         return filtered_batch(header, batch, [row.offset for row in kept], horizon if needs_horizon else None)
@@ -91,15 +91,15 @@ class CompactionRetention:
         if had_data or header.base_offset in self.remembered:
             return bytes(batch)
         if header.delete_horizon is None and header.records_count:
-            self._see(self._horizon())
+            self._note_horizon(self._horizon())
             return filtered_batch(header, batch, [header.base_offset], self._horizon())
         if header.delete_horizon is not None and header.delete_horizon > self.now_ms:
-            self._see(header.delete_horizon)
+            self._note_horizon(header.delete_horizon)
             return bytes(batch)
         self.dropped_markers.append(header.base_offset)
         return None
 
-    def _header_alone(self, header: BatchHeader) -> bytes | None:
+    def _header_only(self, header: BatchHeader) -> bytes | None:
         if header.base_offset not in self.remembered:
             return None
         return empty_batch(header.base_offset, header.last_offset, header)
@@ -107,6 +107,6 @@ class CompactionRetention:
     def _horizon(self) -> int:
         return min(self.now_ms + self.delete_retention_ms, 2**63 - 1)
 
-    def _see(self, horizon: int | None) -> None:
+    def _note_horizon(self, horizon: int | None) -> None:
         if horizon is not None:
             self.next_horizon = horizon if self.next_horizon is None else min(horizon, self.next_horizon)

@@ -42,7 +42,7 @@ class CompactionTimer:
         self._work: Generator[bool, None, None] | None = None
         self._name = ""
         self._partition: Partition | None = None
-        self._said: dict[str, str] = {}
+        self._logged_errors: dict[str, str] = {}
         self.due = now + interval
         """The time at which `run_if_due` next has something to do."""
 
@@ -74,7 +74,7 @@ class CompactionTimer:
                 return False
             return next(self._work)
         except StopIteration:
-            self._said.pop(self._name, None)
+            self._logged_errors.pop(self._name, None)
         except (BrokerError, CorruptRecord) as error:
             self._failed(str(error))
         self._work = self._partition = None
@@ -82,9 +82,9 @@ class CompactionTimer:
 
     def _failed(self, why: str) -> None:
         """Log why a log is not compacted, once: it is tried again after each interval."""
-        if self._said.get(self._name) != why:
+        if self._logged_errors.get(self._name) != why:
             logger.error("%s is not compacted: %s", self._name, why)
-        self._said[self._name] = why
+        self._logged_errors[self._name] = why
 
     def _begin(self) -> bool:
         """Begin with the log that needs it most; return whether there is one."""

@@ -18,28 +18,28 @@ def test_each_stage_has_its_time() -> None:
         (ConnectionStage.SENDING, 100 + STALL),
         (ConnectionStage.WORKING, math.inf),
     ):
-        patience = ConnectionTimeouts(IDLE, STALL)
-        patience.observe(stage, 0, 0, 100.0)
-        assert patience.deadline == deadline
-        assert stage.value in patience.reason()
+        timeouts = ConnectionTimeouts(IDLE, STALL)
+        timeouts.observe(stage, 0, 0, 100.0)
+        assert timeouts.deadline == deadline
+        assert stage.value in timeouts.reason()
 
 
 def test_some_bytes_now_and_then_are_no_progress() -> None:
-    patience = ConnectionTimeouts(IDLE, STALL)
+    timeouts = ConnectionTimeouts(IDLE, STALL)
     for second in range(30):
-        patience.observe(ConnectionStage.RECEIVING, 1, 10 * second, float(second))
-    assert patience.deadline == STALL
+        timeouts.observe(ConnectionStage.RECEIVING, 1, 10 * second, float(second))
+    assert timeouts.deadline == STALL
 
 
 def test_enough_bytes_are() -> None:
-    patience = ConnectionTimeouts(IDLE, STALL)
+    timeouts = ConnectionTimeouts(IDLE, STALL)
     for second in range(100):
-        patience.observe(ConnectionStage.SENDING, 1, second * (MIN_PROGRESS_BYTES // 25 + 1), float(second))
-    assert patience.deadline > 100
+        timeouts.observe(ConnectionStage.SENDING, 1, second * (MIN_PROGRESS_BYTES // 25 + 1), float(second))
+    assert timeouts.deadline > 100
 
 
 def test_the_next_transfer_has_its_own_time() -> None:
-    patience = ConnectionTimeouts(IDLE, STALL)
-    patience.observe(ConnectionStage.RECEIVING, 1, 10, 0.0)
-    patience.observe(ConnectionStage.RECEIVING, 2, 20, 20.0)
-    assert patience.deadline == 20 + STALL
+    timeouts = ConnectionTimeouts(IDLE, STALL)
+    timeouts.observe(ConnectionStage.RECEIVING, 1, 10, 0.0)
+    timeouts.observe(ConnectionStage.RECEIVING, 2, 20, 20.0)
+    assert timeouts.deadline == 20 + STALL

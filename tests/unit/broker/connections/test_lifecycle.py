@@ -199,7 +199,7 @@ def test_clients_that_never_read_hold_no_more_than_the_budget(broker: Broker, pe
             peer.ask(FETCH, fetch())
     broker.turns(300)
     assert 0 < broker.clients.budget.held <= SETTINGS.max_buffered_bytes
-    assert broker.clients.budget.answers <= SETTINGS.max_buffered_bytes // 8 + MIB
+    assert broker.clients.budget.responses <= SETTINGS.max_buffered_bytes // 8 + MIB
     assert produced(peers[0], produce(100)) == 10, "others are served"
 
 
@@ -209,7 +209,7 @@ def test_clients_that_never_read_are_closed_and_give_their_memory_back(broker: B
     for peer in peers[1:4]:
         peer.ask(FETCH, fetch())
     broker.turns()
-    assert broker.clients.budget.answers > 0
+    assert broker.clients.budget.responses > 0
     for _ in range(4):  # the answers of those who were held back had no time yet
         broker.now += SETTINGS.stall_timeout
         broker.turns()
@@ -305,7 +305,7 @@ def test_one_request_of_each_client_in_a_turn(broker: Broker, peers: list[Peer])
     modest.ask(LIST_GROUPS, messages.ListGroupsRequest())
     broker.turn()
     assert modest.has_answer()
-    assert broker.clients.next_moment() == broker.now, "the greedy one goes on"
+    assert broker.clients.next_deadline() == broker.now, "the greedy one goes on"
 
 
 # Fetches that wait
@@ -335,7 +335,7 @@ def test_waiting_fetches_leave_nothing_behind(broker: Broker) -> None:
     assert broker.clients.budget.held == 0
     broker.now += SETTINGS.idle_timeout
     broker.turn()
-    assert broker.clients.next_moment() == float("inf")
+    assert broker.clients.next_deadline() == float("inf")
 
 
 def test_a_fetch_that_finds_no_memory_to_wait_is_answered(broker: Broker, peers: list[Peer]) -> None:

@@ -94,7 +94,7 @@ def test_pub6_who_leaves_while_paused_leaves_no_count() -> None:
     buffer = buffer_of(memory=100)
     one, two = publisher_of(buffer), publisher_of(buffer, "two")
     one.hold(LIMIT + 1, 101)
-    assert one.may_wait_for_room(0.0, 10.0)
+    assert one.may_wait_for_space(0.0, 10.0)
     for publisher in (one, two):
         buffer.pause(publisher, 0.0)
     one.close()
@@ -107,35 +107,35 @@ def test_pub7_without_a_limit_bytes_pause_nobody() -> None:
     one = publisher_of(buffer)
     one.hold(2**60, 0)
     assert not one.is_paused
-    assert buffer.bytes.largest == 2**60
+    assert buffer.bytes.peak == 2**60
 
 
 def test_who_waits_for_room_asks_again_when_there_is_some() -> None:
     buffer = buffer_of()
     one = publisher_of(buffer)
-    assert one.may_wait_for_room(5.0, 10.0)
-    assert one.reasons == {PauseReason.STORAGE_ROOM}
+    assert one.may_wait_for_space(5.0, 10.0)
+    assert one.reasons == {PauseReason.STORAGE_SPACE}
     buffer.pause(one, 0.0)
     assert (buffer.take_resumed(14.9), buffer.next_deadline()) == ([], 15.0)
-    buffer.room_made()
+    buffer.space_freed()
     assert buffer.has_resumable()
     assert buffer.take_resumed(14.9) == ["one"]
-    assert one.may_wait_for_room(14.9, 10.0), "others were faster"
+    assert one.may_wait_for_space(14.9, 10.0), "others were faster"
     buffer.pause(one, 0.0)
     assert buffer.next_deadline() == 15.0, "it does not begin to wait anew"
-    buffer.room_made()
+    buffer.space_freed()
     one.deadline = math.inf
-    assert one.may_wait_for_room(15.0, 10.0), "that is its next request"
+    assert one.may_wait_for_space(15.0, 10.0), "that is its next request"
     assert buffer.next_deadline() == 25.0
 
 
 def test_who_has_waited_for_room_long_enough_waits_no_longer() -> None:
     buffer = buffer_of()
     one = publisher_of(buffer)
-    assert one.may_wait_for_room(5.0, 10.0)
+    assert one.may_wait_for_space(5.0, 10.0)
     buffer.pause(one, 5.0)
     buffer.pause(one, 7.0)
     assert buffer.take_resumed(15.0) == ["one"]
     assert buffer.paused_ms == 10_000.0
-    assert not one.may_wait_for_room(15.0, 10.0)
+    assert not one.may_wait_for_space(15.0, 10.0)
     assert not one.is_paused

@@ -37,7 +37,7 @@ def join(context: Context, member_id: str = "", *, version: int = 3, **fields: A
 
 def join_later(context: Context, member_id: str = "", *, version: int = 3, **fields: Any) -> DeferredResponse:
     """The request that waits."""
-    pending = handled(context, JOIN_GROUP, join_request(member_id, **fields), version).pending
+    pending = handled(context, JOIN_GROUP, join_request(member_id, **fields), version).deferred
     assert pending is not None
     return pending
 

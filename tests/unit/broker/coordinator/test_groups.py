@@ -27,18 +27,18 @@ STYLES = pytest.mark.parametrize("style", [EXPLICIT, IMPLICIT], ids=["explicit",
 
 
 def started(context: Context) -> tuple[int, int]:
-    _, *holder = initialize(context)
-    return holder[0], holder[1]
+    _, *producer = initialize(context)
+    return producer[0], producer[1]
 
 
-def add_group(context: Context, holder: tuple[int, int], group: str = "g", version: int = 4) -> int:
-    request = messages.AddOffsetsToTxnRequest("id", *holder, group)
+def add_group(context: Context, producer: tuple[int, int], group: str = "g", version: int = 4) -> int:
+    request = messages.AddOffsetsToTxnRequest("id", *producer, group)
     return ask(context, ADD_OFFSETS_TO_TXN, request, version).error_code
 
 
 def commit_offset(
     context: Context,
-    holder: tuple[int, int],
+    producer: tuple[int, int],
     offset: int = 5,
     partition: tuple[str, int] = ("t", 0),
     *,
@@ -51,7 +51,7 @@ def commit_offset(
     """The error code."""
     topic, index = partition
     row = messages.TxnOffsetCommitRequestPartition(index, offset, 3, metadata)
-    request = messages.TxnOffsetCommitRequest(transactional_id, group, *holder, **fields)
+    request = messages.TxnOffsetCommitRequest(transactional_id, group, *producer, **fields)
     topics = (messages.TxnOffsetCommitRequestTopic(topic, (row,)),)
     answer = ask(context, TXN_OFFSET_COMMIT, request._replace(topics=topics), version)
     assert [(each.name, len(each.partitions)) for each in answer.topics] == [(topic, 1)]
@@ -129,8 +129,8 @@ def test_a_crash_between_the_lines_of_an_end_loses_no_offset(broker: Broker) -> 
 def test_an_offset_is_unstable_until_the_last_transaction_ends(context: Context) -> None:
     _, *first = initialize(context, "a")
     _, *second = initialize(context, "b")
-    for name, holder in (("a", first), ("b", second)):
-        assert commit_offset(context, (holder[0], holder[1]), 5, transactional_id=name) == Code.NONE
+    for name, producer in (("a", first), ("b", second)):
+        assert commit_offset(context, (producer[0], producer[1]), 5, transactional_id=name) == Code.NONE
     assert end(context, (first[0], first[1]), transactional_id="a")[0] == Code.NONE
     assert offsets(context)["t", 0] == (5, Code.NONE)
     assert offsets(context, stable=True)["t", 0] == (-1, Code.UNSTABLE_OFFSET_COMMIT)

@@ -37,9 +37,9 @@ STYLES = pytest.mark.parametrize("style", [EXPLICIT, IMPLICIT], ids=["explicit",
 
 def begun(context: Context, style: int = IMPLICIT) -> tuple[int, int]:
     """A producer with an open transaction in every partition."""
-    code, *holder = initialize(context)
+    code, *producer = initialize(context)
     assert code == Code.NONE
-    me = (holder[0], holder[1])
+    me = (producer[0], producer[1])
     begin(context, me, style, *PARTITIONS)
     return me
 

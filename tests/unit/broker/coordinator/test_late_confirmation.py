@@ -36,7 +36,7 @@ class Lives:
         self.journal = Journal(data_dir, self.settings)
         self.context = self.begin()
         self.context.topics.create("t", 2)
-        self.me = self.holder()
+        self.me = self.producer()
         begin(self.context, self.me, IMPLICIT, *PLACES)
         for log in self.journal.logs.values():
             log.confirms_at_once = False
@@ -50,7 +50,7 @@ class Lives:
         self.context.coordinator.close()
         self.context.topics.close()
 
-    def holder(self) -> tuple[int, int]:
+    def producer(self) -> tuple[int, int]:
         code, producer_id, epoch = initialize(self.context)
         assert code == Code.NONE
         return producer_id, epoch

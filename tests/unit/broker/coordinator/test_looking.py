@@ -208,27 +208,27 @@ def test_partitions_of_transactions_are_limited(broker: Broker) -> None:
 
 def test_groups_of_transactions_are_limited_with_their_partitions(small: Context) -> None:
     _, *me = initialize(small)
-    holder = (me[0], me[1])
-    assert add(small, holder, ("t", 0), ("t", 1)) == {("t", 0): Code.NONE, ("t", 1): Code.NONE}
-    assert commit_offset(small, holder) == Code.POLICY_VIOLATION
+    producer = (me[0], me[1])
+    assert add(small, producer, ("t", 0), ("t", 1)) == {("t", 0): Code.NONE, ("t", 1): Code.NONE}
+    assert commit_offset(small, producer) == Code.POLICY_VIOLATION
 
 
 def test_a_long_text_counts_for_several_offsets(small: Context) -> None:
     """All of them are in memory, and written anew with the log."""
     _, *me = initialize(small)
-    holder = (me[0], me[1])
-    assert commit_offset(small, holder, 1, ("t", 0), metadata="x" * 200) == Code.POLICY_VIOLATION
-    assert commit_offset(small, holder, 1, ("t", 0), metadata="x" * 198) == Code.NONE
-    assert commit_offset(small, holder, 1, ("t", 1)) == Code.POLICY_VIOLATION
-    assert commit_offset(small, holder, 1, ("t", 0)) == Code.POLICY_VIOLATION, "a replaced one counts until then"
-    assert end(small, holder, commit=False)[0] == Code.NONE
+    producer = (me[0], me[1])
+    assert commit_offset(small, producer, 1, ("t", 0), metadata="x" * 200) == Code.POLICY_VIOLATION
+    assert commit_offset(small, producer, 1, ("t", 0), metadata="x" * 198) == Code.NONE
+    assert commit_offset(small, producer, 1, ("t", 1)) == Code.POLICY_VIOLATION
+    assert commit_offset(small, producer, 1, ("t", 0)) == Code.POLICY_VIOLATION, "a replaced one counts until then"
+    assert end(small, producer, commit=False)[0] == Code.NONE
     assert commit_offset(small, (me[0], me[1] + 1), 1, ("t", 0)) == Code.NONE
 
 
 def test_offsets_are_limited(small: Context) -> None:
     _, *me = initialize(small)
-    holder = (me[0], me[1])
+    producer = (me[0], me[1])
     for index, code in ((0, Code.NONE), (1, Code.NONE), (2, Code.POLICY_VIOLATION)):
-        assert commit_offset(small, holder, 1, ("t", index)) == code
-    assert end(small, holder, commit=False)[0] == Code.NONE
+        assert commit_offset(small, producer, 1, ("t", index)) == code
+    assert end(small, producer, commit=False)[0] == Code.NONE
     assert commit_offset(small, (me[0], me[1] + 1), 1, ("t", 2)) == Code.NONE

@@ -23,9 +23,9 @@ STYLES = pytest.mark.parametrize("style", [EXPLICIT, IMPLICIT], ids=["explicit",
 
 def started(context: Context, transactional_id: str = "id") -> tuple[int, int]:
     """(producer id, epoch) of a new producer."""
-    code, *holder = initialize(context, transactional_id)
+    code, *producer = initialize(context, transactional_id)
     assert code == Code.NONE
-    return holder[0], holder[1]
+    return producer[0], producer[1]
 
 
 @STYLES

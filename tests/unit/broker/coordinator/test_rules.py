@@ -50,9 +50,9 @@ def known(state: TransactionState, *, epoch: int = EPOCH, last_epoch: int = UNSE
 
 
 def end(
-    current: Transaction | None, holder: ProducerIdAndEpoch = ME, *, commit: bool = True, implicit: bool = False
+    current: Transaction | None, producer: ProducerIdAndEpoch = ME, *, commit: bool = True, implicit: bool = False
 ) -> Transition:
-    return end_transaction(current, holder, commit=commit, implicit=implicit, new_id=new_ids(), now_ms=NOW)
+    return end_transaction(current, producer, commit=commit, implicit=implicit, new_producer_id=new_ids(), now_ms=NOW)
 
 
 def init(current: Transaction | None, expected: ProducerIdAndEpoch | None = None) -> Transition:
@@ -101,9 +101,9 @@ TABLES: dict[str, tuple[dict[TransactionState, tuple[Code | str, Code | str]], P
 @pytest.mark.parametrize("style", TABLES)
 def test_end_of_a_transaction(style: str, state: TransactionState, outcome: str) -> None:
     """The tables of Kafka's TransactionCoordinator.endTransaction, for EndTxn up to 4 and from 5 on."""
-    rules, holder, implicit = TABLES[style]
+    rules, producer, implicit = TABLES[style]
     expected = rules[state][0 if outcome == C_ else 1]
-    step = end(known(state), holder, commit=outcome == C_, implicit=implicit)
+    step = end(known(state), producer, commit=outcome == C_, implicit=implicit)
     if not isinstance(expected, Code):
         prepared = TransactionState.PREPARE_COMMIT if outcome == C_ else TransactionState.PREPARE_ABORT
         assert step.code == NONE
@@ -118,7 +118,7 @@ def test_end_of_a_transaction(style: str, state: TransactionState, outcome: str)
 
 @pytest.mark.parametrize("state", LIVING, ids=lambda state: state.value)
 @pytest.mark.parametrize(
-    ("holder", "implicit", "code"),
+    ("producer", "implicit", "code"),
     [
         (OTHER, False, MAPPING),
         (OTHER, True, MAPPING),
@@ -128,10 +128,12 @@ def test_end_of_a_transaction(style: str, state: TransactionState, outcome: str)
         (ProducerIdAndEpoch(PID, EPOCH - 2), True, FENCED),
     ],
 )
-def test_end_by_somebody_else(state: TransactionState, holder: ProducerIdAndEpoch, implicit: bool, code: Code) -> None:
+def test_end_by_somebody_else(
+    state: TransactionState, producer: ProducerIdAndEpoch, implicit: bool, code: Code
+) -> None:
     for commit in (True, False):
-        assert end(known(state), holder, commit=commit, implicit=implicit) == Transition(code)
-        assert end(None, holder, commit=commit, implicit=implicit) == Transition(MAPPING)
+        assert end(known(state), producer, commit=commit, implicit=implicit) == Transition(code)
+        assert end(None, producer, commit=commit, implicit=implicit) == Transition(MAPPING)
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -187,7 +189,7 @@ def test_the_last_epoch_goes_over_into_a_new_producer_id() -> None:
 def test_a_fence_takes_two_epochs(epoch: int, implicit: bool, then: ProducerIdAndEpoch) -> None:
     ongoing = known(TransactionState.ONGOING, epoch=epoch)
     assert init(ongoing) == Transition(BUSY)
-    aborting = fence(ongoing, implicit=implicit, new_id=new_ids(), now_ms=NOW)
+    aborting = fence(ongoing, implicit=implicit, new_producer_id=new_ids(), now_ms=NOW)
     assert aborting.state is TransactionState.PREPARE_ABORT
     assert aborting.epoch == epoch + 1
     assert init(aborting) == Transition(BUSY)
@@ -196,7 +198,9 @@ def test_a_fence_takes_two_epochs(epoch: int, implicit: bool, then: ProducerIdAn
 
 def test_after_a_fence_only_an_abort_in_the_new_style_is_not_refused() -> None:
     for implicit in (False, True):
-        done = complete(fence(known(TransactionState.ONGOING), implicit=implicit, new_id=new_ids(), now_ms=NOW), NOW)
+        done = complete(
+            fence(known(TransactionState.ONGOING), implicit=implicit, new_producer_id=new_ids(), now_ms=NOW), NOW
+        )
         assert end(done) == Transition(FENCED)
         assert end(done, commit=False) == Transition(FENCED)
         assert end(done, implicit=True) == Transition(STATE)
@@ -254,7 +258,7 @@ def test_a_repeated_bump_of_the_last_epoch_is_known_by_the_producer_id_before() 
 
 
 @pytest.mark.parametrize(
-    ("state", "holder", "code"),
+    ("state", "producer", "code"),
     [
         *((state, OTHER, MAPPING) for state in LIVING),
         *((state, BEFORE, FENCED) for state in LIVING),
@@ -264,11 +268,11 @@ def test_a_repeated_bump_of_the_last_epoch_is_known_by_the_producer_id_before() 
         *((state, ME, NONE) for state in LIVING if state not in transactions.DECIDED),
     ],
 )
-def test_a_partition_is_added(state: TransactionState, holder: ProducerIdAndEpoch, code: Code) -> None:
+def test_a_partition_is_added(state: TransactionState, producer: ProducerIdAndEpoch, code: Code) -> None:
     before = known(state)
-    step = add_partitions(before, holder, [T1], ["g"], NOW)
+    step = add_partitions(before, producer, [T1], ["g"], NOW)
     assert step.code == code
-    assert add_partitions(None, holder, [T1], [], NOW) == Transition(MAPPING)
+    assert add_partitions(None, producer, [T1], [], NOW) == Transition(MAPPING)
     if code == NONE:
         started = before.started_ms if state is TransactionState.ONGOING else NOW
         assert step.transaction == before._replace(

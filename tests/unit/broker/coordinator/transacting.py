@@ -42,14 +42,14 @@ def initialize(
 
 def add(
     context: Context,
-    holder: tuple[int, int],
+    producer: tuple[int, int],
     *partitions: tuple[str, int],
     transactional_id: str = "id",
     version: int | None = None,
 ) -> dict[tuple[str, int], int]:
     """Partition → error code."""
     topics = tuple(messages.AddPartitionsToTxnTopic(name, (index,)) for name, index in partitions)
-    request = messages.AddPartitionsToTxnRequest(transactional_id, *holder, topics)
+    request = messages.AddPartitionsToTxnRequest(transactional_id, *producer, topics)
     answer = ask(context, ADD_PARTITIONS_TO_TXN, request, version)
     return {
         (topic.name, row.partition_index): row.partition_error_code
@@ -60,7 +60,7 @@ def add(
 
 def write(
     context: Context,
-    holder: tuple[int, int],
+    producer: tuple[int, int],
     partition: tuple[str, int] = ("t", 0),
     *,
     transactional_id: str | None = "id",
@@ -73,8 +73,8 @@ def write(
     batch = make_batch(
         1,
         size=BATCH,
-        producer_id=holder[0],
-        epoch=holder[1],
+        producer_id=producer[0],
+        epoch=producer[1],
         sequence=sequence,
         attributes=TRANSACTIONAL_BIT if transactional else 0,
     )
@@ -85,7 +85,7 @@ def write(
 
 def end(
     context: Context,
-    holder: tuple[int, int],
+    producer: tuple[int, int],
     *,
     commit: bool = True,
     style: int = IMPLICIT,
@@ -93,17 +93,17 @@ def end(
     version: int | None = None,
 ) -> tuple[int, int, int]:
     """(error code, producer id, epoch)."""
-    request = messages.EndTxnRequest(transactional_id, *holder, commit)
+    request = messages.EndTxnRequest(transactional_id, *producer, commit)
     answer = ask(context, END_TXN, request, NEWEST_END[style] if version is None else version)
     return answer.error_code, answer.producer_id, answer.producer_epoch
 
 
-def begin(context: Context, holder: tuple[int, int], style: int, *partitions: tuple[str, int]) -> None:
+def begin(context: Context, producer: tuple[int, int], style: int, *partitions: tuple[str, int]) -> None:
     """One row in each partition, in a transaction that stays open."""
     if style == EXPLICIT:
-        assert set(add(context, holder, *partitions).values()) == {Code.NONE}
+        assert set(add(context, producer, *partitions).values()) == {Code.NONE}
     for partition in partitions:
-        assert write(context, holder, partition, version=NEWEST_PRODUCE[style]) == Code.NONE
+        assert write(context, producer, partition, version=NEWEST_PRODUCE[style]) == Code.NONE
 
 
 def state(context: Context, transactional_id: str = "id") -> messages.DescribedTransaction:

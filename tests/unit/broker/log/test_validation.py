@@ -27,9 +27,9 @@ def batch_of(content: bytes, records: int, codec: Codec = Codec.NONE) -> memoryv
     return sealed(Compressor(codec).compress(content), records, attributes=codec)
 
 
-def refused(batch: memoryview, unpacking: DecompressionBudget | None = None) -> str:
+def refused(batch: memoryview, decompression: DecompressionBudget | None = None) -> str:
     with pytest.raises(BrokerError) as refusal:
-        check_records(read_header(batch), batch, unpacking)
+        check_records(read_header(batch), batch, decompression)
     assert refusal.value.code == Code.INVALID_RECORD
     return str(refusal.value)
 

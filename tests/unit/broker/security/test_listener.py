@@ -170,7 +170,7 @@ def test_sec35_who_is_silent_for_ten_seconds_is_closed(paired: PairedBroker) -> 
     busy.socket.sendall(busy.frame(SASL_HANDSHAKE, HANDSHAKE)[:-1])
     paired.turns()
     assert is_open(silent)
-    assert paired.clients.next_moment() == pytest.approx(paired.now + 0.1)
+    assert paired.clients.next_deadline() == pytest.approx(paired.now + 0.1)
     paired.now += 0.1
     paired.turns()
     assert silent.is_closed_by_peer()

@@ -55,7 +55,7 @@ def refused(server: Generator[bytes, bytes, Authenticated], *sent: bytes) -> str
         server.send(message)
     with pytest.raises(AuthenticationRefused) as raised:
         server.send(sent[-1])
-    return raised.value.told
+    return raised.value.client_message
 
 
 @pytest.mark.parametrize("mechanism", SCRAMS)
@@ -282,7 +282,7 @@ def test_tokens_that_are_refused(message: bytes) -> None:
     assert server.send(message) == INVALID_TOKEN
     with pytest.raises(AuthenticationRefused) as raised:
         server.send(b"\x01")
-    assert raised.value.told == INVALID_TOKEN.decode()
+    assert raised.value.client_message == INVALID_TOKEN.decode()
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

@@ -25,18 +25,18 @@ def test_sec35_they_are_late_in_order_and_the_others_are_not_looked_at() -> None
     strangers.remove("peer 0")
     strangers.remove("peer 0")
     assert strangers.next_deadline() == 1 + LOGIN_SECONDS
-    assert strangers.late(2 + LOGIN_SECONDS) == ["peer 1", "peer 2"]
+    assert strangers.expired(2 + LOGIN_SECONDS) == ["peer 1", "peer 2"]
     assert len(strangers) == 4
 
 
 def test_sec35_a_hundred_are_enough() -> None:
     strangers: UnauthenticatedConnections[int] = UnauthenticatedConnections()
     for number in range(MAX_UNAUTHENTICATED):
-        assert not strangers.full
+        assert not strangers.is_full
         strangers.add(number, 0.0)
-    assert strangers.full
+    assert strangers.is_full
     strangers.remove(7)
-    assert not strangers.full
+    assert not strangers.is_full
 
 
 def test_sec35_one_line_a_minute_for_each_host() -> None:
@@ -48,14 +48,14 @@ def test_sec35_one_line_a_minute_for_each_host() -> None:
         ("10.0.0.1:7", QUIET_SECONDS),
         ("::1:7", 9.0),
     ]
-    assert [strangers.may_be_logged(address, logging.WARNING, now) for address, now in asked] == [
+    assert [strangers.may_log(address, logging.WARNING, now) for address, now in asked] == [
         True,
         False,
         True,
         True,
         True,
     ]
-    assert strangers.may_be_logged("10.0.0.1:5", logging.INFO, QUIET_SECONDS), (
+    assert strangers.may_log("10.0.0.1:5", logging.INFO, QUIET_SECONDS), (
         "what is told at another level is counted apart"
     )
 
@@ -63,9 +63,9 @@ def test_sec35_one_line_a_minute_for_each_host() -> None:
 def test_sec35_a_million_hosts_cost_no_memory() -> None:
     strangers: UnauthenticatedConnections[str] = UnauthenticatedConnections()
     for number in range(5000):
-        assert strangers.may_be_logged(f"host {number}:1", logging.WARNING, float(number) / 1000)
-    assert len(strangers._said) == 1000
-    assert not strangers.may_be_logged("host 4999:1", logging.WARNING, 5.0)
+        assert strangers.may_log(f"host {number}:1", logging.WARNING, float(number) / 1000)
+    assert len(strangers._last_logged) == 1000
+    assert not strangers.may_log("host 4999:1", logging.WARNING, 5.0)
 
 
 def filled(*hosts: str) -> UnauthenticatedConnections[str]:
@@ -79,13 +79,13 @@ def filled(*hosts: str) -> UnauthenticatedConnections[str]:
 def test_a_host_that_holds_all_places_gives_its_oldest_to_another() -> None:
     strangers = filled("10.0.0.1")
     for number in range(MAX_UNAUTHENTICATED // 2):
-        displaced = strangers.displaced_by(f"10.0.0.2:{number}", 0.1)
+        displaced = strangers.to_displace(f"10.0.0.2:{number}", 0.1)
         assert displaced == f"10.0.0.1:{number}"
         strangers.remove(displaced)
         strangers.add(f"10.0.0.2:{number}", 0.1, f"10.0.0.2:{number}")
-    assert strangers.displaced_by("10.0.0.2:99", 0.2) is None, "each has half of them"
-    assert strangers.displaced_by("10.0.0.1:999", 0.2) is None
-    assert strangers.displaced_by("10.0.0.3:1", 0.2) is not None, "a third one gets its share"
+    assert strangers.to_displace("10.0.0.2:99", 0.2) is None, "each has half of them"
+    assert strangers.to_displace("10.0.0.1:999", 0.2) is None
+    assert strangers.to_displace("10.0.0.3:1", 0.2) is not None, "a third one gets its share"
 
 
 def test_hosts_with_equal_shares_displace_only_who_has_had_time_enough() -> None:
@@ -94,9 +94,9 @@ def test_hosts_with_equal_shares_displace_only_who_has_had_time_enough() -> None
         (filled("10.0.0.1", "10.0.0.2"), "10.0.0.2:999"),
         (filled(*(f"10.0.0.{number}" for number in range(MAX_UNAUTHENTICATED))), "10.0.1.1:1"),
     ):
-        assert strangers.displaced_by(address, SAFE_SECONDS - 0.001) is None
-        first = strangers.late(LOGIN_SECONDS)[0]
-        assert strangers.displaced_by(address, SAFE_SECONDS) == first
+        assert strangers.to_displace(address, SAFE_SECONDS - 0.001) is None
+        first = strangers.expired(LOGIN_SECONDS)[0]
+        assert strangers.to_displace(address, SAFE_SECONDS) == first
 
 
 @pytest.mark.parametrize(

@@ -175,13 +175,13 @@ def test_a_connection_hands_out_no_request_while_ciphertext_waits(
         connection.send_more()
     assert wire.unsent, "of the last slice"
     assert connection.wants_to_send
-    assert budget.answers == wire.unsent
+    assert budget.responses == wire.unsent
     assert not connection.has_request
     while connection.wants_to_send:
         peer.received()
         connection.send_more()
     assert connection.has_request
-    assert budget.answers == 0
+    assert budget.responses == 0
     connection.close()
 
 

@@ -22,7 +22,7 @@ SESSION, REBALANCE = 10.0, 60.0
 RANGE = (MemberProtocol("range", b"t"),)
 
 
-def joiner(member_id: str = "", instance: str | None = None, **fields: Any) -> JoinRequest:
+def join_request(member_id: str = "", instance: str | None = None, **fields: Any) -> JoinRequest:
     usual = JoinRequest(
         "g", member_id, instance, ClientInfo("c", "host"), SESSION, REBALANCE, "consumer", RANGE, needs_id=False
     )
@@ -48,7 +48,7 @@ class Play:
         self, member_id: str = "", instance: str | None = None, **fields: Any
     ) -> GroupResponseFuture[JoinGroupResult]:
         self.group.advance(self.now)
-        return join(self.group, joiner(member_id, instance, **fields), self.now)
+        return join(self.group, join_request(member_id, instance, **fields), self.now)
 
     def sync(
         self, member_id: str, assignments: dict[str, bytes] | None = None, **fields: Any
@@ -80,20 +80,20 @@ class Play:
 
     def stable(self, count: int, **fields: Any) -> list[str]:
         """Member ids of a new group in which each of them has its own id as assignment; the first one leads."""
-        ids = [given(self.join(**fields)).member_id]
+        ids = [completed(self.join(**fields)).member_id]
         for _ in range(count - 1):
             newcomer = self.join(**fields)
             again = [self.join(each, **fields) for each in ids]
-            ids.append(given(newcomer).member_id)
-            assert all(each.answer for each in again)
+            ids.append(completed(newcomer).member_id)
+            assert all(each.result for each in again)
         leader, *others = ids
         waits = [self.sync(each) for each in others]
-        given(self.sync(leader, {each: each.encode() for each in ids}))
-        assert [given(each).assignment for each in waits] == [each.encode() for each in others]
+        completed(self.sync(leader, {each: each.encode() for each in ids}))
+        assert [completed(each).assignment for each in waits] == [each.encode() for each in others]
         return ids
 
 
-def given(waiting: GroupResponseFuture[GroupResult]) -> GroupResult:
+def completed(waiting: GroupResponseFuture[GroupResult]) -> GroupResult:
     """The answer, which must be there."""
-    assert waiting.answer is not None
-    return waiting.answer
+    assert waiting.result is not None
+    return waiting.result

@@ -8,7 +8,7 @@ from spark_producer.broker.coordinator.groups import member_requests
 from spark_producer.broker.coordinator.groups.group import NEW_MEMBER_S, GroupState
 from spark_producer.broker.coordinator.groups.member import MemberProtocol
 from spark_producer.common.error_codes import Code
-from tests.unit.broker.coordinator.groups.playing import REBALANCE, SESSION, Play, given
+from tests.unit.broker.coordinator.groups.playing import REBALANCE, SESSION, Play, completed
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def play() -> Play:
 
 
 def test_the_first_member_leads_the_first_generation(play: Play) -> None:
-    joined = given(play.join())
+    joined = completed(play.join())
     assert joined.code == Code.NONE
     assert (joined.generation, joined.leader, joined.protocol_type, joined.protocol) == (
         1,
@@ -27,26 +27,26 @@ def test_the_first_member_leads_the_first_generation(play: Play) -> None:
     )
     assert [(each.member_id, each.metadata) for each in joined.members] == [(joined.member_id, b"t")]
     assert play.stands(GroupState.COMPLETING)
-    assert given(play.sync(joined.member_id, {joined.member_id: b"all"})).assignment == b"all"
+    assert completed(play.sync(joined.member_id, {joined.member_id: b"all"})).assignment == b"all"
     assert play.stands(GroupState.STABLE)
 
 
 def test_a_member_id_begins_with_the_clients_name_or_the_instance(play: Play) -> None:
-    assert given(play.join()).member_id.startswith("c-")
+    assert completed(play.join()).member_id.startswith("c-")
     waiting = play.join(instance="me")
-    assert waiting.answer is None
+    assert waiting.result is None
     assert play.group.static["me"].startswith("me-")
 
 
 def test_members_join_again_when_another_one_comes(play: Play) -> None:
-    first = given(play.join()).member_id
-    given(play.sync(first, {}))
+    first = completed(play.join()).member_id
+    completed(play.sync(first, {}))
     newcomer = play.join()
-    assert newcomer.answer is None
+    assert newcomer.result is None
     assert play.stands(GroupState.PREPARING)
     assert play.heartbeat(first) == Code.REBALANCE_IN_PROGRESS
-    again = given(play.join(first))
-    second = given(newcomer)
+    again = completed(play.join(first))
+    second = completed(newcomer)
     assert (again.generation, second.generation) == (2, 2)
     assert [each.member_id for each in again.members] == [first, second.member_id]
     assert (second.leader, second.members) == (first, ())
@@ -59,9 +59,9 @@ def test_who_does_not_join_again_in_time_is_let_go(play: Play) -> None:
     while play.now < 1000 + REBALANCE - 5:  # alive, but it does not join
         assert play.heartbeat(second) == Code.REBALANCE_IN_PROGRESS
         play.wait(5)
-    assert again.answer is None
+    assert again.result is None
     play.wait(5)
-    assert sorted(each.member_id for each in given(again).members) == sorted([first, given(newcomer).member_id])
+    assert sorted(each.member_id for each in completed(again).members) == sorted([first, completed(newcomer).member_id])
     assert play.heartbeat(second) == Code.UNKNOWN_MEMBER_ID
 
 
@@ -82,8 +82,8 @@ def test_members_that_wait_for_an_answer_need_not_be_heard_of(play: Play) -> Non
         play.wait(SESSION - 1)
         play.heartbeat(third)
     assert set(play.group.members) == {first, second, third}
-    given(play.join(third))
-    assert all(each.answer for each in waits)
+    completed(play.join(third))
+    assert all(each.result for each in waits)
 
 
 def test_a_new_member_that_has_gone_is_not_waited_for_for_ever(play: Play) -> None:
@@ -92,7 +92,7 @@ def test_a_new_member_that_has_gone_is_not_waited_for_for_ever(play: Play) -> No
     while play.now < 1000 + NEW_MEMBER_S:
         play.heartbeat(first)
         play.wait(SESSION / 2)
-    assert given(newcomer).code == Code.UNKNOWN_MEMBER_ID
+    assert completed(newcomer).code == Code.UNKNOWN_MEMBER_ID
     assert list(play.group.members) == [first]
 
 
@@ -100,55 +100,57 @@ def test_another_member_leads_when_the_leader_does_not_join_again(play: Play) ->
     first, second = play.stable(2)
     newcomer, again = play.join(), play.join(second)
     play.wait(REBALANCE)
-    assert given(again).leader == second
-    assert len(given(again).members) == 2
-    assert given(newcomer).members == ()
+    assert completed(again).leader == second
+    assert len(completed(again).members) == 2
+    assert completed(newcomer).members == ()
     assert first not in play.group.members
 
 
 def test_a_leader_that_brings_no_assignment_is_let_go_and_the_others_join_again(play: Play) -> None:
-    first = given(play.join()).member_id
+    first = completed(play.join()).member_id
     newcomer = play.join()
-    given(play.join(first))
-    second = given(newcomer).member_id
+    completed(play.join(first))
+    second = completed(newcomer).member_id
     waits = play.sync(second)
     while play.now < 1000 + REBALANCE:
-        assert waits.answer is None
+        assert waits.result is None
         play.heartbeat(first)
         play.wait(SESSION / 2)
-    assert given(waits).code == Code.REBALANCE_IN_PROGRESS
+    assert completed(waits).code == Code.REBALANCE_IN_PROGRESS
     assert list(play.group.members) == [second]
-    assert given(play.join(second)).leader == second
+    assert completed(play.join(second)).leader == second
 
 
 def test_a_join_in_the_middle_of_a_sync_ends_it(play: Play) -> None:
-    first = given(play.join()).member_id
+    first = completed(play.join()).member_id
     newcomer = play.join()
-    given(play.join(first))
-    waits = play.sync(given(newcomer).member_id)
+    completed(play.join(first))
+    waits = play.sync(completed(newcomer).member_id)
     play.join()
-    assert given(waits).code == Code.REBALANCE_IN_PROGRESS
-    assert given(play.sync(first, {})).code == Code.REBALANCE_IN_PROGRESS
+    assert completed(waits).code == Code.REBALANCE_IN_PROGRESS
+    assert completed(play.sync(first, {})).code == Code.REBALANCE_IN_PROGRESS
 
 
 def test_who_has_missed_an_answer_gets_it_again(play: Play) -> None:
-    first = given(play.join()).member_id
+    first = completed(play.join()).member_id
     newcomer = play.join()
-    before = given(play.join(first))
-    second = given(newcomer).member_id
-    assert given(play.join(first)) == before
-    assert given(play.join(second)) == given(newcomer)
+    before = completed(play.join(first))
+    second = completed(newcomer).member_id
+    assert completed(play.join(first)) == before
+    assert completed(play.join(second)) == completed(newcomer)
     play.sync(first, {second: b"mine"})
-    assert given(play.sync(second)).assignment == b"mine"
-    assert given(play.sync(second)).assignment == b"mine"
-    assert given(play.join(second)).generation == before.generation, "a follower that says nothing new changes nothing"
+    assert completed(play.sync(second)).assignment == b"mine"
+    assert completed(play.sync(second)).assignment == b"mine"
+    assert completed(play.join(second)).generation == before.generation, (
+        "a follower that says nothing new changes nothing"
+    )
     assert play.stands(GroupState.STABLE)
-    assert play.join(first).answer is None, "the leader may have found new partitions"
+    assert play.join(first).result is None, "the leader may have found new partitions"
 
 
 def test_other_metadata_share_out_anew(play: Play) -> None:
     _, second = play.stable(2)
-    assert play.join(second, protocols=(MemberProtocol("range", b"u"),)).answer is None
+    assert play.join(second, protocols=(MemberProtocol("range", b"u"),)).result is None
     assert play.stands(GroupState.PREPARING)
 
 
@@ -156,7 +158,7 @@ def test_the_first_of_two_joins_of_a_member_ends(play: Play) -> None:
     first, _ = play.stable(2)
     given_up = play.join(first, protocols=(MemberProtocol("range", b"u"),))
     play.join(first, protocols=(MemberProtocol("range", b"v"),))
-    assert given(given_up).code == Code.REBALANCE_IN_PROGRESS
+    assert completed(given_up).code == Code.REBALANCE_IN_PROGRESS
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -166,30 +168,34 @@ def test_a_member_leaves(play: Play, count: int) -> None:
     assert play.leave(last) == Code.NONE
     assert play.leave(last) == Code.UNKNOWN_MEMBER_ID
     if others:
-        assert given(play.join(others[0])).generation == generation + 1
+        assert completed(play.join(others[0])).generation == generation + 1
     else:
-        assert (play.group.state, play.group.generation, play.group.is_gone) == (GroupState.EMPTY, generation + 1, True)
-        assert given(play.join()).generation == generation + 2
+        assert (play.group.state, play.group.generation, play.group.is_unused) == (
+            GroupState.EMPTY,
+            generation + 1,
+            True,
+        )
+        assert completed(play.join()).generation == generation + 2
 
 
 def test_a_member_that_leaves_while_it_waits_is_answered(play: Play) -> None:
     first, second = play.stable(2)
     waits = play.join(second, protocols=(MemberProtocol("range", b"u"),))
     assert play.leave(second) == Code.NONE
-    assert given(waits).code == Code.UNKNOWN_MEMBER_ID
-    assert play.join(first).answer is not None
+    assert completed(waits).code == Code.UNKNOWN_MEMBER_ID
+    assert play.join(first).result is not None
 
 
 def test_the_protocol_that_most_like_best_is_chosen(play: Play) -> None:
     a, b, c = (MemberProtocol(name, name.encode()) for name in "abc")
-    first = given(play.join(protocols=(a, b, c))).member_id
+    first = completed(play.join(protocols=(a, b, c))).member_id
     second, third = play.join(protocols=(b, a)), play.join(protocols=(c, a, b))
-    joined = given(play.join(first, protocols=(a, b, c)))
+    joined = completed(play.join(first, protocols=(a, b, c)))
     assert (joined.protocol, [each.metadata for each in joined.members]) == ("a", [b"a"] * 3)
-    assert {given(second).protocol, given(third).protocol} == {"a"}
-    play.join(given(third).member_id, protocols=(b, c, a))
-    play.join(given(second).member_id, protocols=(b, a))
-    assert given(play.join(first, protocols=(a, b, c))).protocol == "b"
+    assert {completed(second).protocol, completed(third).protocol} == {"a"}
+    play.join(completed(third).member_id, protocols=(b, c, a))
+    play.join(completed(second).member_id, protocols=(b, a))
+    assert completed(play.join(first, protocols=(a, b, c))).protocol == "b"
 
 
 @pytest.mark.parametrize(
@@ -199,7 +205,7 @@ def test_the_protocol_that_most_like_best_is_chosen(play: Play) -> None:
 def test_who_shares_no_protocol_cannot_join(play: Play, protocol_type: str, protocols: tuple[str, ...]) -> None:
     play.stable(1)
     told = tuple(MemberProtocol(name, b"") for name in protocols)
-    assert given(play.join(protocol_type=protocol_type, protocols=told)).code == Code.INCONSISTENT_GROUP_PROTOCOL
+    assert completed(play.join(protocol_type=protocol_type, protocols=told)).code == Code.INCONSISTENT_GROUP_PROTOCOL
 
 
 @pytest.mark.parametrize(("protocol_type", "protocols"), [("", ("range",)), ("consumer", ())])
@@ -207,54 +213,55 @@ def test_who_has_no_protocol_is_not_the_first_either(
     play: Play, protocol_type: str, protocols: tuple[str, ...]
 ) -> None:
     told = tuple(MemberProtocol(name, b"") for name in protocols)
-    assert given(play.join(protocol_type=protocol_type, protocols=told)).code == Code.INCONSISTENT_GROUP_PROTOCOL
+    assert completed(play.join(protocol_type=protocol_type, protocols=told)).code == Code.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_an_empty_group_takes_another_protocol_type(play: Play) -> None:
     (first,) = play.stable(1)
     play.leave(first)
     assert (
-        given(play.join(protocol_type="connect", protocols=(MemberProtocol("eager", b""),))).protocol_type == "connect"
+        completed(play.join(protocol_type="connect", protocols=(MemberProtocol("eager", b""),))).protocol_type
+        == "connect"
     )
 
 
 def test_kip394_a_member_id_is_given_out_first_and_must_be_used(play: Play) -> None:
-    told = given(play.join(needs_id=True))
+    told = completed(play.join(needs_id=True))
     assert (told.code, told.generation) == (Code.MEMBER_ID_REQUIRED, -1)
     assert not play.group.members
-    assert not play.group.is_gone
-    assert given(play.join(told.member_id, needs_id=True)).code == Code.NONE
-    assert given(play.join("another", needs_id=True)).code == Code.UNKNOWN_MEMBER_ID
+    assert not play.group.is_unused
+    assert completed(play.join(told.member_id, needs_id=True)).code == Code.NONE
+    assert completed(play.join("another", needs_id=True)).code == Code.UNKNOWN_MEMBER_ID
 
 
 def test_kip394_a_member_id_that_is_not_used_is_forgotten(play: Play) -> None:
-    told = given(play.join(needs_id=True))
+    told = completed(play.join(needs_id=True))
     play.wait(SESSION)
-    assert play.group.is_gone
-    assert given(play.join(told.member_id)).code == Code.UNKNOWN_MEMBER_ID
+    assert play.group.is_unused
+    assert completed(play.join(told.member_id)).code == Code.UNKNOWN_MEMBER_ID
 
 
 def test_kip394_a_generation_waits_for_member_ids_that_were_given_out(play: Play) -> None:
     first, second = play.stable(2)
-    told = given(play.join(needs_id=True))
+    told = completed(play.join(needs_id=True))
     play.leave(second)
     waits = play.join(first)
-    assert waits.answer is None
+    assert waits.result is None
     third = play.join(told.member_id)
-    assert {each.member_id for each in given(waits).members} == {first, given(third).member_id}
+    assert {each.member_id for each in completed(waits).members} == {first, completed(third).member_id}
 
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_kip394_nor_does_it_wait_when_they_go(play: Play, leaves: bool) -> None:
     first, second = play.stable(2)
-    told = given(play.join(needs_id=True))
+    told = completed(play.join(needs_id=True))
     play.leave(second)
     waits = play.join(first)
     if leaves:
         assert play.leave(told.member_id) == Code.NONE
     else:
         play.wait(SESSION)
-    assert [each.member_id for each in given(waits).members] == [first]
+    assert [each.member_id for each in completed(waits).members] == [first]
 
 
 def test_kip134_the_first_members_wait_for_each_other() -> None:
@@ -263,9 +270,9 @@ def test_kip134_the_first_members_wait_for_each_other() -> None:
     play.wait(2.9)
     waits.append(play.join())
     play.wait(2.9)  # extended once, because somebody came
-    assert [each.answer for each in waits] == [None, None]
+    assert [each.result for each in waits] == [None, None]
     play.wait(0.2)
-    assert {given(each).generation for each in waits} == {1}
+    assert {completed(each).generation for each in waits} == {1}
 
 
 def test_kip134_the_extension_ends_with_the_rebalance_timeout() -> None:
@@ -274,7 +281,7 @@ def test_kip134_the_extension_ends_with_the_rebalance_timeout() -> None:
     while play.now < 1000 + REBALANCE:
         waits.append(play.join())
         play.wait(1.0)
-    assert all(each.answer for each in waits[: int(REBALANCE)])
+    assert all(each.result for each in waits[: int(REBALANCE)])
 
 
 def test_the_longest_rebalance_timeout_is_bounded() -> None:
@@ -282,10 +289,10 @@ def test_the_longest_rebalance_timeout_is_bounded() -> None:
     first, second = play.stable(2, rebalance_s=1e6)
     waits = play.join(first, rebalance_s=1e6)
     for _ in range(20):
-        assert waits.answer is None
+        assert waits.result is None
         play.heartbeat(second)
         play.wait(5.0)
-    assert [each.member_id for each in given(waits).members] == [first]
+    assert [each.member_id for each in completed(waits).members] == [first]
 
 
 def test_commits_of_offsets(play: Play) -> None:
@@ -295,7 +302,7 @@ def test_commits_of_offsets(play: Play) -> None:
         )
 
     assert commit() == commit("nobody") == Code.NONE, "the group has no members"
-    first = given(play.join()).member_id
+    first = completed(play.join()).member_id
     assert commit(first, 1) == Code.REBALANCE_IN_PROGRESS, "it has not got its assignment yet"
     assert commit(first, 1, transactional=True) == Code.NONE
     play.sync(first, {})

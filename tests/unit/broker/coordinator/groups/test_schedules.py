@@ -94,10 +94,10 @@ class Schedules(RuleBasedStateMachine):
     def look(self, number: int) -> None:
         """Take the answer that has come, and do what a consumer does next."""
         client = self.clients[number]
-        if client.joining is not None and client.joining.answer is not None:
-            self._take_joined(client, client.joining.answer)
-        elif client.syncing is not None and client.syncing.answer is not None:
-            self._take_synced(client, client.syncing.answer)
+        if client.joining is not None and client.joining.result is not None:
+            self._take_joined(client, client.joining.result)
+        elif client.syncing is not None and client.syncing.result is not None:
+            self._take_synced(client, client.syncing.result)
 
     def _take_joined(self, client: Client, joined: JoinGroupResult) -> None:
         client.gone()
@@ -158,16 +158,16 @@ class Schedules(RuleBasedStateMachine):
         for client in self.clients:
             client.member_id = ""
         self.play.wait(1000.0)
-        assert self.play.group.is_gone
-        assert all(each.joining is None or each.joining.answer for each in self.clients)
-        assert all(each.syncing is None or each.syncing.answer for each in self.clients)
+        assert self.play.group.is_unused
+        assert all(each.joining is None or each.joining.result for each in self.clients)
+        assert all(each.syncing is None or each.syncing.result for each in self.clients)
         assert self.play.group.next_deadline() == float("inf")
 
     @invariant()
     def every_wait_ends_by_its_deadline(self) -> None:
         for client in self.clients:
             for waiting in (client.joining, client.syncing):
-                if waiting is not None and waiting.answer is None:
+                if waiting is not None and waiting.result is None:
                     assert self.play.now <= client.waits_since + LONGEST
 
     @invariant()

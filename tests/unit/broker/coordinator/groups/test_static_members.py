@@ -7,7 +7,7 @@ import pytest
 from spark_producer.broker.coordinator.groups.group import GroupState
 from spark_producer.broker.coordinator.groups.member import MemberProtocol
 from spark_producer.common.error_codes import Code
-from tests.unit.broker.coordinator.groups.playing import SESSION, Play, given
+from tests.unit.broker.coordinator.groups.playing import SESSION, Play, completed
 
 
 @pytest.fixture
@@ -17,23 +17,23 @@ def play() -> Play:
 
 def two(play: Play) -> tuple[str, str]:
     """Two static members, `a`, who leads, and `b`, in a stable group; their ids."""
-    first = given(play.join(instance="a")).member_id
+    first = completed(play.join(instance="a")).member_id
     newcomer = play.join(instance="b")
-    given(play.join(first, "a"))
-    second = given(newcomer).member_id
+    completed(play.join(first, "a"))
+    second = completed(newcomer).member_id
     waits = play.sync(second, instance="b")
     play.sync(first, {first: b"A", second: b"B"}, instance="a")
-    assert given(waits).assignment == b"B"
+    assert completed(waits).assignment == b"B"
     return first, second
 
 
 def test_a_member_that_comes_back_disturbs_nobody_and_keeps_its_assignment(play: Play) -> None:
     first, second = two(play)
-    back = given(play.join(instance="b"))
+    back = completed(play.join(instance="b"))
     assert (back.code, back.generation, back.leader, back.members) == (Code.NONE, 2, first, ())
     assert not back.skip_assignment
     assert play.stands(GroupState.STABLE)
-    assert given(play.sync(back.member_id, instance="b")).assignment == b"B"
+    assert completed(play.sync(back.member_id, instance="b")).assignment == b"B"
     assert play.heartbeat(second, "b") == Code.FENCED_INSTANCE_ID
     assert play.heartbeat(second) == Code.UNKNOWN_MEMBER_ID
     assert play.heartbeat(back.member_id, "b") == Code.NONE
@@ -42,7 +42,7 @@ def test_a_member_that_comes_back_disturbs_nobody_and_keeps_its_assignment(play:
 @pytest.mark.parametrize("may_skip", [True, False])
 def test_kip814_a_leader_that_comes_back_need_not_assign(play: Play, may_skip: bool) -> None:
     first, second = two(play)
-    back = given(play.join(instance="a", may_skip=may_skip))
+    back = completed(play.join(instance="a", may_skip=may_skip))
     assert back.skip_assignment == may_skip
     assert play.group.leader == back.member_id
     if may_skip:
@@ -58,8 +58,12 @@ def test_a_member_that_comes_back_with_another_protocol_has_all_join_again(play:
     play.join(instance="a", protocols=both)
     assert play.stands(GroupState.STABLE), "the protocol that all know is still the same one"
     waits = play.join(instance="b", protocols=both)
-    assert (waits.answer, play.group.state) == (None, GroupState.PREPARING)
-    assert given(play.join(play.group.static["a"], "a", protocols=both)).protocol == given(waits).protocol == "sticky"
+    assert (waits.result, play.group.state) == (None, GroupState.PREPARING)
+    assert (
+        completed(play.join(play.group.static["a"], "a", protocols=both)).protocol
+        == completed(waits).protocol
+        == "sticky"
+    )
 
 
 def test_a_member_that_is_away_for_less_than_its_session_is_kept_in_the_next_generation(play: Play) -> None:
@@ -68,18 +72,18 @@ def test_a_member_that_is_away_for_less_than_its_session_is_kept_in_the_next_gen
     play.heartbeat(first, "a")
     again, newcomer = play.join(first, "a"), play.join()
     play.wait(0.5)
-    assert again.answer is None
+    assert again.result is None
     assert second in play.group.members
     play.wait(1)
     assert second not in play.group.members, "its session is over"
-    assert given(again).generation == given(newcomer).generation == 3
+    assert completed(again).generation == completed(newcomer).generation == 3
 
 
 def test_members_that_are_all_away_are_waited_for_until_their_sessions_end(play: Play) -> None:
     """Rebalance timeouts that are shorter than sessions: the generation does not begin without anybody."""
-    first = given(play.join(instance="a", session_s=300.0, rebalance_s=1.0)).member_id
+    first = completed(play.join(instance="a", session_s=300.0, rebalance_s=1.0)).member_id
     play.sync(first, {}, instance="a")
-    newcomer = given(play.join(needs_id=True))
+    newcomer = completed(play.join(needs_id=True))
     play.join(newcomer.member_id, needs_id=True, rebalance_s=1.0)
     play.leave(newcomer.member_id)
     assert play.stands(GroupState.PREPARING)
@@ -93,13 +97,13 @@ def test_who_waits_is_fenced_at_once_by_who_comes_in_its_place(play: Play) -> No
     first, second = two(play)
     waits = play.join(second, "b", protocols=(MemberProtocol("range", b"u"),))
     back = play.join(instance="b")
-    assert given(waits).code == Code.FENCED_INSTANCE_ID
-    assert given(play.join(second, "b")).code == Code.FENCED_INSTANCE_ID
-    given(play.join(first, "a"))
-    assert given(back).code == Code.NONE
-    syncing = play.sync(given(back).member_id, instance="b")
+    assert completed(waits).code == Code.FENCED_INSTANCE_ID
+    assert completed(play.join(second, "b")).code == Code.FENCED_INSTANCE_ID
+    completed(play.join(first, "a"))
+    assert completed(back).code == Code.NONE
+    syncing = play.sync(completed(back).member_id, instance="b")
     play.join(instance="b")
-    assert given(syncing).code == Code.FENCED_INSTANCE_ID
+    assert completed(syncing).code == Code.FENCED_INSTANCE_ID
     assert play.stands(GroupState.PREPARING), "the leader may have assigned to the old id already"
 
 
@@ -115,23 +119,23 @@ def test_an_administrator_lets_a_member_go_by_its_instance_id(play: Play) -> Non
 def test_an_instance_that_is_not_known_is_no_member(play: Play) -> None:
     first, _ = two(play)
     assert play.heartbeat(first, "c") == Code.UNKNOWN_MEMBER_ID
-    assert given(play.join(first, "c")).code == Code.UNKNOWN_MEMBER_ID
-    assert given(play.sync(first, instance="c")).code == Code.UNKNOWN_MEMBER_ID
+    assert completed(play.join(first, "c")).code == Code.UNKNOWN_MEMBER_ID
+    assert completed(play.sync(first, instance="c")).code == Code.UNKNOWN_MEMBER_ID
 
 
 def test_a_member_that_has_not_synced_can_be_replaced(play: Play) -> None:
-    given(play.join(instance="a"))
-    back = given(play.join(instance="a"))
+    completed(play.join(instance="a"))
+    back = completed(play.join(instance="a"))
     assert back.generation == 2
     play.wait(SESSION - 1)
-    assert given(play.sync(back.member_id, {back.member_id: b"A"}, instance="a")).assignment == b"A"
+    assert completed(play.sync(back.member_id, {back.member_id: b"A"}, instance="a")).assignment == b"A"
 
 
 def test_an_id_that_was_given_out_takes_no_static_members_place(play: Play) -> None:
     first, second = two(play)
-    pending = given(play.join(needs_id=True)).member_id
-    assert given(play.join(pending, "b")).code == Code.FENCED_INSTANCE_ID
-    assert given(play.join(pending, "c")).code == Code.UNKNOWN_MEMBER_ID
+    pending = completed(play.join(needs_id=True)).member_id
+    assert completed(play.join(pending, "b")).code == Code.FENCED_INSTANCE_ID
+    assert completed(play.join(pending, "c")).code == Code.UNKNOWN_MEMBER_ID
     assert play.group.static == {"a": first, "b": second}
     assert play.leave(second, "b") == play.leave(first, "a") == Code.NONE
     assert not play.group.static
@@ -139,12 +143,12 @@ def test_an_id_that_was_given_out_takes_no_static_members_place(play: Play) -> N
 
 
 def test_nobody_is_looked_for_again_and_again_at_once(play: Play) -> None:
-    static = given(play.join(instance="a")).member_id
-    given(play.sync(static, {}, instance="a"))
-    given(play.join(instance="a", rebalance_s=0.0))
+    static = completed(play.join(instance="a")).member_id
+    completed(play.sync(static, {}, instance="a"))
+    completed(play.join(instance="a", rebalance_s=0.0))
     newcomer = play.join(rebalance_s=1.0)
     play.wait(1)
-    assert play.leave(given(newcomer).member_id) == Code.NONE
+    assert play.leave(completed(newcomer).member_id) == Code.NONE
     play.group.advance(play.now)
     assert play.stands(GroupState.PREPARING)
     assert play.group.next_deadline() > play.now, "else a broker does nothing else until its session ends"
