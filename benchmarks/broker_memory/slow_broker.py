@@ -67,7 +67,7 @@ class State(NamedTuple):
 
 def state(broker: LocalBroker, storage: TieredStorage) -> State:
     """Look how the broker is. Numbers are read as they are, without the broker's thread."""
-    published, engine = broker._server.clients.published, storage.engine
+    published, engine = broker._server.clients.publish_buffer, storage.engine
     flush = engine.counters.flush
     return State(
         time.monotonic(),

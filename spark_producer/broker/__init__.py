@@ -1,11 +1,11 @@
-"""The embedded single-node broker: for development, tests and small jobs, with nothing but Python.
+"""The embedded single-node broker for development, tests and small jobs, in Python alone.
 
-It speaks Kafka's protocol to any client, keeps batches in segment files as they came, and checks them as Kafka does.
+It speaks Kafka's protocol to any client, validates batches as Kafka does, and keeps them unchanged in segment files.
 
-Owns: the broker's sockets, its event loop, the handling of its requests, and its disk. Must not know: the producer, because the
-code that writes batches must not judge them as well.
+Owns: the broker's sockets, its event loop, its request handlers, and its disk. Must not know: the producer, because the code that
+writes batches must not validate them.
 
-The broker has no replication or access control. It has compaction, transactions, consumer groups, TLS and logins.
+The broker has no replication and no access control. It has compaction, transactions, consumer groups, TLS and SASL.
 """
 
 from spark_producer.broker.local_broker import LocalBroker, serve

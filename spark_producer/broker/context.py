@@ -1,4 +1,4 @@
-"""The types that every request handler gets and returns: the broker as it sees it (`Context`), and its `HandlerResult`."""
+"""The input and the output of request handlers: `Context` and `HandlerResult`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_producer.protocol import ResponseBody
 
 
 class Endpoint(NamedTuple):
-    """The address at which clients reach the broker."""
+    """The address of the broker for clients."""
 
     host: str
     port: int
@@ -24,8 +24,7 @@ class Endpoint(NamedTuple):
 
 
 class Context(NamedTuple):
-    """The broker as the request handlers see it: its topics, its transactions and groups, its settings, the address that clients
-    are told, and the client whose request is handled."""
+    """The broker as request handlers see it: topics, coordinator, settings, advertised address, and the client of the request."""
 
     topics: TopicStore
     settings: BrokerSettings
@@ -35,13 +34,13 @@ class Context(NamedTuple):
 
 
 class HandlerResult(NamedTuple, Generic[ResponseBody]):
-    """The result of handling a request.
+    """The result of a request handler.
 
-    body: the response; None if the client wants none (acks=0), or if it comes later.
-    changed: the partitions whose log has changed (`partition_key`), and the answers that groups have given; requests that wait
-        for them are looked at again.
-    close: the connection must be dropped: there is no other way to tell a client that wants no response of an error.
-    pending: what has the response once it is ready.
+    body: the response; None if the client wants none (acks=0), or if it is `deferred`.
+    changed: the keys of partitions whose log has changed (`partition_key`), and of completed group responses: delayed responses
+        that wait for them are checked again.
+    close: whether to drop the connection: there is no other way to report an error to a client that wants no response.
+    deferred: the delayed response.
     """
 
     body: ResponseBody | None
@@ -51,5 +50,5 @@ class HandlerResult(NamedTuple, Generic[ResponseBody]):
 
 
 def partition_key(topic: str, partition: int) -> Hashable:
-    """Return the key by which `HandlerResult.changed` and waiting requests name a partition."""
+    """Return the key of a partition in `HandlerResult.changed` and in the purgatory."""
     return (topic, partition)

@@ -1,7 +1,7 @@
-"""Counters of the broker: plain dataclasses whose fields say what they count, and how Pulsar or BookKeeper call the same.
+"""The counters of the broker: dataclasses whose fields describe what they count, and name Pulsar's or BookKeeper's counterpart.
 
-A counter is changed by the one thread that owns what it counts, and may be read by any thread at any time: a reading is an int
-that is replaced as a whole, so it may be a moment old, and is never torn.
+One thread owns a counter and changes it; any thread may read it at any time. Its value is an int that is replaced as a whole, so
+it may be a moment old, but is never torn.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ _MEANING: Final = "meaning"
 
 
 class MetricType(Enum):
-    """What a value may do: a COUNTER only rises while the broker lives, a GAUGE also falls (Prometheus' types)."""
+    """The type of a metric (Prometheus): a COUNTER only rises while the broker runs, a GAUGE also falls."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
 
 
 class MetricDescription(NamedTuple):
-    """What a field of counters means.
+    """The description of a metric.
 
-    text: what it counts, with its unit.
-    kind: whether it may fall.
-    theirs: the metric of Pulsar or BookKeeper that counts the same, or nearly so; empty if there is none.
+    text: what is counted, with its unit.
+    kind: counter or gauge.
+    counterpart: the metric of Pulsar or BookKeeper that counts the same, or nearly so; empty if there is none.
     """
 
     text: str
@@ -36,7 +36,7 @@ class MetricDescription(NamedTuple):
 
 
 class MetricReading(NamedTuple):
-    """The value of one counter at the time of the call, under its name in Prometheus' text format, with labels if it has any."""
+    """The value of a metric, with its name and labels in Prometheus' text format."""
 
     name: str
     value: float
@@ -45,30 +45,30 @@ class MetricReading(NamedTuple):
 
 
 class CountersDataclass(Protocol):
-    """Any dataclass whose fields were made by `counter` and `gauge`."""
+    """A dataclass whose fields were made by `counter` and `gauge`."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
 def counter(text: str, counterpart: str = "") -> Any:
-    """Return a dataclass field of the type int, which counts up from 0."""
+    """Return a dataclass field of type int that starts at 0 and only rises."""
     return field(default=0, metadata={_MEANING: MetricDescription(text, MetricType.COUNTER, counterpart)})
 
 
 def gauge(text: str, counterpart: str = "") -> Any:
-    """Return a dataclass field of the type int, which is 0 at first, rises and falls."""
+    """Return a dataclass field of type int that starts at 0, rises and falls."""
     return field(default=0, metadata={_MEANING: MetricDescription(text, MetricType.GAUGE, counterpart)})
 
 
 def readings(tier: str, counters: CountersDataclass) -> Iterator[MetricReading]:
-    """Yield the value of each field of `counters` under the name `pyproducer_broker_<tier>_<field>`, with `_total` for what only
-    rises, as Prometheus recommends."""
+    """Yield the value of each field of `counters` as `pyproducer_broker_<tier>_<field>`, with `_total` for counters, as
+    Prometheus recommends."""
     for each in fields(counters):
         meaning: MetricDescription = each.metadata[_MEANING]
         yield reading(f"{tier}_{each.name}", getattr(counters, each.name), meaning)
 
 
 def reading(name: str, value: float, meaning: MetricDescription, **labels: str) -> MetricReading:
-    """Return a reading under the broker's prefix."""
+    """Return a reading whose name has the broker's prefix."""
     suffix = "_total" if meaning.kind is MetricType.COUNTER else ""
     return MetricReading(f"{PREFIX}_{name}{suffix}", value, meaning, tuple(labels.items()))

@@ -1,6 +1,6 @@
-"""Requests whose answer comes later: a Fetch until there is enough to read, a Produce until its batches are confirmed.
+"""Delayed responses: of a Fetch until there is enough to read, of a Produce until its batches are confirmed.
 
-A handler returns such a request in `Answer.pending`. `clients` asks it for its response once it is ready or its time is up.
+A handler returns one in `HandlerResult.deferred`. The request loop encodes it once it is ready or its time has passed.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from typing import Any, ClassVar, Final
 
 _BASE: Final = 2048
 _FOR_EACH_KEY: Final = 1024
-"""The bytes of memory that are counted for a waiting request: a base, and so many for each key (measured: some 650)."""
+"""Bytes of memory that are counted for a delayed response: a base, and an amount for each key (measured: some 650)."""
 
 
 class DeferredResponse(ABC):
-    """A request that is answered later. Only the broker's thread uses it.
+    """A response that is sent later (Kafka's DelayedOperation). Only the broker's thread uses it.
 
-    keys: what it waits for, as `Answer.changed` names it; whenever one of them changes, it is asked whether it `is_ready`.
-    wait_s: the seconds that it may wait; after that it is answered all the same.
+    keys: the keys that it waits for, as in `HandlerResult.changed`: when one of them changes, `is_ready` is checked.
+    wait_s: the maximum wait in seconds; after it the response is sent, ready or not.
     size: the bytes of memory that are counted for it while it waits.
     """
 
     carries_records: ClassVar[bool] = False
-    """Whether the answer carries records, as that of a Fetch: it is held back while too many of such answers wait to be sent, and
-    it is answered before it is ready if requests that wait take too much memory."""
+    """Whether the response carries records, as that of a Fetch: it is not built while too many such responses are unsent, and it
+    is sent before it is ready if delayed requests take too much memory."""
 
     allows_next_produce: ClassVar[bool] = False
-    """Whether the connection's next request is handled meanwhile, if it is a Produce. Answers keep their order all the same."""
+    """Whether the connection's next request is handled meanwhile, if it is a Produce. Responses keep their order."""
 
     def __init__(self, keys: Iterable[Hashable], wait_s: float, size: int | None = None) -> None:
         self.keys = tuple(keys)
@@ -36,17 +36,17 @@ class DeferredResponse(ABC):
 
     @abstractmethod
     def is_ready(self) -> bool:
-        """Return whether the request need not wait any longer."""
+        """Return whether the response can be sent before `wait_s` has passed."""
 
     @abstractmethod
     def response(self, max_bytes: int) -> Any:
-        """Return the response as it is true now, ready or not; it is called once.
+        """Return the response in its current state, ready or not; called once.
 
         Args:
-            room: the most bytes of records in the answer, for requests that `carries_records`.
+            max_bytes: the maximum bytes of records in it, for responses with `carries_records`.
         """
 
 
 def waiting_size(keys: int) -> int:
-    """Return the bytes of memory that a request which waits for so many keys takes."""
+    """Return the bytes of memory that are counted for a response that waits for `keys` keys."""
     return _BASE + _FOR_EACH_KEY * keys

@@ -1,4 +1,4 @@
-"""The two ways to start the broker: in a thread of this process (`LocalBroker`), or in the foreground (`serve`)."""
+"""The two ways to run the broker: in a thread of this process (`LocalBroker`), or in the foreground (`serve`)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from spark_producer.errors import ConfigError, ConnectionFailed, KafkaTimeout
 logger = escaping_logger(__name__)
 
 CALL_TIMEOUT: Final = 30.0
-"""Seconds that another thread waits for the broker's thread, which is far more than any call takes."""
+"""Maximum wait of another thread for the broker's thread, in seconds; far more than any call takes."""
 
 _BACKLOG: Final = 128
 _TEMPORARY: Final = "pyproducer-broker-"
@@ -44,19 +44,19 @@ Result = TypeVar("Result")
 
 
 class LocalBroker:
-    """A broker in a thread of this process. It serves from construction until `close`; best use it in a `with` statement.
+    """A broker in a thread of this process. It serves from construction until `close`; best used in a `with` statement.
 
     Args:
-        data_dir: the directory where topics are kept and found again; None for a temporary one that `close` removes.
+        data_dir: the directory of the topics; None for a temporary one that `close` removes.
         host: the address to listen on.
-        port: the port to listen on; 0 takes a free one.
-        advertised: the (host, port) that clients are told instead of the listening address, e.g. that of a proxy. It is
-            needed where `host` stands for all addresses.
+        port: the port to listen on; 0 for a free one.
+        advertised: the (host, port) that clients are told instead of the listening address, e.g. that of a proxy. It is required
+            where `host` stands for all addresses.
         default_partitions, auto_create_topics: replace those in `settings`.
         settings: all other settings.
-        open_storage: starts the engine that keeps the records (`broker.storage`).
-        security: how clients reach the broker, and who may; by default everybody may, in clear.
-        metrics_port: the port on 127.0.0.1 where the page of metrics is, 0 for a free one (`metrics_port` says which); None for
+        open_storage: opens the storage engine (`broker.storage`).
+        security: TLS, SASL and users; by default everybody may connect, in clear text.
+        metrics_port: the port of the metrics page on 127.0.0.1, 0 for a free one (the attribute `metrics_port` has it); None for
             no page.
 
     Raises:
@@ -89,10 +89,10 @@ class LocalBroker:
         with contextlib.ExitStack() as life:
             if data_dir is None:
                 data_dir = life.enter_context(_temporary_directory())
-                chosen = _temporary(chosen)
-            opened = _opened(Path(data_dir), host, port, advertised, chosen, open_storage, security)
-            self._topics, self._server, self.address, observer = life.enter_context(opened)
-            self.metrics_port = life.enter_context(_metrics(observer, metrics_port))
+                chosen = _temporary_settings(chosen)
+            opened = _open_broker(Path(data_dir), host, port, advertised, chosen, open_storage, security)
+            self._topics, self._server, self.address, collector = life.enter_context(opened)
+            self.metrics_port = life.enter_context(_metrics(collector, metrics_port))
             self.port = self.address.port
             self.bootstrap_servers = str(Endpoint(*advertised) if advertised else self.address)
             thread = threading.Thread(target=self._server.run, name=f"broker-{self.port}", daemon=True)
@@ -101,7 +101,7 @@ class LocalBroker:
             self._life = life.pop_all()
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str | None] | None = None) -> None:
-        """Make a topic.
+        """Create a topic.
 
         Raises:
             BrokerError: the topic exists, or its name, partitions or configs are illegal.
@@ -113,7 +113,7 @@ class LocalBroker:
         return self._call(lambda: {topic.name: len(topic.partitions) for topic in self._topics})
 
     def close(self) -> None:
-        """Drop all connections, flush the logs and remove the temporary directory. To call it again is harmless.
+        """Close all connections, flush the logs and remove the temporary directory. A second call does nothing.
 
         In a forked child it does nothing, because a child has neither the broker's thread nor its data.
         """
@@ -135,7 +135,7 @@ class LocalBroker:
         try:
             return self._server.call(function).result(CALL_TIMEOUT)
         except TimeoutError as error:
-            raise KafkaTimeout(f"the broker on {self.address} did not answer within {CALL_TIMEOUT:g} s") from error
+            raise KafkaTimeout(f"the broker on {self.address} did not respond within {CALL_TIMEOUT:g} s") from error
 
     def _stop(self, thread: threading.Thread) -> None:
         self._server.stop()
@@ -157,7 +157,8 @@ def serve(
 ) -> None:
     """Run a broker in this thread, which must be the main one, until SIGINT or SIGTERM; then flush and return.
 
-    A signal counts from the moment of the call, even before the broker is ready; once the end has begun, signals are ignored.
+    A signal counts from the moment of the call, even before the broker is ready; while the broker stops, further signals are
+    ignored.
 
     Args:
         host, port, data_dir, advertised, settings, security, metrics_port: as for `LocalBroker`.
@@ -168,61 +169,63 @@ def serve(
         ConnectionFailed: the port is taken.
     """
     _allow_many_files()
-    with _EndBySignal() as end, contextlib.ExitStack() as life:
+    with _StopSignals() as stop, contextlib.ExitStack() as life:
         chosen = settings or BrokerSettings()
         if data_dir is None:
             data_dir = life.enter_context(tempfile.TemporaryDirectory(prefix=_TEMPORARY))
-            chosen = _temporary(chosen)
-        place = Path(data_dir)
-        opened = _opened(place, host, port, advertised, chosen, security=security)
-        _, server, address, observer = life.enter_context(opened)
-        life.enter_context(_metrics(observer, metrics_port))
-        end.server = server
-        if end.asked:
+            chosen = _temporary_settings(chosen)
+        directory = Path(data_dir)
+        opened = _open_broker(directory, host, port, advertised, chosen, security=security)
+        _, server, address, collector = life.enter_context(opened)
+        life.enter_context(_metrics(collector, metrics_port))
+        stop.server = server
+        if stop.is_requested:
             return
-        logger.info("broker on %s, data in %s", address, place)
+        logger.info("broker on %s, data in %s", address, directory)
         if ready is not None:
-            ready(str(Endpoint(*advertised) if advertised else address), place)
+            ready(str(Endpoint(*advertised) if advertised else address), directory)
         server.run()
 
 
-class _EndBySignal:
-    """Handles SIGINT and SIGTERM: they stop `server`, or `asked` remembers them while there is none."""
+class _StopSignals:
+    """Handles SIGINT and SIGTERM: they stop `server`, or set `is_requested` while there is none."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.is_requested = False
         self.server: Server | None = None
 
-    def __enter__(self) -> _EndBySignal:
-        self._previous = {number: signal.signal(number, self._ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    def __enter__(self) -> _StopSignals:
+        self._previous = {
+            number: signal.signal(number, self._request_stop) for number in (signal.SIGINT, signal.SIGTERM)
+        }
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
-    def _ask(self, *_: object) -> None:
-        self.asked = True
+    def _request_stop(self, *_: object) -> None:
+        self.is_requested = True
         if self.server is not None:
             self.server.stop()
 
 
-def _temporary(settings: BrokerSettings) -> BrokerSettings:
-    """Return the settings for data that is thrown away at the end.
+def _temporary_settings(settings: BrokerSettings) -> BrokerSettings:
+    """Return the settings for a temporary data directory.
 
     Raises:
-        ConfigError: there are directories outside, which would belong to a data directory that is gone.
+        ConfigError: journal or ledger directories are set, which would outlive it.
     """
     if settings.journal_dir is not None or settings.ledger_dirs:
         raise ConfigError(
-            "directories for journal and ledgers belong to a data directory that is kept: name that too (--data-dir DIR)"
+            "directories for journal and ledgers need a data directory that is kept: give one (--data-dir DIR)"
         )
     return replace(settings, sync_on_close=False)
 
 
 @contextlib.contextmanager
 def _temporary_directory() -> Iterator[Path]:
-    """Make a directory and remove it at the end of the `with` block or of this process.
+    """Create a directory, and remove it at the end of the `with` block or of this process.
 
     A forked child does not remove it when it ends, as `TemporaryDirectory` would.
     """
@@ -247,7 +250,7 @@ def _allow_many_files() -> None:
 
 
 @contextlib.contextmanager
-def _opened(
+def _open_broker(
     data_dir: Path,
     host: str,
     port: int,
@@ -256,10 +259,10 @@ def _opened(
     open_storage: OpenStorage = open_storage,
     security: BrokerSecurity | None = None,
 ) -> Iterator[tuple[TopicStore, Server, Endpoint, MetricsCollector]]:
-    """Open everything that a broker needs to run; flush and close the logs at the end of the `with` block."""
+    """Open the storage, the coordinator and the server of a broker; flush and close them at the end of the `with` block."""
     if advertised is None and host in _ALL_ADDRESSES:
         raise ConfigError(
-            f"a broker that listens on all addresses ({host}) must be told the one that clients shall use: "
+            f"the broker listens on all addresses ({host}), so it needs the one for clients: set "
             "advertised=(host, port), or --advertised HOST:PORT"
         )
     secure_listener = (
@@ -287,14 +290,16 @@ def _opened(
 
 
 @contextlib.contextmanager
-def _metrics(observer: MetricsCollector, port: int | None) -> Iterator[int | None]:
-    """Serve the page of metrics during the `with` block, whose value is its port, if there shall be one."""
+def _metrics(collector: MetricsCollector, port: int | None) -> Iterator[int | None]:
+    """Serve the metrics page during the `with` block, whose value is its port; None for no page."""
     if port is None:
         yield None
         return
-    from spark_producer.broker.metrics.server import metrics_server  # it imports ssl, which a plain broker needs not
+    from spark_producer.broker.metrics.server import (
+        metrics_server,
+    )  # it imports ssl, which a plain broker does not need
 
-    with metrics_server(port, lambda: metrics_page(observer.readings())) as taken:
+    with metrics_server(port, lambda: metrics_page(collector.readings())) as taken:
         yield taken
 
 
@@ -308,7 +313,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _reason(error: OSError) -> str:
-    """The system's words alone: `socket.create_server` adds the address as a tuple of Python's to them."""
+    """Return the system's error text: `socket.create_server` appends the address as a Python tuple."""
     number = error.errno
     if number is None or isinstance(error, socket.gaierror):
         return error.strerror or str(error)

@@ -1,6 +1,6 @@
-"""The event loop of the broker: one thread waits for sockets, for calls of other threads and for the clock, and does each step.
+"""The event loop of the broker: one thread waits for sockets, for calls from other threads and for deadlines.
 
-Nothing that comes over a socket ends the thread. `clients` catches the errors of one connection's steps; all others are caught
+No input of a socket ends the thread. `connections.lifecycle` catches the errors of one connection's steps; all others are caught
 here.
 """
 
@@ -32,17 +32,17 @@ logger = escaping_logger(__name__)
 Result = TypeVar("Result")
 
 DEFECT_PAUSE: Final = 0.1
-"""Seconds to pause after a step has failed because of a defect in the broker: it may fail again in the next turn."""
+"""Pause after a step that failed because of a bug in the broker, in seconds: it may fail again in the next turn."""
 
 
 MAX_SLEEP_S: Final = 3600.0
-"""The most seconds of one wait for sockets: a client may ask for more milliseconds than fit into the C int that epoll takes."""
+"""Maximum wait for sockets, in seconds: a client may ask for more milliseconds than fit into the C int of epoll."""
 
 
 class Server:
-    """Serves `context` on `listener` in the thread that calls `run`. Other threads may use only `call` and `stop`.
+    """Serves `context` on `listener` in the thread that calls `run`. Other threads may only use `call` and `stop`.
 
-    `entrance` makes connections secure; None where they need not be.
+    `secure_listener` adds TLS and logins; None for a plain listener.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Server:
             self._close()
 
     def call(self, function: Callable[[], Result]) -> Future[Result]:
-        """Have the server's thread call `function` between two requests. Any thread may call this.
+        """Run `function` in the server's thread, between two requests. Any thread may call this.
 
         Raises:
             ConnectionFailed: the server is stopping or has stopped.
@@ -105,12 +105,12 @@ class Server:
         return future
 
     def _confirmed(self, topic: str, partition: int) -> None:
-        """Note that batches of a partition were confirmed. Any thread may call this."""
+        """Note that batches of a partition are confirmed. Any thread may call this."""
         self._confirmed_partitions.append(partition_key(topic, partition))
         self._wake_once()
 
     def _space_freed(self) -> None:
-        """Note that the storage has room again. Any thread may call this."""
+        """Note that the storage has space again. Any thread may call this."""
         self._calls.append(self.clients.space_freed)
         self._wake_once()
 
@@ -120,19 +120,19 @@ class Server:
         self._wake()
 
     def _wake_once(self) -> None:
-        """Wake the thread, unless that has been done since it last looked at what others left for it: a storage that confirms
-        batches of a thousand partitions together needs one system call."""
+        """Wake the thread, unless it is already woken and has not run since: a storage that confirms batches of a thousand
+        partitions together needs one system call."""
         if not self._is_woken:
             self._is_woken = True
             self._wake()
 
     def _wake(self) -> None:
-        # If the socket is full, the thread is awake anyway; if it is closed, the thread has ended.
+        # With a full socket the thread is awake already; with a closed one it has ended.
         with contextlib.suppress(OSError):
             self._wake_sender.send(b"\0")
 
     def _turn(self) -> None:
-        """Do one round of the loop: serve the sockets, the calls of other threads, and what the clock makes due."""
+        """Run one turn of the loop: sockets, calls from other threads, and timers that are due."""
         ready: list[tuple[selectors.SelectorKey, int]] = []
         self._guarded("waiting for sockets", lambda: ready.extend(self._selector.select(self._timeout())))
         for key, events in ready:
@@ -140,15 +140,15 @@ class Server:
                 self._guarded("serving a client", partial(self.clients.serve, key.data, events))
             else:
                 self._guarded("accepting a client", key.data)
-        self._is_woken = False  # before it looks: what comes later wakes it again
+        self._is_woken = False  # before the queues are read: later entries wake the thread again
         while self._calls:
             self._guarded("a call of another thread", self._calls.popleft())
         while self._confirmed_partitions:
             self.clients.changed(self._confirmed_partitions.popleft())
         self._guarded("accepting clients again", self._accept_again)
         self._guarded("ending transactions", self._end_transactions)
-        self._guarded("moving groups on", self._move_groups_on)
-        self._guarded("answering", self.clients.work)
+        self._guarded("advancing groups", self._advance_groups)
+        self._guarded("serving requests", self.clients.work)
         self._guarded("deleting old records", lambda: self._retention.run_if_due(self._clock()))
         self._guarded("compacting", lambda: self._compaction.run_if_due(self._clock()))
 
@@ -156,20 +156,20 @@ class Server:
         for partition in self._transactions.run_if_due(self._clock()):
             self.clients.changed(partition_key(*partition))
 
-    def _move_groups_on(self) -> None:
+    def _advance_groups(self) -> None:
         for waiting in self._groups.run_if_due(self._clock()):
             self.clients.changed(waiting)
 
     def _guarded(self, what: str, step: Callable[[], None]) -> None:
-        """Do `step`; if it fails, log the error and go on."""
+        """Run `step`; log an error instead of raising it."""
         try:
             step()
         except Exception:
-            logger.exception("%s failed, a defect of the broker; it goes on", what)
+            logger.exception("%s failed, which is a bug in the broker; it goes on", what)
             self._sleep(DEFECT_PAUSE)
 
     def _timeout(self) -> float:
-        asked = (
+        deadlines = (
             self.clients.next_deadline(),
             self._acceptor.resume_at,
             self._retention.due,
@@ -177,8 +177,8 @@ class Server:
             self._transactions.due,
             self._groups.due,
         )
-        soonest = min(moment for moment in asked if moment is not None)
-        return min(max(soonest - self._clock(), 0.0), MAX_SLEEP_S)
+        first = min(deadline for deadline in deadlines if deadline is not None)
+        return min(max(first - self._clock(), 0.0), MAX_SLEEP_S)
 
     def _woken(self) -> None:
         with contextlib.suppress(BlockingIOError):

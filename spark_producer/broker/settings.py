@@ -1,4 +1,4 @@
-"""The settings of the embedded broker and of its topics: their names, defaults and legal values."""
+"""The settings of the embedded broker and of its topics: names, defaults and legal values."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, ConfigError
 
 MIN_SEGMENT_BYTES: Final = 1024 * 1024
-"""The lower bound of `segment.bytes` in a request, which is Kafka's since 4.0 (KIP-1030). Older versions take 14, which makes a
+"""Minimum of `segment.bytes` in a request, in bytes, which is Kafka's since 4.0 (KIP-1030). Older versions take 14, which makes a
 file for every batch. Python code may set less (`TopicSettings`), as tests do; Kafka has `internal.segment.bytes` for that."""
 
 UNLIMITED: Final = -1
-"""The value that sets no limit of time or size to what is retained."""
+"""The value for retention without a limit of time or size."""
 
 _MAX_INT, _MAX_LONG = 2**31 - 1, 2**63 - 1
 _DECIMAL: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{1,19})?")
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
-"""Matches every number that 64 bits can hold. Python refuses to read numbers of thousands of digits, with an error of its own."""
+"""Matches every number of 64 bits. Python refuses to parse numbers of thousands of digits, with an error of its own."""
 
 
 DELETE, COMPACT = "delete", "compact"
-"""What `cleanup.policy` may have."""
+"""The values of `cleanup.policy`."""
 
 
 @dataclass(frozen=True)
 class TopicSettings:
     """The settings of one topic, under Kafka's names (with `_` for `.`).
 
-    max_message_bytes: the largest record batch that is accepted, header included (Kafka's default: 1 MiB + 12).
-    segment_bytes: a segment file is closed, and the next one begun, before it would grow larger than this.
-    segment_ms: a new segment also begins with a batch that is so much later than the first one of its segment (milliseconds, by
-        the records' timestamps).
+    max_message_bytes: maximum size of a record batch in bytes, including its header (Kafka's default: 1 MiB + 12).
+    segment_bytes: maximum size of a segment file in bytes: the next segment begins before a file would exceed it.
+    segment_ms: a new segment also begins with a batch whose timestamp is this many milliseconds after the first one of its
+        segment.
     retention_ms: a segment is deleted once its newest record is older than this; -1 for never.
-    retention_bytes: the oldest segments are deleted while a partition has at least so many bytes without them; -1 for never.
+    retention_bytes: the oldest segments are deleted while a partition has at least this many bytes without them; -1 for never.
 
-    cleanup_policy: "delete", "compact", or both with a comma: whether old segments are deleted, and whether records go that a
-        later one with the same key has replaced (see `broker.compaction`).
-    min_cleanable_dirty_ratio: a log is compacted once this part of it, by bytes, was not compacted yet.
-    min_compaction_lag_ms, max_compaction_lag_ms: a record stays for so long whatever comes after it, and a log is compacted
-        whatever its ratio once its oldest record that was not compacted is older than that.
-    delete_retention_ms: a compacted log keeps tombstones, and the markers of transactions without records, for so long.
+    cleanup_policy: "delete", "compact", or both with a comma: whether old segments are deleted, and whether records are removed
+        that a later one with the same key has replaced (`broker.log.compaction`).
+    min_cleanable_dirty_ratio: a log is compacted once this fraction of it, by bytes, is not compacted yet.
+    min_compaction_lag_ms, max_compaction_lag_ms: a record stays for the former time even if it is replaced, and a log is
+        compacted whatever its ratio once its oldest record that is not compacted is older than the latter.
+    delete_retention_ms: the time for which a compacted log keeps tombstones, and the markers of transactions without records.
 
-    By default Kafka deletes records after seven days, and this broker keeps all of them: a table of events is often older than
-    that, and would be gone minutes after it was written.
+    By default Kafka deletes records after seven days, and this broker keeps all of them: the events of a table are often older
+    than that, and would be deleted minutes after they were written.
     """
 
     max_message_bytes: int = 1_048_588
@@ -75,7 +75,7 @@ class TopicSettings:
 
     @property
     def roll_ms(self) -> int:
-        """`segment_ms`, or less where compaction must not wait for the end of a segment so long (LogConfig.maxSegmentMs)."""
+        """`segment_ms`, or less where compaction must not wait that long for the end of a segment (LogConfig.maxSegmentMs)."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
 
 
@@ -89,7 +89,7 @@ _RANGES: Final = {
     "max_compaction_lag_ms": (1, _MAX_LONG),
     "delete_retention_ms": (0, _MAX_LONG),
 }
-"""The smallest and largest value to which a request may set each of them (Kafka's LogConfig)."""
+"""The minimum and maximum of each setting in a request (Kafka's LogConfig)."""
 
 
 _FIXED: Final = {
@@ -97,24 +97,24 @@ _FIXED: Final = {
     "message.timestamp.type": "CreateTime",
     "min.insync.replicas": "1",
 }
-"""Settings that clients like to send, with the one value that is true of this broker."""
+"""Settings that clients often send, with the one value that this broker has."""
 
 
 STORAGE_ENGINES: Final = ("segments", "tiered")
-"""The engines that can keep the records: see docs/embedded_broker.md."""
+"""The storage engines: see docs/embedded_broker.md."""
 
 TIERED: Final = "tiered"
-"""The engine that some settings are for alone."""
+"""The storage engine that some settings require."""
 
 DEFAULT_ENGINE: Final = "segments"
-"""The engine of a new data directory, unless the settings name one, or are for another one alone. It is the faster one where no
-batch is forced (docs/benchmarks_broker.md)."""
+"""The engine of a new data directory, unless the settings name or require another one. It is the faster one without fdatasync for
+each batch (docs/benchmarks_broker.md)."""
 
 MAX_PARTITIONS: Final = 10_000
-"""The most partitions of one topic: each takes files and memory here, so a mistyped number must not make millions."""
+"""Maximum number of partitions of one topic: each takes files and memory, so a mistyped number must not create millions."""
 
 INDEX_ENGINES: Final = ("arrays", "rocks")
-"""The engines that can keep the index of the engine "tiered"."""
+"""The index engines of the storage engine "tiered"."""
 
 _POSITIVE: Final = (
     "retention_check_s",
@@ -138,16 +138,16 @@ _POSITIVE: Final = (
 
 @dataclass(frozen=True)
 class GroupSettings:
-    """The settings of consumer groups, under Kafka's names for `group.`… (with `_` for `.`); the last one is ours.
+    """The settings of consumer groups, under Kafka's names for `group.`… (with `_` for `.`); the last one is pyproducer's.
 
-    initial_rebalance_delay_ms: the milliseconds that the first members of an empty group wait for others. It is 0 as in the
-        settings that Kafka ships for a try; where they say nothing it is 3000. A broker for development shall not let every
-        consumer wait for three seconds.
-    min_session_timeout_ms, max_session_timeout_ms: the bounds of the session timeout that a member may ask for. A member that
-        asks for a longer rebalance timeout than the latter has so long to join again.
-    max_size: the most members of a group. Kafka's default is no limit.
-    max_bytes: the memory that all groups together may count for: 2 KiB for each group and each member, their names, what members
-        say of themselves, and what they are assigned.
+    initial_rebalance_delay_ms: the milliseconds that the first members of an empty group wait for others. It is 0, as in the
+        settings file that Kafka ships, so that no consumer waits for three seconds in development; Kafka's built-in default is
+        3000.
+    min_session_timeout_ms, max_session_timeout_ms: the bounds of a member's session timeout. The latter also limits the rebalance
+        timeout.
+    max_size: maximum number of members of a group. Kafka's default is no limit.
+    max_bytes: maximum memory in bytes that all groups together may count for: 2 KiB for each group and each member, their names,
+        the metadata of members, and their assignments.
     """
 
     initial_rebalance_delay_ms: int = 0
@@ -159,7 +159,8 @@ class GroupSettings:
     def __post_init__(self) -> None:
         if not 0 < self.min_session_timeout_ms <= self.max_session_timeout_ms:
             raise ConfigError(
-                f"session timeouts of groups from {self.min_session_timeout_ms} to {self.max_session_timeout_ms} ms are none"
+                f"session timeouts of groups are {self.min_session_timeout_ms} to {self.max_session_timeout_ms} ms: "
+                "the minimum must be positive, and at most the maximum"
             )
         for name, least in (("initial_rebalance_delay_ms", 0), ("max_size", 1), ("max_bytes", 1)):
             if getattr(self, name) < least:
@@ -167,58 +168,56 @@ class GroupSettings:
 
 
 TRANSACTION_VERSIONS: Final = (0, 2)
-"""The levels of the feature `transaction.version` that the broker can have (KIP-890); for clients level 1 is the same as 0."""
+"""The levels of the feature `transaction.version` that the broker can have (KIP-890); for clients level 1 equals 0."""
 
 
 @dataclass(frozen=True)
 class BrokerSettings:
     """The settings of a broker.
 
-    storage_engine: what keeps the records, "segments" or "tiered". A data directory stays with the one that it began with. With
-        None that one is taken; naming another one is an error. A new directory gets "segments" then, or "tiered" if there is a
-        setting that only that engine has (`journal_dir`, `ledger_dirs`, the index engine "rocks", the size of a cache).
-    journal_dir, ledger_dirs: directories outside of the data directory for the journal of the engine "tiered" and for its entry
-        logs (BookKeeper's `journalDirectories` and `ledgerDirectories`), best on disks of their own. They must be empty at first,
-        and are the same ones, in the same order, as long as there is the data directory. By default both are in it.
-    index_engine: what keeps the index of the engine "tiered": "arrays", in memory, or "rocks", in RocksDB, which needs the extra
-        `rocksdb`. It may be changed; the index is then rebuilt.
-    default_partitions: the partitions of a topic that is made without saying how many.
-    auto_create_topics: whether Metadata makes unknown topics, if the request allows it.
-    sync_each_append: whether fdatasync is called before a Produce is answered. It is off by default, as in Kafka: an
-        acknowledged batch then survives the death of the process at any moment, but not a loss of power. The engine "tiered" is
-        the faster one with it, since many batches share one call.
-    sync_on_close: whether a segment is put on the disk when the next one is begun, and everything before `close` returns. It is
-        off for data that is thrown away at the end.
-    skip_damage: whether to start although stored records are missing or damaged: what is damaged is kept aside, what is skipped
-        is counted in the log, and partitions go on with what is left. It is meant for one start, after the log of a start that
-        was refused was read.
-    retention_check_s: the seconds between two looks for segments that may be deleted (Kafka's
-        `log.retention.check.interval.ms`).
-    compaction_check_s: the seconds between two looks for logs to compact (Kafka's `log.cleaner.backoff.ms`).
-    max_request_bytes: the connection is dropped at a larger frame (Kafka's `socket.request.max.bytes`).
-    max_buffered_bytes: the bytes of requests, answers and waiting Fetches of all connections together. Beyond it the broker
-        reads and answers no more until some of them have gone. A request may take half of it. See `broker.budget`.
-    publish_buffer_bytes: the bytes of Produce requests of all connections together that are handled and not answered. Beyond it
-        nothing is read from connections that produce until half of it is left; -1 for no limit. See `broker.publish_buffer`.
-    throttle_s: the seconds that a Produce waits at most while the storage has no room for it; then it is refused (BookKeeper's
+    storage_engine: the engine that keeps the records, "segments" or "tiered". A data directory keeps the engine that it was
+        created with: None takes that one, and another one is an error. For a new directory, None means "segments", or "tiered" if
+        a setting requires it (`journal_dir`, `ledger_dirs`, the index engine "rocks", the size of a cache).
+    journal_dir, ledger_dirs: directories outside of the data directory for the journal and the entry logs of the engine "tiered"
+        (BookKeeper's `journalDirectories` and `ledgerDirectories`), best on disks of their own. They must be empty at first, and
+        stay the same, in the same order, for the life of the data directory. By default both are in it.
+    index_engine: the engine of the index of "tiered": "arrays", in memory, or "rocks", in RocksDB, which needs the extra
+        `rocksdb`. It can be changed; the index is then rebuilt.
+    default_partitions: the number of partitions of a topic that is created without one.
+    auto_create_topics: whether Metadata creates unknown topics, if the request allows it.
+    sync_each_append: whether fdatasync is called before the response to a Produce. It is off by default, as in Kafka: an
+        acknowledged batch then survives the death of the process at any moment, but not a power failure. With it, the engine
+        "tiered" is the faster one, since many batches share one call.
+    sync_on_close: whether a segment is synced to the disk when the next one begins, and everything before `close` returns. It is
+        off for temporary data.
+    skip_damage: whether to start although stored records are missing or damaged: damaged files are kept aside, skipped records
+        are counted in the log, and partitions go on with the rest. Meant for one start, after the log of a refused start was
+        read.
+    retention_check_s: interval of the retention check in seconds (Kafka's `log.retention.check.interval.ms`).
+    compaction_check_s: interval of the compaction check in seconds (Kafka's `log.cleaner.backoff.ms`).
+    max_request_bytes: maximum size of a request in bytes; a larger one drops the connection (Kafka's `socket.request.max.bytes`).
+    max_buffered_bytes: maximum bytes of requests, responses and delayed Fetches of all connections together. Beyond it the broker
+        stops reading and responding until some are done. A request may take half of it. See `broker.memory.budget`.
+    publish_buffer_bytes: maximum bytes of Produce requests of all connections together that are handled and have no response yet.
+        Beyond it no producer is read from until half of it is left; -1 for no limit. See `broker.connections.publish_buffer`.
+    throttle_s: maximum wait of a Produce for space in the storage, in seconds; then it is refused (BookKeeper's
         `dbStorage_maxThrottleTimeMs`).
-    max_connections: the most connections at a time; further ones are closed at once.
+    max_connections: maximum number of connections; further ones are closed at once.
     idle_timeout: the seconds after which a connection without requests is closed (Kafka's `connections.max.idle.ms`).
-    stall_timeout: the seconds after which a connection is closed that neither goes on sending a request nor takes its answer.
-    max_partitions: the most partitions of all topics together; each one is a directory, a file and some kilobytes of memory.
-    transaction_version: the level of the feature `transaction.version`. With 0 the broker speaks transactions as 3.9 does:
+    stall_timeout: the seconds after which a connection is closed that neither completes its request nor takes its response.
+    max_partitions: maximum number of partitions of all topics together; each is a directory, a file and some kilobytes of memory.
+    transaction_version: the level of the feature `transaction.version`. At 0 the broker speaks transactions as Kafka 3.9 does:
         Produce up to 11, EndTxn up to 4.
-    transaction_max_timeout_ms: the longest timeout that a producer may ask for (Kafka's `transaction.max.timeout.ms`).
-    transactional_id_expiration_ms: an id that is not used for so long is forgotten (Kafka's
-        `transactional.id.expiration.ms`).
-    transaction_scan_s: the seconds between two looks for transactions whose time is up (Kafka's
+    transaction_max_timeout_ms: maximum transaction timeout of a producer (Kafka's `transaction.max.timeout.ms`).
+    transactional_id_expiration_ms: the time after which an unused id is forgotten (Kafka's `transactional.id.expiration.ms`).
+    transaction_scan_s: interval of the check for timed-out transactions in seconds (Kafka's
         `transaction.abort.timed.out.transaction.cleanup.interval.ms`).
-    max_transactional_ids: the most transactional ids that are known at a time.
-    max_transaction_partitions: the most partitions that all open transactions touch together; a group counts for ten.
-    max_committed_offsets: the most offsets of consumer groups, each of a partition; 100 characters of group and text count as
-        one more.
-    memory: the two budgets and their parts, of which the engine "tiered" takes the storage's and the tail cache. `with_memory`
-        sets what else follows from it.
+    max_transactional_ids: maximum number of transactional ids.
+    max_transaction_partitions: maximum number of partitions of all open transactions together; a group counts for ten.
+    max_committed_offsets: maximum number of offsets of consumer groups, each of a partition; 100 characters of group and metadata
+        count as one more.
+    memory: the two memory budgets and their parts; the storage's budget and the tail cache are for the engine "tiered".
+        `with_memory` also sets the limits that follow from them.
     groups: the settings of consumer groups.
     topic: the defaults for every topic.
     """
@@ -287,12 +286,12 @@ class BrokerSettings:
         return self.storage_engine or (TIERED if self._of_tiered_alone() else DEFAULT_ENGINE)
 
     def check_engine(self, engine: str) -> None:
-        """Check that the storage engine `engine` can do what these settings ask of it.
+        """Check that a storage engine supports these settings.
 
-        Where they name no engine, this is known only once the data directory was looked into.
+        Where the settings name no engine, it is known only once the data directory has been read.
 
         Raises:
-            ConfigError: they ask for what the engine "tiered" alone has, and it is another one.
+            ConfigError: a setting requires the engine "tiered", and `engine` is another one.
         """
         names = self._of_tiered_alone()
         if names and engine != TIERED:
@@ -302,34 +301,35 @@ class BrokerSettings:
             )
 
     def _of_tiered_alone(self) -> list[str]:
-        """Return what these settings ask for and the engine "tiered" alone has."""
-        asked = {
+        """Return the names of the given settings that only the engine "tiered" has."""
+        given = {
             "journal_dir": self.journal_dir is not None,
             "ledger_dirs": bool(self.ledger_dirs),
             "index_engine 'rocks'": self.index_engine == "rocks",
         }
-        return [*(name for name, is_asked in asked.items() if is_asked), *self.memory.tiers_given]
+        return [*(name for name, is_given in given.items() if is_given), *self.memory.tiers_given]
 
 
 def with_memory(settings: BrokerSettings, plan: MemoryPlan) -> BrokerSettings:
-    """Return settings whose limits of memory follow from `plan`: the buffers of requests and answers, and the publish buffer."""
+    """Return the settings with the limits that follow from `plan`: the buffers of requests and responses, and the publish
+    buffer."""
     return replace(settings, memory=plan, max_buffered_bytes=plan.requests, publish_buffer_bytes=plan.publish_buffer)
 
 
 def all_settings(settings: TopicSettings) -> dict[str, str]:
-    """Return every setting of a topic as text under Kafka's name, also those that cannot be changed here."""
+    """Return all settings of a topic as text under Kafka's names, including those that cannot be changed here."""
     return {name.replace("_", "."): str(value) for name, value in asdict(settings).items()} | _FIXED
 
 
 def topic_settings(
     given: Mapping[str, str | None], defaults: TopicSettings, *, any_number: bool = False
 ) -> TopicSettings:
-    """Return `defaults` with the settings that a CreateTopics request gives under Kafka's dotted names.
+    """Return `defaults` with the settings of a request, which have Kafka's dotted names.
 
-    With `any_number` the bounds are not checked. That is for stored settings: an older broker took a smaller `segment.bytes`.
+    With `any_number` the bounds are not checked. That is for stored settings: an older broker allowed a smaller `segment.bytes`.
 
     Raises:
-        BrokerError: INVALID_CONFIG, for a setting that this broker does not apply, or a value that the setting cannot have.
+        BrokerError: INVALID_CONFIG, for an unsupported setting or an illegal value.
     """
     numbers = {field.name.replace("_", "."): field.name for field in fields(TopicSettings)}
     changes: dict[str, Any] = {}
@@ -346,7 +346,7 @@ def topic_settings(
 
 
 def _value(name: str, value: str | None, bounds: tuple[int, int] | None) -> int | float | str:
-    """Return the value that the text means, for a setting under Kafka's dotted name."""
+    """Return the value of a setting, which has Kafka's dotted name."""
     if name == "cleanup.policy":
         return _policy(value)
     return _ratio(name, value) if name == "min.cleanable.dirty.ratio" else _number(name, value, bounds)

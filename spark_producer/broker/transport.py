@@ -1,6 +1,6 @@
-"""How a connection's bytes pass its socket: as they are, or through TLS.
+"""The transports of a connection: its plain socket, or TLS over it.
 
-A plain connection uses its socket itself. `TlsTransport` has the same two methods, so the connection need not know which it has.
+`TlsTransport` has the two methods of a socket that a connection uses, so that the connection need not know which it has.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
     from spark_producer.security.tls_stream import TlsStream
 
 _RECEIVED: Final = 64 * 1024
-"""Bytes of ciphertext that are received at once."""
+"""Maximum bytes of ciphertext of one receive."""
 
 _SLICE: Final = 256 * 1024
-"""Bytes that are encrypted at once. The next ones wait until the socket has taken all of it, so no more is held beside them."""
+"""Maximum bytes that are encrypted at once. The socket must take them before the next ones, so no more ciphertext is held."""
 
 _SMALL: Final = 4096
-"""Smaller buffers are joined before they are encrypted, since each piece becomes a record with a head of its own."""
+"""Buffers below this size in bytes are joined before they are encrypted: each piece becomes a TLS record with its own header."""
 
 
 class Transport(Protocol):
-    """What a connection needs of its socket: both methods raise BlockingIOError for "not now"."""
+    """The socket methods that a connection uses; both raise BlockingIOError when the socket is not ready."""
 
     def recv_into(self, buffer: memoryview, /) -> int:
         """Receive into `buffer`; return the number of bytes, 0 if the client has closed."""
 
     def sendmsg(self, buffers: Sequence[memoryview], /) -> int:
-        """Send of `buffers`; return the number of bytes that need not be sent again."""
+        """Send from `buffers`; return the number of bytes that need not be sent again."""
 
 
 class TlsTransport:
     """TLS over a non-blocking socket, which the caller owns and closes.
 
     Raises of all methods:
-        TlsFailed: the handshake failed, or the client sent what is no TLS.
+        TlsFailed: the handshake failed, or the client sent bytes that are not TLS.
         OSError: the connection broke.
     """
 
@@ -50,21 +50,21 @@ class TlsTransport:
 
     @property
     def buffered(self) -> bool:
-        """Whether more can be received although the socket is not readable."""
+        """Whether decrypted bytes can be received although the socket is not readable."""
         return self.established and self._stream.buffered
 
     @property
     def unsent(self) -> int:
-        """The bytes of ciphertext that wait for the socket to take them."""
+        """Number of bytes of ciphertext that the socket has not taken yet."""
         return len(self._ciphertext)
 
     @property
     def peer_name(self) -> str | None:
-        """The common name of the client's certificate, if it has shown one."""
+        """The common name of the client's certificate, if it has sent one."""
         return self._stream.peer_name() if self.established else None
 
     def recv_into(self, space: memoryview, /) -> int:
-        """Do what is to be done of the handshake, then receive plaintext into `space`; return 0 at the client's end."""
+        """Advance the handshake, then receive plaintext into `space`; return 0 at the client's end."""
         count = self._read(space) if self.buffered else None
         if count is None:
             data = self._socket.recv(_RECEIVED)
@@ -78,19 +78,19 @@ class TlsTransport:
             return count
         if self._ended:
             return 0
-        raise BlockingIOError("more ciphertext must come first")
+        raise BlockingIOError("no complete TLS record has been received")
 
     def sendmsg(self, buffers: Sequence[memoryview], /) -> int:
-        """Encrypt of `buffers` what the socket may take; return the number of bytes that were encrypted."""
+        """Encrypt as many bytes of `buffers` as the socket may take; return their number."""
         if not self.flush():
-            raise BlockingIOError("ciphertext waits to be sent")
+            raise BlockingIOError("the socket has not taken the earlier ciphertext")
         piece = _first_slice(buffers)
         self._stream.write(piece)
         self.flush()
         return len(piece)
 
     def flush(self) -> bool:
-        """Send the ciphertext that waits; return whether the socket has taken all of it."""
+        """Send the waiting ciphertext; return whether the socket has taken all of it."""
         fresh = self._stream.take_outgoing()
         if fresh:
             self._ciphertext = memoryview(bytes(self._ciphertext) + fresh if self._ciphertext else fresh)
@@ -107,7 +107,7 @@ class TlsTransport:
             if not self.established:
                 self.established = self._stream.handshake()
             return self._stream.read_into(space) if self.established else None
-        finally:  # an answer of the handshake; or the alert that says why it failed
+        finally:  # a message of the handshake, or the alert that says why it failed
             with contextlib.suppress(OSError):
                 self.flush()
 
@@ -117,10 +117,10 @@ def _first_slice(buffers: Sequence[memoryview]) -> memoryview | bytes:
     first = buffers[0]
     if len(first) >= _SMALL or len(buffers) == 1:
         return first[:_SLICE]
-    parts, room = [], _SLICE
+    parts, remaining = [], _SLICE
     for buffer in buffers:
-        parts.append(buffer[:room])
-        room -= len(parts[-1])
-        if not room:
+        parts.append(buffer[:remaining])
+        remaining -= len(parts[-1])
+        if not remaining:
             break
     return b"".join(parts)

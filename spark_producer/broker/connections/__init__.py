@@ -1,5 +1,5 @@
-"""Connections of clients: accepting them, reading requests, answering in order, and timeouts.
+"""Client connections: accepting them, reading requests, sending responses in order, and timeouts.
 
-Owns: sockets, frames, requests that wait (purgatory), backpressure.
-Must not know: what a request means (`requests`), nor how records are stored.
+Owns: sockets, frames, the purgatory of delayed responses, backpressure.
+Must not know: what a request means (`requests`), or how records are stored.
 """

@@ -1,4 +1,4 @@
-"""The broker's end of one client's connection: its non-blocking socket, the frames received, and the bytes still to send."""
+"""One client connection: its non-blocking socket, the received frames, and the bytes still to send."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ from spark_producer.broker.transport import TlsTransport, Transport
 from spark_producer.protocol import FETCH, PRODUCE, Buffer, FrameReader
 
 _MAX_BUFFERS: Final = 1024
-"""The most buffers that one sendmsg takes (IOV_MAX of Linux)."""
+"""Maximum number of buffers of one sendmsg (IOV_MAX of Linux)."""
 
 _FETCH: Final = FETCH.key.to_bytes(2, "big")
 _PRODUCE: Final = PRODUCE.key.to_bytes(2, "big")
-"""The first bytes of a frame, by which its request is known before it is decoded."""
+"""The first two bytes of a frame, which are the API key: a request is classified before it is decoded."""
 
 
 class ClientConnection:
-    """Receives requests and sends responses, in the same order. It gives out the next request when the last answer has been sent,
-    or a Produce while nothing but Produces is unanswered.
+    """Receives requests and sends responses in the same order.
 
-    `unanswered` are the requests that have been handled and whose answers are still to be sent. `events` are the events for which
-    the selector watches the socket; 0 means that it does not. `login` is None where nobody has
-    to log in, and `tls` where the bytes pass as they are. Only the server's thread uses it.
+    The next request is handed out once all responses are sent, or, for a Produce, while only Produces await their response.
+
+    responses: the queued responses of handled requests, in order.
+    events: the selector events that are registered for the socket; 0 if it is not registered.
+    login: the state of the SASL login; None on a listener without SASL.
+
+    Only the server's thread uses it. `tls` is None where the bytes are not encrypted.
     """
 
     def __init__(
@@ -41,7 +44,7 @@ class ClientConnection:
         max_frame_bytes: int,
         budget: ConnectionMemory[ClientConnection],
         timeouts: ConnectionTimeouts,
-        published: PublishBuffer[ClientConnection] | None = None,
+        publish_buffer: PublishBuffer[ClientConnection] | None = None,
         *,
         tls: TlsTransport | None = None,
         login: SaslServerAuthenticator | None = None,
@@ -56,7 +59,7 @@ class ClientConnection:
         self._over = False
         self.responses: deque[QueuedResponse] = deque()
         self._holding = MemoryHolding(budget, self)
-        self.publisher = Publisher(published or PublishBuffer(UNLIMITED, budget.unconfirmed), self)
+        self.publisher = Publisher(publish_buffer or PublishBuffer(UNLIMITED, budget.unconfirmed), self)
         self._max_frame_bytes = min(max_frame_bytes, budget.max_request_bytes)
         first_frames = MAX_FRAME_BYTES if self.is_unauthenticated else self._max_frame_bytes
         self._reader = FrameReader(min(first_frames, self._max_frame_bytes), self._admit)
@@ -70,90 +73,89 @@ class ClientConnection:
 
     @property
     def is_unauthenticated(self) -> bool:
-        """Whether the client has still to show who it is, or to end the handshake of TLS."""
+        """Whether the client has still to log in, or to complete the TLS handshake."""
         return (self.login is not None and self.login.user is None) or (
             self._tls is not None and not self._tls.established
         )
 
     @property
     def user(self) -> str | None:
-        """Who has logged in, or the name in the client's certificate."""
+        """The user that has logged in, or the name in the client's certificate."""
         if self.login is not None:
             return self.login.user
         return None if self._tls is None else self._tls.peer_name
 
     def allow_large_frames(self) -> None:
-        """Take large frames from now on: the client is no stranger any more."""
+        """Raise the frame limit to that of authenticated clients."""
         self._reader.max_frame_size = self._max_frame_bytes
 
     @property
     def first(self) -> QueuedResponse | None:
-        """The request that is answered next, of those that have been handled; None if all are answered."""
+        """The first queued response; None if all responses are sent."""
         return self.responses[0] if self.responses else None
 
     def queue(self, request: QueuedResponse) -> None:
-        """Let `request` wait, behind all that are not answered yet."""
+        """Queue a response after all earlier ones."""
         self.responses.append(request)
-        if request.published is None:
+        if request.produce_bytes is None:
             self._holding.hold_waiting(request.size)
         else:
-            self.publisher.hold(request.published, request.size)
+            self.publisher.hold(request.produce_bytes, request.size)
 
     def pop_first(self) -> None:
-        """Note that the first of the unanswered requests is being answered."""
+        """Remove the first queued response, which is about to be sent."""
         request = self.responses.popleft()
-        if request.published is None:
+        if request.produce_bytes is None:
             self._holding.hold_waiting(0)
         else:
-            self.publisher.release(request.published, request.size)
+            self.publisher.release(request.produce_bytes, request.size)
 
     @property
     def is_due(self) -> bool:
-        """Whether an answer may be sent now."""
+        """Whether the first queued response can be sent now."""
         return self.responses[0].is_due and not self.wants_to_send if self.responses else False
 
     @property
     def has_request(self) -> bool:
-        """Whether a request has come and may be handled now."""
+        """Whether a received request can be handled now."""
         if not self._frames or self.wants_to_send or self._over:
             return False
         if self._next_key != _PRODUCE:
             return not self.responses
-        if self.responses and self.responses[-1].published is None:
+        if self.responses and self.responses[-1].produce_bytes is None:
             return False
         return not self.publisher.is_paused
 
     @property
     def has_buffered(self) -> bool:
-        """Whether more is to be received at once, although the socket may not be readable: TLS has decrypted it already."""
+        """Whether TLS has decrypted bytes that the socket no longer signals."""
         return self._tls is not None and self.wants_to_receive and self._tls.buffered
 
     @property
     def next_is_fetch(self) -> bool:
-        """Whether what is done next is to answer a Fetch."""
+        """Whether the next step is the response to a Fetch."""
         if self.responses and self.responses[0].is_due:
             return self.responses[0].carries_records
         return self._next_key == _FETCH
 
     @property
     def next_produce_bytes(self) -> int:
-        """The bytes of the request that is handled next, if it is a Produce, or else 0."""
+        """The size of the next request in bytes if it is a Produce, else 0."""
         return len(self._frames[0]) if self._next_key == _PRODUCE else 0
 
     @property
     def wants_to_receive(self) -> bool:
-        """Whether to read more from the socket: not while requests wait to be handled, so that a client that only sends is held
-        back, nor while a producer is paused."""
+        """Whether to read from the socket: not while received requests wait to be handled, or while the producer is paused."""
         return not self._frames and not self._reader.wanted and not self._over and not self.publisher.is_paused
 
     @property
     def wants_to_send(self) -> bool:
-        """Whether bytes wait for the socket to take them."""
+        """Whether there are bytes that the socket has not taken yet."""
         return bool(self._unsent) or (self._tls is not None and self._tls.unsent > 0)
 
     @property
     def is_over(self) -> bool:
-        """Whether the connection is to be closed, since the last answer has been sent."""
+        """Whether the connection can be closed because its last response is sent."""
         return self._over and not self.wants_to_send
 
     def receive(self) -> bool:
@@ -161,7 +163,7 @@ class ClientConnection:
 
         Raises:
             RemoteProtocolError: the client sent an impossible frame.
-            TlsFailed: the handshake failed, or the client sent what is no TLS.
+            TlsFailed: the handshake failed, or the client sent bytes that are not TLS.
             OSError: the connection broke.
         """
         try:
@@ -172,7 +174,7 @@ class ClientConnection:
         return count > 0
 
     def resume(self) -> None:
-        """Ask again for the memory of the frame that could not be received.
+        """Request the memory of a postponed frame again.
 
         Raises:
             RemoteProtocolError: the client sent an impossible frame.
@@ -182,12 +184,12 @@ class ClientConnection:
     def _take(self, count: int) -> None:
         self._moved += count
         self._enter(self._reader.received(count))
-        if self._reader.wanted:  # only now it is known what comes before the large frame
+        if self._reader.wanted:  # the requests before the large frame are known only now
             self._ask_for_memory()
         self._reader.rest()
 
     def _ask_for_memory(self) -> None:
-        """Ask for the memory of a large frame, unless a request before it may wait for long: the memory would wait with it."""
+        """Request the memory of a large frame, unless an earlier request may be delayed: the memory would be held meanwhile."""
         if self._allows_produce:
             self._may_ask = True
             self._enter(self._reader.received(0))
@@ -206,29 +208,29 @@ class ClientConnection:
 
     @property
     def _allows_produce(self) -> bool:
-        """Whether all requests before the frame that is received let a Produce pass."""
-        return all(each.published is not None for each in self.responses) and all(
+        """Whether all requests before the frame that is being received are Produces."""
+        return all(each.produce_bytes is not None for each in self.responses) and all(
             frame[:2] == _PRODUCE for frame in self._frames
         )
 
     @property
     def is_postponed(self) -> bool:
-        """Whether a large frame waits for the requests before it, and has to wait no longer: the connection may `resume`."""
+        """Whether a large frame was postponed for earlier requests that are done now, so that the connection can `resume`."""
         return bool(self._reader.wanted) and not self._holding.is_queued and self._allows_produce
 
     def next_frame(self) -> memoryview:
-        """Take the next whole request, which there is if it `has_request`; call `request_done` after it."""
+        """Remove and return the next complete request; `has_request` must be true. Call `request_done` after it."""
         frame = self._frames.popleft()
         self._next_key = bytes(self._frames[0][:2]) if self._frames else b""
         return frame
 
     def request_done(self) -> None:
-        """Free the memory of the last request. A large request comes alone, so no other one holds memory."""
+        """Release the memory of the last request. A large request is received alone, so no other one holds memory."""
         if not self._frames and not self._reader.in_large_frame:
             self._holding.request_done()
 
     def send(self, buffers: Iterable[Buffer]) -> None:
-        """Queue a response, and send as much as the socket takes now.
+        """Send a response, as far as the socket takes it now; the rest is sent later.
 
         Raises:
             OSError: the connection broke.
@@ -240,7 +242,7 @@ class ClientConnection:
         self.send_more()
 
     def end_with(self, buffers: Iterable[Buffer]) -> None:
-        """Send a last answer; then the connection `is_over`.
+        """Send a last response; after it the connection `is_over`.
 
         Raises:
             OSError: the connection broke.
@@ -249,7 +251,7 @@ class ClientConnection:
         self.send(buffers)
 
     def send_more(self) -> None:
-        """Send as much as the socket takes now.
+        """Send as many bytes as the socket takes now.
 
         Raises:
             OSError: the connection broke.
@@ -272,11 +274,11 @@ class ClientConnection:
 
     @property
     def holds_memory(self) -> bool:
-        """Whether a large request or an answer of this client holds memory that others may wait for."""
+        """Whether a large request or a response of this client holds memory that other clients may wait for."""
         return self._holding.holds
 
     def observe(self, now: float) -> None:
-        """Tell `patience` what the connection waits for."""
+        """Update the timeouts with the current stage of the connection."""
         self.timeouts.observe(self._stage(), self._transfers, self._moved, now)
 
     def _stage(self) -> ConnectionStage:
@@ -287,11 +289,9 @@ class ClientConnection:
         return ConnectionStage.RECEIVING if self._reader.in_frame else ConnectionStage.IDLE
 
     def close(self) -> None:
-        """Close the socket, and free the memory that the connection holds.
-
-        It is freed here, since the connection and its holding refer to each other: they live until Python looks for circles,
-        which a broker that makes few objects seldom does.
-        """
+        """Close the socket, and release the memory that the connection holds."""
+        # The connection and its holding refer to each other, so without this they would live until Python's cycle collector
+        # runs, which is rare in a broker that creates few objects.
         self._holding.close()
         self.publisher.close()
         self.responses.clear()

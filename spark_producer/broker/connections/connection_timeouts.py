@@ -1,8 +1,8 @@
-"""The time that the broker waits for a client that does nothing, or too little.
+"""The timeouts of a connection whose client sends or takes too little.
 
-A transfer must move `MIN_PROGRESS_BYTES`, or what is left of it, in each `stall_timeout`: a client that sends or takes a byte
-now and then, and so holds the memory of a large frame, makes no progress. While others wait for that memory, the whole transfer
-must be over in one `stall_timeout`, which is as long as clients wait for an answer. The time is passed in.
+A transfer must move `MIN_PROGRESS_BYTES`, or its remaining bytes, within each `stall_timeout`: a client that moves one byte now
+and then would otherwise hold the memory of a large frame for ever. While other clients wait for that memory, the whole transfer
+must end within one `stall_timeout`, which is as long as clients wait for a response. The time is passed in.
 """
 
 from __future__ import annotations
@@ -12,20 +12,21 @@ import math
 from typing import Final
 
 MIN_PROGRESS_BYTES: Final = 1024 * 1024
-"""Bytes. In 30 seconds that is 35 KB/s, and any line over which the producer's requests of 4 MiB pass in time is faster."""
+"""Minimum number of bytes per `stall_timeout`. In 30 seconds that is 35 KB/s: slower lines could not carry the producer's
+requests of 4 MiB in time either."""
 
 
 class ConnectionStage(enum.Enum):
-    """The stages of a connection, each with what the connection waits for."""
+    """The stages of a connection, each with the event that it waits for."""
 
     IDLE = "the client's next request"
     RECEIVING = "the rest of a request"
-    SENDING = "the client to take the answer"
+    SENDING = "the client to take the response"
     WORKING = "the broker itself"
 
 
 class ConnectionTimeouts:
-    """The deadline of one connection, in seconds of the server's clock."""
+    """The deadlines of one connection, in seconds of the server's clock."""
 
     def __init__(self, idle_timeout: float, stall_timeout: float) -> None:
         self._timeouts = {
@@ -38,15 +39,15 @@ class ConnectionTimeouts:
         self._moved = 0
         self.deadline = math.inf
         self.whole_deadline = math.inf
-        """The time at which the whole transfer must be over, however much moves, if others wait for its memory."""
+        """The deadline of the whole transfer, whatever its progress, while other clients wait for its memory."""
 
     def observe(self, stage: ConnectionStage, transfer: int, moved: int, now: float) -> None:
-        """Note the state of the connection after a step.
+        """Update the deadlines after a step.
 
         Args:
-            stage: the stage that the connection is in.
-            transfer: a number that differs for each request and each answer.
-            moved: the bytes that the connection has received and sent since its beginning.
+            stage: the stage of the connection.
+            transfer: a number that differs for each request and each response.
+            moved: the bytes that the connection has received and sent since it began.
             now: the time in seconds.
         """
         if self._seen != (stage, transfer):
@@ -57,6 +58,6 @@ class ConnectionTimeouts:
             self.deadline = now + self._timeouts[stage]
 
     def reason(self) -> str:
-        """Return, for a message, how long the broker has waited in vain and for what."""
+        """Return the timeout that has passed, and the event that did not come, for a message."""
         stage = self._seen[0] if self._seen else ConnectionStage.IDLE
         return f"waited {self._timeouts[stage]:g} s for {stage.value}"

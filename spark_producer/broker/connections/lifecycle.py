@@ -1,7 +1,7 @@
-"""The clients of the broker: this module decides what each connection does next, what it waits for, and when it is closed.
+"""The lifecycle of client connections: the next step of each one, the event that it waits for, and when it is closed.
 
-Every step is guarded: an error ends only the connection that it belongs to, and puts one line into the log. `server` runs the
-thread and the listening socket, and `answering` takes one connection's step.
+Every step is guarded: an error closes only its own connection, and writes one line to the log. `server` runs the thread and the
+listening socket; `request_loop` handles the requests of one connection.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from spark_producer.errors import LocalProtocolError, ProtocolError, SecurityErr
 logger = escaping_logger(__name__)
 
 CONTENTION_CHECK_INTERVAL: Final = 1.0
-"""Seconds between two looks for slow clients while others wait for memory."""
+"""Interval between two checks for slow clients while others wait for memory, in seconds."""
 
 
 class Clients:
-    """All connections, each registered with `selector` for the events that it waits for. Only the server's thread uses this.
+    """All connections, each registered with `selector` for the events that it waits for. Only the server's thread uses it.
 
-    `entrance` is None where connections are neither encrypted nor have to log in.
+    `secure_listener` is None where connections have neither TLS nor a login.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Clients:
         self._selector = selector
         self._clock = clock
         self.budget: ConnectionMemory[ClientConnection] = ConnectionMemory(context.settings.max_buffered_bytes)
-        self.published: PublishBuffer[ClientConnection] = PublishBuffer(
+        self.publish_buffer: PublishBuffer[ClientConnection] = PublishBuffer(
             context.settings.publish_buffer_bytes, self.budget.unconfirmed
         )
         self._connections: set[ClientConnection] = set()
@@ -67,7 +67,7 @@ class Clients:
         return len(self._connections)
 
     def add(self, sock: socket.socket, peer: str) -> None:
-        """Serve a new client on its non-blocking socket; or close it, if there are too many that have not logged in."""
+        """Serve a new client on its non-blocking socket, or close it if too many connections have not logged in."""
         if self._unauthenticated.is_full and not self._displace(peer):
             if self._unauthenticated.may_log(peer, logging.WARNING, self._clock()):
                 logger.warning("refused %s: %d connections have not logged in yet", peer, len(self._unauthenticated))
@@ -78,7 +78,14 @@ class Clients:
         if self._secure_listener is not None:
             tls, login = self._secure_listener.transport(sock), self._secure_listener.login()
         connection = ClientConnection(
-            sock, peer, self._settings.max_request_bytes, self.budget, timeouts, self.published, tls=tls, login=login
+            sock,
+            peer,
+            self._settings.max_request_bytes,
+            self.budget,
+            timeouts,
+            self.publish_buffer,
+            tls=tls,
+            login=login,
         )
         self._connections.add(connection)
         if connection.is_unauthenticated:
@@ -86,7 +93,7 @@ class Clients:
         self._guarded(connection, partial(self._settle, connection))
 
     def _displace(self, peer: str) -> bool:
-        """Close a connection that has not logged in for a new one from `peer`, if one may be; return whether one was."""
+        """Close an unauthenticated connection in favour of a new one from `peer`, if one can be; return whether one was."""
         displaced = self._unauthenticated.to_displace(peer, self._clock())
         if displaced is None:
             return False
@@ -104,11 +111,12 @@ class Clients:
         self._guarded(connection, partial(self._serve, connection, events))
 
     def work(self) -> None:
-        """Answer one request of each client that has sent any, and look at the clients that wait for time, data or memory."""
+        """Handle one request of each client that has sent any, and advance connections whose deadline, data or memory has
+        come."""
         now = self._clock()
         for connection in self._purgatory.take_expired(now):
             self._guarded(connection, partial(self._check_first, connection))
-        for connection in self.published.take_resumed(now):
+        for connection in self.publish_buffer.take_resumed(now):
             self._guarded(connection, partial(self._settle, connection))
         for connection in self._unblocked():
             del self._blocked[connection]
@@ -135,8 +143,8 @@ class Clients:
             self._drop(connection)
 
     def next_deadline(self) -> float:
-        """Return the time, in seconds of the clock, at which `work` has something to do even if no socket is ready."""
-        if self._ready or self._unblocked() or self.published.has_resumable():
+        """Return the time, in seconds of the clock, at which `work` is due even if no socket is ready."""
+        if self._ready or self._unblocked() or self.publish_buffer.has_resumable():
             return self._clock()
         deadline = self._purgatory.next_deadline()
         check_due = (
@@ -144,32 +152,34 @@ class Clients:
             if self._is_contended
             else self._next_deadline_check
         )
-        check_due = min(check_due, self._unauthenticated.next_deadline(), self.published.next_deadline())
+        check_due = min(check_due, self._unauthenticated.next_deadline(), self.publish_buffer.next_deadline())
         return check_due if deadline is None else min(deadline, check_due)
 
     def _unblocked(self) -> list[ClientConnection]:
-        """Return the connections that were held back and may be answered now."""
+        """Return the blocked connections whose response has memory now."""
         may = {fetch: self.budget.may_respond(fetch=fetch) for fetch in (True, False)} if self._blocked else {}
         return [connection for connection in self._blocked if may[connection.next_is_fetch]]
 
     @property
     def _is_contended(self) -> bool:
-        """Whether some client waits for memory that others hold."""
+        """Whether a client waits for memory that others hold."""
         return bool(self._blocked) or self.budget.is_contended
 
     def close(self) -> None:
-        """Drop every connection."""
+        """Close every connection."""
         for connection in list(self._connections):
             self._drop(connection)
 
     def _guarded(self, connection: ClientConnection, step: Callable[[], None]) -> None:
-        """Do `step`; an error ends this one connection and nothing else."""
+        """Run `step`; an error closes this connection and affects no other."""
         if connection not in self._connections:
             return
         try:
             step()
         except LocalProtocolError:
-            logger.exception("dropped %s: its answer cannot be written, a defect of the broker", connection.peer)
+            logger.exception(
+                "dropped %s: its response cannot be encoded, which is a bug in the broker", connection.peer
+            )
             self._drop(connection)
         except (ProtocolError, SecurityError) as error:
             self._log(connection, "dropped %s: %s", connection.peer, error)
@@ -178,7 +188,7 @@ class Clients:
             self._log(connection, "connection of %s broke: %s", connection.peer, error, level=logging.INFO)
             self._drop(connection)
         except Exception:
-            logger.exception("dropped %s: its request met a defect of the broker", connection.peer)
+            logger.exception("dropped %s: its request hit a bug in the broker", connection.peer)
             self._drop(connection)
 
     def _serve(self, connection: ClientConnection, events: int) -> None:
@@ -194,7 +204,7 @@ class Clients:
         self._settle(connection)
 
     def _settle(self, connection: ClientConnection) -> None:
-        """Note after a step what the connection waits for now, and how long it may wait."""
+        """Update the registration and the deadlines of a connection after a step."""
         if connection.is_over:
             self._drop(connection)
             return
@@ -208,9 +218,9 @@ class Clients:
         connection.observe(self._clock())
         self._next_deadline_check = min(self._next_deadline_check, connection.timeouts.deadline)
         if connection.publisher.is_paused:
-            self.published.pause(connection.publisher, self._clock())
+            self.publish_buffer.pause(connection.publisher, self._clock())
         if (connection.responses and connection.is_due) or connection.has_request or connection.has_buffered:
-            self._ready[connection] = None  # it is looked at next, whatever the selector says
+            self._ready[connection] = None  # its next step needs no event of the selector
         else:
             self._listen(connection)
 
@@ -228,7 +238,7 @@ class Clients:
             self._selector.modify(connection.socket, events, connection)
 
     def _advance(self, connection: ClientConnection) -> None:
-        """Send the answers whose wait is over, or else handle the next request."""
+        """Send the responses that are due, or else handle the next request."""
         if connection.responses and connection.is_due:
             self._request_loop.send_due(connection)
         elif connection.has_request:
@@ -239,15 +249,15 @@ class Clients:
         self._settle(connection)
 
     def changed(self, partition: Hashable) -> None:
-        """Have the next `work` look again at the requests that wait for `partition` (`context.partition_key`)."""
+        """Make the next `work` check the delayed responses with this key (`context.partition_key`)."""
         self._request_loop.changed[partition] = None
 
     def space_freed(self) -> None:
-        """Have the next `work` go on with the producers that wait for room in the storage."""
-        self.published.space_freed()
+        """Make the next `work` resume producers that wait for space in the storage."""
+        self.publish_buffer.space_freed()
 
     def _check_changed(self) -> None:
-        """Look at the requests that wait for partitions which have changed: they may find enough now."""
+        """Check the delayed responses whose partitions have changed: they may be ready now."""
         changed, self._request_loop.changed = self._request_loop.changed, {}
         for connection in self._purgatory.waiting_for(changed):
             self._guarded(connection, partial(self._check_first, connection))
@@ -260,7 +270,7 @@ class Clients:
         self._log(connection, "refused %s: %s", connection.peer, reason)
 
     def _close_expired(self, now: float) -> None:
-        """Close the connections whose time is up. To look at all of them now and then is cheaper than a queue of deadlines."""
+        """Close connections whose deadline has passed. To scan all of them now and then is cheaper than a queue of deadlines."""
         for connection in list(self._connections):
             if connection.timeouts.deadline <= now:
                 logger.info("closed %s: %s", connection.peer, connection.timeouts.reason())
@@ -281,13 +291,13 @@ class Clients:
                 self._drop(connection)
 
     def _log(self, connection: ClientConnection, text: str, *details: object, level: int = logging.WARNING) -> None:
-        """Write a line of the log about the end of a connection; what strangers do fills no log."""
+        """Log the end of a connection; lines about unauthenticated connections are limited in number."""
         known = connection not in self._unauthenticated
         if known or self._unauthenticated.may_log(connection.peer, level, self._clock()):
             logger.log(level, text, *details)
 
     def _drop(self, connection: ClientConnection) -> None:
-        """Forget the connection everywhere, then close it."""
+        """Remove the connection from all tables, then close it."""
         self._connections.discard(connection)
         self._unauthenticated.remove(connection)
         self._ready.pop(connection, None)

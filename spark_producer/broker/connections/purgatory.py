@@ -1,4 +1,5 @@
-"""Requests that wait, such as a Fetch until enough bytes have come or its time is up (Kafka's purgatory).
+"""The purgatory: requests whose response is delayed, such as a Fetch until enough bytes are there (Kafka's
+DelayedOperationPurgatory).
 
 The time is passed in; nothing here reads a clock.
 """
@@ -10,8 +11,8 @@ import itertools
 from collections.abc import Hashable, Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
-_KEPT_DEADLINES: Final = 100
-"""So many deadlines of waiters that have gone may stay in the heap, so that it is not swept at each removal."""
+_MAX_STALE_DEADLINES: Final = 100
+"""Maximum number of stale deadlines in the heap: it is not rebuilt at each removal."""
 
 Waiter = TypeVar("Waiter", bound=Hashable)
 
@@ -22,7 +23,7 @@ class _WaitEntry(NamedTuple):
 
 
 class Purgatory(Generic[Waiter]):
-    """Waiters, each with the keys that it waits for and a deadline in seconds. A waiter waits once at a time."""
+    """Waiters, each with the keys that it waits for and a deadline in seconds. A waiter is in it once at most."""
 
     def __init__(self) -> None:
         self._by_key: dict[Hashable, set[Waiter]] = {}
@@ -35,7 +36,7 @@ class Purgatory(Generic[Waiter]):
         return len(self._waits)
 
     def add(self, waiter: Waiter, keys: Iterable[Hashable], deadline: float) -> None:
-        """Let `waiter` wait for any of `keys` until `deadline`. A key may be named twice."""
+        """Add `waiter`, which waits for any of `keys` until `deadline`. A key may be repeated."""
         wait = self._waits[waiter] = _WaitEntry(next(self._counter), tuple(dict.fromkeys(keys)))
         for key in wait.keys:
             self._by_key.setdefault(key, set()).add(waiter)
@@ -43,7 +44,7 @@ class Purgatory(Generic[Waiter]):
         heapq.heappush(self._deadlines, (deadline, wait.ticket))
 
     def remove(self, waiter: Waiter) -> None:
-        """Forget `waiter`, if it waits."""
+        """Remove `waiter`, if it is in the purgatory."""
         wait = self._waits.pop(waiter, None)
         if wait is None:
             return
@@ -56,12 +57,12 @@ class Purgatory(Generic[Waiter]):
         self._sweep()
 
     def waiting_for(self, keys: Iterable[Hashable]) -> list[Waiter]:
-        """Return all who wait for one of `keys`, in order of arrival; they go on waiting until they are removed."""
+        """Return all waiters with one of `keys`, in order of arrival; they stay until they are removed."""
         found = {waiter for key in keys for waiter in self._by_key.get(key, ())}
         return sorted(found, key=lambda waiter: self._waits[waiter].ticket)
 
     def take_expired(self, now: float) -> list[Waiter]:
-        """Remove and return the waiters whose deadline has come."""
+        """Remove and return the waiters whose deadline has passed."""
         expired = []
         while (deadline := self.next_deadline()) is not None and deadline <= now:
             waiter = self._by_ticket[self._deadlines[0][1]]
@@ -70,16 +71,16 @@ class Purgatory(Generic[Waiter]):
         return expired
 
     def next_deadline(self) -> float | None:
-        """Return the earliest deadline of all waiters; None if there are no waiters."""
+        """Return the earliest deadline, or None without waiters."""
         while self._deadlines and self._deadlines[0][1] not in self._by_ticket:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
     def _sweep(self) -> None:
-        """Sweep the heap once the deadlines of waiters that have gone outnumber those of the others.
+        """Rebuild the heap once stale deadlines outnumber the others.
 
-        Until then they stay in the heap, or leave it when they come to its top.
+        Until then they stay in the heap, and are dropped when they reach its top.
         """
-        if len(self._deadlines) > 2 * len(self._waits) + _KEPT_DEADLINES:
+        if len(self._deadlines) > 2 * len(self._waits) + _MAX_STALE_DEADLINES:
             self._deadlines = [entry for entry in self._deadlines if entry[1] in self._by_ticket]
             heapq.heapify(self._deadlines)

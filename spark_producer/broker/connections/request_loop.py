@@ -1,7 +1,7 @@
-"""The answers to one connection's requests: each request is handled in its turn, and the answers are sent in the same order.
+"""The request loop of a connection: each request is handled in its turn, and the responses are sent in the same order.
 
-A request is handled when all before it are answered. Only Produces do not wait for each other: while the batches of some are
-not confirmed, the next ones are handled, so that the storage can confirm many together.
+A request is handled once all earlier ones have their response. Only Produces do not wait for each other: while the batches of
+some are not confirmed, the next ones are handled, so that the storage can confirm many together.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from spark_producer.protocol import (
 )
 
 _MAX_RESPONSES_TOGETHER: Final = 100
-"""The most answers that are sent together; other connections have their turn before the next ones."""
+"""Maximum number of responses that are sent together, before other connections have their turn."""
 
 
 class RequestLoop:
@@ -66,7 +66,7 @@ class RequestLoop:
         self.changed: dict[Hashable, None] = {}
 
     def handle_next(self, connection: ClientConnection) -> None:
-        """Handle the next request, unless it is a Produce for which the storage has no room.
+        """Handle the next request, unless it is a Produce for which the storage has no space.
 
         Raises:
             ProtocolError: the connection must be dropped.
@@ -85,17 +85,17 @@ class RequestLoop:
         connection.request_done()
 
     def _admits(self, publisher: Publisher[ClientConnection], size: int) -> bool:
-        """Return whether its Produce of `size` bytes may be handled, or has to wait for room."""
+        """Return whether a Produce of `size` bytes can be handled, or has to wait for space."""
         if not publisher.produces:
             publisher.begin()
-        has_room = self._context.topics.has_room(size)
-        if not has_room and publisher.may_wait_for_space(self._clock(), self._context.settings.throttle_s):
+        has_space = self._context.topics.has_space(size)
+        if not has_space and publisher.may_wait_for_space(self._clock(), self._context.settings.throttle_s):
             return False
         publisher.deadline = math.inf
         return True
 
     def _is_ordinary(self, connection: ClientConnection, login: SaslServerAuthenticator, frame: memoryview) -> bool:
-        """Let the login see a frame first; return whether it is a request for the handlers."""
+        """Pass a frame to the login first; return whether it is a request for the handlers."""
         now = self._clock()
         step = login.step(frame, now)
         if isinstance(step, OrdinaryRequest):
@@ -117,18 +117,18 @@ class RequestLoop:
             body = admin.unsupported_api_versions()
             self._send(connection, encode_response(API_VERSIONS, 0, details["correlation_id"], body), len(frame))
             return
-        answer = handle(self._context, request, connection.peer.rpartition(":")[0])
-        self.changed.update(dict.fromkeys(answer.changed))
-        if answer.deferred is not None:
-            self._defer(connection, request, answer.deferred, len(frame))
-        elif answer.body is not None:
-            buffers = encode_response(request.api, request.version, request.correlation_id, answer.body)
+        result = handle(self._context, request, connection.peer.rpartition(":")[0])
+        self.changed.update(dict.fromkeys(result.changed))
+        if result.deferred is not None:
+            self._defer(connection, request, result.deferred, len(frame))
+        elif result.body is not None:
+            buffers = encode_response(request.api, request.version, request.correlation_id, result.body)
             self._send(connection, buffers, len(frame))
-        if answer.close:
-            raise ProtocolError(f"a {request.api.name} request that gets no response failed")
+        if result.close:
+            raise ProtocolError(f"a {request.api.name} request without a response failed")
 
     def _send(self, connection: ClientConnection, buffers: list[Buffer], size: int) -> None:
-        """Send an answer to a request of `size` bytes, behind the answers before it."""
+        """Send the response to a request of `size` bytes, after the queued responses."""
         if connection.responses:
             connection.queue(ready_response(buffers, size))
         else:
@@ -141,13 +141,13 @@ class RequestLoop:
         deferred: DeferredResponse,
         size: int,
     ) -> None:
-        """Set the request aside until it is ready or its time is up; or answer it now, if that is so already.
+        """Delay the response until it is ready or its deadline has passed; send it at once if that is so already.
 
-        A Fetch is answered now also if there is no memory for it to wait.
+        The response to a Fetch is also sent at once if there is no memory for it to wait.
         """
         seconds = min(
             deferred.wait_s, self._context.settings.idle_timeout
-        )  # else a client that has gone waits for weeks
+        )  # a client that has gone could ask for weeks
         if deferred.carries_records and not self._budget.may_wait(deferred.size):
             seconds = 0.0
         waiting = QueuedResponse(
@@ -158,7 +158,7 @@ class RequestLoop:
             size if deferred.allows_next_produce else None,
         )
         if connection.first is None and (seconds <= 0 or deferred.is_ready()):
-            connection.send(waiting.answer(self._budget.max_fetch_bytes))
+            connection.send(waiting.encode(self._budget.max_fetch_bytes))
         else:
             self._queue(connection, waiting)
 
@@ -168,7 +168,7 @@ class RequestLoop:
             self._purgatory.add(connection, waiting.keys, waiting.deadline)
 
     def check_first(self, connection: ClientConnection) -> bool:
-        """Return whether the first unanswered request of the connection need not wait any longer, and note it."""
+        """Return whether the first queued response of the connection is due, and remove it from the purgatory if so."""
         first = connection.first
         if first is None or not first.check_due(self._clock()):
             return False
@@ -176,7 +176,7 @@ class RequestLoop:
         return True
 
     def send_due(self, connection: ClientConnection) -> None:
-        """Send the answers of requests whose wait is over, up to the first that has to wait.
+        """Send the queued responses that are due, up to the first that is not.
 
         Raises:
             ProtocolError: the connection must be dropped.
@@ -188,8 +188,8 @@ class RequestLoop:
             if first is None or not first.is_due or (buffers and first.fails):
                 break
             connection.pop_first()
-            buffers += first.answer(self._budget.max_fetch_bytes)
-            if first.ends:
+            buffers += first.encode(self._budget.max_fetch_bytes)
+            if first.closes:
                 connection.end_with(buffers)
                 return
             following = connection.first

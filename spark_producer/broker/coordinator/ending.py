@@ -1,7 +1,8 @@
-"""How a transaction ends: the pure rules of EndTxn in both styles, of fencing, and of what follows when the markers are written.
+"""The end of a transaction: the pure rules of EndTxn in both versions, of fencing, and of completion when the markers are
+written.
 
-The tables are those of Kafka's TransactionCoordinator. In the explicit style (EndTxn up to 4) the epoch stays. In the implicit
-one (EndTxn from 5 on, KIP-890) each end takes the next epoch, so that a late or repeated request is known by its epoch.
+The tables are those of Kafka's TransactionCoordinator. With explicit ends (EndTxn up to 4) the epoch stays. With implicit ones
+(EndTxn from 5 on, KIP-890) each end raises the epoch, so that a late or repeated request is recognized by its epoch.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from spark_producer.broker.coordinator.transactions import (
 from spark_producer.common.error_codes import Code
 
 _Rules: TypeAlias = dict[TransactionState, tuple[Code | None, Code | None]]
-"""State → the answers to a commit and to an abort; None where the transaction is ended."""
+"""The state → the error codes of a commit and of an abort; None where the transaction is ended."""
 
 _NONE, _BUSY, _STATE, _FENCED = (
     Code.NONE, Code.CONCURRENT_TRANSACTIONS, Code.INVALID_TXN_STATE, Code.PRODUCER_FENCED,
@@ -36,7 +37,7 @@ EXPLICIT: Final[_Rules] = {
     TransactionState.COMPLETE_COMMIT: (_NONE, _STATE),
     TransactionState.COMPLETE_ABORT: (_STATE, _NONE),
 }
-"""The answers to EndTxn up to 4 with the current epoch."""
+"""The responses to EndTxn up to 4 with the current epoch."""
 
 IMPLICIT: Final[_Rules] = {
     TransactionState.EMPTY: (_STATE, None),
@@ -46,7 +47,7 @@ IMPLICIT: Final[_Rules] = {
     TransactionState.COMPLETE_COMMIT: (_STATE, None),
     TransactionState.COMPLETE_ABORT: (_STATE, None),
 }
-"""The answers to EndTxn from 5 on with the current epoch."""
+"""The responses to EndTxn from 5 on with the current epoch."""
 
 REPEATED: Final[_Rules] = {
     TransactionState.EMPTY: (_FENCED, _FENCED),
@@ -56,7 +57,7 @@ REPEATED: Final[_Rules] = {
     TransactionState.COMPLETE_COMMIT: (_NONE, _STATE),
     TransactionState.COMPLETE_ABORT: (_STATE, _NONE),
 }
-"""The answers to EndTxn from 5 on with the epoch before, that is to one which was answered already."""
+"""The responses to EndTxn from 5 on with the previous epoch, that is to a repeated request."""
 
 
 def end_transaction(
@@ -68,7 +69,7 @@ def end_transaction(
     new_producer_id: NewProducerId,
     now_ms: int,
 ) -> Transition:
-    """EndTxn: decide the outcome. The markers must be written, and `complete` called, before anything else happens to the id."""
+    """Apply EndTxn: decide the outcome. The markers must be written, and `complete` called, before any other change of the id."""
     if current is None:
         return Transition(Code.INVALID_PRODUCER_ID_MAPPING)
     rotated = implicit and _is_repeated_after_rotation(current, producer)
@@ -80,9 +81,9 @@ def end_transaction(
         rules = IMPLICIT if implicit else EXPLICIT
     else:
         return Transition(Code.PRODUCER_FENCED)
-    answer = rules[current.state][0 if commit else 1]
-    if answer is not None:
-        return Transition(answer)
+    code = rules[current.state][0 if commit else 1]
+    if code is not None:
+        return Transition(code)
     return Transition(
         Code.NONE,
         _decided(current, commit=commit, raise_epoch=implicit, new_producer_id=new_producer_id, now_ms=now_ms),
@@ -90,7 +91,7 @@ def end_transaction(
 
 
 def _is_repeated_after_rotation(current: Transaction, producer: ProducerIdAndEpoch) -> bool:
-    """Return whether this producer has ended a transaction with its last epoch, and goes on under a new producer id."""
+    """Return whether the request repeats the one that used up the epochs, after which the producer has a new producer id."""
     rotated = current.previous_producer_id == producer.producer_id and current.epoch == 0
     return (
         rotated
@@ -121,10 +122,10 @@ def _decided(
 
 
 def fence(current: Transaction, *, implicit: bool, new_producer_id: NewProducerId, now_ms: int) -> Transaction:
-    """Abort an open transaction against the will of its producer, whose epoch is too old from now on.
+    """Abort an open transaction and raise the epoch, which fences its producer.
 
-    `implicit` is the style of the cluster, not that of the transaction. Without it the producer cannot come back by
-    InitProducerId with its old epoch; with it, it can, in Kafka too.
+    `implicit` is the version of the cluster, not of the transaction. Without it the producer cannot return by InitProducerId with
+    its old epoch; with it, it can, in Kafka too.
     """
     if implicit:
         return _decided(current, commit=False, raise_epoch=True, new_producer_id=new_producer_id, now_ms=now_ms)
@@ -133,7 +134,7 @@ def fence(current: Transaction, *, implicit: bool, new_producer_id: NewProducerI
 
 
 def complete(current: Transaction, now_ms: int) -> Transaction:
-    """Return the state when all markers of a decided transaction are written."""
+    """Return the state once all markers of a decided transaction are written."""
     state = (
         TransactionState.COMPLETE_COMMIT
         if current.state is TransactionState.PREPARE_COMMIT

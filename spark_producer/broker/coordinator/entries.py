@@ -12,7 +12,7 @@ from spark_producer.broker.coordinator.transactions import TopicPartition, Trans
 FORMAT: Final = 1
 
 GROUP_WEIGHT: Final = 10
-"""A group counts for so many of the partitions that open transactions may touch: its name is its client's own choice."""
+"""Number of partitions that a group counts for in the limit of open transactions: the client chooses the length of its name."""
 
 
 class LogStart(NamedTuple):
@@ -29,7 +29,7 @@ class TransactionSet(NamedTuple):
 
 
 class PartitionsAdded(NamedTuple):
-    """An open transaction has touched more. A long transaction is not written anew for each partition."""
+    """Partitions and groups added to an open transaction, so that a long one is not rewritten for each partition."""
 
     transactional_id: str
     partitions: tuple[TopicPartition, ...]
@@ -38,7 +38,7 @@ class PartitionsAdded(NamedTuple):
 
 
 class TransactionExpired(NamedTuple):
-    """A transactional id has expired."""
+    """A transactional id that has expired."""
 
     transactional_id: str
 
@@ -52,21 +52,21 @@ class PendingOffsets(NamedTuple):
 
 
 class OffsetsCommitted(NamedTuple):
-    """Offsets in force."""
+    """Committed offsets of a group."""
 
     group: str
     offsets: Mapping[TopicPartition, CommittedOffset]
 
 
 class OffsetsDeleted(NamedTuple):
-    """Offsets of a group are deleted."""
+    """Deleted offsets of a group."""
 
     group: str
     partitions: tuple[TopicPartition, ...]
 
 
 class PendingOffsetsEnded(NamedTuple):
-    """The transaction of a producer has ended, for the offsets of these groups."""
+    """The end of a producer's transaction for the pending offsets of these groups."""
 
     producer_id: int
     groups: tuple[str, ...]
@@ -84,7 +84,7 @@ Entry: TypeAlias = (
     | PendingOffsetsEnded
 )
 
-_KINDS: Final[dict[str, type[Entry]]] = {
+_CLASSES: Final[dict[str, type[Entry]]] = {
     "begin": LogStart,
     "put": TransactionSet,
     "added": PartitionsAdded,
@@ -95,11 +95,11 @@ _KINDS: Final[dict[str, type[Entry]]] = {
     "ended": PendingOffsetsEnded,
 }
 """The name of each entry in the file → its class."""
-_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+_NAMES: Final = {entry: name for name, entry in _CLASSES.items()}
 
 
 def to_text(entry: Entry) -> str:
-    """Return the entry as one line of JSON, without its end."""
+    """Return the entry as one line of JSON, without a line end."""
     return json.dumps([_NAMES[type(entry)], *_fields(entry)], separators=(",", ":"))
 
 
@@ -140,13 +140,13 @@ def from_text(text: str) -> Entry:
     """Return the entry that `to_text` has written.
 
     Raises:
-        ValueError: it was not written by this version of the broker.
+        ValueError: the text is not an entry of this version of the broker.
     """
     try:
         name, *fields = json.loads(text)
         return _entry(name, fields)
     except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{text[:200]!r} is no entry of a coordinator's log: {error!r}") from error
+        raise ValueError(f"{text[:200]!r} is not an entry of a coordinator's log: {error!r}") from error
 
 
 def _entry(name: str, fields: list[object]) -> Entry:
@@ -193,7 +193,7 @@ def _transaction(values: Mapping[str, object]) -> Transaction:
 def _partitions(topics: Mapping[object, object]) -> Iterator[TopicPartition]:
     for topic, indexes in topics.items():
         if not isinstance(indexes, list):
-            raise ValueError(f"partitions {indexes!r} are no list")
+            raise ValueError(f"partitions {indexes!r} are not a list")
         for index in indexes:
             yield _text(topic), _number(index)
 
@@ -205,26 +205,26 @@ def _offsets(rows: Iterable[object]) -> dict[TopicPartition, CommittedOffset]:
             case [str(topic), int(index), int(offset), int(leader_epoch), (str() | None) as metadata]:
                 offsets[topic, index] = CommittedOffset(offset, leader_epoch, metadata)
             case _:
-                raise ValueError(f"{row!r} is no offset")
+                raise ValueError(f"{row!r} is not an offset")
     return offsets
 
 
 def _number(value: object) -> int:
     if type(value) is not int:
-        raise ValueError(f"{value!r} is no number")
+        raise ValueError(f"{value!r} is not a number")
     return value
 
 
 def _text(value: object) -> str:
     if type(value) is not str:
-        raise ValueError(f"{value!r} is no text")
+        raise ValueError(f"{value!r} is not a string")
     return value
 
 
 def merge_added(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Yield entries that do the same as these, with all that was added to a transaction at once.
+    """Yield entries with the same effect, in which all additions to a transaction are merged.
 
-    A transaction that grew partition by partition would be copied for each of them: tens of thousands take a minute.
+    Otherwise a transaction that grew one partition at a time would be copied for each of them: tens of thousands take a minute.
     """
     added: dict[str, list[PartitionsAdded]] = {}
     for entry in entries:
@@ -246,19 +246,19 @@ def _as_one(added: list[PartitionsAdded]) -> Iterator[PartitionsAdded]:
 
 
 class CoordinatorState:
-    """All that the coordinator knows: each entry changes it in the same way when it is written and when it is read again."""
+    """The state of the coordinator. An entry changes it in the same way when it is written and when it is read."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, Transaction] = {}
         self.offsets = GroupOffsets()
-        self.touched = 0
-        """The partitions of all open transactions together, and their groups by `GROUP_WEIGHT`."""
+        self.open_partitions = 0
+        """Number of partitions of all open transactions together, with their groups weighted by `GROUP_WEIGHT`."""
 
     def apply(self, entry: Entry) -> None:
-        """Change the state by one entry.
+        """Apply one entry.
 
         Raises:
-            ValueError: the entry does not fit to those before it.
+            ValueError: the entry contradicts earlier ones.
         """
         match entry:
             case TransactionSet(transactional_id, transaction):
@@ -293,10 +293,10 @@ class CoordinatorState:
 
     def _count(self, transaction: Transaction | None, sign: int) -> None:
         if transaction is not None:
-            self.touched += sign * (len(transaction.partitions) + GROUP_WEIGHT * len(transaction.groups))
+            self.open_partitions += sign * (len(transaction.partitions) + GROUP_WEIGHT * len(transaction.groups))
 
     def entries(self) -> Iterator[Entry]:
-        """Iterate over entries that make an empty ledger equal to this one."""
+        """Yield entries that build this state from an empty one."""
         for transactional_id, transaction in self.transactions.items():
             yield TransactionSet(transactional_id, transaction)
         for group, offsets in self.offsets.committed.items():

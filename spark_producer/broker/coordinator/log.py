@@ -1,10 +1,8 @@
-"""The file in which the coordinator keeps its state: a line of text for each entry, with a CRC, appended and sometimes
-rewritten.
+"""The coordinator's log: a text file with one line for each entry, with a CRC, appended to and sometimes rewritten.
 
-Only whole lines count: the death of the process leaves at most one torn line, without its end, which is cut off when the file is
-opened again. A whole line with a bad CRC is damage, and so is a file that is missing or shorter than it was: then the broker does
-not start, unless damage is to be skipped. `broker.json` has the length of the file when it was made, and when the broker was last
-stopped.
+Only complete lines count: the death of the process leaves at most one torn line, which is truncated when the file is opened
+again. A complete line with a wrong CRC is damage, and so is a missing or shortened file: then the broker does not start, unless
+damage is to be skipped. `broker.json` has the length of the file at its creation and at the last stop of the broker.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from spark_producer.broker.coordinator.entries import Entry, LogStart, from_text, to_text
+from spark_producer.broker.data_directory import COORDINATOR_LOG
 from spark_producer.broker.storage.disk import (
     PRIVATE_FILE,
     is_at,
@@ -26,7 +25,6 @@ from spark_producer.broker.storage.disk import (
     sync_directory,
     write_private,
 )
-from spark_producer.broker.topic_store import COORDINATOR_LOG
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord
@@ -36,13 +34,13 @@ DAMAGED: Final = f"{NAME}.damaged"
 """The name of the copy of a damaged or torn file."""
 
 MIN_REWRITE_BYTES: Final = 4 * 1024 * 1024
-"""A file up to this size, in bytes, is not rewritten while the broker runs."""
+"""Minimum size in bytes at which the file is rewritten while the broker runs."""
 
 logger = escaping_logger(__name__)
 
 
 class CoordinatorLog:
-    """The file in a data directory that is locked. It is made with the first entry; one thread at a time may use it."""
+    """The file in a locked data directory. It is created with the first entry. One thread at a time may use it."""
 
     def __init__(
         self,
@@ -54,15 +52,15 @@ class CoordinatorLog:
         skip_damage: bool = False,
         check_moved: Callable[[], None] = lambda: None,
     ) -> None:
-        """Nothing is read yet.
+        """Prepare the log; `read` must follow.
 
         Args:
-            data_dir: where it is.
-            sync: every entry is on the disk when `append` returns; else it survives the death of the process only.
-            known_bytes: the minimum length that the file had, 0 if there was none.
-            note: puts the minimum length on the disk; may raise OSError.
+            data_dir: the data directory.
+            sync: whether every entry is on the disk when `append` returns; else it only survives the death of the process.
+            known_bytes: minimum length that the file had, 0 if there was none.
+            note_length: stores the minimum length on the disk; may raise OSError.
             skip_damage: whether damaged lines are skipped, and the broker starts.
-            check_place: raises OSError once the data directory was moved, perhaps by another one.
+            check_moved: raises OSError once the data directory was moved or replaced.
         """
         self._path = data_dir / NAME
         self._known_bytes, self._note_length, self._skip_damage = known_bytes, note_length, skip_damage
@@ -75,15 +73,15 @@ class CoordinatorLog:
         """Whether `read` has skipped damage, so that the remaining entries must be written with `rewrite`."""
 
     def read(self) -> list[Entry]:
-        """Return all entries, and open the file for more. What is torn at its end is cut off, and a copy kept.
+        """Return all entries, and open the file for appending. A torn end is truncated, and a copy kept.
 
         Raises:
-            CorruptRecord: the file is damaged, missing though it was there, or of another version.
+            CorruptRecord: the file is damaged, missing though it existed, or of another version.
             OSError: the disk refused.
         """
         if not self._path.exists():
             if self._known_bytes:
-                self._refuse(f"it is missing, and had {self._known_bytes} bytes at least")
+                self._refuse(f"the file is missing, and had at least {self._known_bytes} bytes")
             return []
         data = self._path.read_bytes()
         *lines, torn = data.split(b"\n")
@@ -94,7 +92,7 @@ class CoordinatorLog:
             self.was_damaged = True
             self._path.replace(self._path.with_name(DAMAGED))
             logger.error(
-                "%s: %d lines of it are skipped; it is kept as %s", self._path, len(lines) - len(whole), DAMAGED
+                "%s: %d damaged lines are skipped; the file is kept as %s", self._path, len(lines) - len(whole), DAMAGED
             )
         try:
             entries = [from_text(text) for text in whole]
@@ -103,36 +101,38 @@ class CoordinatorLog:
         if damage:
             return [entry for entry in entries if not isinstance(entry, LogStart)]
         if entries and not isinstance(entries[0], LogStart):
-            raise CorruptRecord(self._advice("it has no beginning"))
+            raise CorruptRecord(self._advice("its first entry is missing"))
         self._truncate(data, len(data) - len(torn))
         return entries[1:]
 
     def _damage(self, lines: list[bytes], size: int) -> str:
-        """Return what is wrong with the whole lines, which have `size` bytes; empty if nothing is."""
+        """Return what is wrong with the complete lines, which have `size` bytes; empty if nothing is."""
         bad = next((number for number, line in enumerate(lines, 1) if _text_of(line) is None), None)
         if bad is not None:
             return f"line {bad} is damaged"
         if size < self._known_bytes:
-            return f"its whole lines have {size} bytes, and had {self._known_bytes} at least"
+            return f"its complete lines have {size} bytes, and had at least {self._known_bytes}"
         return ""
 
     def _refuse(self, why: str) -> None:
         """Raise CorruptRecord, unless damage is to be skipped."""
         if not self._skip_damage:
             raise CorruptRecord(self._advice(why))
-        logger.error("%s: %s; transactions and offsets that were only there are skipped", self._path, why)
+        logger.error("%s: %s; its lost transactions and offsets are skipped", self._path, why)
 
     def _truncate(self, data: bytes, size: int) -> None:
-        """Open the file, and cut off the torn line after `size` bytes."""
+        """Open the file, and truncate the torn line after `size` bytes."""
         if size < len(data):
-            kept = f"a copy of the file as it was is {DAMAGED}"
+            kept = f"a copy of the file is {DAMAGED}"
             try:
                 self._path.with_name(DAMAGED).write_bytes(data)
                 self._path.with_name(DAMAGED).chmod(PRIVATE_FILE)
             except OSError as error:
                 kept = f"the file could not be copied ({error.strerror})"
             torn = len(data) - size
-            logger.warning("%s: %d bytes at its end were torn by a crash, and are cut off; %s", self._path, torn, kept)
+            logger.warning(
+                "%s: %d bytes at its end were torn by a crash, and are truncated; %s", self._path, torn, kept
+            )
         self._open(size)
         os.ftruncate(self._opened, size)
         self._size_when_rewritten = size
@@ -141,28 +141,28 @@ class CoordinatorLog:
 
     def _advice(self, why: str) -> str:
         return (
-            f"{self._path} is damaged ({why}). Restore it from a backup; or start once with skip_damage (pyproducer broker "
-            "--skip-damage): then the transactional ids and committed offsets that it lost are forgotten, and transactions that "
-            "it lost stay open, so that readers of committed records wait there"
+            f"{self._path} is damaged: {why}. Restore it from a backup; or start once with skip_damage (pyproducer broker "
+            "--skip-damage): then the lost transactional ids and committed offsets are forgotten, and lost transactions stay "
+            "open (hanging), so that readers of committed records wait there"
         )
 
     def _try_to_note_length(self, size: int) -> None:
-        """Note the length of the file. A full disk may refuse that: then a later loss of the file would not be noticed."""
+        """Store the length of the file. If a full disk refuses, a later loss of the file would not be noticed."""
         try:
             self._note_length(size)
             self._known_bytes = size
         except OSError as error:
             logger.warning(
-                "%s: its length could not be noted in broker.json, so that a loss of the file would not be noticed: %s",
+                "%s: its length could not be stored in broker.json, so a loss of the file would not be noticed: %s",
                 self._path,
                 error,
             )
 
     def append(self, entries: Iterable[Entry]) -> None:
-        """Add entries, all of them or none.
+        """Append entries, all of them or none.
 
         Raises:
-            BrokerError: KAFKA_STORAGE_ERROR. After a failed sync nothing is taken any more: it is not known what is on the disk.
+            BrokerError: KAFKA_STORAGE_ERROR. After a failed sync every append fails, because the content of the disk is unknown.
         """
         if self._broken:
             raise BrokerError(self._broken, code=Code.KAFKA_STORAGE_ERROR)
@@ -176,7 +176,7 @@ class CoordinatorLog:
         self._size += len(data)
 
     def _begin(self) -> None:
-        """Make the file with its first line, and note its length."""
+        """Create the file with its first line, and store its length."""
         first = _line(LogStart())
         self._check_moved()
         if self._file is None:
@@ -199,30 +199,30 @@ class CoordinatorLog:
                 rest = rest[os.write(self._opened, rest) :]
         except OSError:
             try:
-                os.ftruncate(self._opened, self._size)  # else the next entry would stand behind half a line
+                os.ftruncate(self._opened, self._size)  # else the next entry would follow half a line
             except OSError as error:
-                self._broken = f"{self._path} has half an entry at its end ({error}); restart the broker"
+                self._broken = f"{self._path} ends with half an entry: {error}. Restart the broker"
             raise
         if self._sync:
             try:
                 sync_data(self._opened)
             except OSError as error:
-                self._broken = f"{self._path} could not be put on the disk ({error}); restart the broker"
+                self._broken = f"{self._path} could not be synced to the disk: {error}. Restart the broker"
                 raise
 
     @property
     def wants_rewrite(self) -> bool:
-        """Whether most of the file is out of date."""
+        """Whether most of the file is obsolete."""
         return self._size > max(MIN_REWRITE_BYTES, 4 * self._size_when_rewritten)
 
     def rewrite(self, entries: Iterable[Entry]) -> None:
-        """Replace the whole file, which has as yet the same content in more entries.
+        """Replace the file, whose content is the same in more entries.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR; the old file is still there.
         """
         text = b"".join(_line(entry) for entry in [LogStart(), *entries]).decode()
-        self._size_when_rewritten = self._size  # if it fails, it is not tried again with every entry
+        self._size_when_rewritten = self._size  # a failed rewrite is not retried with every entry
         with storage_errors(self._path):
             self._check_moved()
             self._note_length(len(_line(LogStart())))  # the file becomes shorter than it was
@@ -243,7 +243,7 @@ class CoordinatorLog:
         self._size = size
 
     def close(self) -> None:
-        """Close the file, and note how long it is. To call it again is harmless."""
+        """Close the file, and store its length. A second call does nothing."""
         if self._file is not None and self._size and not self._broken and is_at(self._file, self._path):
             with contextlib.suppress(OSError):
                 sync_data(self._file)
@@ -263,6 +263,6 @@ def _line(entry: Entry) -> bytes:
 
 
 def _text_of(line: bytes) -> str | None:
-    """Return the text of a line; None if it is not whole."""
+    """Return the text of a line; None if its CRC is wrong."""
     checksum, _, text = line.partition(b" ")
     return text.decode() if checksum == b"%08x" % zlib.crc32(text) else None

@@ -1,4 +1,4 @@
-"""The offsets of groups: in force, or pending until the end of a transaction (KIP-447)."""
+"""The offsets of groups: committed, or pending until the end of a transaction (KIP-447)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_producer.broker.coordinator.transactions import TopicPartition
 
 
 class CommittedOffset(NamedTuple):
-    """The offset from which a group reads a partition on, as the client gave it."""
+    """The offset from which a group continues in a partition, as the client committed it."""
 
     offset: int
     leader_epoch: int
@@ -18,11 +18,11 @@ class CommittedOffset(NamedTuple):
 
 
 CHARACTERS: Final = 100
-"""So many characters of text with an offset, and of its group's name, count as one more offset."""
+"""Number of characters of metadata and group id that count as one more offset."""
 
 
 def weight(group: str, offsets: Iterable[CommittedOffset]) -> int:
-    """Return for how many offsets these count: a text may be a hundred times as large as all else."""
+    """Return the number of offsets that these count for: metadata may be a hundred times as large as the rest."""
     return sum(1 + (len(group) + len(each.metadata or "")) // CHARACTERS for each in offsets)
 
 
@@ -35,22 +35,22 @@ class GroupOffsets:
         self._unstable: Counter[tuple[str, TopicPartition]] = Counter()
         self._pending_groups: Counter[str] = Counter()
         self.weight = 0
-        """For how many offsets all count, pending ones and those in force (`weight`)."""
+        """The weight of all offsets, pending and committed (`weight`)."""
 
     def groups(self) -> Iterable[str]:
-        """Return the groups that have offsets, also pending ones."""
+        """Return the groups with offsets, committed or pending."""
         return dict.fromkeys([*self.committed, *self._pending_groups])
 
     def has_offsets(self, group: str) -> bool:
-        """Return whether a group has offsets, also pending ones."""
+        """Return whether a group has offsets, committed or pending."""
         return group in self.committed or group in self._pending_groups
 
     def put(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Put offsets into force."""
+        """Commit offsets."""
         self._merge(group, self.committed.setdefault(group, {}), offsets)
 
     def remove(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Delete offsets, in force and pending; those that are not there are overlooked."""
+        """Delete offsets, committed and pending; missing ones are ignored."""
         known = self.committed.get(group, {})
         pending = self._pending_of(group)
         for partition in partitions:
@@ -61,12 +61,12 @@ class GroupOffsets:
             self.committed.pop(group, None)
 
     def added_weight(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> int:
-        """Return how much heavier all offsets will be with these in force."""
+        """Return how much these offsets would add to the weight once committed."""
         known = self.committed.get(group, {})
         return weight(group, offsets.values()) - weight(group, (known[each] for each in offsets.keys() & known.keys()))
 
     def put_pending(self, producer_id: int, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Note what the open transaction of this producer will commit."""
+        """Add offsets that the open transaction of this producer will commit."""
         groups = self._pending.setdefault(producer_id, {})
         if group not in groups:
             self._pending_groups[group] += 1
@@ -85,7 +85,7 @@ class GroupOffsets:
         known.update(offsets)
 
     def end(self, producer_id: int, groups: Iterable[str], *, commit: bool) -> None:
-        """End the transaction of this producer: what it has for these groups comes into force or is dropped."""
+        """End the transaction of this producer: its pending offsets of these groups are committed or dropped."""
         pending = self._pending.get(producer_id, {})
         for group in groups:
             offsets = pending.pop(group, None)
@@ -102,13 +102,13 @@ class GroupOffsets:
         if not pending:
             self._pending.pop(producer_id, None)
 
-    def _mark_stable(self, place: tuple[str, TopicPartition]) -> None:
-        self._unstable[place] -= 1
-        if not self._unstable[place]:
-            del self._unstable[place]
+    def _mark_stable(self, key: tuple[str, TopicPartition]) -> None:
+        self._unstable[key] -= 1
+        if not self._unstable[key]:
+            del self._unstable[key]
 
-    def of(self, group: str) -> frozenset[TopicPartition]:
-        """Return the partitions of which a group has offsets, in force or pending."""
+    def partitions_of(self, group: str) -> frozenset[TopicPartition]:
+        """Return the partitions for which a group has offsets, committed or pending."""
         return frozenset(self.committed.get(group, ())).union(*self._pending_of(group))
 
     def _pending_of(self, group: str) -> list[dict[TopicPartition, CommittedOffset]]:
@@ -117,7 +117,7 @@ class GroupOffsets:
         return [groups[group] for groups in self._pending.values() if group in groups]
 
     def partitions(self) -> Iterator[tuple[str, TopicPartition]]:
-        """Iterate over all groups with each partition of which they have offsets, in force or pending; some come twice."""
+        """Yield each group with each partition for which it has offsets, committed or pending; some come twice."""
         for group, offsets in self.committed.items():
             yield from ((group, partition) for partition in offsets)
         yield from self._unstable
@@ -127,7 +127,7 @@ class GroupOffsets:
         return (group, partition) in self._unstable
 
     def pending(self) -> Iterator[tuple[int, str, Mapping[TopicPartition, CommittedOffset]]]:
-        """Iterate over the producers and groups with pending offsets."""
+        """Yield the producer id, group and offsets of all pending ones."""
         for producer_id, groups in self._pending.items():
             for group, offsets in groups.items():
                 yield producer_id, group, offsets

@@ -1,4 +1,4 @@
-"""The timer that says when the coordinator has something to do by itself."""
+"""The timer of the coordinator's background work."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from spark_producer.broker.coordinator.transactions import TopicPartition
 
 
 class CoordinatorTimer:
-    """Has late transactions aborted every `interval` seconds, and markers written as long as there are some to write."""
+    """Checks timeouts every `interval` seconds, and writes markers as long as some are due."""
 
     def __init__(self, coordinator: BrokerCoordinator, interval: float, now: float) -> None:
         self._coordinator = coordinator
@@ -16,13 +16,13 @@ class CoordinatorTimer:
 
     @property
     def due(self) -> float:
-        """The time, in seconds of the caller's clock, at which `run_if_due` next has something to do."""
+        """The time, in seconds of the caller's clock, at which `run_if_due` is next due."""
         return float("-inf") if self._coordinator.has_markers_to_write else self._next_scan
 
     def run_if_due(self, now: float) -> tuple[TopicPartition, ...]:
-        """Do what is due; return the partitions that got markers."""
+        """Run what is due; return the partitions that got markers."""
         if now >= self._next_scan:
             self._next_scan = now + self._interval
-            self._coordinator.scan()
-        self._coordinator.work()
+            self._coordinator.check_timeouts()
+        self._coordinator.write_markers()
         return self._coordinator.take_changed()

@@ -1,7 +1,7 @@
 """The state of a transactional id, and the pure rules by which requests change it (Kafka's TransactionMetadata).
 
-Nothing here reads a clock, writes a file or knows a partition: a state and a request give an error code and the next state. How
-a transaction ends is in `ending`.
+Nothing here reads a clock, writes a file or knows a partition: a state and a request give an error code and the next state. The
+end of a transaction is in `ending`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from spark_producer.common.error_codes import Code
 TopicPartition: TypeAlias = tuple[str, int]
 
 UNSET: Final = -1
-"""This stands for a producer id, an epoch or a time that there is not."""
+"""A producer id, an epoch or a time that is not set."""
 
 EXHAUSTED_EPOCH: Final = 32766
-"""From this epoch on a producer id is used up: 32767 is kept for the coordinator's own markers, and no client gets it."""
+"""The last epoch of a client: 32767 is reserved for the coordinator's own markers."""
 
 
 class TransactionState(enum.Enum):
-    """The states of a transactional id, by the names that DescribeTransactions gives them."""
+    """The states of a transactional id, with the names in DescribeTransactions (Kafka's TransactionState)."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -34,10 +34,10 @@ class TransactionState(enum.Enum):
 
 
 IDLE: Final = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
-"""The states without a transaction, in which an id may be forgotten."""
+"""The states without a transaction, in which an id can expire."""
 
 DECIDED: Final = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
-"""The states in which the outcome is settled, and markers are still to be written."""
+"""The states in which the outcome is final and markers are still to be written."""
 
 NEXT_STATES: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     TransactionState.EMPTY: frozenset(
@@ -54,17 +54,17 @@ NEXT_STATES: Final[dict[TransactionState, frozenset[TransactionState]]] = {
     ),
     TransactionState.DEAD: frozenset(),
 }
-"""The states that may follow each one. Only EndTxn 5 goes from an idle state to PrepareAbort (KIP-890)."""
+"""The legal next states of each one. Only EndTxn 5 goes from an idle state to PrepareAbort (KIP-890)."""
 
 
 class Transaction(NamedTuple):
-    """What is known of one transactional id. Times are in milliseconds since 1970.
+    """The state of one transactional id. Times are in milliseconds since 1970.
 
-    previous_producer_id: the producer id before the last change of any kind: by it a repeated EndTxn is known whose first one
-        used up the epochs.
-    next_producer_id: the one that takes over when the markers are written, where the epochs are used up.
-    last_epoch: the epoch before the current one, if the same producer may not have heard of the current one.
-    partitions, groups: what the transaction has touched: partitions of topics, and consumer groups whose offsets it commits.
+    previous_producer_id: the producer id before the last change of any kind: it identifies a repeated EndTxn whose first one used
+        up the epochs.
+    next_producer_id: the one that takes over when the markers are written, once the epochs are used up.
+    last_epoch: the epoch before the current one, if the same producer may not know the current one.
+    partitions, groups: the partitions that the transaction writes to, and the consumer groups whose offsets it commits.
     started_ms: when the first of them was added.
     """
 
@@ -82,26 +82,26 @@ class Transaction(NamedTuple):
 
     @property
     def exhausted(self) -> bool:
-        """Whether the producer id has no epoch left to give to a client."""
+        """Whether the producer id has no further epoch for a client."""
         return self.epoch >= EXHAUSTED_EPOCH
 
 
 class Transition(NamedTuple):
-    """The answer to a request, and the state after it; `transaction` is None if nothing changes."""
+    """The error code for a request, and the next state; `transaction` is None if nothing changes."""
 
     code: Code
     transaction: Transaction | None = None
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """The producer id and epoch by which a client says which producer it is."""
+    """The producer id and epoch by which a client identifies itself."""
 
     producer_id: int
     epoch: int
 
 
 NewProducerId: TypeAlias = Callable[[], int]
-"""Makes a producer id that was never given out before. It may raise BrokerError."""
+"""Returns a producer id that was never assigned before. It may raise BrokerError."""
 
 
 def transition_to(
@@ -114,7 +114,7 @@ def transition_to(
     next_producer_id: int = UNSET,
     started_ms: int | None = None,
 ) -> Transaction:
-    """Return `current` in the next `state`. An illegal change is a defect of the rules (AssertionError)."""
+    """Return `current` in the next `state`. An illegal transition is a bug in the rules (AssertionError)."""
     assert state in NEXT_STATES[current.state], f"{current.state} to {state}"
     return current._replace(
         producer_id=producer.producer_id,
@@ -135,10 +135,10 @@ def init_producer_id(
     new_producer_id: NewProducerId,
     now_ms: int,
 ) -> Transition:
-    """InitProducerId: give the id to a new producer, or, with `expected`, a new epoch to the one that has it (KIP-360).
+    """Apply InitProducerId: assign the id to a new producer, or raise the epoch of the `expected` one (KIP-360).
 
-    An open transaction is not looked at here: the caller has to abort it, and to have the client ask again. Note that
-    `expected` is no compare-and-set, in Kafka either: a second caller with the previous epoch gets the current one.
+    The caller has to abort an open transaction first, and let the client retry. `expected` is no compare-and-set, in Kafka
+    either: a second caller with the previous epoch gets the current one.
     """
     if current is None:
         current = Transaction(new_producer_id(), timeout_ms)
@@ -161,7 +161,7 @@ def init_producer_id(
 
 
 def _may_be(current: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    """Return whether a producer that calls itself `expected` may be the one that has the id. The epoch is not looked at."""
+    """Return whether the producer id of `expected` is one of this transactional id. The epoch is not compared."""
     if current.epoch == UNSET or expected.producer_id == current.producer_id:
         return True
     return expected.producer_id == current.previous_producer_id and expected.epoch >= EXHAUSTED_EPOCH
@@ -183,7 +183,7 @@ def add_partitions(
     groups: Collection[str],
     now_ms: int,
 ) -> Transition:
-    """AddPartitionsToTxn and AddOffsetsToTxn: note what the transaction touches, and begin one if there is none."""
+    """Apply AddPartitionsToTxn or AddOffsetsToTxn: add to the transaction, and begin one if there is none."""
     if current is None or current.producer_id != producer.producer_id:
         return Transition(Code.INVALID_PRODUCER_ID_MAPPING)
     if current.epoch != producer.epoch:
@@ -208,7 +208,7 @@ def add_partitions(
 
 
 def verify(current: Transaction | None, producer: ProducerIdAndEpoch, *, is_added: bool) -> Code:
-    """Check a write of this producer to something that must have been added before, which `is_added` says (KIP-890)."""
+    """Return whether the producer may write to a partition or group, where `is_added` says whether it was added (KIP-890)."""
     if current is None or current.producer_id != producer.producer_id:
         return Code.INVALID_PRODUCER_ID_MAPPING
     if current.epoch != producer.epoch:
@@ -219,10 +219,10 @@ def verify(current: Transaction | None, producer: ProducerIdAndEpoch, *, is_adde
 
 
 def has_timed_out(current: Transaction, now_ms: int) -> bool:
-    """Return whether the transaction has been open for longer than its producer has asked for."""
+    """Return whether the transaction has been open for longer than its timeout."""
     return current.state is TransactionState.ONGOING and current.started_ms + current.timeout_ms < now_ms
 
 
 def has_expired(current: Transaction, now_ms: int, expiration_ms: int) -> bool:
-    """Return whether nobody has used the id for so long that it is to be forgotten."""
+    """Return whether the id has been unused for `expiration_ms`."""
     return current.state in IDLE and current.updated_ms + expiration_ms <= now_ms

@@ -1,5 +1,5 @@
-"""The log of a partition as the broker sees it: validation, producer state, transactions, retention.
+"""The log of a partition: validation, producer state, transactions, retention and compaction.
 
-Owns: what a batch must fulfil to be appended, and what a log remembers of producers.
+Owns: the checks before a batch is appended, and the state of producers in a log.
 Must not know: the engine that stores the batches (`storage`).
 """

@@ -1,4 +1,4 @@
-"""One partition: its log, its producers, and the checks that a batch must pass before it is appended.
+"""One partition: its log, its producers, and the checks before a batch is appended.
 
 The order of the checks is Kafka's (ProduceRequest.validateRecords, then UnifiedLog.append).
 """
@@ -37,10 +37,10 @@ logger = escaping_logger(__name__)
 
 
 class Partition:
-    """A partition of a topic, which one thread at a time may use.
+    """A partition of a topic. One thread at a time may use it.
 
-    A partition whose log cannot be opened exists all the same, and answers KAFKA_STORAGE_ERROR with advice on what to do, so
-    that the other partitions can serve.
+    A partition whose log cannot be opened exists too, and responds with KAFKA_STORAGE_ERROR and advice, so that the other
+    partitions can serve.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Partition:
 
     @property
     def settings(self) -> TopicSettings:
-        """The topic's settings. They may be replaced, and apply from then on."""
+        """The topic's settings. They can be replaced at any time."""
         return self._settings
 
     @settings.setter
@@ -91,15 +91,15 @@ class Partition:
     def append(
         self, records: memoryview | None, decompression: DecompressionBudget | None = None, *, new_epochs: bool = False
     ) -> int:
-        """Check and admit the one batch in `records`; return its base offset. `unpacking` belongs to the request.
+        """Validate and append the one batch in `records`; return its base offset. `decompression` belongs to the request.
 
-        A transactional batch opens the transaction of its producer if none is open: whether the coordinator knows of it must have
-        been found out before. A batch that was admitted before (same producer, epoch and sequences) is not admitted again: its
-        first offset is returned. Ask the log whether the batch is confirmed. With `new_epochs` each transaction of its
-        producer has an epoch of its own (KIP-890).
+        A transactional batch opens the transaction of its producer if none is open: the caller has checked it with the
+        coordinator. A repeated batch (same producer, epoch and sequence numbers) is not appended again: the base offset of the
+        first one is returned. The log says whether the batch is confirmed. With `new_epochs` each transaction of its producer has
+        an epoch of its own (KIP-890).
 
         Raises:
-            BrokerError: the batch is refused, with the code that Kafka answers.
+            BrokerError: the batch is refused, with Kafka's error code.
         """
         log = self.log
         header = checked_header(records, self._settings.max_message_bytes)
@@ -122,9 +122,9 @@ class Partition:
         *,
         now_ms: int = NO_TIMESTAMP,
     ) -> int:
-        """Admit the marker that ends the producer's open transaction, if there is one, and return the marker's offset.
+        """Append the marker that ends the producer's open transaction, if there is one; return the marker's offset.
 
-        Readers of committed records see the transaction's end once the log confirms the marker. `now_ms` is its timestamp.
+        Readers of committed records see the end of the transaction once the log confirms the marker. `now_ms` is its timestamp.
 
         Raises:
             BrokerError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED or KAFKA_STORAGE_ERROR; nothing was written.
@@ -139,13 +139,13 @@ class Partition:
         return offset
 
     def _remember(self, header: BatchHeader, control_batch: bytes) -> None:
-        """Learn from a batch in the log what was known of its producer; raise CorruptRecord if it is a malformed marker.
+        """Restore the producer state from a batch in the log; raise CorruptRecord for a malformed marker.
 
-        What is found in a log is confirmed, so no transaction that has ended waits for that: the log may hold millions of them.
+        Everything in an opened log is confirmed, so no ended transaction stays in the index: the log may hold millions of them.
         """
         if not control_batch:
             self._producers.remember(header)
-        elif header.records_count:  # compaction leaves the header alone of a marker that it removed
+        elif header.records_count:  # compaction leaves only the header of a removed marker
             marker = read_end_marker(memoryview(control_batch)[HEADER_SIZE:])
             if marker is not None:
                 self._producers.remember_marker(header, marker)
@@ -172,29 +172,29 @@ class Partition:
         return self._producers.transactions.has_aborted(first)
 
     def aborted_transactions(self, first: int, last: int) -> list[AbortedTxn]:
-        """Return the aborted transactions whose offsets, from first batch to marker, meet those from `first` to `last`."""
+        """Return the aborted transactions that overlap the offsets from `first` to `last`."""
         return self._producers.transactions.aborted(first, last)
 
     def forget_aborted(self, markers: Collection[int]) -> None:
-        """Forget aborted transactions with a marker at one of these offsets: compaction took it, as it took all their records."""
+        """Forget aborted transactions with a marker at one of these offsets: compaction has removed it and all their records."""
         if markers:
             self._producers.transactions.forget_ended_at(markers)
 
     def remembered_offsets(self) -> set[int]:
-        """Return the base offsets of the batches whose headers tell what is known of producers, for compaction."""
+        """Return the base offsets of the batches that compaction must keep because their headers have the state of producers."""
         return self._producers.remembered_offsets()
 
     @property
     def producer_count(self) -> int:
-        """The number of producers that are remembered."""
+        """The number of producers in the producer state."""
         return len(self._producers)
 
     def active_producers(self) -> list[ProducerState]:
-        """Return what is known of each producer that wrote here."""
+        """Return the state of each producer that wrote here."""
         return self._producers.active()
 
     def delete_old(self, now_ms: int) -> None:
-        """Delete the records that the settings do not retain at the time `now_ms` (milliseconds since 1970).
+        """Delete records beyond the retention of the topic at the time `now_ms` (milliseconds since 1970).
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR.
@@ -213,17 +213,17 @@ class Partition:
         self._producers.transactions.forget_before(self.log.start_offset)
 
     def close(self, *, discard: bool = False) -> None:
-        """Close the log. It is made durable as the settings say, or not at all with `discard`.
+        """Close the log. It is synced as the settings say, or not at all with `discard`.
 
         Raises:
-            OSError: the disk refused to make it durable; the log is closed all the same.
+            OSError: the disk refused to sync it; the log is closed all the same.
         """
         if self._log is not None:
             self._log.close(discard=discard)
 
 
 def checked_header(records: memoryview | None, max_message_bytes: int) -> BatchHeader:
-    """Return the header of the one batch in `records`, after every check that needs no look at single records.
+    """Return the header of the one batch in `records`, after every check that does not read its records.
 
     Raises:
         BrokerError: INVALID_RECORD, MESSAGE_TOO_LARGE, CORRUPT_MESSAGE or UNSUPPORTED_COMPRESSION_TYPE.
@@ -235,7 +235,9 @@ def checked_header(records: memoryview | None, max_message_bytes: int) -> BatchH
     try:
         header = read_header(records)
         if header.size != len(records):
-            raise _invalid(f"{len(records)} bytes came for exactly one record batch, whose header claims {header.size}")
+            raise _invalid(
+                f"{len(records)} bytes for exactly one record batch, whose header has the size {header.size}"
+            )
         if header.size > max_message_bytes:
             raise BrokerError(
                 f"the record batch has {header.size} bytes, max.message.bytes is {max_message_bytes}",
@@ -251,12 +253,12 @@ def checked_header(records: memoryview | None, max_message_bytes: int) -> BatchH
 def _check_fields(header: BatchHeader) -> None:
     if header.records_count < 1 or header.records_count != header.last_offset_delta + 1:
         raise _invalid(
-            f"the header claims {header.records_count} records, but its last offset delta is {header.last_offset_delta}"
+            f"the header has {header.records_count} records, but its last offset delta is {header.last_offset_delta}"
         )
     if header.attributes & CONTROL_BIT:
         raise _invalid("clients may not write control batches")
     if header.attributes & TRANSACTIONAL_BIT and header.producer_id == NO_PRODUCER_ID:
-        raise _invalid("the batch belongs to a transaction of no producer")
+        raise _invalid("the batch is transactional, but has no producer id")
     if header.producer_id != NO_PRODUCER_ID and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise _invalid(f"the batch names producer {header.producer_id}, but has no epoch or no sequence")
     if header.codec > _MAX_CODEC:

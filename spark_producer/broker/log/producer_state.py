@@ -1,7 +1,7 @@
-"""The epochs and last sequences that a partition of the broker remembers of producers (Kafka's ProducerStateManager).
+"""The producer state of a partition: epochs, last sequence numbers and open transactions (Kafka's ProducerStateManager).
 
-By them it refuses batches that are out of order, recognises those that were sent twice, and knows which transactions are open.
-The rules are those of Kafka's ProducerAppendInfo and ProducerStateEntry (KIP-98, KIP-360).
+With it the partition refuses batches that are out of order, recognizes repeated ones, and knows which transactions are open. The
+rules are those of Kafka's ProducerAppendInfo and ProducerStateEntry (KIP-98, KIP-360).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from spark_producer.record.control import EndMarker
 from spark_producer.record.sequence_numbers import add_to_sequence
 
 REMEMBERED_BATCHES: Final = 5
-"""The batches remembered of each producer (Kafka's NUM_BATCHES_TO_RETAIN): the reason why it may have five requests in flight."""
+"""Number of batches that are remembered of each producer (Kafka's NUM_BATCHES_TO_RETAIN), which may have five requests in
+flight."""
 
 MAX_PRODUCERS: Final = 10_000
-"""The most producers that one partition remembers; beyond that it forgets the one that has been silent longest and has no open
-transaction. Kafka forgets a producer after a day (`producer.id.expiration.ms`), which needs a clock and does not limit their
-number."""
+"""Maximum number of producers of one partition; beyond it the least recent one without an open transaction is forgotten. Kafka
+forgets a producer after a day (`producer.id.expiration.ms`), which needs a clock and does not limit their number."""
 
 NO_COORDINATOR_EPOCH: Final = -1
 NO_TRANSACTION: Final = -1
-"""Where the open transaction begins of a producer that has none (DescribeProducers)."""
+"""The start offset of a producer without an open transaction (DescribeProducers)."""
 
 
 class _Appended(NamedTuple):
@@ -36,7 +36,7 @@ class _Appended(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """What is known of a producer, as DescribeProducers tells it. `timestamp` is in milliseconds since 1970."""
+    """The state of a producer in DescribeProducers. `timestamp` is in milliseconds since 1970."""
 
     producer_id: int
     producer_epoch: int
@@ -47,7 +47,7 @@ class ProducerState(NamedTuple):
 
 
 class _Producer:
-    """The newest epoch of one producer id, the last batches of it, and the coordinator that ended its last transaction."""
+    """The newest epoch of one producer id, its last batches, and the coordinator epoch of its last marker."""
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "marker_offset", "timestamp")
 
@@ -69,20 +69,21 @@ class _Producer:
 
 
 class ProducerStates:
-    """The producers of one partition, idempotent and transactional ones."""
+    """The idempotent and transactional producers of one partition."""
 
     def __init__(self) -> None:
         self.transactions = TransactionIndex()
         self._idle: dict[int, _Producer] = {}
-        """Those without an open transaction, the one that has been silent longest first."""
+        """Producers without an open transaction, least recent first."""
         self._busy: dict[int, _Producer] = {}
-        """Those with one, `MAX_OPEN_TRANSACTIONS` at most, which must not be forgotten."""
+        """Producers with an open transaction, `MAX_OPEN_TRANSACTIONS` at most, which must not be forgotten."""
 
     def check(self, header: BatchHeader, high_watermark: int = 0, *, new_epochs: bool = False) -> int | None:
-        """Check whether the batch of data with this header may be appended.
+        """Check that the batch of data with this header can be appended.
 
-        Return None if it may. If it repeats a batch, return the base offset of that one: the caller answers with it and appends
-        nothing. Below `high_watermark` everything is confirmed. With `new_epochs` each transaction has an epoch of its own.
+        Return None if it can. Return the base offset of the original for a repeated batch: the caller responds with it and
+        appends nothing. Everything below `high_watermark` is confirmed. With `new_epochs` each transaction has an epoch of its
+        own.
 
         Raises:
             BrokerError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE; REQUEST_TIMED_OUT if too many
@@ -97,7 +98,7 @@ class ProducerStates:
                 return repeated
         elif new_epochs and header.attributes & TRANSACTIONAL_BIT and header.base_sequence != 0:
             raise _out_of_order(header, "0, the first of a transaction")
-        # Otherwise any sequence of an unknown one will do: the log may have been deleted while the producer lives.
+        # An unknown producer may start with any other sequence number: its records may have been deleted while it lives.
         if self._busy or header.attributes & TRANSACTIONAL_BIT:
             self._check_transaction(header, high_watermark)
         return None
@@ -124,19 +125,19 @@ class ProducerStates:
         is_transactional = header.attributes & TRANSACTIONAL_BIT
         if is_open and not is_transactional:
             raise BrokerError(
-                f"producer {header.producer_id} has an open transaction here, and its batch is in none",
+                f"producer {header.producer_id} has an open transaction here, but its batch is not transactional",
                 code=Code.INVALID_TXN_STATE,
             )
         if is_transactional and not is_open and self.transactions.is_full(high_watermark):
             raise BrokerError(
-                f"{MAX_OPEN_TRANSACTIONS} transactions are open in this partition: send the batch again when some have ended",
+                f"{MAX_OPEN_TRANSACTIONS} transactions are open in this partition, the maximum: send the batch again later",
                 code=Code.REQUEST_TIMED_OUT,
             )
 
     def check_marker(self, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
-        """Check whether a marker may be appended that ends the transaction of a producer, whether one is open or not.
+        """Check that a marker can be appended that ends a producer's transaction, whether one is open or not.
 
-        Its epoch may be newer than that of the batches: a coordinator raises it to shut out the producer of a transaction that it
+        Its epoch may be newer than that of the batches: a coordinator raises it to fence the producer of a transaction that it
         aborts, and with KIP-890 in every transaction.
 
         Raises:
@@ -149,13 +150,14 @@ class ProducerStates:
             raise _old_epoch("marker", producer_id, producer_epoch, producer.epoch)
         if coordinator_epoch < producer.coordinator_epoch:
             raise BrokerError(
-                f"producer {producer_id}: the marker is from a coordinator with epoch {coordinator_epoch}, the newest is "
+                f"producer {producer_id}: the marker has coordinator epoch {coordinator_epoch}, the newest is "
                 f"{producer.coordinator_epoch}",
                 code=Code.TRANSACTION_COORDINATOR_FENCED,
             )
 
     def remember(self, header: BatchHeader) -> None:
-        """Note an appended batch of data; `header` carries its offset. A restart replays the log through this."""
+        """Update the state with an appended batch of data; `header` has its offset. A start of the broker replays the log through
+        this."""
         if header.producer_id == NO_PRODUCER_ID:
             return
         producer_id = header.producer_id
@@ -168,11 +170,11 @@ class ProducerStates:
             self.transactions.begin(producer_id, header.base_offset)
             self._busy[producer_id] = producer
         else:
-            self._idle[producer_id] = producer  # now the last of the dict is the most recent one
+            self._idle[producer_id] = producer  # the last entry of the dict is the most recent one
         self._forget_one()
 
     def remember_marker(self, header: BatchHeader, marker: EndMarker) -> None:
-        """Note an appended marker; `header`, of its batch, carries the offset that it was given."""
+        """Update the state with an appended marker; `header`, of its batch, has its offset."""
         producer = self._take(header.producer_id, header.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.timestamp = header.max_timestamp
@@ -183,7 +185,7 @@ class ProducerStates:
         self._forget_one()
 
     def _take(self, producer_id: int, epoch: int) -> _Producer:
-        """Return the producer with this epoch from now on, a new one if it is unknown. It is among the idle ones no more."""
+        """Return the producer with this epoch, a new one if it is unknown, and remove it from the idle ones."""
         producer = self._idle.pop(producer_id, None) or self._busy.get(producer_id)
         if producer is None:
             return _Producer(epoch)
@@ -199,7 +201,7 @@ class ProducerStates:
         return len(self._idle) + len(self._busy)
 
     def remembered_offsets(self) -> set[int]:
-        """Return the base offsets of the batches and markers without which a start would not know what is known now."""
+        """Return the base offsets of the batches and markers from which a start rebuilds this state."""
         found: set[int] = set()
         for producers in (self._idle, self._busy):
             for producer in producers.values():
@@ -208,7 +210,7 @@ class ProducerStates:
         return found
 
     def active(self) -> list[ProducerState]:
-        """Return all producers that are remembered."""
+        """Return the state of all producers."""
         begins = self.transactions.first_offset
         return [
             ProducerState(
@@ -233,7 +235,7 @@ def _old_epoch(what: str, producer_id: int, epoch: int, newest: int) -> BrokerEr
 
 def _out_of_order(header: BatchHeader, expected: str) -> BrokerError:
     return BrokerError(
-        f"producer {header.producer_id}, epoch {header.producer_epoch}: sequence {header.base_sequence} came, "
+        f"producer {header.producer_id}, epoch {header.producer_epoch}: got sequence {header.base_sequence}, "
         f"expected {expected}",
         code=Code.OUT_OF_ORDER_SEQUENCE_NUMBER,
     )

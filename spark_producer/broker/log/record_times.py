@@ -1,6 +1,6 @@
-"""Which record of a batch has a time, since a log finds batches alone.
+"""The search for the first record at a timestamp within a batch, since a log finds only batches.
 
-Owns: the look into the batch. Must not know: how a log finds it, what is asked of which partition.
+Owns: reading the batch. Must not know: how a log finds it, which request needs it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from spark_producer.record.reading import read_records
 
 
 def first_record(log: Log, batch: TimestampOffset, timestamp: int) -> TimestampOffset | None:
-    """Return the first record at `timestamp` (epoch milliseconds) or later, from the batch on that holds the offset of `batch`.
-    Return None if there is none, since it is deleted, or compaction has taken it.
+    """Return the first record at `timestamp` (milliseconds since 1970) or later, starting with the batch that has the offset of
+    `batch`; None if there is none, because it is deleted or compacted.
 
-    A control batch, whose one record nobody sees, is found as a whole. As in Kafka (FileRecords.searchForTimestamp).
+    A control batch is found as a whole, since its one record is hidden, as in Kafka (FileRecords.searchForTimestamp).
 
     Raises:
         BrokerError: KAFKA_STORAGE_ERROR, a batch cannot be read.

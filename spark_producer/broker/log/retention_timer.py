@@ -1,4 +1,4 @@
-"""The timer that says when the broker looks for records that may be deleted."""
+"""The timer of the retention check."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 class RetentionTimer:
     """Calls `delete_old` with the time of day (milliseconds since 1970) every `interval` seconds.
 
-    `now` is always in seconds of the caller's clock, which never goes back, as the time of day may.
+    `now` is in seconds of the caller's monotonic clock.
     """
 
     def __init__(
@@ -23,10 +23,10 @@ class RetentionTimer:
         self._interval = interval
         self._time_of_day = time_of_day
         self.due = now + interval
-        """The time at which `run_if_due` next has something to do."""
+        """The time at which `run_if_due` is next due."""
 
     def run_if_due(self, now: float) -> None:
-        """Call `delete_old` if it is time."""
+        """Call `delete_old` if the interval has passed."""
         if now >= self.due:
             self.due = now + self._interval
             self._delete_old_segments(int(self._time_of_day() * 1000))

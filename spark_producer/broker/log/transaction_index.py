@@ -1,6 +1,5 @@
-"""The transactions of one partition: which are open, and which were aborted (the part of Kafka's ProducerStateManager that tells
-the last stable offset, and its TransactionIndex).
-"""
+"""The open and the aborted transactions of one partition (the last stable offset of Kafka's ProducerStateManager, and its
+TransactionIndex)."""
 
 from __future__ import annotations
 
@@ -11,14 +10,14 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 MAX_OPEN_TRANSACTIONS: Final = 5_000
-"""The most transactions that may be open in one partition; a batch that would open another is refused until one of them ends. So
-clients that begin transactions and never end them take a few megabytes of a partition, until the coordinator aborts them."""
+"""Maximum number of open transactions in one partition; a batch that would open another is refused until one ends. It limits the
+memory of clients that begin transactions and never end them to a few megabytes, until the coordinator aborts them."""
 
 
 class AbortedTxn(NamedTuple):
-    """A producer's batches from `first_offset` on, up to its marker at `last_offset`, are not for readers of committed records.
+    """An aborted transaction: the batches of a producer from `first_offset` to its marker at `last_offset`.
 
-    last_stable_offset: all transactions that end after this one begin there or later.
+    last_stable_offset: all transactions that end after this one begin at this offset or later.
     """
 
     producer_id: int
@@ -30,15 +29,16 @@ class AbortedTxn(NamedTuple):
 class TransactionIndex:
     """The open and the aborted transactions of one partition.
 
-    An aborted transaction takes 32 bytes of memory, as long as the log has its marker, which takes more than four times as much
-    of the disk together with a batch.
+    An aborted transaction takes 32 bytes of memory for as long as the log has its marker. A marker with a batch takes more than
+    four times as much of the disk.
     """
 
     def __init__(self) -> None:
         self._open: dict[int, int] = {}
-        """Producer id → first offset, in the order in which the transactions began: the first has the least offset."""
+        """Producer id → first offset, in the order in which the transactions began, which is that of their offsets."""
         self._ending: deque[tuple[int, int]] = deque()
-        """(first offset, offset of the marker) of transactions whose marker may not be confirmed yet, in the order of markers."""
+        """The first offset and the marker offset of transactions whose marker may not be confirmed yet, in the order of
+        markers."""
         # The fields of `AbortedTxn`, in the order of markers. `last_offset` and `last_stable_offset` never fall.
         self._producers = array("q")
         self._firsts = array("q")
@@ -46,22 +46,22 @@ class TransactionIndex:
         self._stables = array("q")
 
     def first_offset(self, producer_id: int, default: int) -> int:
-        """Return where the open transaction of this producer begins, or `default` if it has none."""
+        """Return the first offset of this producer's open transaction, or `default` if it has none."""
         return self._open.get(producer_id, default)
 
     def is_full(self, high_watermark: int) -> bool:
-        """Return whether no other transaction may be opened now. Those whose marker is not confirmed count as open."""
+        """Return whether no further transaction can be opened. Those whose marker is not confirmed count as open."""
         if len(self._open) + len(self._ending) < MAX_OPEN_TRANSACTIONS:
             return False
         self.settle(high_watermark)
         return len(self._open) + len(self._ending) >= MAX_OPEN_TRANSACTIONS
 
     def begin(self, producer_id: int, first_offset: int) -> None:
-        """Note that a producer, which has no open transaction, begins one with the batch at `first_offset`."""
+        """Add a transaction that begins with the batch at `first_offset`. The producer has no open one."""
         self._open[producer_id] = first_offset
 
     def end(self, producer_id: int, marker_offset: int, *, commits: bool) -> None:
-        """Note the marker at `marker_offset`. It ends the open transaction of the producer, or nothing if there is none."""
+        """Apply the marker at `marker_offset`, which ends the open transaction of the producer, if there is one."""
         first_offset = self._open.pop(producer_id, None)
         if first_offset is None:
             return
@@ -73,8 +73,8 @@ class TransactionIndex:
             self._stables.append(next(iter(self._open.values()), marker_offset + 1))
 
     def first_unstable(self, high_watermark: int) -> int | None:
-        """Return the first offset of the earliest transaction that is open, or has its marker at `high_watermark` or later, where
-        it is not confirmed. Return None if there is no such transaction."""
+        """Return the first offset of the earliest transaction that is open or whose marker is not confirmed, that is at
+        `high_watermark` or later; None if there is no such transaction."""
         self.settle(high_watermark)
         earliest = next(iter(self._open.values()), None)
         if not self._ending:
@@ -83,7 +83,7 @@ class TransactionIndex:
         return unconfirmed if earliest is None else min(earliest, unconfirmed)
 
     def settle(self, high_watermark: int) -> None:
-        """Note that every marker before this offset is confirmed, so that its transaction need not be remembered as ending."""
+        """Forget the ended transactions whose markers are before `high_watermark`, and so confirmed."""
         while self._ending and self._ending[0][1] < high_watermark:
             self._ending.popleft()
 
@@ -92,7 +92,7 @@ class TransactionIndex:
         return bool(self._lasts) and self._lasts[-1] >= first
 
     def aborted(self, first: int, last: int) -> list[AbortedTxn]:
-        """Return the aborted transactions, in the order of their markers, whose offsets meet those from `first` to `last`."""
+        """Return the aborted transactions that overlap the offsets from `first` to `last`, in the order of their markers."""
         found = []
         for number in range(bisect_left(self._lasts, first), len(self._lasts)):
             if self._firsts[number] <= last:
@@ -106,14 +106,14 @@ class TransactionIndex:
         return found
 
     def forget_before(self, offset: int) -> None:
-        """Forget the aborted transactions whose marker lies before `offset`, because the log begins there now."""
+        """Forget the aborted transactions whose marker is before `offset`, the new start of the log."""
         gone = bisect_left(self._lasts, offset)
         for column in (self._producers, self._firsts, self._lasts, self._stables):
             del column[:gone]
 
     def forget_ended_at(self, markers: Collection[int]) -> None:
-        """Forget the aborted transactions with these markers, which are gone as all of their records are: else a reader would
-        take later records of the same producer for aborted ones."""
+        """Forget the aborted transactions with these markers, which are removed with all of their records: otherwise later
+        records of the same producer would count as aborted."""
         gone = set(markers)
         kept = [number for number, last in enumerate(self._lasts) if last not in gone]
         for name in ("_producers", "_firsts", "_lasts", "_stables"):

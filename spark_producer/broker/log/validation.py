@@ -1,8 +1,8 @@
-"""The check that the records of a batch are what its header says, before the batch is appended (Kafka's LogValidator).
+"""The validation of a batch's records before it is appended (Kafka's LogValidator).
 
-A header that claims more records than there are would use up offsets, and a malformed record would stop every consumer. So, like
-Kafka, this module reads each batch to its end, and unpacks a compressed one for that. Offsets inside a batch must count from 0;
-where they do not, Kafka writes a compressed batch anew, and overlooks the fault in others.
+A header with too many records would use up offsets, and a malformed record would stop every consumer. So, like Kafka, this module
+reads each batch to its end, and decompresses it for that. Offset deltas must count from 0; where they do not, Kafka rewrites a
+compressed batch, and ignores the fault in others.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from spark_producer.record.reading import DECOMPRESSED_LIMIT
 from spark_producer.record.record_cursor import why_malformed
 
 MIN_RECORD_BYTES: Final = 7
-"""The bytes of the smallest record: length, attributes, two deltas, key and value length, and count of headers."""
+"""Minimum size of a record in bytes: length, attributes, two deltas, key length, value length and header count."""
 
 MAX_DECOMPRESSED_BYTES: Final = DECOMPRESSED_LIMIT
-"""The most bytes that a batch may unpack to: as many as our readers take. Kafka unpacks piece by piece and sets no limit."""
+"""Maximum decompressed size of a batch in bytes: that of pyproducer's readers. Kafka decompresses in pieces and has no limit."""
 
 MAX_REQUEST_DECOMPRESSED_BYTES: Final = 4 * MAX_DECOMPRESSED_BYTES
-"""The most bytes that the batches of one request may unpack to: a second's work or two, in which nobody else is served."""
+"""Maximum decompressed size of all batches of one request in bytes: one or two seconds of work, in which no other client is
+served."""
 
 ROWS_AT_ONCE: Final = 1 << 16
-"""The records that are checked together; their columns take 5 MB."""
+"""Number of records that are validated together; their columns take 5 MB."""
 
 
 MAX_NAMED: Final = 1000
@@ -39,28 +40,30 @@ MAX_NAMED: Final = 1000
 
 
 class DecompressionBudget:
-    """Limits the bytes that each batch of one request unpacks to, and all of them together: 4 KB can become 128 MB, and a request
-    can have thousands of such batches."""
+    """Limits the decompressed bytes of each batch of one request, and of all of them together: 4 KB can become 128 MB, and a
+    request can have thousands of such batches."""
 
-    def __init__(self, largest: int = MAX_DECOMPRESSED_BYTES, most: int = MAX_REQUEST_DECOMPRESSED_BYTES) -> None:
-        self._largest = largest
-        self._most = self._left = most
+    def __init__(
+        self, batch_limit: int = MAX_DECOMPRESSED_BYTES, request_limit: int = MAX_REQUEST_DECOMPRESSED_BYTES
+    ) -> None:
+        self._batch_limit = batch_limit
+        self._request_limit = self._left = request_limit
 
     def decompress(self, header: BatchHeader, batch: memoryview) -> memoryview:
-        """Return the records of `batch`, unpacked.
+        """Return the decompressed records of `batch`.
 
         Raises:
-            CorruptRecord: the records cannot be unpacked.
-            BrokerError: REQUEST_TIMED_OUT, for a packed batch after too much was unpacked; clients send it again.
+            CorruptRecord: the records cannot be decompressed.
+            BrokerError: REQUEST_TIMED_OUT, for a compressed batch beyond the limit of the request; clients send it again.
         """
         if header.codec and self._left <= 0:
             raise BrokerError(
-                f"the batches of this request unpack to more than {self._most} bytes: send the rest again",
+                f"the batches of this request have more than {self._request_limit} decompressed bytes: send the rest again",
                 code=Code.REQUEST_TIMED_OUT,
             )
-        cost = self._largest  # a batch that cannot be unpacked counts for so much
+        cost = self._batch_limit  # the cost of a batch that cannot be decompressed
         try:
-            records = decompress(header.codec, batch[HEADER_SIZE:], self._largest)
+            records = decompress(header.codec, batch[HEADER_SIZE:], self._batch_limit)
             cost = len(records) if header.codec else 0
         finally:
             self._left -= cost
@@ -68,12 +71,12 @@ class DecompressionBudget:
 
 
 class RecordsWithoutKey(BrokerError):
-    """Records that have no key, which a compacted topic needs (INVALID_RECORD). `rows` are their numbers in the batch."""
+    """Records without the key that a compacted topic needs (INVALID_RECORD). `rows` are their numbers in the batch."""
 
     def __init__(self, rows: NDArray[np.int64]) -> None:
         self.rows = [int(row) for row in rows[:MAX_NAMED]]
         super().__init__(
-            f"{len(rows)} records of the batch have no key, the first is number {self.rows[0]}: a compacted topic needs keys",
+            f"{len(rows)} records of the batch have no key, first number {self.rows[0]}: a compacted topic needs keys",
             code=Code.INVALID_RECORD,
         )
 
@@ -85,30 +88,30 @@ def check_records(
     *,
     needs_keys: bool = False,
 ) -> None:
-    """Check that `batch` holds `header.records_count` well-formed records with offset deltas 0, 1, 2 … and nothing else. With
-    `needs_keys`, which is for compacted topics, each must have a key.
+    """Check that `batch` has `header.records_count` well-formed records with offset deltas 0, 1, 2 … and nothing else. With
+    `needs_keys`, for compacted topics, each must have a key.
 
     Raises:
-        BrokerError: INVALID_RECORD, or REQUEST_TIMED_OUT as `DecompressionBudget.unpack`.
+        BrokerError: INVALID_RECORD, or REQUEST_TIMED_OUT as `DecompressionBudget.decompress`.
     """
     try:
         records = (decompression or DecompressionBudget()).decompress(header, batch)
         if header.records_count > len(records) // MIN_RECORD_BYTES:
             raise CorruptRecord(
-                f"{len(records)} bytes cannot hold {header.records_count} records, as the header claims"
+                f"{len(records)} bytes cannot hold {header.records_count} records, the number in the header"
             )
-        _walk(np.frombuffer(records, dtype=np.uint8), header.records_count, needs_keys=needs_keys)
+        _validate(np.frombuffer(records, dtype=np.uint8), header.records_count, needs_keys=needs_keys)
     except CorruptRecord as error:
         raise BrokerError(f"the record batch is refused: {error}", code=Code.INVALID_RECORD) from error
 
 
-def _walk(data: ByteArray, count: int, *, needs_keys: bool) -> None:
-    """Read `count` records, which must fill `data`; raise CorruptRecord if anything is wrong."""
+def _validate(data: ByteArray, count: int, *, needs_keys: bool) -> None:
+    """Decode `count` records, which must fill `data`; raise CorruptRecord if anything is wrong."""
     position, done = 0, 0
     ends = np.array([len(data)], dtype=np.int64)
     while done < count:
-        asked = min(count - done, ROWS_AT_ONCE)
-        decoded = decode_v2(data, np.array([position], dtype=np.int64), ends, np.array([asked], dtype=np.int64))
+        wanted = min(count - done, ROWS_AT_ONCE)
+        decoded = decode_v2(data, np.array([position], dtype=np.int64), ends, np.array([wanted], dtype=np.int64))
         found = decoded.offset_deltas
         expected = np.arange(done, done + len(found), dtype=np.int64)
         if not np.array_equal(found, expected):
@@ -118,7 +121,7 @@ def _walk(data: ByteArray, count: int, *, needs_keys: bool) -> None:
             raise RecordsWithoutKey(np.flatnonzero(decoded.key_lengths < 0) + done)
         done += len(found)
         position = decoded.stop if decoded.stop >= 0 else len(data)
-        if len(found) < asked and not decoded.full:
+        if len(found) < wanted and not decoded.full:
             raise CorruptRecord(_why_stopped(data, position, done, count))
     if position != len(data):
         raise CorruptRecord(f"{len(data) - position} bytes are left after the last of {count} records")
@@ -126,5 +129,5 @@ def _walk(data: ByteArray, count: int, *, needs_keys: bool) -> None:
 
 def _why_stopped(data: ByteArray, position: int, done: int, count: int) -> str:
     if position == len(data):
-        return f"it holds {done} records, its header claims {count}"
+        return f"it has {done} records, but {count} in its header"
     return f"record {done} of {count}: {why_malformed(data[position:].data)}"

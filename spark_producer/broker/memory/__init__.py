@@ -1,5 +1,5 @@
-"""Memory of the broker: budgets, the plan that divides them, and what the system says.
+"""The memory of the broker: limits of connections, the plan that divides the budgets, and the memory of the system.
 
-Owns: bounds in bytes, and how much of them is taken.
-Must not know: connections and storage, which take from the budgets.
+Owns: limits in bytes, and how much of them is used.
+Must not know: connections and storage, which use them.
 """

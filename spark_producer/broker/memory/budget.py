@@ -1,9 +1,10 @@
-"""The memory that all connections share: one budget for the bytes of their requests, of answers, and of requests that wait.
+"""The memory that all connections share: one budget for the bytes of their requests, responses and delayed requests.
 
-No connection that holds memory waits for more, so none waits for ever: a request takes its whole size before it is received, an
-answer is sent however much the requests hold, and a Fetch that may not wait is answered. The shares add up to the limit.
+No connection that holds memory waits for more, so there is no deadlock: a request reserves its whole size before it is received,
+a response is sent however much the requests hold, and a Fetch for which there is no memory to wait gets its response at once. The
+shares add up to the limit.
 
-The budget does not count requests, or parts of requests, of up to 64 KiB; each connection holds at most twice that much of them.
+Requests, or parts of them, of up to 64 KiB are not counted; each connection holds at most twice that much of them.
 """
 
 from __future__ import annotations
@@ -14,32 +15,33 @@ from typing import Final, Generic, TypeVar
 from spark_producer.broker.memory.watermark import Watermark
 
 REQUEST_SHARE: Final = 2
-"""A request may take half of the budget; a larger one is refused."""
+"""Divisor of the budget: a request may take half of it; a larger one is refused."""
 
 RESPONSE_SHARE: Final = 4
-"""No further request is answered while answers that take a quarter of the budget wait to be sent."""
+"""Divisor of the budget: no request is handled while unsent responses take a quarter of it."""
 
 FETCH_SHARE: Final = 8
-"""No Fetch is answered while answers that take an eighth of the budget wait to be sent: consumers that do not read must not keep
-producers waiting."""
+"""Divisor of the budget: no Fetch is handled while unsent responses take an eighth of it, so that consumers that do not read
+cannot stop producers."""
 
 WAITING_SHARE: Final = 8
-"""Fetches that wait may hold an eighth of the budget; after that, the next Fetch is answered at once with what there is."""
+"""Divisor of the budget: delayed Fetches may take an eighth of it; after that, the next Fetch gets its response at once."""
 
 UNCONFIRMED_SHARE: Final = 8
-"""Produces that are not answered may hold an eighth of the budget; after that no more of them are handled."""
+"""Divisor of the budget: Produces without a response may take an eighth of it; after that, no more of them are handled."""
 
 LARGE_SHARE: Final = 64
-"""A request is large if it takes more than this part of the budget (4 MiB by default; our producer's requests are no larger)."""
+"""Divisor of the budget: a larger request counts as large (4 MiB by default; pyproducer's requests are no larger)."""
 
 LARGE_REQUESTS_SHARE: Final = 2
-"""Large requests may hold half of the budget together: a few that never arrive whole must not keep all others waiting."""
+"""Divisor of the budget: large requests may take half of it together, so that a few that are never complete cannot stop all
+others."""
 
 Owner = TypeVar("Owner")
 
 
 class ConnectionMemory(Generic[Owner]):
-    """A budget of `limit` bytes for all holdings together. Only the server's thread uses it."""
+    """A budget of `limit` bytes for all connections together. Only the server's thread uses it."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -53,44 +55,45 @@ class ConnectionMemory(Generic[Owner]):
 
     @property
     def held(self) -> int:
-        """The bytes of all holdings together."""
+        """The bytes that all connections hold together."""
         return self.requests + self.responses + self.waits + self.unconfirmed.amount
 
     @property
     def max_request_bytes(self) -> int:
-        """The size in bytes that no request may exceed."""
+        """Maximum size of a request in bytes."""
         return self._limit // REQUEST_SHARE
 
     def may_respond(self, *, fetch: bool) -> bool:
-        """Return whether the next request may be answered; `fetch` says whether it is a Fetch.
+        """Return whether the next request can be handled; `fetch` says whether it is a Fetch.
 
-        The largest waiting answer counts for Fetches only: a batch is sent however large it is, and a client that asks for one
-        and does not read it must not silence the broker.
+        The largest unsent response counts for Fetches only: a batch is sent whatever its size, and a client that fetches one and
+        does not read it must not block the broker.
         """
         if fetch:
             return self.responses < self._limit // FETCH_SHARE
-        most = self._limit // RESPONSE_SHARE
-        return self.responses < most or self.responses - max(self._responses.values()) < most
+        limit = self._limit // RESPONSE_SHARE
+        return self.responses < limit or self.responses - max(self._responses.values()) < limit
 
     @property
     def is_contended(self) -> bool:
-        """Whether some holding waits to be admitted."""
+        """Whether a connection waits for memory."""
         return bool(self._queue)
 
     @property
     def max_fetch_bytes(self) -> int:
-        """The bytes of records that the next Fetch may be given: half of the room that is left, because others will follow."""
+        """Maximum bytes of records in the response to the next Fetch: half of the free memory, because others will follow."""
         return max(self._limit // FETCH_SHARE - self.responses, 0) // 2
 
     def next_admitted(self) -> Owner | None:
-        """Return the owner that is admitted next, or None if there is no room for it now. The owner has to ask again."""
+        """Return the owner whose request can be admitted next, or None if there is no memory for it. The owner has to ask
+        again."""
         first = self._next()
         return None if first is None else first.owner
 
     def _next(self) -> MemoryHolding[Owner] | None:
-        """Return the first holding in the queue, if there is room for it.
+        """Return the first holding in the queue, if there is memory for it.
 
-        A large request that would exceed the share of all large requests is passed by smaller ones.
+        A large request that would exceed the share of all large requests is overtaken by smaller ones.
         """
         large_must_wait = False
         for holding, size in self._queue.items():
@@ -105,7 +108,7 @@ class ConnectionMemory(Generic[Owner]):
         return size > self._limit // LARGE_SHARE
 
     def admit(self, holding: MemoryHolding[Owner], size: int) -> bool:
-        """Give `holding` `size` bytes for a request and return True, or queue it and return False: first come, first served."""
+        """Reserve `size` bytes for a request and return True, or queue `holding` and return False: first come, first served."""
         self._queue[holding] = size
         if self._next() is not holding:
             return False
@@ -115,32 +118,32 @@ class ConnectionMemory(Generic[Owner]):
         return True
 
     def release_requests(self, sizes: Iterable[int]) -> None:
-        """Take back the memory of requests of these sizes, which are done."""
+        """Release the memory of requests of these sizes."""
         for size in sizes:
             self.requests -= size
             self._large -= size if self._is_large(size) else 0
 
     def hold_response(self, holding: MemoryHolding[Owner], size: int) -> None:
-        """Note that `size` bytes of answers wait to be sent to the owner of `holding`."""
+        """Set the bytes of unsent responses of `holding`."""
         self.responses += size - self._responses.pop(holding, 0)
         if size:
             self._responses[holding] = size
 
     def may_wait(self, size: int) -> bool:
-        """Return whether a Fetch that takes `size` bytes may wait."""
+        """Return whether there is memory for a Fetch of `size` bytes to wait."""
         return self.waits + size <= self._limit // WAITING_SHARE
 
     def is_queued(self, holding: MemoryHolding[Owner]) -> bool:
-        """Return whether `holding` waits to be admitted."""
+        """Return whether `holding` is in the queue."""
         return holding in self._queue
 
     def forget(self, holding: MemoryHolding[Owner]) -> None:
-        """Take `holding` out of the queue."""
+        """Remove `holding` from the queue."""
         self._queue.pop(holding, None)
 
 
 class MemoryHolding(Generic[Owner]):
-    """The part of the budget that one connection, the `owner`, holds."""
+    """The memory that one connection, the `owner`, holds."""
 
     def __init__(self, budget: ConnectionMemory[Owner], owner: Owner) -> None:
         self._budget = budget
@@ -157,35 +160,35 @@ class MemoryHolding(Generic[Owner]):
 
     @property
     def is_queued(self) -> bool:
-        """Whether it has asked for memory and is not admitted yet."""
+        """Whether it waits for memory."""
         return self._budget.is_queued(self)
 
     def withdraw(self) -> None:
-        """Ask no longer."""
+        """Leave the queue."""
         self._budget.forget(self)
 
     def request_done(self) -> None:
-        """Give back the memory of all requests."""
+        """Release the memory of all requests."""
         self._budget.release_requests(self._requests)
         self._requests.clear()
 
     def hold_response(self, size: int) -> None:
-        """Note that `size` bytes of answers wait to be sent."""
+        """Set the bytes of unsent responses."""
         self._budget.hold_response(self, size)
         self._response = size
 
     @property
     def holds(self) -> bool:
-        """Whether a request or an answer holds some of the budget."""
+        """Whether a request or a response holds memory."""
         return bool(self._requests or self._response)
 
     def hold_waiting(self, size: int) -> None:
-        """Note that the waiting request takes `size` bytes; 0 means that none waits."""
+        """Set the bytes of the delayed request; 0 if there is none."""
         self._budget.waits += size - self._wait
         self._wait = size
 
     def close(self) -> None:
-        """Give back everything."""
+        """Release all memory."""
         self._budget.forget(self)
         self.request_done()
         self.hold_response(0)

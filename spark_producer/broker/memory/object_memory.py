@@ -1,7 +1,7 @@
-"""An estimate of what the broker's Python objects take, which no budget bounds: numbers of things times what one of them takes.
+"""An estimate of the memory of the broker's Python objects, which no budget limits: their number times the size of one.
 
-Measured with tracemalloc on CPython 3.11. The JVM's heap is what the article means; here objects are freed as soon as nobody has
-them, and batches are in the caches and in buffers, which the plan counts.
+Measured with tracemalloc on CPython 3.11. Pulsar's advice is about the JVM's heap; here objects are freed as soon as they are
+unreferenced, and batches are in the caches and buffers that the plan limits.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 BASE: Final = 26 * 1024 * 1024
-"""The private memory of a broker without topics: modules, and the buffers of the libraries that unpack batches."""
+"""The private memory in bytes of a broker without topics: modules, and the buffers of the compression libraries."""
 
 PARTITION: Final = 3000
 TOPIC: Final = 700
 PRODUCER: Final = 1500
-"""The bytes that a partition remembers of one producer with five batches."""
+"""Bytes that a partition keeps of one producer with five batches."""
 TRANSACTIONAL_ID: Final = 750
 COMMITTED_OFFSET: Final = 270
 
 
 class HeapCounts(NamedTuple):
-    """The numbers of what the broker keeps in objects.
+    """The number of objects of each kind that the broker keeps.
 
     topics, partitions: of the broker (Pulsar: managed ledgers).
-    producers: that the partitions remember.
+    producers: that the partitions know.
     transactional_ids: that the coordinator knows.
     committed_offsets: of consumer groups (Pulsar: cursors).
     """
@@ -36,7 +36,7 @@ class HeapCounts(NamedTuple):
     committed_offsets: int = 0
 
     def parts(self) -> Iterator[tuple[str, int, int]]:
-        """Yield what is kept, its number, and the bytes of all of it."""
+        """Yield the kind, the number and the bytes of the objects."""
         for (name, count), each in zip(
             self._asdict().items(), (TOPIC, PARTITION, PRODUCER, TRANSACTIONAL_ID, COMMITTED_OFFSET), strict=True
         ):
@@ -44,5 +44,5 @@ class HeapCounts(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """The bytes of all of it, and of the process before it has any topic."""
+        """The bytes of all objects, and of the process before it has a topic."""
         return BASE + sum(size for _, _, size in self.parts())

@@ -1,11 +1,11 @@
-"""The memory plan: how two budgets, the broker's and the storage's, are divided among what keeps batches in memory.
+"""The memory plan: how two budgets, the broker's and the storage's, are divided among the buffers and caches of batches.
 
-The shares are those of Pulsar's broker and BookKeeper's bookie, whose budget is the direct memory of a JVM each: of the broker's
-a half for batches that are not answered yet and a fifth for the tail cache; of the storage's a quarter for the write cache, a
-quarter for the read cache, a tenth for the index and a twentieth for the journal's queue. The rest of the broker's is for other
-requests, and for answers.
+The shares are those of Pulsar's broker and BookKeeper's bookie, each of which divides the direct memory of a JVM: of the
+broker's, a half for batches without a response yet and a fifth for the tail cache; of the storage's, a quarter for the write
+cache, a quarter for the read cache, a tenth for the index and a twentieth for the journal's queue. The rest of the broker's is
+for other requests and for responses.
 
-A plan that does not fit is refused with the numbers, before anything is served, as the bookie does (DbLedgerStorage.initialize).
+A plan that does not fit is refused with the numbers before anything is served, as the bookie does (DbLedgerStorage.initialize).
 """
 
 from __future__ import annotations
@@ -18,35 +18,37 @@ from spark_producer.broker.memory.sizes import MIB, in_mib, parse_size
 from spark_producer.errors import ConfigError
 
 OFF: Final = -1
-"""As the size of the publish buffer: no limit (maxMessagePublishBufferSizeInMB=-1)."""
+"""Size of the publish buffer for no limit (maxMessagePublishBufferSizeInMB=-1)."""
 
 FLOOR: Final = 64 * MIB
-"""The least publish buffer and the least tail cache, of a broker that has room for both (Pulsar's ServiceConfiguration)."""
+"""Minimum size in bytes of the publish buffer and of the tail cache, where the budget is `FLOOR_FROM` or more (Pulsar's
+ServiceConfiguration)."""
 
 FLOOR_FROM: Final = 192 * MIB
-"""The broker's budget from which on the floors hold. In a smaller one they would leave nothing: two floors alone are 128 MiB."""
+"""The broker's budget in bytes from which on `FLOOR` holds. A smaller one would have nothing left: two floors alone are 128
+MiB."""
 
 DEFAULT_BUDGET: Final = 64 * MIB
-"""Each budget, unless a user gives one."""
+"""The default of each budget in bytes."""
 
 MAX_BATCH_BYTES: Final = 1_048_588
-"""The largest batch that topics accept by default (max.message.bytes)."""
+"""Maximum size of a batch in bytes by default (max.message.bytes)."""
 
 PER_HEAP: Final = 2
-"""The broker's budget should be this many times its heap, as Pulsar recommends it for heap and direct memory."""
+"""Recommended ratio of the broker's budget to its heap (Pulsar's advice for heap and direct memory)."""
 
 
 class Share(NamedTuple):
     """One part of a budget.
 
-    name: of the setting.
-    field: of `MemoryPlan`.
-    theirs: the setting of Pulsar or BookKeeper.
-    unit: the bytes of one unit of theirs.
-    of: whose budget it is a part of, "broker" or "storage".
-    formula: in words.
-    share: the bytes of it by default, of that budget.
-    text: what it bounds.
+    name: the name of the setting.
+    field: the field of `MemoryPlan`.
+    counterpart: the setting of Pulsar or BookKeeper.
+    unit: the bytes of one unit of that setting.
+    of: the budget that it is a part of, "broker" or "storage".
+    formula: the default in words.
+    share: returns the default in bytes, given that budget.
+    text: the buffer or cache that it limits.
     """
 
     name: str
@@ -60,7 +62,7 @@ class Share(NamedTuple):
 
     @property
     def is_tier(self) -> bool:
-        """Whether only an engine with tiers has it."""
+        """Whether only a tiered engine has it."""
         return self.field != "publish_buffer"
 
 
@@ -72,7 +74,7 @@ SHARES: Final = (
     Share(
         "broker.publish.buffer.bytes", "publish_buffer", "maxMessagePublishBufferSizeInMB", MIB, "broker",
         "1/2, at least 64 MiB from 192 MiB on", _floored(lambda budget: budget // 2),
-        "batches that were received and not answered yet; -1 sets no limit",
+        "received batches without a response yet; -1 for no limit",
     ),
     Share(
         "broker.tail.cache.bytes", "tail_cache", "managedLedgerCacheSizeMB", MIB, "broker",
@@ -97,16 +99,16 @@ SHARES: Final = (
         "1/20", lambda budget: budget // 20, "batches that wait for the journal",
     ),
 )  # fmt: skip
-"""All parts of both budgets. Each may be set under our name, in bytes, or under theirs, in its unit."""
+"""All parts of both budgets. Each can be set under its own name, in bytes, or under its counterpart's, in the unit of that."""
 
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """The bytes of each part. Those of the storage are for all ledger directories together.
+    """The size of each part in bytes. The storage's parts are for all ledger directories together.
 
-    broker_budget, storage_budget: what the parts are parts of.
+    broker_budget, storage_budget: the two budgets.
     publish_buffer: -1 for no limit.
-    given: the names of the parts that a user has given a size.
+    given: the names of the parts that the user has set.
     """
 
     broker_budget: int
@@ -121,17 +123,17 @@ class MemoryPlan:
 
     @property
     def tiers_given(self) -> list[str]:
-        """The names of those parts that a user has given a size, and that only an engine with tiers has."""
+        """The names of the parts that the user has set and that only a tiered engine has."""
         return [each.name for each in SHARES if each.name in self.given and each.is_tier]
 
     @property
     def half(self) -> int:
-        """The bytes of one half of the write cache: no batch may be larger."""
+        """The bytes of one half of the write cache, which is the maximum size of a batch."""
         return self.write_cache // 2
 
     @property
     def requests(self) -> int:
-        """The bytes of the broker's budget for requests and answers on their way, the publish buffer among them."""
+        """The part of the broker's budget, in bytes, for requests and responses in transit, including the publish buffer."""
         return self.broker_budget - self.tail_cache
 
     @property
@@ -151,11 +153,11 @@ def plan_memory(
     """Return the plan for these budgets.
 
     Args:
-        both: the bytes of both budgets together, of which each gets a half; instead of `broker` and `storage`.
-        given: the parts that have another size than the formulas give, as text under our names or theirs.
+        both: the bytes of both budgets together, half for each; instead of `broker` and `storage`.
+        given: the parts that the user has set, as text under either name.
         broker, storage: the bytes of each budget.
-        largest_batch: the largest batch that topics accept by default, in bytes. For the settings of a broker that has another
-            default, `check_largest_batch` is asked again when it is started; for those of one topic, when it is given them.
+        largest_batch: the maximum size of a batch that topics accept by default, in bytes. A broker with another default calls
+            `check_largest_batch` again at its start, and for a topic that is given its own.
 
     Raises:
         ConfigError: a name or a size is wrong, or the parts do not fit.
@@ -192,10 +194,10 @@ def _check(plan: MemoryPlan, largest_batch: int) -> None:
 
 
 def check_largest_batch(plan: MemoryPlan, largest_batch: int) -> None:
-    """Check that a plan has room for batches of so many bytes.
+    """Check that a plan allows batches of `largest_batch` bytes.
 
     Raises:
-        ConfigError: it has not.
+        ConfigError: it does not.
     """
     if plan.half < largest_batch:
         raise ConfigError(
@@ -211,7 +213,7 @@ def check_largest_batch(plan: MemoryPlan, largest_batch: int) -> None:
 
 
 def _check_sum(which: str, budget: int, plan: MemoryPlan) -> None:
-    """Raise ConfigError if the parts of a budget are more than it."""
+    """Raise ConfigError if the parts of a budget exceed it."""
     parts = [(each.name, max(getattr(plan, each.field), 0)) for each in SHARES if each.of == which]
     total = sum(part for _, part in parts)
     if total > budget:
@@ -223,10 +225,10 @@ def _check_sum(which: str, budget: int, plan: MemoryPlan) -> None:
 
 
 def warnings(plan: MemoryPlan, heap: int, machine: int | None) -> list[str]:
-    """Return what is unwise about a plan that fits, as sentences.
+    """Return warnings about a plan that fits, as sentences.
 
     Args:
-        heap: the bytes of the process that no budget bounds, estimated.
+        heap: the bytes of the process that no budget limits, estimated.
         machine: the bytes of memory that the process may have, None if that is not known.
 
     Raises:
@@ -255,4 +257,4 @@ def warnings(plan: MemoryPlan, heap: int, machine: int | None) -> list[str]:
 
 
 DEFAULT_PLAN: Final = plan_memory()
-"""The plan of a broker whose user says nothing of memory."""
+"""The plan of a broker without memory settings."""

@@ -1,4 +1,4 @@
-"""Sizes in bytes, as people write and read them."""
+"""Sizes in bytes: parsing and formatting."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MAX_SIZE_BYTES: Final = 2**50
 
 
 def parse_size(name: str, text: str, unit: int = 1) -> int:
-    """Return the bytes that `text` says: a number of `unit` bytes, or one with K, M or G, which are powers of 1,024.
+    """Return the size in bytes that `text` gives: a number of `unit` bytes, or one with K, M or G (powers of 1,024).
 
     Raises:
-        ConfigError: it says no size; the text names the setting `name`.
+        ConfigError: `text` is not a size; the message names the setting `name`.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is not None:

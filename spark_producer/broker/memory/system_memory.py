@@ -1,6 +1,6 @@
-"""What the operating system says of memory: how much this process may have, how much it has, and how much caches files.
+"""The memory that the operating system reports: available to this process, resident, and in the page cache.
 
-Whatever a system does not tell is None: only Linux has these files.
+A value that a system does not report is None: only Linux has these files.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Final, NamedTuple
 ROOT: Final = Path("/")
 
 _LIMITS: Final = ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes")
-"""The files in which a container's limit stands, of cgroups v2 and v1."""
+"""The files with the memory limit of a container, of cgroups v2 and v1."""
 
 _CACHED: Final = re.compile(r"^Cached:\s+([0-9]+) kB$", re.MULTILINE)
 _RESIDENT: Final = re.compile(r"^VmRSS:\s+([0-9]+) kB$", re.MULTILINE)
 
 
 class SystemMemory(NamedTuple):
-    """Bytes of memory; None where the system does not tell.
+    """Memory in bytes; None where the system does not report it.
 
-    available: that this process may have, which is the machine's or its container's.
-    resident: that this process has.
-    page_cache: in which the system keeps files, of all processes.
+    available: available to this process: the machine's or its container's.
+    resident: resident memory of this process.
+    page_cache: in the page cache, for files of all processes.
     """
 
     available: int | None
@@ -33,7 +33,7 @@ class SystemMemory(NamedTuple):
 
 
 def system_memory(root: Path = ROOT) -> SystemMemory:
-    """Return what the system says now; `root` is where its files are."""
+    """Return the current values; `root` is the directory of the system's files."""
     limits = [limit for limit in (_physical(), *(_number(root / name) for name in _LIMITS)) if limit is not None]
     return SystemMemory(
         min(limits, default=None),
@@ -57,7 +57,7 @@ def _text(path: Path) -> str:
 
 
 def _number(path: Path) -> int | None:
-    """Return the number in a file; None if it holds another word, such as `max`."""
+    """Return the number in a file; None if it holds something else, such as `max`."""
     text = _text(path).strip()
     return int(text) if text.isdigit() and len(text) < 20 else None
 

@@ -1,12 +1,12 @@
-"""An amount that grows and shrinks, with a mark above which it is too high, and a lower one at which it is no longer."""
+"""An amount with a high and a low watermark."""
 
 from __future__ import annotations
 
 
 class Watermark:
-    """`amount` is too high from the moment it passes `most` until it has fallen to `enough`, which is half by default.
+    """An amount that `is_full` from when it exceeds `high` until it has fallen to `low`, which is half of `high` by default.
 
-    Between the two marks it is what it was, so that those who are paused do not stop and go with every change.
+    Between the two marks `is_full` keeps its value, so that paused producers do not stop and go with every change.
     """
 
     __slots__ = ("amount", "high", "is_full", "low", "peak")

@@ -1,4 +1,5 @@
-"""Metrics of the broker: what is shown of it, the page in Prometheus text format, and the server of that page.
+"""The metrics of the broker: the snapshot of their values, the page in Prometheus' text format, its server, and the memory
+report.
 
-Owns: names and values that are shown, and the report of memory. Must not know: who counts, or why.
+Owns: the names and values that are shown. Must not know: who counts, or why.
 """

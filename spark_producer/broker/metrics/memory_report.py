@@ -1,4 +1,4 @@
-"""The report of memory that `pyproducer broker --report` prints: heap, budgets with their parts, page cache, and advice."""
+"""The memory report of `pyproducer broker --report`: heap, budgets with their parts, page cache, and advice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USED: Final = {
     "index_cache": "pyproducer_broker_index_block_cache_bytes",
     "journal_memory": "pyproducer_broker_journal_memory",
 }
-"""The metric that says how much of each part of the plan is in use."""
+"""The part of the memory plan → the metric of its use."""
 
 _HEAP: Final = "pyproducer_broker_heap_estimated_bytes"
 
@@ -36,11 +36,11 @@ def memory_report(
     """Return the report as lines of text.
 
     Args:
-        settings: of the broker, with its plan.
-        machine: what the system says.
-        engine: the name of the engine that keeps the records.
+        settings: of the broker, with its memory plan.
+        machine: the memory of the system.
+        engine: the name of the storage engine.
         has_tiers: whether it has the tiers of the plan.
-        metrics: the values of the page of metrics of a running broker; None where none runs.
+        metrics: the values of the metrics page of a running broker; None without one.
 
     Raises:
         ConfigError: the plan does not fit into the machine.
@@ -61,7 +61,7 @@ def memory_report(
             ]
     else:
         lines.append(
-            f"requests          {in_mib(settings.max_buffered_bytes)} for requests and answers of all connections"
+            f"requests          {in_mib(settings.max_buffered_bytes)} for requests and responses of all connections"
         )
         lines += [_part(plan, share, now, share.counterpart) for share in SHARES if not share.is_tier]
     lines.append(f"page cache        {_known(machine.page_cache)} now, of all processes")
@@ -80,7 +80,7 @@ def _engine(engine: str, *, has_tiers: bool) -> str:
 
 
 def _without_tiers(settings: BrokerSettings) -> MemoryPlan:
-    """Return what an engine without tiers takes of a plan, with the publish buffer that the broker really has."""
+    """Return the part of a plan that an engine without tiers uses, with the actual publish buffer of the broker."""
     return replace(settings.memory, storage_budget=0, publish_buffer=settings.publish_buffer_bytes)
 
 
@@ -92,12 +92,12 @@ def _part(plan: MemoryPlan, share: Share, now: Mapping[str, float], source: str)
 
 
 def _of_index(plan: MemoryPlan, now: Mapping[str, float]) -> Iterator[str]:
-    """Say if the index takes more than its part, which only RocksDB's keeps to."""
+    """Yield a warning if the index exceeds its part, which only RocksDB's index keeps to."""
     used = int(now.get(USED["index_cache"], 0))
     if used > plan.index_cache:
         yield (
-            f"the index takes {in_mib(used)}, and its part is {in_mib(plan.index_cache)}: that in arrays has every batch in "
-            "memory. RocksDB's keeps to its part (--index rocks)"
+            f"the index takes {in_mib(used)}, but its part is {in_mib(plan.index_cache)}: the index in arrays has every batch in "
+            "memory. RocksDB's index keeps to its part (--index rocks)"
         )
 
 

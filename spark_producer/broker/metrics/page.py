@@ -1,4 +1,4 @@
-"""The page of metrics in Prometheus' text format (version 0.0.4), and how it is read again."""
+"""The metrics page in Prometheus' text format (version 0.0.4): writing and parsing."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _LINE: Final = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{.*\})? (\S+)")
 
 
 def metrics_page(readings: Iterable[MetricReading]) -> str:
-    """Return the page. The metric of Pulsar or BookKeeper that counts the same stands behind the text of each of ours.
+    """Return the page. The counterpart of Pulsar or BookKeeper follows the description of each metric.
 
-    Readings of the same name must stand together.
+    Readings of the same name must be adjacent.
     """
     lines: list[str] = []
     name = ""
@@ -33,14 +33,14 @@ def metrics_page(readings: Iterable[MetricReading]) -> str:
 
 
 def _escaped(text: str, *, quotes: bool = False) -> str:
-    """Return a text as the format writes it. What could control a terminal is escaped first: people read the page too."""
+    """Return a text in the escaping of the format. Terminal control characters are escaped first: people read the page too."""
     text = "\n".join(for_log(line) for line in text.split("\n"))
     escaped = text.replace("\\", "\\\\").replace("\n", "\\n")
     return escaped.replace('"', '\\"') if quotes else escaped
 
 
 def read_metrics_page(page: str) -> dict[str, float]:
-    """Return the values of a page by name, without their labels. Lines that are no values are left out."""
+    """Return the values of a page by name, without their labels. Lines without a value are skipped."""
     found: dict[str, float] = {}
     for line in page.splitlines():
         match = _LINE.fullmatch(line)

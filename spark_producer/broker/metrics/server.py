@@ -1,7 +1,7 @@
-"""The small HTTP server of the page of metrics, which shows numbers to this machine and takes nothing.
+"""The HTTP server of the metrics page, on the loopback address and read-only.
 
-One thread answers one request after the other. Each has a second for all of its bytes, and 8 KiB of them at most; so whoever
-connects and says nothing, or says it byte by byte, costs the next one a second and the broker nothing.
+One thread handles one request after the other. Each has a second for all of its bytes, and 8 KiB of them at most: a client that
+sends nothing, or one byte at a time, costs the next client a second and the broker nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = escaping_logger(__name__)
 HOST: Final = "127.0.0.1"
 PATH: Final = "/metrics"
 REQUEST_S: Final = 1.0
-"""The seconds that a request may take to come, and its answer to go."""
+"""Maximum time in seconds to receive a request, and to send its response."""
 MAX_REQUEST_BYTES: Final = 8192
 MAX_PAGE_BYTES: Final = 1024 * 1024
 CLOSE_S: Final = 10.0
@@ -35,7 +35,7 @@ _POLL_S: Final = 0.1
 
 
 class _Limited(io.RawIOBase):
-    """The bytes of a request, up to a deadline and to a number. Whoever passes either is not answered."""
+    """The bytes of a request, up to a deadline and a number. A request beyond either gets no response."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -67,7 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile = io.BufferedReader(_Limited(self.connection))
 
     def do_GET(self) -> None:
-        """Answer with the page, or with 404 if another one is wanted."""
+        """Respond with the page, or with 404 for another path."""
         if self.path.partition("?")[0] != PATH:
             self.send_error(HTTPStatus.NOT_FOUND, explain=f"the metrics are at {PATH}")
             return
@@ -92,14 +92,14 @@ class _Server(HTTPServer):
 
     def handle_error(self, _request: object, _client_address: object) -> None:
         if isinstance(sys.exception(), OSError):
-            logger.debug("a client of the page of metrics has gone, or was too slow", exc_info=True)
+            logger.debug("a client of the metrics page has gone, or was too slow", exc_info=True)
         else:
-            logger.exception("the page of metrics failed, a defect of the broker; it goes on")
+            logger.exception("the metrics page failed, which is a bug in the broker; it goes on")
 
 
 @contextlib.contextmanager
 def metrics_server(port: int, page: Callable[[], str]) -> Iterator[int]:
-    """Serve the page at http://127.0.0.1:`port`/metrics during the `with` block, whose value is the port: 0 takes a free one.
+    """Serve the page at http://127.0.0.1:`port`/metrics during the `with` block, whose value is the port; 0 takes a free one.
 
     `page` is called by the server's thread.
 
@@ -126,18 +126,20 @@ def fetch_metrics_page(port: int) -> str:
     """Return the page that a broker on this machine serves at `port`.
 
     Raises:
-        ConnectionFailed: there is none.
+        ConnectionFailed: no broker serves one there.
     """
     connection = http.client.HTTPConnection(HOST, port, timeout=CLOSE_S)
     try:
         connection.request("GET", PATH)
-        answer = connection.getresponse()
-        page = answer.read(MAX_PAGE_BYTES).decode("utf-8", errors="replace")
-        if answer.status != HTTPStatus.OK:
-            raise ConnectionFailed(f"{HOST}:{port}{PATH} answered {answer.status}: it is no broker's page of metrics")
+        response = connection.getresponse()
+        page = response.read(MAX_PAGE_BYTES).decode("utf-8", errors="replace")
+        if response.status != HTTPStatus.OK:
+            raise ConnectionFailed(
+                f"{HOST}:{port}{PATH} is not a metrics page: it responded with status {response.status}"
+            )
     except (OSError, http.client.HTTPException) as error:
         raise ConnectionFailed(
-            f"no broker answers at {HOST}:{port}{PATH} ({error}); is one running there with --metrics-port {port}?"
+            f"no metrics page at {HOST}:{port}{PATH}: {error}. Start the broker with --metrics-port {port}"
         ) from error
     finally:
         connection.close()

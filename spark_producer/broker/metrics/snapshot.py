@@ -1,7 +1,7 @@
-"""What the broker shows of itself: heap, tiers, page cache. Collected for the page of metrics, by the thread that serves it.
+"""The snapshot of the broker's metrics: heap, tiers, page cache. The thread that serves the metrics page collects it.
 
-Counters are read as they are. Only what must be summed up over all partitions is asked of the broker's thread; if that does not
-answer soon, the last sums are shown.
+Counters are read directly. Only sums over all partitions are requested from the broker's thread; if it does not respond soon, the
+previous sums are used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from spark_producer.errors import ConnectionFailed
 logger = escaping_logger(__name__)
 
 SUMS_S: Final = 0.5
-"""Seconds to wait for the broker's thread."""
+"""Maximum wait for the broker's thread in seconds."""
 
 _PULSAR_METRICS: Final = {
     "topics": "pulsar_broker_topics_count",
@@ -33,7 +33,7 @@ _PULSAR_METRICS: Final = {
 
 
 def heap_counts(context: Context) -> HeapCounts:
-    """Return the numbers of what the broker keeps in objects. Only the broker's thread may call this."""
+    """Return the numbers of objects that the broker keeps. Only the broker's thread may call this."""
     topics = list(context.topics)
     partitions = [partition for topic in topics for partition in topic.partitions]
     committed = context.coordinator.offsets.committed
@@ -47,7 +47,7 @@ def heap_counts(context: Context) -> HeapCounts:
 
 
 class MetricsCollector:
-    """Collects the readings of one broker, for one thread at a time that is not the broker's."""
+    """Collects the metrics of one broker. One thread at a time may use it, not the broker's."""
 
     def __init__(self, context: Context, server: Server) -> None:
         self._context = context
@@ -56,7 +56,7 @@ class MetricsCollector:
         self._requested_counts: Future[HeapCounts] | None = None
 
     def readings(self) -> Iterator[MetricReading]:
-        """Yield everything that the broker counts, and what the system says of memory."""
+        """Yield all metrics of the broker, and the memory of the system."""
         yield reading("info", 1, _gauge("the engine that keeps the records"), engine=self._context.topics.engine)
         yield from heap_readings(self._latest_counts())
         settings, of_engine = self._context.settings, list(self._context.topics.readings())
@@ -67,13 +67,14 @@ class MetricsCollector:
         yield from system_readings()
 
     def _latest_counts(self) -> HeapCounts:
-        """Return the sums of now, or the last ones if the broker's thread does not answer. It is asked once at a time."""
+        """Return the current sums, or the previous ones if the broker's thread does not respond. One request is pending at a
+        time."""
         try:
             if self._requested_counts is None:
                 self._requested_counts = self._server.call(lambda: heap_counts(self._context))
             self._counts = self._requested_counts.result(SUMS_S)
         except (TimeoutError, ConnectionFailed):
-            logger.debug("the broker's thread is busy; the page of metrics shows the sums of before")
+            logger.debug("the broker's thread is busy; the metrics page shows the previous sums")
         finally:
             if self._requested_counts is not None and self._requested_counts.done():
                 self._requested_counts = None
@@ -81,26 +82,26 @@ class MetricsCollector:
 
     def _publish_readings(self) -> Iterator[MetricReading]:
         clients = self._server.clients
-        published = clients.published
+        buffer = clients.publish_buffer
         yield reading(
             "publish_pending_bytes",
-            published.bytes.amount,
-            _gauge("bytes of Produce requests that are handled and not answered"),
+            buffer.bytes.amount,
+            _gauge("bytes of Produce requests that are handled and have no response yet"),
         )
         yield reading(
             "publish_paused_connections",
-            published.paused,
+            buffer.paused,
             _gauge("connections that are not read from now", "pulsar_broker_throttled_connections"),
         )
         pauses = MetricDescription("times that a connection was not read from for a while", MetricType.COUNTER)
-        yield reading("publish_pauses", published.pauses, pauses)
+        yield reading("publish_pauses", buffer.pauses, pauses)
         paused = MetricDescription(
             "milliseconds for which connections were not read from, all together", MetricType.COUNTER
         )
-        yield reading("publish_paused_ms", int(published.paused_ms), paused)
+        yield reading("publish_paused_ms", int(buffer.paused_ms), paused)
         limit = _gauge("bytes from which on producers are not read from, -1 for no limit")
         yield reading("publish_limit", self._context.settings.publish_buffer_bytes, limit)
-        buffered = _gauge("bytes of requests, answers and waiting Fetches of all connections")
+        buffered = _gauge("bytes of requests, responses and delayed Fetches of all connections")
         yield reading("buffered_bytes", clients.budget.held, buffered)
 
 
@@ -109,7 +110,7 @@ def _gauge(text: str, counterpart: str = "") -> MetricDescription:
 
 
 def heap_readings(counts: HeapCounts) -> Iterator[MetricReading]:
-    """Yield the numbers of objects, and the bytes that they are estimated to take."""
+    """Yield the numbers of objects, and their estimated memory."""
     for name, count, _ in counts.parts():
         text = f"{name.replace('_', ' ')} that the broker keeps in memory"
         yield reading(f"heap_{name}", count, _gauge(text, _PULSAR_METRICS.get(name, "")))
@@ -118,11 +119,11 @@ def heap_readings(counts: HeapCounts) -> Iterator[MetricReading]:
 
 
 def plan_readings(plan: MemoryPlan, of_engine: Collection[str]) -> Iterator[MetricReading]:
-    """Yield the size of each part of the memory plan that there is: a tier is, if the engine has a reading of its use.
+    """Yield the size of each part of the memory plan; that of a tier only if the engine has a metric of its use.
 
     Args:
         plan: of the broker.
-        of_engine: the names of the engine's readings.
+        of_engine: the names of the engine's metrics.
     """
     meaning = _gauge("bytes that each part of the memory plan may take, -1 for no limit", "jvm_memory_direct_bytes_max")
     for share in SHARES:
@@ -131,7 +132,7 @@ def plan_readings(plan: MemoryPlan, of_engine: Collection[str]) -> Iterator[Metr
 
 
 def system_readings() -> Iterator[MetricReading]:
-    """Yield what the system says of memory."""
+    """Yield the memory of the system."""
     memory = system_memory()
     if memory.resident is not None:
         yield MetricReading(

@@ -1,4 +1,4 @@
-"""The requests that the broker answers, and the functions that answer them.
+"""The request handlers of the broker.
 
-Owns: one function for each kind of request, and the table that names it. Must not know: sockets, threads, files.
+Owns: one function for each request type, and the table of them. Must not know: sockets, threads, files.
 """

@@ -1,5 +1,4 @@
-"""The requests of every client and of administrators: ApiVersions, Metadata, CreateTopics, DeleteTopics; and logins
-where there is nothing to log in to."""
+"""The handlers of ApiVersions, Metadata, CreateTopics and DeleteTopics; and of SASL requests on a listener without SASL."""
 
 from __future__ import annotations
 
@@ -21,31 +20,31 @@ logger = escaping_logger(__name__)
 
 TOPIC_CONFIG: Final = 1
 DEFAULT_CONFIG: Final = 5
-"""The two sources of a topic's setting (Kafka's ConfigSource)."""
+"""The sources of a topic's setting (Kafka's ConfigSource)."""
 
 MAX_NEW_PARTITIONS: Final = 10_000
-"""The most partitions that one request may make, as in Kafka (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH): about a
-second's work."""
+"""Maximum number of partitions that one request can create, as in Kafka (ReplicationControlManager.MAX_PARTITIONS_PER_BATCH):
+about a second of work."""
 
 _TRANSACTION_VERSION: Final = "transaction.version"
 _FIRST_WITH_FEATURES_FROM_0: Final = 4
 _NEWEST_WITHOUT: Final = {PRODUCE.key: 11, END_TXN.key: 4, TXN_OFFSET_COMMIT.key: 4}
-"""The newest versions of a broker without transaction.version 2, as 3.9 speaks them: the next ones imply it (KIP-890)."""
+"""The newest versions of a broker without transaction.version 2, as in Kafka 3.9: the next ones imply it (KIP-890)."""
 
 _DEFAULT: Final = -1
 
 _FIRST_WITH_IDS: Final = 12
-"""The first version of Metadata that takes topic ids: versions 10 and 11 have the field, but Kafka refuses it there (KafkaApis,
+"""The first version of Metadata with topic ids: versions 10 and 11 have the field, but Kafka refuses it there (KafkaApis,
 KAFKA-12701)."""
 
 
 def api_versions(
     context: Context, version: int, _request: messages.ApiVersionsRequest
 ) -> HandlerResult[messages.ApiVersionsResponse]:
-    """Answer with the versions of each API that this broker speaks, and how it speaks transactions.
+    """Return the supported versions of each API, and the feature `transaction.version`.
 
-    The answer says that Produce begins at 0, as Kafka's brokers say since 4.0: librdkafka infers the message format from it
-    (KAFKA-18659). The version that it then sends is within the true range.
+    Produce is said to begin at version 0, as by Kafka's brokers since 4.0: librdkafka infers the message format from it
+    (KAFKA-18659). The version that it then sends is within the actual range.
     """
     level = context.settings.transaction_version
     keys = [
@@ -67,12 +66,12 @@ def api_versions(
 
 
 def newest_version(api: AnyApi, transaction_version: int) -> int:
-    """Return the newest version of the API that a broker speaks with this level of `transaction.version`."""
+    """Return the newest version of an API at this level of `transaction.version`."""
     return api.max_version if transaction_version else _NEWEST_WITHOUT.get(api.key, api.max_version)
 
 
 def unsupported_api_versions() -> messages.ApiVersionsResponse:
-    """Return the answer to an ApiVersions of a version that we do not speak: it says which to ask instead (KIP-511)."""
+    """Return the response to an unsupported version of ApiVersions: it has the version for the next attempt (KIP-511)."""
     own = messages.ApiVersion(API_VERSIONS.key, API_VERSIONS.min_version, API_VERSIONS.max_version)
     return messages.ApiVersionsResponse(Code.UNSUPPORTED_VERSION, (own,))
 
@@ -80,24 +79,24 @@ def unsupported_api_versions() -> messages.ApiVersionsResponse:
 def sasl_handshake(
     _context: Context, _version: int, _request: messages.SaslHandshakeRequest
 ) -> HandlerResult[messages.SaslHandshakeResponse]:
-    """Refuse a login where there is none to be made: the listener has none, or it is too early for the next one."""
+    """Refuse a SASL handshake: the listener has no SASL, or a re-authentication comes too early."""
     return HandlerResult(messages.SaslHandshakeResponse(Code.ILLEGAL_SASL_STATE))
 
 
 def sasl_authenticate(
     _context: Context, _version: int, _request: messages.SaslAuthenticateRequest
 ) -> HandlerResult[messages.SaslAuthenticateResponse]:
-    """Refuse the message of a login that was not begun."""
-    told = "SaslAuthenticate request received after successful authentication"
-    return HandlerResult(messages.SaslAuthenticateResponse(Code.ILLEGAL_SASL_STATE, told))
+    """Refuse a SASL message without a handshake."""
+    message = "SaslAuthenticate request received after successful authentication"
+    return HandlerResult(messages.SaslAuthenticateResponse(Code.ILLEGAL_SASL_STATE, message))
 
 
 def metadata(
     context: Context, version: int, request: messages.MetadataRequest
 ) -> HandlerResult[messages.MetadataResponse]:
-    """Answer with the one broker and the topics asked for; unknown topics are made if the request and the settings allow it.
+    """Return the one broker and the requested topics; unknown topics are created if the request and the settings allow it.
 
-    A topic that is named twice is described once, even with different ids, which count for nothing beside a name.
+    A repeated topic is described once, even with different ids, since its name decides.
     """
     settings = context.settings
     if request.topics is None:
@@ -114,7 +113,7 @@ def metadata(
     return HandlerResult(
         messages.MetadataResponse(
             brokers=(broker,),
-            cluster_id=context.topics.cluster_id,
+            cluster_id=context.topics.directory.cluster_id,
             controller_id=settings.node_id,
             topics=tuple(topics),
         )
@@ -122,10 +121,10 @@ def metadata(
 
 
 def _create_missing(context: Context, wanted: list[messages.MetadataRequestTopic]) -> dict[str | None, int]:
-    """Make the topics that do not exist; return topic → error code for those that were not made.
+    """Create the missing topics; return the error code of each one that was not created.
 
-    Topics beyond what one request may make get LEADER_NOT_AVAILABLE, which Kafka answers while a topic is being made: clients
-    ask again.
+    Topics beyond the limit of one request get LEADER_NOT_AVAILABLE, which Kafka returns while a topic is being created: clients
+    retry.
     """
     partitions = context.settings.default_partitions
     names = [topic.name for topic in wanted if topic.name is not None and context.topics.get(topic.name) is None]
@@ -168,9 +167,9 @@ def _describe(context: Context, topic: Topic) -> messages.MetadataResponseTopic:
 def create_topics(
     context: Context, _version: int, request: messages.CreateTopicsRequest
 ) -> HandlerResult[messages.CreateTopicsResponse]:
-    """Make topics, or only check whether they could be made.
+    """Create topics, or only check whether they could be created.
 
-    Each topic has its own result; a name that is repeated is refused with one result (ControllerApis).
+    Each topic has its own result; a repeated name is refused with one result (ControllerApis).
     """
     times = Counter(topic.name for topic in request.topics)
     results = {
@@ -213,7 +212,7 @@ def _new_topic(context: Context, wanted: messages.CreatableTopic) -> NewTopic:
 
 
 def _created(new: NewTopic, settings: TopicSettings) -> messages.CreatableTopicResult:
-    """Return the answer for a topic that has been made, without its id."""
+    """Return the result for a topic that can be created, without its id."""
     return messages.CreatableTopicResult(
         new.name,
         num_partitions=new.partitions,
@@ -230,18 +229,19 @@ def _created(new: NewTopic, settings: TopicSettings) -> messages.CreatableTopicR
 def _partition_count(context: Context, wanted: messages.CreatableTopic) -> int:
     if wanted.assignments:
         if wanted.num_partitions != _DEFAULT or wanted.replication_factor != _DEFAULT:
-            raise BrokerError("both counts and an assignment are given", code=Code.INVALID_REQUEST)
+            raise BrokerError("counts and a replica assignment exclude each other", code=Code.INVALID_REQUEST)
         indexes = sorted(assignment.partition_index for assignment in wanted.assignments)
         nodes = {assignment.broker_ids for assignment in wanted.assignments}
         if indexes != list(range(len(indexes))) or nodes != {(context.settings.node_id,)}:
             raise BrokerError(
-                f"partitions 0 to n must each be on broker {context.settings.node_id}",
+                f"partitions 0 to n must each be assigned to broker {context.settings.node_id} alone",
                 code=Code.INVALID_REPLICA_ASSIGNMENT,
             )
         return len(indexes)
     if wanted.replication_factor not in (_DEFAULT, 1):
         raise BrokerError(
-            f"replication factor {wanted.replication_factor} with one broker", code=Code.INVALID_REPLICATION_FACTOR
+            f"replication factor {wanted.replication_factor} is not possible with one broker",
+            code=Code.INVALID_REPLICATION_FACTOR,
         )
     return context.settings.default_partitions if wanted.num_partitions == _DEFAULT else wanted.num_partitions
 
@@ -249,7 +249,7 @@ def _partition_count(context: Context, wanted: messages.CreatableTopic) -> int:
 def delete_topics(
     context: Context, _version: int, request: messages.DeleteTopicsRequest
 ) -> HandlerResult[messages.DeleteTopicsResponse]:
-    """Delete topics and their records at once. A name that is repeated is refused with one result (ControllerApis)."""
+    """Delete topics and their records at once. A repeated name is refused with one result (ControllerApis)."""
     times = Counter(request.topic_names)
     results = [
         messages.DeletableTopicResult(name, Code.INVALID_REQUEST, "Duplicate topic name.")
@@ -268,6 +268,6 @@ def delete_topics(
             gone.add(name)
     try:
         context.coordinator.forget_topics(gone)
-    except BrokerError as error:  # the topics are gone all the same; the next start finds these offsets
-        logger.error("the offsets of groups for deleted topics are still there: %s", error)
+    except BrokerError as error:  # the topics are deleted all the same; the next start deletes these offsets
+        logger.error("the offsets of groups for deleted topics could not be deleted: %s", error)
     return HandlerResult(messages.DeleteTopicsResponse(responses=tuple(results)), tuple(changed))

@@ -1,4 +1,4 @@
-"""The requests about the settings of topics: DescribeConfigs, AlterConfigs and IncrementalAlterConfigs."""
+"""The handlers of DescribeConfigs, AlterConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spark_producer.protocol import messages
 
 TOPIC: Final = 2
 BROKER: Final = 4
-"""The types of resources that have settings (Kafka's ConfigResource.Type)."""
+"""The resource types with settings (Kafka's ConfigResource.Type)."""
 
 SET: Final = 0
 DELETE: Final = 1
@@ -40,15 +40,15 @@ _TYPES: Final = {
     "segment.bytes": _INT,
     "segment.ms": _LONG,
 }
-"""The types of those settings that are no strings."""
+"""The types of settings other than strings."""
 
 
 def describe_configs(
     context: Context, _version: int, request: messages.DescribeConfigsRequest
 ) -> HandlerResult[messages.DescribeConfigsResponse]:
-    """Answer with the settings of topics; the broker itself has none that tools could read.
+    """Return the settings of topics; the broker itself has none in this API.
 
-    A resource that is named twice is described once.
+    A repeated resource is described once.
     """
     results = [
         _describe(context, resource, request)
@@ -95,7 +95,7 @@ def _setting(
 def incremental_alter_configs(
     context: Context, _version: int, request: messages.IncrementalAlterConfigsRequest
 ) -> HandlerResult[messages.IncrementalAlterConfigsResponse]:
-    """Change the settings of topics: for each topic either all changes are made or none."""
+    """Change settings of topics: all changes of a topic are made, or none."""
     results = _altered(context, request.resources, _changed, validate_only=request.validate_only)
     return HandlerResult(messages.IncrementalAlterConfigsResponse(responses=results))
 
@@ -103,7 +103,7 @@ def incremental_alter_configs(
 def alter_configs(
     context: Context, _version: int, request: messages.AlterConfigsRequest
 ) -> HandlerResult[messages.AlterConfigsResponse]:
-    """Replace the settings of topics: what is not named gets its default again, as in the first versions of this API."""
+    """Replace the settings of topics: missing ones return to their defaults, as in the first versions of this API."""
     results = _altered(context, request.resources, _replaced, validate_only=request.validate_only)
     return HandlerResult(messages.AlterConfigsResponse(responses=results))
 
@@ -118,7 +118,7 @@ def _altered(
     *,
     validate_only: bool,
 ) -> tuple[messages.AlterConfigsResourceResponse, ...]:
-    """Give each resource the settings that `new_settings` says; return the results in the order of the resources."""
+    """Set the settings of each resource to those of `new_settings`; return the results in the order of the resources."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     changes: dict[str, dict[str, str | None]] = {}
     results = []
@@ -150,7 +150,7 @@ def _result(
 
 
 def _checked_names(context: Context, resource: _Resource) -> dict[str, str | None]:
-    """Return the settings that the topic has. The checks are those of Kafka's ConfigAdminManager."""
+    """Return the given settings of the topic. The checks are those of Kafka's ConfigAdminManager."""
     _check_topic(resource.resource_type)
     names = [config.name for config in resource.configs]
     if len(set(names)) < len(names):
@@ -162,7 +162,7 @@ def _replaced(context: Context, resource: messages.ReplacedConfigsResource) -> d
     """Return all settings that the topic would be given."""
     given = _checked_names(context, resource)
     wanted: dict[str, str | None] = {config.name: _not_null(config.name, config.value) for config in resource.configs}
-    # A stored setting may have a value that an older broker took: it may stay.
+    # A stored value that only an older broker accepted may stay.
     context.topics.check_configs({name: value for name, value in wanted.items() if given.get(name) != value})
     return wanted
 
@@ -188,7 +188,7 @@ def _changed(context: Context, resource: messages.AlterConfigsResource) -> dict[
         elif config.config_operation != SET:
             raise BrokerError(
                 f"operation {config.config_operation} on {quoted(config.name)}: only set (0), delete (1), append (2) and "
-                "subtract (3) are possible",
+                "subtract (3) are supported",
                 code=Code.INVALID_REQUEST,
             )
         changed[config.name] = value
@@ -197,7 +197,7 @@ def _changed(context: Context, resource: messages.AlterConfigsResource) -> dict[
 
 
 def _list_value(name: str, now: str | None, value: str, *, grows: bool) -> str:
-    """Return a setting that is a list with the elements of `value`, or without them (ConfigurationControlManager)."""
+    """Return a list setting with the elements of `value` added or removed (ConfigurationControlManager)."""
     if _TYPES.get(name) != _LIST or now is None:
         what = "append" if grows else "subtract"
         raise BrokerError(f"Can't {what} to key {quoted(name)} because its type is not LIST.", code=Code.INVALID_CONFIG)
@@ -211,7 +211,7 @@ def _list_value(name: str, now: str | None, value: str, *, grows: bool) -> str:
 def _check_topic(resource_type: int) -> None:
     if resource_type != TOPIC:
         raise BrokerError(
-            f"resource type {resource_type}: the embedded broker has settings of topics ({TOPIC}) only",
+            f"resource type {resource_type} is not supported: the embedded broker has only topic settings ({TOPIC})",
             code=Code.INVALID_REQUEST,
         )
 
@@ -219,5 +219,5 @@ def _check_topic(resource_type: int) -> None:
 def _check_broker(context: Context, name: str) -> None:
     if name not in ("", str(context.settings.node_id)):
         raise BrokerError(
-            f"broker {quoted(name)} is not this one, {context.settings.node_id}", code=Code.INVALID_REQUEST
+            f"there is no broker {quoted(name)}: this is broker {context.settings.node_id}", code=Code.INVALID_REQUEST
         )

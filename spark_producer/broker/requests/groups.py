@@ -1,4 +1,4 @@
-"""The requests about groups as a whole: FindCoordinator, ListGroups, DescribeGroups, DeleteGroups."""
+"""The handlers of FindCoordinator, ListGroups, DescribeGroups and DeleteGroups."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from spark_producer.protocol import messages
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
-"""The two types of keys that have a coordinator here (Kafka's CoordinatorType)."""
+"""The key types with a coordinator here (Kafka's CoordinatorType)."""
 
 _SEVERAL_KEYS: Final = 4
-"""The first version of FindCoordinator that asks for several (KIP-699)."""
+"""The first version of FindCoordinator with several keys (KIP-699)."""
 
 _GROUP_ID_NOT_FOUND_SINCE: Final = 6
-"""The first version of DescribeGroups that knows GROUP_ID_NOT_FOUND; before, an unknown group is dead (KIP-1043)."""
+"""The first version of DescribeGroups with GROUP_ID_NOT_FOUND; earlier ones describe an unknown group as dead (KIP-1043)."""
 
 _DEAD: Final = "Dead"
 _CLASSIC: Final = "classic"
@@ -28,7 +28,7 @@ _CLASSIC: Final = "classic"
 def find_coordinator(
     context: Context, version: int, request: messages.FindCoordinatorRequest
 ) -> HandlerResult[messages.FindCoordinatorResponse]:
-    """Answer that this broker coordinates every group and every transactional id."""
+    """Return this broker as the coordinator of every group and transactional id."""
     if request.key_type in (GROUP, TRANSACTION):
         node, endpoint = context.settings.node_id, context.advertised
         found = messages.FoundCoordinator("", node, endpoint.host, endpoint.port, Code.NONE, "")
@@ -51,7 +51,7 @@ def find_coordinator(
 def list_groups(
     context: Context, _version: int, request: messages.ListGroupsRequest
 ) -> HandlerResult[messages.ListGroupsResponse]:
-    """Answer with all groups: those with members, and those with offsets."""
+    """Return all groups: those with members, and those with offsets."""
     states = {state.lower() for state in request.states_filter}
     if request.types_filter and _CLASSIC not in {kind.lower() for kind in request.types_filter}:
         return HandlerResult(messages.ListGroupsResponse())
@@ -73,7 +73,7 @@ def _kind_and_state(group: ConsumerGroup | None) -> tuple[str, str]:
 def describe_groups(
     context: Context, version: int, request: messages.DescribeGroupsRequest
 ) -> HandlerResult[messages.DescribeGroupsResponse]:
-    """Answer with the state of each group and its members; a group that is named twice is described once."""
+    """Return the state of each group and its members; a repeated group is described once."""
     rows = [_described(context, version, name) for name in dict.fromkeys(request.groups)]
     return HandlerResult(messages.DescribeGroupsResponse(groups=tuple(rows)))
 
@@ -83,7 +83,7 @@ def _described(context: Context, version: int, name: str) -> messages.DescribedG
     if group is None and not context.coordinator.offsets.has_offsets(name):
         if version < _GROUP_ID_NOT_FOUND_SINCE:
             return messages.DescribedGroup(group_id=name, group_state=_DEAD)
-        message = f"Group {for_log(name)} not found."  # a name may be as long as a text can be
+        message = f"Group {for_log(name)} not found."  # a name may have 32,767 bytes
         return messages.DescribedGroup(Code.GROUP_ID_NOT_FOUND, message, name, _DEAD)
     kind, state = _kind_and_state(group)
     if group is None:
@@ -94,7 +94,7 @@ def _described(context: Context, version: int, name: str) -> messages.DescribedG
             member.id,
             member.instance,
             member.client.id,
-            f"/{member.client.host}",  # as Java writes an address that has no name
+            f"/{member.client.host}",  # as Java formats an address without a host name
             member.metadata(group.protocol) if stable else b"",
             member.assignment,
         )
@@ -109,7 +109,7 @@ def _described(context: Context, version: int, name: str) -> messages.DescribedG
 def delete_groups(
     context: Context, _version: int, request: messages.DeleteGroupsRequest
 ) -> HandlerResult[messages.DeleteGroupsResponse]:
-    """Delete groups that have no members, with their offsets."""
+    """Delete groups without members, and their offsets."""
     rows = [messages.DeletableGroupResult(name, _delete(context, name)) for name in dict.fromkeys(request.groups_names)]
     return HandlerResult(messages.DeleteGroupsResponse(results=tuple(rows)))
 

@@ -66,13 +66,13 @@ from spark_producer.protocol import (
 )
 
 Handler: TypeAlias = Callable[[Context, int, RequestBody], HandlerResult[ResponseBody]]
-"""Map (context, version, request) to the answer."""
+"""A function of (context, version, request) that returns the result."""
 
 
 def _row(
     api: Api[RequestBody, ResponseBody], handler: Handler[RequestBody, ResponseBody]
 ) -> tuple[int, Handler[Any, Any]]:
-    """Return a row of the table; the type checker sees here that the handler is one for this API."""
+    """Return a row of the table; here the type checker verifies that the handler is for this API."""
     return api.key, handler
 
 
@@ -120,13 +120,13 @@ HANDLERS: Final[dict[int, Handler[Any, Any]]] = dict(
 def handle(
     context: Context, request: RequestFrame[RequestBody, ResponseBody], host: str = ""
 ) -> HandlerResult[ResponseBody]:
-    """Return the answer to one request of a client on `host`.
+    """Return the result of one request of a client on `host`.
 
     Raises:
-        UnsupportedVersion: this broker does not speak the version of the request, because of its `transaction_version`.
+        UnsupportedVersion: the version of the request is not supported with this `transaction_version`.
     """
     if request.version > admin.newest_version(request.api, context.settings.transaction_version):
-        raise UnsupportedVersion(f"{request.api.name} {request.version} is not spoken with transaction_version=0")
+        raise UnsupportedVersion(f"{request.api.name} {request.version} is not supported with transaction_version=0")
     handler: Handler[RequestBody, ResponseBody] = HANDLERS[request.api.key]
-    asked = context._replace(client=ClientInfo(request.client_id or "", host))
-    return handler(asked, request.version, request.body)
+    client_context = context._replace(client=ClientInfo(request.client_id or "", host))
+    return handler(client_context, request.version, request.body)

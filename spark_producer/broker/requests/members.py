@@ -1,6 +1,6 @@
-"""The requests of members of groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+"""The handlers of group members' requests: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-JoinGroup waits for the other members, and SyncGroup for what the leader assigns.
+JoinGroup waits for the other members, and SyncGroup for the leader's assignments.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _REBALANCE_TIMEOUT_SINCE: Final = 1
 _NEEDS_ID_SINCE: Final = 4
 _NULL_PROTOCOL_SINCE: Final = 7
 _MAY_SKIP_SINCE: Final = 9
-"""The first versions of JoinGroup that tell a rebalance timeout, that are given an id first (KIP-394), whose answer may have no
-protocol, and that can be told to skip the assignment (KIP-814)."""
+"""The first versions of JoinGroup with a rebalance timeout, with MEMBER_ID_REQUIRED (KIP-394), with a nullable protocol in the
+response, and with `skip_assignment` (KIP-814)."""
 
 _PROTOCOL_SINCE: Final = 5
-"""The first version of SyncGroup that tells which protocol the member believes in (KIP-559)."""
+"""The first version of SyncGroup with the member's protocol (KIP-559)."""
 
 _SEVERAL_SINCE: Final = 3
-"""The first version of LeaveGroup that names several members (KIP-345)."""
+"""The first version of LeaveGroup with several members (KIP-345)."""
 
 
 class DelayedGroupResponse(DeferredResponse, Generic[GroupResult]):
-    """A JoinGroup or SyncGroup until the group gives the answer, which it does by a deadline of its own."""
+    """The delayed response to a JoinGroup or SyncGroup, which the group completes by a deadline of its own."""
 
     def __init__(
         self,
@@ -46,25 +46,25 @@ class DelayedGroupResponse(DeferredResponse, Generic[GroupResult]):
         otherwise: GroupResult,
         respond: Callable[[GroupResult], Any],
     ) -> None:
-        """Wait for `wait_s` seconds at most, after which the answer is `otherwise`; `respond` turns either into a response."""
+        """Wait for `wait_s` seconds at most, after which the result is `otherwise`; `respond` turns a result into a response."""
         super().__init__((future,), wait_s)
         self._future = future
         self._otherwise = otherwise
         self._respond = respond
 
     def is_ready(self) -> bool:
-        """Return whether the group has given the answer."""
+        """Return whether the group has completed the result."""
         return self._future.result is not None
 
     def response(self, _max_bytes: int) -> Any:
-        """Return the answer; or that it comes too late."""
+        """Return the response for the result, or for `otherwise` without one."""
         return self._respond(self._future.result or self._otherwise)
 
 
 def join_group(
     context: Context, version: int, request: messages.JoinGroupRequest
 ) -> HandlerResult[messages.JoinGroupResponse]:
-    """Answer when the next generation begins, or at once if it need not be waited for."""
+    """Respond when the next generation begins, or at once if the member need not wait."""
     if not 0 < len(request.group_id) <= MAX_NAME_LENGTH:
         return HandlerResult(_join_response(version, JoinGroupResult(Code.INVALID_GROUP_ID, request.member_id)))
     timeout_ms = request.rebalance_timeout_ms if version >= _REBALANCE_TIMEOUT_SINCE else request.session_timeout_ms
@@ -114,7 +114,7 @@ def _join_response(version: int, joined: JoinGroupResult) -> messages.JoinGroupR
 def sync_group(
     context: Context, version: int, request: messages.SyncGroupRequest
 ) -> HandlerResult[messages.SyncGroupResponse]:
-    """Answer with the member's assignment when the leader has brought it."""
+    """Respond with the member's assignment once the leader has sent it."""
     protocol = (request.protocol_type, request.protocol_name)
     if not request.group_id:
         return HandlerResult(messages.SyncGroupResponse(error_code=Code.INVALID_GROUP_ID))
@@ -143,7 +143,7 @@ def _sync_response(synced: SyncGroupResult) -> messages.SyncGroupResponse:
 def heartbeat(
     context: Context, _version: int, request: messages.HeartbeatRequest
 ) -> HandlerResult[messages.HeartbeatResponse]:
-    """Answer whether the member still belongs to its generation."""
+    """Extend the member's session, and return whether it has to rejoin."""
     if not request.group_id:
         return HandlerResult(messages.HeartbeatResponse(error_code=Code.INVALID_GROUP_ID))
     code = context.coordinator.groups.heartbeat(
@@ -155,7 +155,7 @@ def heartbeat(
 def leave_group(
     context: Context, version: int, request: messages.LeaveGroupRequest
 ) -> HandlerResult[messages.LeaveGroupResponse]:
-    """Let members go."""
+    """Remove members from a group."""
     if not request.group_id:
         return HandlerResult(messages.LeaveGroupResponse(error_code=Code.INVALID_GROUP_ID))
     groups = context.coordinator.groups

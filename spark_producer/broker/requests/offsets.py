@@ -1,4 +1,4 @@
-"""The requests about the offsets of consumer groups: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete."""
+"""The handlers of consumer groups' offsets: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from spark_producer.errors import BrokerError
 from spark_producer.protocol import messages
 
 MAX_METADATA_LENGTH: Final = 4096
-"""The most characters of text with an offset (Kafka's `offset.metadata.max.bytes`)."""
+"""Maximum length of the metadata of an offset (Kafka's `offset.metadata.max.bytes`)."""
 
 _ABORTABLE_SINCE: Final = 4
 _ADDS_SINCE: Final = 5
-"""The first versions of TxnOffsetCommit that know TRANSACTION_ABORTABLE, and that add their group by themselves (KIP-890)."""
+"""The first versions of TxnOffsetCommit with TRANSACTION_ABORTABLE, and with implicit AddOffsetsToTxn (KIP-890)."""
 
 _GROUP_ID_NOT_FOUND_SINCE: Final = 9
-"""The first version of OffsetCommit that knows GROUP_ID_NOT_FOUND (KIP-848)."""
+"""The first version of OffsetCommit with GROUP_ID_NOT_FOUND (KIP-848)."""
 
 _BY_GROUP: Final = 8
-"""The first version of OffsetFetch that asks for several groups (KIP-709)."""
+"""The first version of OffsetFetch with several groups (KIP-709)."""
 
 Offset: TypeAlias = messages.OffsetCommitRequestPartition | messages.TxnOffsetCommitRequestPartition
 
@@ -40,7 +40,7 @@ Offset: TypeAlias = messages.OffsetCommitRequestPartition | messages.TxnOffsetCo
 def offset_commit(
     context: Context, version: int, request: messages.OffsetCommitRequest
 ) -> HandlerResult[messages.OffsetCommitResponse]:
-    """Put offsets into force, for a member of the group; or for anybody, while it has no members."""
+    """Commit offsets for a member of the group; or for any client, while the group has no members."""
     offsets, codes = _checked(
         context,
         {(topic.name, each.partition_index): each for topic in request.topics for each in topic.partitions},
@@ -80,7 +80,7 @@ def _commit(
 def _membership_error(
     context: Context, group: str, member_id: str, instance: str | None, generation: int, *, transactional: bool
 ) -> Code:
-    """Return why the group's members, or that it has none, forbid a commit; NONE if they do not."""
+    """Return the error for a commit by a client that is not a member; NONE if it may commit."""
     code = context.coordinator.groups.check_commit(group, member_id, instance, generation, transactional=transactional)
     if code == Code.GROUP_ID_NOT_FOUND and context.coordinator.offsets.has_offsets(group):
         return Code.UNKNOWN_MEMBER_ID
@@ -90,7 +90,7 @@ def _membership_error(
 def _checked(
     context: Context, named: Mapping[TopicPartition, Offset]
 ) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, Code]]:
-    """Return the offsets that may be kept, and a code for each one that was named."""
+    """Return the valid offsets, and a code for each partition of the request."""
     codes = {wanted: _refusal(context, wanted, partition) for wanted, partition in named.items()}
     offsets = {
         wanted: CommittedOffset(
@@ -112,7 +112,7 @@ def _by_topic(codes: Mapping[TopicPartition, Code]) -> Iterable[tuple[str, list[
 def txn_offset_commit(
     context: Context, version: int, request: messages.TxnOffsetCommitRequest
 ) -> HandlerResult[messages.TxnOffsetCommitResponse]:
-    """Keep offsets that come into force if the transaction is committed."""
+    """Store offsets that take effect if the transaction commits."""
     offsets, codes = _checked(
         context,
         {(topic.name, each.partition_index): each for topic in request.topics for each in topic.partitions},
@@ -166,7 +166,8 @@ def _put_pending(
 def offset_fetch(
     context: Context, version: int, request: messages.OffsetFetchRequest
 ) -> HandlerResult[messages.OffsetFetchResponse]:
-    """Answer with the offsets in force, or with UNSTABLE_OFFSET_COMMIT where a transaction may change them and that matters."""
+    """Return the committed offsets, or UNSTABLE_OFFSET_COMMIT where a pending transaction may change one and the client requires
+    stable ones."""
     stable = request.require_stable
     if version >= _BY_GROUP:
         groups = [
@@ -212,7 +213,7 @@ def _offset(
 def offset_delete(
     context: Context, _version: int, request: messages.OffsetDeleteRequest
 ) -> HandlerResult[messages.OffsetDeleteResponse]:
-    """Delete offsets of a group, of topics that none of its members reads (KIP-496)."""
+    """Delete offsets of a group for topics that none of its members subscribes to (KIP-496)."""
     group = context.coordinator.groups.get(request.group_id)
     if group is None and not context.coordinator.offsets.has_offsets(request.group_id):
         return HandlerResult(messages.OffsetDeleteResponse(Code.GROUP_ID_NOT_FOUND))
@@ -236,8 +237,8 @@ def offset_delete(
 
 
 def _topics_read(group: ConsumerGroup | None) -> set[str] | None:
-    """Return the topics that members of the group read; None if that cannot be known, since a member says something else, or
-    they say more than is looked at."""
+    """Return the topics that members of the group subscribe to; None if that is unknown, since a subscription is malformed or too
+    large."""
     topics: set[str] = set()
     left = MAX_PARSED_BYTES
     for member in group.members.values() if group is not None else ():

@@ -1,4 +1,4 @@
-"""The requests about partitions: CreatePartitions, DeleteRecords and DescribeLogDirs."""
+"""The handlers of CreatePartitions, DeleteRecords and DescribeLogDirs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spark_producer.errors import BrokerError
 from spark_producer.protocol import messages
 
 HIGH_WATERMARK: Final = -1
-"""The offset that stands for the high watermark in DeleteRecords."""
+"""The offset of DeleteRecords for the high watermark."""
 
 _WHOLE_LOG: Final = 2**62
 
@@ -26,8 +26,8 @@ logger = escaping_logger(__name__)
 def create_partitions(
     context: Context, _version: int, request: messages.CreatePartitionsRequest
 ) -> HandlerResult[messages.CreatePartitionsResponse]:
-    """Give topics more partitions, or only check whether they could have them. Each topic has its own result; a name that is
-    repeated is refused with one result (ControllerApis)."""
+    """Increase the partitions of topics, or only check whether that is possible. Each topic has its own result; a repeated name
+    is refused with one result (ControllerApis)."""
     times = Counter(topic.name for topic in request.topics)
     results = {
         name: messages.CreatePartitionsTopicResult(name, Code.INVALID_REQUEST, "Duplicate topic name.")
@@ -40,7 +40,7 @@ def create_partitions(
             continue
         results[topic.name] = messages.CreatePartitionsTopicResult(topic.name)
         try:
-            more = topic.count - context.topics.check_more(topic.name, topic.count)
+            more = topic.count - context.topics.check_partition_increase(topic.name, topic.count)
             _check_assignments(context, topic.assignments, more)
             left -= more
             if left < 0:
@@ -65,7 +65,7 @@ def _check_assignments(
     node = context.settings.node_id
     if any(assignment.broker_ids != (node,) for assignment in assignments):
         raise BrokerError(
-            f"each new partition must be on broker {node} alone, which is the only one",
+            f"each new partition must be assigned to broker {node} alone: it is the only one",
             code=Code.INVALID_REPLICA_ASSIGNMENT,
         )
 
@@ -73,7 +73,7 @@ def _check_assignments(
 def delete_records(
     context: Context, _version: int, request: messages.DeleteRecordsRequest
 ) -> HandlerResult[messages.DeleteRecordsResponse]:
-    """Delete the records of partitions before given offsets. If a partition is named twice, the last naming counts."""
+    """Delete the records of partitions before given offsets. The last mention of a repeated partition counts."""
     wanted = {topic.name: {each.partition_index: each.offset for each in topic.partitions} for topic in request.topics}
     changed: list[Hashable] = []
     topics = []
@@ -84,23 +84,24 @@ def delete_records(
                 start = _delete_before(context.topics.partition(topic, index), offset)
                 results.append(messages.DeleteRecordsPartitionResult(index, start))
                 changed.append(partition_key(topic, index))
-            except BrokerError as error:  # the answer has no place for the reason
-                logger.warning("records of topic %s, partition %d, are not deleted: %s", topic, index, error)
+            except BrokerError as error:  # the response has no field for the reason
+                logger.warning("topic %s, partition %d: records were not deleted: %s", topic, index, error)
                 results.append(messages.DeleteRecordsPartitionResult(index, error_code=error.code))
         topics.append(messages.DeleteRecordsTopicResult(topic, tuple(results)))
     return HandlerResult(messages.DeleteRecordsResponse(topics=tuple(topics)), tuple(changed))
 
 
 def _delete_before(partition: Partition, offset: int) -> int:
-    """Delete the records of a partition before `offset`; return where it begins then."""
+    """Delete the records of a partition before `offset`; return its new start offset."""
     log = partition.log
     if not partition.settings.deletes:
         raise BrokerError(
-            f"cleanup.policy is {partition.settings.cleanup_policy}, without delete", code=Code.POLICY_VIOLATION
+            f"records cannot be deleted with cleanup.policy={partition.settings.cleanup_policy}",
+            code=Code.POLICY_VIOLATION,
         )
     end = log.high_watermark
     if offset != HIGH_WATERMARK and not 0 <= offset <= end:
-        raise BrokerError(f"offset {offset} is not within 0 to {end}", code=Code.OFFSET_OUT_OF_RANGE)
+        raise BrokerError(f"offset {offset} is out of range: use 0 to {end}", code=Code.OFFSET_OUT_OF_RANGE)
     partition.delete_before(end if offset == HIGH_WATERMARK else offset)
     return log.start_offset
 
@@ -108,8 +109,7 @@ def _delete_before(partition: Partition, offset: int) -> int:
 def describe_log_dirs(
     context: Context, _version: int, request: messages.DescribeLogDirsRequest
 ) -> HandlerResult[messages.DescribeLogDirsResponse]:
-    """Answer with the one directory, its disk, and the bytes of the partitions asked for; those that do not exist are left out,
-    as in Kafka."""
+    """Return the data directory, its disk, and the sizes of the requested partitions; missing ones are left out, as in Kafka."""
     if request.topics is None:
         wanted = {topic.name: [each.index for each in topic.partitions] for topic in context.topics}
     else:
@@ -119,18 +119,18 @@ def describe_log_dirs(
         there = [_sized(context, name, index) for index in indexes if context.topics.has_partition(name, index)]
         if there:
             topics.append(messages.DescribeLogDirsTopic(name, tuple(there)))
-    directory = context.topics.data_dir
+    directory = context.topics.directory.path
     try:
         disk = shutil.disk_usage(directory)
         result = messages.DescribeLogDirsResult(Code.NONE, str(directory), tuple(topics), disk.total, disk.free)
     except OSError as error:
-        logger.error("%s: the disk cannot be asked for its size: %s", directory, error)
+        logger.error("%s: the size of the disk cannot be read: %s", directory, error)
         result = messages.DescribeLogDirsResult(Code.KAFKA_STORAGE_ERROR, str(directory))
     return HandlerResult(messages.DescribeLogDirsResponse(results=(result,)))
 
 
 def _sized(context: Context, name: str, index: int) -> messages.DescribeLogDirsPartition:
-    """Return the bytes of a partition; 0 of one that cannot be opened, which the broker has logged."""
+    """Return the size of a partition; 0 if it cannot be opened, which was logged already."""
     try:
         log = context.topics.partition(name, index).log
         size = log.available(log.start_offset, _WHOLE_LOG)

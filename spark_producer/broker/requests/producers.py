@@ -1,7 +1,7 @@
-"""The requests of those who look after partitions with transactions: DescribeProducers and WriteTxnMarkers (KIP-664).
+"""The handlers of DescribeProducers and WriteTxnMarkers, with which administrators repair hanging transactions (KIP-664).
 
-Markers that are written so end a transaction in the partition alone. The coordinator hears nothing of it: it is for transactions
-that hold readers back and that no coordinator knows any more.
+Such a marker ends a transaction in the partition alone, without the coordinator: it is for transactions that block readers of
+committed records and that no coordinator knows any more.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from spark_producer.protocol import messages
 logger = escaping_logger(__name__)
 
 MAX_DESCRIBED_PRODUCERS: Final = 50_000
-"""So many producers may be in one answer. When there are more, partitions are refused: a few bytes ask for each of them."""
+"""Maximum number of producers in one response. Beyond it partitions are refused: a few bytes of the request name each of them."""
 
 MAX_MARKERS: Final = 1_000
-"""So many markers are written for one request, within a tenth of a second or two; the rest must be sent again. Four bytes ask for
-each of them."""
+"""Maximum number of markers that one request writes, within a tenth of a second or two; the rest must be sent again. Four bytes
+of the request name each of them."""
 
 MARKERS_TIMEOUT_S: Final = 30.0
-"""For so many seconds a request waits until its markers are confirmed (`request.timeout.ms` of Kafka's brokers)."""
+"""Maximum time in seconds that a request waits for the confirmation of its markers (`request.timeout.ms` of Kafka's brokers)."""
 
 
 def describe_producers(
     context: Context, _version: int, request: messages.DescribeProducersRequest
 ) -> HandlerResult[messages.DescribeProducersResponse]:
-    """Answer with the producers that each partition remembers, and where their open transactions begin."""
+    """Return the producer state of each partition, with the start of open transactions."""
     left = MAX_DESCRIBED_PRODUCERS
     topics = []
     for topic in request.topics:
@@ -46,13 +46,13 @@ def describe_producers(
     return HandlerResult(messages.DescribeProducersResponse(topics=tuple(topics)))
 
 
-def _described(context: Context, topic: str, index: int, most: int) -> messages.DescribeProducersPartition:
+def _described(context: Context, topic: str, index: int, limit: int) -> messages.DescribeProducersPartition:
     try:
         partition = context.topics.partition(topic, index)
-        _ = partition.log  # one that cannot be opened knows nothing
-        if partition.producer_count > most:
+        _ = partition.log  # raises if it cannot be opened, since its state is unknown then
+        if partition.producer_count > limit:
             raise BrokerError(
-                f"the answer would have more than {MAX_DESCRIBED_PRODUCERS} producers: ask for the other partitions separately",
+                f"the response would exceed {MAX_DESCRIBED_PRODUCERS} producers: request the other partitions separately",
                 code=Code.REQUEST_TIMED_OUT,
             )
     except BrokerError as error:
@@ -76,7 +76,8 @@ def _active(producer: ProducerState) -> messages.ActiveProducer:
 def write_txn_markers(
     context: Context, _version: int, request: messages.WriteTxnMarkersRequest
 ) -> HandlerResult[messages.WriteTxnMarkersResponse]:
-    """Write a marker into each partition, by the rules for the coordinator's own. The answer comes when they are confirmed."""
+    """Write a marker into each partition, by the rules of the coordinator's own. The response is delayed until they are
+    confirmed."""
     left = MAX_MARKERS
     written: dict[tuple[str, int], int] = {}
     results = []
@@ -90,14 +91,15 @@ def write_txn_markers(
                 partitions.append(messages.WritableTxnMarkerPartitionResult(index, code))
             topics.append(messages.WritableTxnMarkerTopicResult(topic.name, tuple(partitions)))
         results.append(messages.WritableTxnMarkerResult(marker.producer_id, tuple(topics)))
-    later = DelayedMarkers(context, messages.WriteTxnMarkersResponse(tuple(results)), written)
-    if later.is_ready():
-        return HandlerResult(later.response(0), later.keys)
-    return HandlerResult(None, later.keys, deferred=later)
+    delayed = DelayedMarkers(context, messages.WriteTxnMarkersResponse(tuple(results)), written)
+    if delayed.is_ready():
+        return HandlerResult(delayed.response(0), delayed.keys)
+    return HandlerResult(None, delayed.keys, deferred=delayed)
 
 
 class DelayedMarkers(DeferredResponse):
-    """A WriteTxnMarkers until each partition has confirmed its last marker, at the offset that `written` has for it."""
+    """The delayed response to WriteTxnMarkers, until each partition has confirmed its last marker, whose offset is in
+    `written`."""
 
     def __init__(
         self, context: Context, response: messages.WriteTxnMarkersResponse, written: Mapping[tuple[str, int], int]
@@ -108,11 +110,11 @@ class DelayedMarkers(DeferredResponse):
         self._written = written
 
     def is_ready(self) -> bool:
-        """Return whether each marker that was written is confirmed, or can no longer be."""
+        """Return whether each written marker is confirmed or lost."""
         return all(self._code(*each) != Code.REQUEST_TIMED_OUT for each in self._written)
 
     def response(self, _max_bytes: int) -> messages.WriteTxnMarkersResponse:
-        """Return it as it is true now. A marker that may still be confirmed gets REQUEST_TIMED_OUT."""
+        """Return the current results. A marker that may still be confirmed gets REQUEST_TIMED_OUT."""
         markers = [
             marker._replace(
                 topics=tuple(
@@ -146,7 +148,7 @@ def _write(
     marker: messages.WritableTxnMarker,
     written: dict[tuple[str, int], int],
 ) -> int:
-    """Write one marker, and note its offset; return the code that says what has become of it."""
+    """Write one marker, and store its offset; return the error code."""
     try:
         offset = context.topics.partition(topic, index).write_marker(
             marker.producer_id,
@@ -158,7 +160,7 @@ def _write(
     except BrokerError as error:
         return error.code
     logger.warning(
-        "topic %s, partition %d: an administrator had a marker written at offset %d, which %s the transaction of producer %d",
+        "topic %s, partition %d: an administrator wrote a marker at offset %d, which %s the transaction of producer %d",
         *(topic, index, offset, "commits" if marker.transaction_result else "aborts", marker.producer_id),
     )
     written[topic, index] = offset

@@ -1,9 +1,9 @@
-"""The requests of consumers: Fetch and ListOffsets.
+"""The handlers of Fetch and ListOffsets.
 
-A Fetch that finds fewer than `min_bytes` waits for more until its time is up (Kafka's DelayedFetch).
+A Fetch that finds fewer than `min_bytes` waits for more until its timeout (Kafka's DelayedFetch).
 
-With isolation level read_committed reading ends at the last stable offset instead of the high watermark, and Fetch tells which
-transactions were aborted: the consumer leaves their records out. Control batches are in all answers, because consumers need them.
+With the isolation level read_committed, reading ends at the last stable offset instead of the high watermark, and the response
+has the aborted transactions: the consumer skips their records. All responses have control batches, because consumers need them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from spark_producer.protocol import messages
 logger = escaping_logger(__name__)
 
 MAX_FETCH_BYTES: Final = 55 * 1024 * 1024
-"""The most bytes of records in one response, whatever the client asks for (Kafka's `fetch.max.bytes` of a broker)."""
+"""Maximum bytes of records in one response, whatever the client requests (Kafka's `fetch.max.bytes` of a broker)."""
 
 ABORTED_COST: Final = 100
-"""The bytes of a response for which an aborted transaction in it counts: thousands may concern the one batch that is read."""
+"""Number of bytes that an aborted transaction counts for in a response: thousands may concern the one batch that is read."""
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -35,11 +35,11 @@ MAX_TIMESTAMP: Final = -3
 
 _NO_EPOCH: Final = -1
 READ_COMMITTED: Final = 1
-"""The isolation level of those who read to the last stable offset; all others read to the high watermark."""
+"""The isolation level of reading to the last stable offset; with any other, reading ends at the high watermark."""
 
 
 def must_wait(context: Context, request: messages.FetchRequest) -> bool:
-    """Return whether the Fetch should wait: fewer than `min_bytes` can be read, and nothing is wrong."""
+    """Return whether the Fetch has to wait: fewer than `min_bytes` can be read, and there is no error."""
     waiting = 0
     last = _last_mentions(request)
     for (topic, _), wanted in last.items():
@@ -57,18 +57,17 @@ def must_wait(context: Context, request: messages.FetchRequest) -> bool:
 
 
 def _last_mentions(request: messages.FetchRequest) -> dict[tuple[str, int], messages.FetchPartition]:
-    """Return what is wanted of each partition. If one is named twice, the last naming counts, as in Kafka
-    (FetchRequest.fetchData)."""
+    """Return the request for each partition. The last mention of a repeated one counts, as in Kafka (FetchRequest.fetchData)."""
     return {(topic.topic, wanted.partition): wanted for topic in request.topics for wanted in topic.partitions}
 
 
 def _waits_for(request: messages.FetchRequest) -> list[object]:
-    """Return the partitions that the request reads, as `HandlerResult.changed` names them."""
+    """Return the keys of the partitions that the request reads."""
     return [partition_key(topic.topic, wanted.partition) for topic in request.topics for wanted in topic.partitions]
 
 
 class DelayedFetch(DeferredResponse):
-    """A Fetch until enough can be read."""
+    """The delayed response to a Fetch, until `min_bytes` can be read (Kafka's DelayedFetch)."""
 
     carries_records = True
 
@@ -79,26 +78,26 @@ class DelayedFetch(DeferredResponse):
         self._request = request
 
     def is_ready(self) -> bool:
-        """Return whether there is enough to read, or something is wrong."""
+        """Return whether `min_bytes` can be read, or there is an error."""
         return not must_wait(self._context, self._request)
 
     def response(self, max_bytes: int) -> messages.FetchResponse:
-        """Return what can be read now."""
+        """Return the records that can be read now."""
         return _read_all(self._context, self._request, max_bytes)
 
 
 def fetch(context: Context, _version: int, request: messages.FetchRequest) -> HandlerResult[messages.FetchResponse]:
-    """Answer, perhaps later, with whole batches of each partition: `max_bytes` in all, but at least one batch if there is any
+    """Respond, perhaps delayed, with whole batches of each partition: `max_bytes` in all, but at least one batch if there is any
     (KIP-74)."""
     return HandlerResult(None, deferred=DelayedFetch(context, request))
 
 
 def _read_all(context: Context, request: messages.FetchRequest, max_bytes: int) -> messages.FetchResponse:
     if request.session_id != 0:
-        # We never open a session (KIP-227), so clients send full requests; this one names another broker's session.
+        # This broker opens no session (KIP-227), so clients send full requests; this one has another broker's session.
         return messages.FetchResponse(error_code=Code.FETCH_SESSION_ID_NOT_FOUND)
     left = min(request.max_bytes, max_bytes, MAX_FETCH_BYTES)
-    nothing_yet = True
+    is_empty = True
     responses = []
     last = _last_mentions(request)
     for topic in request.topics:
@@ -106,9 +105,9 @@ def _read_all(context: Context, request: messages.FetchRequest, max_bytes: int) 
         for wanted in topic.partitions:
             if last[topic.topic, wanted.partition] is not wanted:
                 continue
-            result, size = _read(context, topic.topic, wanted, left, request.isolation_level, at_least_one=nothing_yet)
+            result, size = _read(context, topic.topic, wanted, left, request.isolation_level, at_least_one=is_empty)
             left -= size
-            nothing_yet = nothing_yet and size == 0
+            is_empty = is_empty and size == 0
             partitions.append(result)
         responses.append(messages.FetchTopicResponse(topic.topic, tuple(partitions)))
     return messages.FetchResponse(responses=tuple(responses))
@@ -123,14 +122,14 @@ def _read(
     *,
     at_least_one: bool,
 ) -> tuple[messages.FetchPartitionResponse, int]:
-    """Return the answer for one partition, and the bytes for which it counts."""
+    """Return the response for one partition, and the bytes that it counts for."""
     limit = max(min(wanted.partition_max_bytes, left), 0)
     try:
         partition = _partition(context, topic, wanted.partition, wanted.current_leader_epoch)
         log = partition.log
         log.check_offset(wanted.fetch_offset)
         stable = partition.last_stable_offset
-        # The disk is not asked where nothing may be read, because a request may name thousands of partitions.
+        # No disk access without a byte to read: a request may name thousands of partitions.
         readable = limit > 0 or at_least_one
         records, aborted = b"", None
         if readable:
@@ -139,7 +138,7 @@ def _read(
         if isolation_level == READ_COMMITTED:
             aborted = _aborted(partition, wanted.fetch_offset, len(records))
     except BrokerError as error:
-        if error.code == Code.KAFKA_STORAGE_ERROR:  # the answer has no place for the reason
+        if error.code == Code.KAFKA_STORAGE_ERROR:  # the response has no field for the reason
             logger.error("partition %d of topic %s: %s", wanted.partition, topic, error)
         return messages.FetchPartitionResponse(
             wanted.partition, error.code, high_watermark=-1, aborted_transactions=None, records=b""
@@ -161,7 +160,7 @@ def _end_of_reading(partition: Partition, isolation_level: int) -> int:
 
 
 def _aborted(partition: Partition, first: int, size: int) -> tuple[messages.FetchAbortedTransaction, ...]:
-    """Return the aborted transactions in the `size` bytes read from offset `first` on, and perhaps some that follow at once."""
+    """Return the aborted transactions of the `size` bytes read from offset `first` on, perhaps with some of later ones."""
     if not size or not partition.has_aborted(first):
         return ()
     last = partition.log.offset_upper_bound(first, size) - 1
@@ -172,9 +171,9 @@ def _aborted(partition: Partition, first: int, size: int) -> tuple[messages.Fetc
 def list_offsets(
     context: Context, _version: int, request: messages.ListOffsetsRequest
 ) -> HandlerResult[messages.ListOffsetsResponse]:
-    """Answer with the start of each log, its end, or its first record at or after a timestamp.
+    """Return the start of each log, its end, or its first record at or after a timestamp.
 
-    A partition that is named twice is refused (INVALID_REQUEST), as in Kafka.
+    A repeated partition is refused (INVALID_REQUEST), as in Kafka.
     """
     times = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
     topics = [
@@ -208,7 +207,7 @@ def _list_offset(
 
 
 def _lookup(partition: Partition, timestamp: int, end: int) -> TimestampOffset | None:
-    """Return what is found before the offset `end`, at which reading ends (Kafka's Partition.fetchOffsetForTimestamp)."""
+    """Return the result below the offset `end`, at which reading ends (Kafka's Partition.fetchOffsetForTimestamp)."""
     log = partition.log
     if timestamp == LATEST:
         return TimestampOffset(-1, end)

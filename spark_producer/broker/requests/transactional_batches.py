@@ -1,4 +1,4 @@
-"""The look at the batches of a Produce before they are appended: may their transaction write to these partitions? (KIP-890)"""
+"""The check of transactional batches before they are appended: may their transaction write to these partitions? (KIP-890)"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_producer.record.batch_v2 import is_transactional, read_header
 
 _ABORTABLE_SINCE: Final = 11
 ADDS_SINCE: Final = 12
-"""The first versions of Produce that know TRANSACTION_ABORTABLE, and that add their partitions by themselves."""
+"""The first versions of Produce with TRANSACTION_ABORTABLE, and with implicit AddPartitionsToTxn."""
 
 
 def check_transactions(
@@ -24,12 +24,12 @@ def check_transactions(
     transactional_id: str | None,
     batches: Mapping[TopicPartition, messages.ProducePartition],
 ) -> dict[TopicPartition, BrokerError]:
-    """Return why batches of transactions must not be written, by partition. Other batches are none of its business.
+    """Return the errors of transactional batches that must not be written, by partition. Other batches are not checked.
 
-    The partitions of a transaction are added to it in one go, or each is looked up by itself. A batch without the transactional
-    bit is written as any other, as by Kafka, also where the request names a transactional id.
+    The partitions of a transaction are added to it together, or each is checked. A batch without the transactional bit is written
+    as any other, as in Kafka, even if the request has a transactional id.
     """
-    holders: dict[ProducerIdAndEpoch, list[TopicPartition]] = {}
+    by_producer: dict[ProducerIdAndEpoch, list[TopicPartition]] = {}
     for partition, data in batches.items():
         records = decoded_records(data.records)
         if records is not None and is_transactional(records):
@@ -37,15 +37,15 @@ def check_transactions(
                 header = read_header(records)
             except CorruptRecord:
                 continue  # the partition will refuse it
-            holders.setdefault(ProducerIdAndEpoch(header.producer_id, header.producer_epoch), []).append(partition)
-    if not holders:
+            by_producer.setdefault(ProducerIdAndEpoch(header.producer_id, header.producer_epoch), []).append(partition)
+    if not by_producer:
         return {}
     if transactional_id is None:
         # The whole request is refused, as by Kafka (KafkaApis.handleProduceRequest).
-        why = "the batches belong to a transaction, and the request names no transactional id"
+        why = "the batches are transactional, but the request has no transactional id"
         return dict.fromkeys(batches, BrokerError(why, code=Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     refused: dict[TopicPartition, BrokerError] = {}
-    for producer, partitions in holders.items():
+    for producer, partitions in by_producer.items():
         existing = [partition for partition in partitions if partition_exists(context, partition)]
         refused |= _refusals(context, version, transactional_id, producer, existing)
     return refused
@@ -80,11 +80,11 @@ def _refusals(
 
 
 def write_error_code(code: Code, *, knows_abortable: bool, adds: bool) -> Code:
-    """Return what a request that writes is told of the coordinator's answer (Kafka's ReplicaManager)."""
+    """Return the error code of a write for the coordinator's code (Kafka's ReplicaManager)."""
     if code == Code.PRODUCER_FENCED:
         return Code.INVALID_PRODUCER_EPOCH
     if code == Code.TRANSACTION_ABORTABLE and not knows_abortable:
         return Code.INVALID_TXN_STATE
     if code == Code.CONCURRENT_TRANSACTIONS and not adds:
-        return Code.NOT_ENOUGH_REPLICAS  # older clients would not try that again
+        return Code.NOT_ENOUGH_REPLICAS  # older clients would not retry the code itself
     return code

@@ -1,7 +1,6 @@
-"""The requests of producers with a transactional id, and of those who look after them.
+"""The handlers of transactional producers' requests, and of those that describe and list transactions.
 
-Each of them asks the coordinator, whose answers are those of the newest versions. Older versions are told of a newer producer in
-the words that they know.
+The coordinator's error codes are those of the newest versions; older versions get an older code for a fenced producer.
 """
 
 from __future__ import annotations
@@ -25,25 +24,27 @@ from spark_producer.protocol import messages
 
 _FENCED_SINCE_INIT: Final = 4
 _FENCED_SINCE: Final = 2
-"""The first versions of InitProducerId and of the others that know PRODUCER_FENCED (KIP-360)."""
+"""The first versions of InitProducerId and of the other requests with PRODUCER_FENCED (KIP-360)."""
 
 _IMPLICIT_END: Final = 5
 """The first version of EndTxn that raises the epoch (KIP-890)."""
 
 _STATE_NAMES: Final = frozenset(state.value for state in TransactionState) | {"PrepareEpochFence"}
-"""The states that a filter may name. Kafka's last one is never seen: it is the moment before an abort."""
+"""The states that a filter may name. Kafka's PrepareEpochFence never shows here: it is the moment before an abort."""
 
 
 def init_producer_id(
     context: Context, version: int, request: messages.InitProducerIdRequest
 ) -> HandlerResult[messages.InitProducerIdResponse]:
-    """Answer with a producer id and epoch. Without a transactional id they are new, whatever the client had, as in Kafka."""
+    """Return a producer id and epoch. Without a transactional id they are new, whatever the client had, as in Kafka."""
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
         if (producer.producer_id == UNSET) != (producer.epoch == UNSET) or request.transactional_id == "":
-            raise BrokerError("a producer id goes with an epoch, and an id is not empty", code=Code.INVALID_REQUEST)
+            raise BrokerError(
+                "a producer id needs an epoch, and a transactional id must not be empty", code=Code.INVALID_REQUEST
+            )
         if request.transactional_id is None:
-            code, given = Code.NONE, ProducerIdAndEpoch(context.topics.new_producer_id(), 0)
+            code, given = Code.NONE, ProducerIdAndEpoch(context.topics.directory.new_producer_id(), 0)
         else:
             code, given = context.coordinator.init_producer_id(
                 request.transactional_id, request.transaction_timeout_ms, None if producer == NO_PRODUCER else producer
@@ -67,7 +68,7 @@ def _changed(context: Context) -> tuple[object, ...]:
 def add_partitions(
     context: Context, version: int, request: messages.AddPartitionsToTxnRequest
 ) -> HandlerResult[messages.AddPartitionsToTxnResponse]:
-    """Note the partitions that a transaction is about to write to. If one does not exist, none of them is added."""
+    """Add partitions to a transaction. If one of them does not exist, none is added."""
     topics = request.v3_and_below_topics
     wanted = [(topic.name, index) for topic in topics for index in topic.partitions]
     unknown = {partition for partition in wanted if not partition_exists(context, partition)}
@@ -88,7 +89,7 @@ def add_partitions(
 
 
 def partition_exists(context: Context, partition: TopicPartition) -> bool:
-    """Return whether there is such a partition."""
+    """Return whether the partition exists."""
     name, index = partition
     topic = context.topics.get(name)
     return topic is not None and 0 <= index < len(topic.partitions)
@@ -114,7 +115,7 @@ def _added(
 def add_offsets(
     context: Context, version: int, request: messages.AddOffsetsToTxnRequest
 ) -> HandlerResult[messages.AddOffsetsToTxnResponse]:
-    """Note the group whose offsets a transaction is about to commit."""
+    """Add a group to a transaction, which will commit its offsets."""
     if len(request.group_id) > MAX_NAME_LENGTH:
         return HandlerResult(messages.AddOffsetsToTxnResponse(error_code=Code.INVALID_GROUP_ID))
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
@@ -123,7 +124,7 @@ def add_offsets(
 
 
 def end_txn(context: Context, version: int, request: messages.EndTxnRequest) -> HandlerResult[messages.EndTxnResponse]:
-    """Commit or abort a transaction. The version says by which rules (KIP-890)."""
+    """Commit or abort a transaction, by the rules of the request's version (KIP-890)."""
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     if not request.transactional_id:
         return HandlerResult(messages.EndTxnResponse(error_code=Code.INVALID_REQUEST))
@@ -142,7 +143,7 @@ def end_txn(context: Context, version: int, request: messages.EndTxnRequest) -> 
 def describe_transactions(
     context: Context, _version: int, request: messages.DescribeTransactionsRequest
 ) -> HandlerResult[messages.DescribeTransactionsResponse]:
-    """Answer with the state of each of these ids, once for each. Groups whose offsets are committed are not shown."""
+    """Return the state of each of these ids, once for each. Groups whose offsets are committed are not shown."""
     known = context.coordinator.transactions
     rows = [_described(name, known.get(name)) for name in dict.fromkeys(request.transactional_ids)]
     return HandlerResult(messages.DescribeTransactionsResponse(transaction_states=tuple(rows)))
@@ -174,7 +175,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[messages.DescribedTr
 def list_transactions(
     context: Context, _version: int, request: messages.ListTransactionsRequest
 ) -> HandlerResult[messages.ListTransactionsResponse]:
-    """Answer with the ids that pass all filters (KIP-664, KIP-994, KIP-1152)."""
+    """Return the ids that pass all filters (KIP-664, KIP-994, KIP-1152)."""
     unknown = tuple(name for name in request.state_filters if name not in _STATE_NAMES)
     states, producers = frozenset(request.state_filters), frozenset(request.producer_id_filters)
     now = context.coordinator.now_ms()

@@ -1,7 +1,7 @@
-"""The request that writes: Produce.
+"""The handler of Produce.
 
-With acks=all a Produce waits until its batches are confirmed, so that nothing is lost after it was acknowledged; with acks=1
-until they are written, which most engines have done by then.
+With acks=all a Produce waits until its batches are confirmed, so that nothing is lost after its acknowledgement; with acks=1
+until they are written, which most engines do at once.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ ALL: Final = -1
 LEGAL_ACKS: Final = (ALL, 0, 1)
 
 NO_KEY: Final = "Compacted topic cannot accept message without key in topic partition."
-"""What is said of each record that a compacted topic refuses (LogValidator.validateKey)."""
+"""The error message of each record without a key in a compacted topic (LogValidator.validateKey)."""
 
 
 def produce(
     context: Context, version: int, request: messages.ProduceRequest
 ) -> HandlerResult[messages.ProduceResponse]:
-    """Admit the batch of each partition; each has its own result. Those of transactions are shown to the coordinator before.
+    """Append the batch of each partition, each with its own result. Transactional batches are checked by the coordinator first.
 
-    If a partition is named twice, the last naming counts, as in Kafka, which gathers them in a map (KafkaApis).
+    The last mention of a repeated partition counts, as in Kafka, which collects them in a map (KafkaApis).
     """
     decompression = DecompressionBudget()
     changed: list[Hashable] = []
@@ -60,8 +60,8 @@ def produce(
         return HandlerResult(None, tuple(changed), close=failed)
     response = messages.ProduceResponse(tuple(responses))
     if unconfirmed:
-        later = DelayedProduce(context, request.acks, response, changed, request.timeout_ms / 1000)
-        return HandlerResult(None, tuple(changed), deferred=later)
+        delayed = DelayedProduce(context, request.acks, response, changed, request.timeout_ms / 1000)
+        return HandlerResult(None, tuple(changed), deferred=delayed)
     return HandlerResult(response, tuple(changed))
 
 
@@ -78,7 +78,7 @@ def _append(
     """Append one batch; return its result, and whether that is final."""
     try:
         if acks not in LEGAL_ACKS:
-            raise BrokerError(f"acks is {acks}; legal are -1, 0 and 1", code=Code.INVALID_REQUIRED_ACKS)
+            raise BrokerError(f"illegal acks {acks}: use -1, 0 or 1", code=Code.INVALID_REQUIRED_ACKS)
         if refusal is not None:
             raise refusal
         partition = context.topics.partition(topic, data.index)
@@ -98,9 +98,9 @@ def _refused(index: int, error: BrokerError) -> messages.ProducePartitionRespons
 
 
 class DelayedProduce(DeferredResponse):
-    """A Produce until its batches are as safe as its `acks` asks (Kafka's DelayedProduce).
+    """The delayed response to a Produce, until its batches are as safe as `acks` requires (Kafka's DelayedProduce).
 
-    The request itself is gone, since its memory is free again.
+    The request itself is gone: its memory is free again.
     """
 
     allows_next_produce = True
@@ -113,7 +113,7 @@ class DelayedProduce(DeferredResponse):
         partitions: Iterable[Hashable],
         wait_s: float,
     ) -> None:
-        """Wait with `response`, which acknowledges batches of `partitions` (`partition_key`), for `wait_s` seconds at most."""
+        """Delay `response`, which acknowledges batches of `partitions` (`partition_key`), for `wait_s` seconds at most."""
         super().__init__(
             partitions, wait_s, waiting_size(sum(len(each.partition_responses) for each in response.responses))
         )
@@ -130,9 +130,9 @@ class DelayedProduce(DeferredResponse):
         )
 
     def response(self, _max_bytes: int) -> messages.ProduceResponse:
-        """Return it as it is true now.
+        """Return the current results.
 
-        A batch that failed gets the error; one that may still be confirmed gets REQUEST_TIMED_OUT.
+        A batch that failed gets its error; one that may still be confirmed gets REQUEST_TIMED_OUT.
         """
         topics = [
             topic._replace(
@@ -150,7 +150,7 @@ class DelayedProduce(DeferredResponse):
     def _settled(
         self, topic: str, result: messages.ProducePartitionResponse
     ) -> messages.ProducePartitionResponse | None:
-        """Return the final result of an admitted batch, or None if it is not known yet."""
+        """Return the final result of an appended batch, or None if it is not known yet."""
         try:
             log = self._context.topics.partition(topic, result.index).log
             return result if _is_safe(log, result.base_offset, self._acks) else None
@@ -159,10 +159,10 @@ class DelayedProduce(DeferredResponse):
 
 
 def _is_safe(log: Log, offset: int, acks: int) -> bool:
-    """Return whether the batch that holds `offset` may be acknowledged to those who ask for `acks`, all or 1."""
+    """Return whether the batch with `offset` can be acknowledged with `acks`, all or 1."""
     return log.is_confirmed(offset) if acks == ALL else log.is_written(offset)
 
 
 def _late(result: messages.ProducePartitionResponse) -> messages.ProducePartitionResponse:
-    why = f"the batch at offset {result.base_offset} was not confirmed in the time of the request: send it again"
+    why = f"the batch at offset {result.base_offset} was not confirmed within the timeout of the request: send it again"
     return _refused(result.index, BrokerError(why, code=Code.REQUEST_TIMED_OUT))

@@ -1,6 +1,6 @@
-"""The login of one connection as a state machine without any I/O: frames in, answers and decisions out.
+"""The SASL login of one connection as a state machine without I/O: frames in, responses and decisions out.
 
-It answers as Kafka's SaslServerAuthenticator does, also when a client logs in again during its session (KIP-368).
+It behaves as Kafka's SaslServerAuthenticator, also in re-authentication (KIP-368).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from spark_producer.protocol import (
 )
 
 MIN_REAUTHENTICATION_INTERVAL_S: Final = 1.0
-"""Seconds from the start of one re-authentication to the next; a handshake within it is answered as out of place (Kafka's
+"""Minimum time between two re-authentications in seconds; an earlier handshake gets an illegal-state error (Kafka's
 KafkaChannel)."""
 
 _HEADER = struct.Struct(">hh")
@@ -36,7 +36,7 @@ _SIZE = struct.Struct(">i")
 
 
 class LoginState(enum.Enum):
-    """The states of a connection, by what its client may send next."""
+    """The states of a login, by the frames that the client may send next."""
 
     FIRST = "ApiVersions or SaslHandshake"
     HANDSHAKE = "SaslHandshake"
@@ -52,21 +52,21 @@ ALLOWED: Final = {
     LoginState.AUTHENTICATE: frozenset({SASL_AUTHENTICATE.key}),
     LoginState.OVER: frozenset[int](),
 }
-"""The APIs that a client may use in each state. The frames of BARE name none, and in READY all may be used."""
+"""The APIs that a client may use in each state. The frames of BARE have no API key, and READY allows all."""
 
 
 class OrdinaryRequest(NamedTuple):
-    """The frame is a request, to be answered as on any connection."""
+    """The frame is an ordinary request, for the handlers."""
 
 
 class LoginReply(NamedTuple):
-    """The frame was a step of the login; this is its answer."""
+    """The frame was a step of the login, with this response."""
 
     buffers: list[Buffer]
 
 
 class LoginRefusal(NamedTuple):
-    """The connection is to be closed, after a pause and after this answer, if there is one."""
+    """The login is refused: the connection is closed after a pause, and after this response, if there is one."""
 
     buffers: list[Buffer]
     reason: str
@@ -79,12 +79,12 @@ ORDINARY_REQUEST: Final = OrdinaryRequest()
 
 @dataclass(frozen=True)
 class LoginRules:
-    """What is the same for all logins of a listener.
+    """The settings that all logins of a listener share.
 
-    mechanisms: those that are on, in the order in which they are told.
-    begin: returns a started dialog of a mechanism.
-    now_ms: the milliseconds since 1970, which tokens count in.
-    max_session_ms: after so many milliseconds a client must log in again; 0 for never.
+    mechanisms: the enabled mechanisms, in the order in which clients are server_message them.
+    begin: returns a started exchange of a mechanism.
+    now_ms: returns the milliseconds since 1970, for the lifetime of tokens.
+    max_session_ms: the milliseconds after which a client must re-authenticate; 0 for never.
     """
 
     mechanisms: Sequence[str]
@@ -96,118 +96,118 @@ class LoginRules:
 class SaslServerAuthenticator:
     """The login of one connection; times are in seconds of the broker's clock.
 
-    `user` is the name of the user once there is one, and stays while the client logs in again.
+    `user` is the name of the authenticated user, and stays during re-authentication.
     """
 
     def __init__(self, rules: LoginRules) -> None:
         self._rules = rules
         self._state = LoginState.FIRST
-        self._dialog: SaslExchange | None = None
+        self._exchange: SaslExchange | None = None
         self._mechanism = ""
         self._next_mechanism = ""
-        self._ends = math.inf
-        self._reauthenticated = -math.inf
+        self._session_end = math.inf
+        self._reauthenticated_at = -math.inf
         self.user: str | None = None
 
     @property
     def state(self) -> LoginState:
-        """What the client may send next."""
+        """The state of the login."""
         return self._state
 
     def step(self, frame: memoryview, now: float) -> LoginStep:
-        """Take the next frame of the client.
+        """Process the next frame of the client.
 
         Raises:
-            RemoteProtocolError: it is not a request, or one of a version that is not spoken here.
+            RemoteProtocolError: it is not a request, or has an unsupported version.
         """
         if self._state is LoginState.BARE:
             return self._bare(bytes(frame), now)
         key, version = _header(frame)
         if self._state is LoginState.READY:
-            if key != SASL_HANDSHAKE.key or now - self._reauthenticated < MIN_REAUTHENTICATION_INTERVAL_S:
+            if key != SASL_HANDSHAKE.key or now - self._reauthenticated_at < MIN_REAUTHENTICATION_INTERVAL_S:
                 return self._in_session(now)
-            self._reauthenticated = now
+            self._reauthenticated_at = now
         elif key not in ALLOWED[self._state]:
-            return self._refusal([], f"it sent a request of API {key} where {self._state.value} must come")
+            return self._refusal([], f"it sent a request of API {key}, expected {self._state.value}")
         if key == API_VERSIONS.key:
             if API_VERSIONS.min_version <= version <= API_VERSIONS.max_version:
-                self._state = LoginState.HANDSHAKE  # another version is answered with ours, and asked again (KIP-511)
+                self._state = LoginState.HANDSHAKE  # after another version the client retries with ours (KIP-511)
             return ORDINARY_REQUEST
         request = decode_request(frame)
         return self._handshake(request) if key == SASL_HANDSHAKE.key else self._authenticate(request, now)
 
     def _in_session(self, now: float) -> LoginStep:
-        """A request is not processed once the session is over. Until then, nothing happens to a silent connection."""
-        if now < self._ends:
+        """Refuse a request after the end of the session. A silent connection stays open until its next request."""
+        if now < self._session_end:
             return ORDINARY_REQUEST
-        return self._refusal([], "its session is over, and it did not log in again")
+        return self._refusal([], "its session has ended, and it did not re-authenticate")
 
     def _handshake(self, request: RequestFrame[Any, Any]) -> LoginStep:
-        asked: str = request.body.mechanism
-        known = asked in self._rules.mechanisms
+        mechanism: str = request.body.mechanism
+        known = mechanism in self._rules.mechanisms
         code = Code.NONE if known else Code.UNSUPPORTED_SASL_MECHANISM
-        answer = messages.SaslHandshakeResponse(code, tuple(self._rules.mechanisms))
-        buffers = encode_response(SASL_HANDSHAKE, request.version, request.correlation_id, answer)
+        response = messages.SaslHandshakeResponse(code, tuple(self._rules.mechanisms))
+        buffers = encode_response(SASL_HANDSHAKE, request.version, request.correlation_id, response)
         if not known:
-            return self._refusal(buffers, f"it wants to log in by {quoted(asked)}, which is not on")
-        if self.user is not None and asked != self._mechanism:
-            self._state = LoginState.OVER  # Kafka tells no error either, and closes at the next frame
+            return self._refusal(buffers, f"it wants to log in by {quoted(mechanism)}, which is not enabled")
+        if self.user is not None and mechanism != self._mechanism:
+            self._state = LoginState.OVER  # Kafka sends no error either, and closes at the next frame
             return LoginReply(buffers)
-        self._next_mechanism = asked
-        self._dialog = self._rules.begin(asked)
+        self._next_mechanism = mechanism
+        self._exchange = self._rules.begin(mechanism)
         self._state = LoginState.BARE if request.version == 0 else LoginState.AUTHENTICATE
         return LoginReply(buffers)
 
     def _authenticate(self, request: RequestFrame[Any, Any], now: float) -> LoginStep:
-        def framed(answer: messages.SaslAuthenticateResponse) -> list[Buffer]:
-            return encode_response(SASL_AUTHENTICATE, request.version, request.correlation_id, answer)
+        def framed(response: messages.SaslAuthenticateResponse) -> list[Buffer]:
+            return encode_response(SASL_AUTHENTICATE, request.version, request.correlation_id, response)
 
         try:
-            told, lifetime_ms = self._send(bytes(request.body.auth_bytes), now)
+            server_message, lifetime_ms = self._send(bytes(request.body.auth_bytes), now)
         except AuthenticationRefused as refused:
             text = refused.client_message or self._generic_error()
-            answer = messages.SaslAuthenticateResponse(Code.SASL_AUTHENTICATION_FAILED, text)
-            return self._refusal(framed(answer), self._failed())
-        return LoginReply(framed(messages.SaslAuthenticateResponse(Code.NONE, "", told, lifetime_ms)))
+            response = messages.SaslAuthenticateResponse(Code.SASL_AUTHENTICATION_FAILED, text)
+            return self._refusal(framed(response), self._failed())
+        return LoginReply(framed(messages.SaslAuthenticateResponse(Code.NONE, "", server_message, lifetime_ms)))
 
     def _bare(self, message: bytes, now: float) -> LoginStep:
-        """Answer a client whose handshake was of version 0: it gets no errors and no lifetime, only the end."""
+        """Process a raw SASL message after a handshake of version 0: the client gets no error and no lifetime, only the end."""
         try:
-            told, _ = self._send(message, now)
+            server_message, _ = self._send(message, now)
         except AuthenticationRefused:
             return self._refusal([], self._failed())
-        return LoginReply([_SIZE.pack(len(told)), told])
+        return LoginReply([_SIZE.pack(len(server_message)), server_message])
 
     def _send(self, message: bytes, now: float) -> tuple[bytes, int]:
-        """Send a message to the mechanism; return its answer, and the lifetime of the session in milliseconds (0: unbounded).
+        """Send a message to the mechanism; return its response, and the lifetime of the session in milliseconds (0: unlimited).
 
         Raises:
-            Refused: the login failed.
+            AuthenticationRefused: the login failed.
         """
-        if self._dialog is None:
+        if self._exchange is None:
             raise AuthenticationRefused
         try:
-            return self._dialog.send(message), 0
+            return self._exchange.send(message), 0
         except StopIteration as end:
             accepted: Authenticated = end.value
         if self.user not in (None, accepted.user):
             change = f"from {quoted(self.user)} to {quoted(accepted.user)}"
             raise AuthenticationRefused(f"Cannot change principals during re-authentication {change}")
-        self._dialog, self._mechanism, self.user = None, self._next_mechanism, accepted.user
+        self._exchange, self._mechanism, self.user = None, self._next_mechanism, accepted.user
         self._state = LoginState.READY
         lifetime_ms = self._lifetime_ms(accepted)
-        self._ends = math.inf if lifetime_ms is None else now + lifetime_ms / 1000
+        self._session_end = math.inf if lifetime_ms is None else now + lifetime_ms / 1000
         return accepted.last, lifetime_ms or 0
 
     def _lifetime_ms(self, accepted: Authenticated) -> int | None:
-        """Return how long the session may last: not longer than its token."""
-        most = [self._rules.max_session_ms] if self._rules.max_session_ms else []
+        """Return the lifetime of the session in milliseconds, at most that of its token; None without a limit."""
+        limits = [self._rules.max_session_ms] if self._rules.max_session_ms else []
         if accepted.until_ms is not None:
-            most.append(max(int(accepted.until_ms - self._rules.now_ms()), 0))
-        return min(most, default=None)
+            limits.append(max(int(accepted.until_ms - self._rules.now_ms()), 0))
+        return min(limits, default=None)
 
     def _generic_error(self) -> str:
-        """Return Kafka's words for every refusal whose reason is nobody's business."""
+        """Return Kafka's error message for refusals whose reason is confidential."""
         again = "authentication" if self.user is None else "re-authentication"
         return f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self._next_mechanism}"
 
@@ -220,7 +220,7 @@ class SaslServerAuthenticator:
 
 
 def _header(frame: memoryview) -> tuple[int, int]:
-    """Return the API and the version of a request.
+    """Return the API key and the version of a request.
 
     Raises:
         RemoteProtocolError: the frame is too short.

@@ -17,11 +17,11 @@ from spark_producer.broker.security.users import Users
 
 
 class Authenticated(NamedTuple):
-    """The end of a login that succeeded.
+    """The result of a successful login.
 
     user: the name of the user.
     last: the server's last message.
-    until_ms: when the client's token ends, as milliseconds since 1970; None if it has none.
+    until_ms: the expiry of the client's token in milliseconds since 1970; None without a token.
     """
 
     user: str
@@ -30,23 +30,23 @@ class Authenticated(NamedTuple):
 
 
 class AuthenticationRefused(Exception):
-    """The login failed; `told` is what the client is told, or None for the text that tells nothing."""
+    """The login failed. `client_message` is the error for the client; None for the text without a reason."""
 
-    def __init__(self, told: str | None = None) -> None:
-        super().__init__(told)
-        self.client_message = told
+    def __init__(self, client_message: str | None = None) -> None:
+        super().__init__(client_message)
+        self.client_message = client_message
 
 
 SaslExchange: TypeAlias = Generator[bytes, bytes, Authenticated]
 
 WRONG_PASSWORD: Final = "Authentication failed: Invalid username or password"
-"""Kafka's words (PlainSaslServer), for an unknown user too."""
+"""Kafka's error message (PlainSaslServer), for an unknown user too."""
 
 INVALID_TOKEN: Final = b'{"status":"invalid_token"}'
-"""Kafka's refusal of a token (RFC 7628, 3.2.2)."""
+"""Kafka's error for a refused token (RFC 7628, 3.2.2)."""
 
 _LAST_SECOND: Final = 2**53
-"""No token ends later, in seconds since 1970: Python takes numbers of thousands of digits."""
+"""Maximum expiry of a token in seconds since 1970: Python takes numbers of thousands of digits."""
 
 _BEARER: Final = re.compile(rb"n,(?:a=[^,]*)?,\x01(?:[A-Za-z]+=[\x21-\x7e \t\r\n]*\x01)*\x01")
 _TOKEN: Final = re.compile(rb"\x01auth=[Bb]earer +([-_~+/.A-Za-z0-9]+=*)\x01")
@@ -61,18 +61,18 @@ _CLIENT_FINAL: Final = re.compile(
 
 
 def start(mechanism: str, users: Users | None, now_ms: Callable[[], float]) -> SaslExchange:
-    """Return a started dialog of `mechanism`. `now_ms` gives the milliseconds since 1970."""
+    """Return a started exchange of `mechanism`. `now_ms` returns the milliseconds since 1970."""
     if mechanism == TOKEN_MECHANISM:
-        dialog = bearer(now_ms)
+        exchange = bearer(now_ms)
     else:
         known = users or Users({})
-        dialog = plain(known) if mechanism == "PLAIN" else scram(mechanism, known)
-    next(dialog)
-    return dialog
+        exchange = plain(known) if mechanism == "PLAIN" else scram(mechanism, known)
+    next(exchange)
+    return exchange
 
 
 def plain(users: Users) -> SaslExchange:
-    """Check a name and a password (RFC 4616). A name to act for must be the user's own."""
+    """Run PLAIN: check a name and a password (RFC 4616). An authorization id must be the user's own name."""
     message = yield b""
     parts = message.split(b"\0")
     if len(parts) != 3 or not parts[1] or not parts[2]:
@@ -89,9 +89,10 @@ def plain(users: Users) -> SaslExchange:
 
 
 def scram(mechanism: str, users: Users, nonce: Callable[[], str] | None = None) -> SaslExchange:
-    """Check that a client knows a password, and prove that the server knows its keys (RFC 5802).
+    """Run SCRAM: check that the client knows the password, and prove that the server knows its keys (RFC 5802).
 
-    The nonce of the client's last message must be the whole one (CVE-2024-56128), and the header that it repeats the one sent.
+    The nonce of the client's last message must be the whole one (CVE-2024-56128), and its channel binding the header that was
+    sent.
     """
     from spark_producer.security import scram as derived
 
@@ -119,9 +120,9 @@ def scram(mechanism: str, users: Users, nonce: Callable[[], str] | None = None) 
 
 
 def bearer(now_ms: Callable[[], float]) -> SaslExchange:
-    """Take an unsigned token (RFC 7628; RFC 7519, 6): anybody can write one, so this is for tests only.
+    """Run OAUTHBEARER with an unsigned token (RFC 7628; RFC 7519, 6): anybody can write one, so this is for tests only.
 
-    A refusal is told in two steps: the status, which the client answers with one byte, then the end.
+    A refusal takes two steps: the error status, to which the client responds with one byte, then the end.
     """
     message = yield b""
     found = _TOKEN.search(message) if _BEARER.fullmatch(message) else None
@@ -133,7 +134,7 @@ def bearer(now_ms: Callable[[], float]) -> SaslExchange:
 
 
 def _unsigned(token: bytes, now_ms: float) -> Authenticated | None:
-    """Return whom an unsigned JWT names, or None if it is none or its time is over."""
+    """Return the user of an unsigned JWT, or None if it is malformed or has expired."""
     parts = token.split(b".")
     if len(parts) != 3 or parts[2]:
         return None
@@ -147,9 +148,9 @@ def _unsigned(token: bytes, now_ms: float) -> Authenticated | None:
 
 
 def _json(part: bytes) -> dict[str, object]:
-    """Return the object that a part of a token holds; an empty one if it holds none."""
+    """Return the JSON object of a part of a token; an empty one if it has none."""
     try:
         value = json.loads(base64.urlsafe_b64decode(part + b"=" * (-len(part) % 4)))
-    except (ValueError, RecursionError):  # no base64, no UTF-8 or no JSON; or brackets by the thousand
+    except (ValueError, RecursionError):  # not base64, UTF-8 or JSON; or nested too deeply
         return {}
     return value if isinstance(value, dict) else {}

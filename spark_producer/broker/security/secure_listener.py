@@ -1,4 +1,4 @@
-"""The entrance of a secure listener: it makes the TLS and the login of each connection, and watches the files of certificates."""
+"""The secure listener: it creates the TLS transport and the login of each connection, and follows the certificate files."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 logger = escaping_logger(__name__)
 
 ANONYMOUS = "ANONYMOUS"
-"""The user of a connection that has no login and no certificate, as Kafka names it."""
+"""The user of a connection without a login or a certificate, as in Kafka."""
 
 
 class SecureListener:
-    """What makes connections secure, by the settings of the listener.
+    """Creates the TLS transport and the login of each connection, as the listener's settings say.
 
     Raises:
-        ConfigError, TlsFailed: a file cannot be read or used; or unsigned tokens would be taken from other machines.
+        ConfigError, TlsFailed: a file cannot be read or used; or unsigned tokens would be accepted from other machines.
     """
 
     def __init__(self, settings: BrokerSecurity, host: str, wall_clock: Callable[[], float] = time.time) -> None:
@@ -37,7 +37,7 @@ class SecureListener:
         _warn(settings, host)
 
     def transport(self, sock: socket.socket) -> TlsTransport | None:
-        """Return the TLS of a new connection on its non-blocking socket; None if the listener has none."""
+        """Return the TLS transport of a new connection on its non-blocking socket; None without TLS."""
         if self._certificates is None:
             return None
         from spark_producer.security.tls_stream import TlsStream
@@ -45,12 +45,12 @@ class SecureListener:
         return TlsTransport(sock, TlsStream(self._certificates.current(), None, server_side=True))
 
     def login(self) -> SaslServerAuthenticator | None:
-        """Return the login of a new connection; None if nobody logs in here."""
+        """Return the login of a new connection; None without SASL."""
         return None if self._rules is None else SaslServerAuthenticator(self._rules)
 
 
 def _certificates(settings: BrokerSecurity) -> ReloadingContext:
-    """Return the context of TLS, which follows its files; files that cannot be used are told before anybody connects."""
+    """Return the TLS context, which follows its files; unusable files raise before a client connects."""
     from spark_producer.security.rotation import reloading_server_context
 
     certificate, client_ca = str(settings.certificate), settings.client_ca
@@ -73,13 +73,13 @@ def _rules(settings: BrokerSecurity, now_ms: Callable[[], float]) -> LoginRules 
 
 
 def _warn(settings: BrokerSecurity, host: str) -> None:
-    """Refuse or warn about what may be good for tests, and for nothing else."""
+    """Refuse, or warn about, settings that are for tests only."""
     near = host == "localhost" or host == "::1" or host.startswith("127.")
     if TOKEN_MECHANISM in settings.mechanisms:
         if not near:
             raise ConfigError(
-                f"{TOKEN_MECHANISM} takes unsigned tokens here, so it only listens on a loopback address, and {host} is none"
+                f"{TOKEN_MECHANISM} takes unsigned tokens, so the broker must listen on a loopback address: {host} is not one"
             )
-        logger.warning("%s takes unsigned tokens: everybody on this machine can log in as anybody", TOKEN_MECHANISM)
+        logger.warning("%s takes unsigned tokens: everyone on this machine can log in as any user", TOKEN_MECHANISM)
     if "PLAIN" in settings.mechanisms and not settings.tls and not near:
-        logger.warning("PLAIN without TLS sends passwords in clear over the network: use SASL_SSL")
+        logger.warning("PLAIN without TLS sends passwords in clear text over the network: use SASL_SSL")

@@ -1,4 +1,4 @@
-"""The settings of the broker's secure listener, as one frozen value that contradicts itself nowhere."""
+"""The settings of the broker's secure listener, as one frozen and consistent value."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """Kafka's security protocols."""
 
 PASSWORD_MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
-"""The mechanisms by which users with passwords log in, the strongest first: so they are offered."""
+"""The password mechanisms, the strongest first: clients are offered them in this order."""
 
 TOKEN_MECHANISM: Final = "OAUTHBEARER"
-"""Takes unsigned tokens, which anybody can write. It is for tests on one machine."""
+"""The mechanism of unsigned tokens, which anybody can write. It is for tests on one machine."""
 
 MECHANISMS: Final = (*PASSWORD_MECHANISMS, TOKEN_MECHANISM)
 
 
 @dataclass(frozen=True)
 class BrokerSecurity:
-    """How clients reach the broker, and who may.
+    """The security of the broker's listener: TLS, SASL and users.
 
     protocol: one of Kafka's security protocols, in any case.
-    certificate: PEM file of the broker's certificate and those above it; read again when it changes, as the two below.
+    certificate: PEM file of the broker's certificate chain; read again when it changes, as the two below.
     key: PEM file of its private key, without a password; None if it is in the file of the certificate.
     client_ca: PEM file of the CAs of clients' certificates: then every client must have one, and with SSL its common name is the
-        name of the user.
-    users: who may log in by SCRAM and PLAIN.
-    mechanisms: the SASL mechanisms that are on; by default SCRAM-SHA-512, SCRAM-SHA-256 and PLAIN. OAUTHBEARER takes unsigned
-        tokens, and so only listens on a loopback address.
-    max_session_ms: milliseconds after which clients must log in again (Kafka's `connections.max.reauth.ms`); 0 for never.
+        user.
+    users: the users of SCRAM and PLAIN.
+    mechanisms: the enabled SASL mechanisms; by default SCRAM-SHA-512, SCRAM-SHA-256 and PLAIN. OAUTHBEARER takes unsigned tokens,
+        so it requires a loopback address.
+    max_session_ms: milliseconds after which clients must re-authenticate (Kafka's `connections.max.reauth.ms`); 0 for never.
 
     Raises:
         ConfigError: a setting is unknown, missing, or of no use with this protocol.
@@ -50,7 +50,7 @@ class BrokerSecurity:
     def __post_init__(self) -> None:
         object.__setattr__(self, "protocol", self.protocol.upper())
         if self.protocol not in PROTOCOLS:
-            raise ConfigError(f"security protocol {self.protocol!r} is unknown; there are {', '.join(PROTOCOLS)}")
+            raise ConfigError(f"unknown security protocol {self.protocol!r}: use one of {', '.join(PROTOCOLS)}")
         self._check_tls()
         if self.sasl:
             object.__setattr__(self, "mechanisms", tuple(self.mechanisms) or PASSWORD_MECHANISMS)
@@ -83,13 +83,13 @@ class BrokerSecurity:
     def _check_sasl(self) -> None:
         unknown = [name for name in self.mechanisms if name not in MECHANISMS]
         if unknown:
-            raise ConfigError(f"SASL mechanism {unknown[0]!r} is not spoken here; there are {', '.join(MECHANISMS)}")
+            raise ConfigError(f"unsupported SASL mechanism {unknown[0]!r}: use one of {', '.join(MECHANISMS)}")
         by_password = [name for name in self.mechanisms if name in PASSWORD_MECHANISMS]
         if by_password and not self.users:
-            raise ConfigError(
-                f"nobody can log in by {', '.join(by_password)}: give users (--users FILE), or other mechanisms"
-            )
+            raise ConfigError(f"{', '.join(by_password)} without users: give users (--users FILE), or other mechanisms")
         if not by_password and self.users is not None:
-            raise ConfigError(f"users have passwords, which {', '.join(self.mechanisms)} has no use for")
+            raise ConfigError(
+                f"users are of no use with {', '.join(self.mechanisms)}, which has no passwords: leave them out"
+            )
         if self.max_session_ms < 0:
-            raise ConfigError(f"max_session_ms is {self.max_session_ms}; it is 0 (for no limit) or positive")
+            raise ConfigError(f"max_session_ms is {self.max_session_ms}: it must be 0 (for no limit) or positive")

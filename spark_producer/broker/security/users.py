@@ -1,7 +1,7 @@
-"""The users of the broker: it keeps the keys of SCRAM for each, and no password.
+"""The users of the broker: their SCRAM keys, and no passwords.
 
-A name that nobody has gets keys too. They are checked as those of a user, and fail at the end, so neither an answer nor the time
-that it takes tells who is a user (CVE-2021-38153 was a comparison that told).
+An unknown name gets keys too. They are checked like a user's, and fail at the end, so neither a response nor its time reveals who
+is a user (CVE-2021-38153 was a comparison that revealed it).
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from spark_producer.errors import ConfigError
 logger = escaping_logger(__name__)
 
 ITERATIONS: Final = 4096
-"""The least that clients take (RFC 7677), and what Kafka's brokers use by default. It is the same for all users."""
+"""Number of SCRAM iterations: the minimum that clients accept (RFC 7677), and the default of Kafka's brokers. It is the same for
+all users."""
 
 _SALT_BYTES: Final = 16
 
 
 class ScramKeys(NamedTuple):
-    """What the broker knows of one user in one mechanism of SCRAM. With `real` False there is no such user."""
+    """The keys of one user in one SCRAM mechanism. With `real` False there is no such user."""
 
     salt: bytes
     iterations: int
@@ -39,7 +40,7 @@ class ScramKeys(NamedTuple):
 
 
 class Users:
-    """The users with their keys, made from `passwords` by name.
+    """The users with their keys, derived from `passwords` by name.
 
     Raises:
         ConfigError: a name or a password is empty, or cannot be sent by any client.
@@ -62,12 +63,12 @@ class Users:
 
     @classmethod
     def read(cls, path: Path | str) -> Users:
-        """Return the users of a file with lines `name=password`; lines that begin with `#`, and empty ones, say nothing.
+        """Return the users of a file with lines `name=password`; empty lines, and lines that begin with `#`, are ignored.
 
-        The password is the rest of the line as it stands. A file that others may read is warned about.
+        The password is the rest of the line, unchanged. A file that others may read causes a warning.
 
         Raises:
-            ConfigError: the file cannot be read, or one of its lines is none of these; no error shows the line.
+            ConfigError: the file cannot be read, or a line is malformed; no error shows the line.
         """
         passwords = _passwords_of(Path(path))
         if isinstance(passwords, str):
@@ -81,12 +82,12 @@ class Users:
         return f"Users({', '.join(self.names)})"
 
     def keys(self, mechanism: str, name: str) -> ScramKeys:
-        """Return the keys of `name` in a mechanism of SCRAM: ones that nobody has a password for, if there is no such user."""
+        """Return the keys of `name` in a SCRAM mechanism; for an unknown name, keys that no password has."""
         fake_keys = self._fake_keys(mechanism, name)
         return self._keys.get((mechanism, name), fake_keys)
 
     def check(self, name: str, password: bytes) -> bool:
-        """Return whether a user has this password, in a time that tells neither."""
+        """Return whether the user has this password, in a time that reveals neither."""
         from spark_producer.security.scram import HASHES, keys_of
 
         mechanism = "SCRAM-SHA-256"
@@ -96,7 +97,7 @@ class Users:
         return same and keys.real
 
     def _fake_keys(self, mechanism: str, name: str) -> ScramKeys:
-        """Return the same keys for the same name as long as the broker runs, as a user's are."""
+        """Return fake keys, which are the same for the same name as long as the broker runs, like a user's."""
         from spark_producer.security.scram import HASHES
 
         hash_name = HASHES[mechanism]
@@ -107,7 +108,7 @@ class Users:
 
 
 def _passwords_of(path: Path) -> dict[str, Secret] | str:
-    """Return the passwords of a file, or what is wrong with it: a value, since the local variables here hold passwords."""
+    """Return the passwords of a file, or its error message: as a value, since the local variables here hold passwords."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
         mode = path.stat().st_mode
@@ -125,7 +126,7 @@ def _passwords_of(path: Path) -> dict[str, Secret] | str:
         if not equals or not name or not password:
             return f"line {number} of the file of users {path} is not name=password"
         if name in passwords:
-            return f"line {number} of the file of users {path} names a user for the second time"
+            return f"line {number} of the file of users {path} repeats a user"
         passwords[name] = Secret(password)
     return passwords
 

@@ -115,7 +115,7 @@ def test_each_partition_has_its_own_result(context: Context) -> None:
 
 def test_what_a_request_unpacks_to_is_bounded(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     # The handler makes a new one for each request, and by itself that takes half a gigabyte.
-    monkeypatch.setattr(writing, "DecompressionBudget", partial(DecompressionBudget, most=1000))
+    monkeypatch.setattr(writing, "DecompressionBudget", partial(DecompressionBudget, request_limit=1000))
     packed, plain = make_batch(size=800, attributes=Codec.ZSTD), make_batch(size=800)
     context.topics.create("u", 4)
     batches = (packed, packed, packed, plain)
@@ -249,7 +249,7 @@ def test_metadata_names_the_broker_by_its_advertised_address(context: Context) -
     body = ask(context, METADATA, messages.MetadataRequest(None))
     assert body.brokers == (messages.MetadataResponseBroker(NODE, "broker.test", 9999),)
     assert body.controller_id == NODE
-    assert body.cluster_id == context.topics.cluster_id
+    assert body.cluster_id == context.topics.directory.cluster_id
     (topic,) = body.topics
     assert [(part.partition_index, part.leader_id, part.leader_epoch) for part in topic.partitions] == [
         (0, NODE, 0),

@@ -166,7 +166,7 @@ def test_clients_are_told_the_advertised_address() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
 def test_a_broker_on_all_addresses_must_be_told_the_one_for_clients(host: str) -> None:
-    with pytest.raises(ConfigError, match=r"must be told the one that clients shall use.*--advertised HOST:PORT"):
+    with pytest.raises(ConfigError, match=r"listens on all addresses.*--advertised HOST:PORT"):
         LocalBroker(host=host)
 
 

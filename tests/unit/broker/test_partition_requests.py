@@ -186,8 +186,8 @@ def test_records_are_deleted_neither_of_unknown_partitions_nor_of_compacted_topi
 def test_the_directory_its_disk_and_the_sizes_of_partitions_are_told(context: Context) -> None:
     context.topics.partition("t", 1).append(make_batch(size=1000))
     (result,) = ask(context, DESCRIBE_LOG_DIRS, messages.DescribeLogDirsRequest(None)).results
-    assert (result.error_code, result.log_dir) == (Code.NONE, str(context.topics.data_dir))
-    assert result.total_bytes == shutil.disk_usage(context.topics.data_dir).total
+    assert (result.error_code, result.log_dir) == (Code.NONE, str(context.topics.directory.path))
+    assert result.total_bytes == shutil.disk_usage(context.topics.directory.path).total
     assert 0 < result.usable_bytes < result.total_bytes
     (topic,) = result.topics
     assert topic.name == "t"

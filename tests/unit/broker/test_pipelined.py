@@ -87,7 +87,7 @@ def admitted(late: Late, index: int = 0) -> int:
 
 def nothing_is_held(late: Late) -> bool:
     clients = late.broker.clients
-    published = clients.published
+    published = clients.publish_buffer
     return clients.budget.held == published.bytes.amount == published.paused == 0
 
 
@@ -148,7 +148,7 @@ def test_acks_0_that_fails_closes_the_connection_when_the_earlier_ones_are_answe
     assert results(late.producer) == [(Code.NONE, 0)]
     late.broker.turns()
     assert late.producer.closed
-    assert "a Produce request that gets no response failed" in caplog.text
+    assert "a Produce request without a response failed" in caplog.text
     assert admitted(late) == 1, "what follows is not handled"
     assert nothing_is_held(late)
 
@@ -228,7 +228,7 @@ def test_a_journal_that_fails_refuses_all_that_wait_in_their_order(late: Late) -
 def test_a_connection_with_1000_unanswered_produces_is_paused_until_500_are_left(roomy: Late) -> None:
     sent = roomy.producer.try_to_send(one() * 3000)
     roomy.broker.turns(3000)
-    published, log = roomy.broker.clients.published, roomy.storage.logs["t", 0]
+    published, log = roomy.broker.clients.publish_buffer, roomy.storage.logs["t", 0]
     assert (admitted(roomy), published.paused) == (MAX_REQUESTS, 1)
     for confirmed, handled in ((499, MAX_REQUESTS), (500, MAX_REQUESTS + 500)):
         log.confirmed = confirmed
@@ -248,8 +248,8 @@ def test_pub5_with_a_stuck_disk_all_producers_together_take_no_more_than_the_lim
     peers, clients, frame = small.connect(10), small.broker.clients, one(size=100_000)
     sent = [peer.try_to_send(frame * 3) for peer in peers]
     small.broker.turns(100)
-    assert MIB < clients.published.bytes.amount <= MIB + len(frame)
-    assert clients.published.paused == len(peers)
+    assert MIB < clients.publish_buffer.bytes.amount <= MIB + len(frame)
+    assert clients.publish_buffer.paused == len(peers)
     assert clients.budget.held <= SETTINGS.max_buffered_bytes
     small.broker.now += LONG / 1000 - 1
     small.broker.turns()
@@ -261,7 +261,7 @@ def test_pub5_with_a_stuck_disk_all_producers_together_take_no_more_than_the_lim
         for number, peer in enumerate(peers):
             sent[number] += peer.try_to_send((frame * 3)[sent[number] :])
         small.broker.turns()
-        assert clients.published.bytes.amount <= MIB + len(frame)
+        assert clients.publish_buffer.bytes.amount <= MIB + len(frame)
     small.storage.confirm_all()
     offsets = [results(peer)[0] for peer in peers for _ in range(3)]
     assert sorted(offsets) == [(Code.NONE, offset) for offset in range(3 * len(peers))]
@@ -271,7 +271,7 @@ def test_pub5_with_a_stuck_disk_all_producers_together_take_no_more_than_the_lim
 def test_a_paused_producer_is_not_read_from(small: Late) -> None:
     small.producer.send(one(size=MIB // 2) * 2)
     small.broker.turns(20)
-    assert (admitted(small), small.broker.clients.published.paused) == (2, 1)
+    assert (admitted(small), small.broker.clients.publish_buffer.paused) == (2, 1)
     frame = one(size=MIB)
     sent = small.producer.try_to_send(frame)
     small.broker.turns()
@@ -288,7 +288,7 @@ def test_who_was_paused_goes_on_in_the_next_turn_without_an_event(small: Late) -
     small.producer.send(one(size=MIB // 2) * 2)
     small.broker.turns(20)
     small.storage.confirm_all()
-    published = small.broker.clients.published
+    published = small.broker.clients.publish_buffer
     while published.bytes.amount:
         small.broker.turn()
     assert published.paused == 1
@@ -322,7 +322,7 @@ def test_pub6_a_connection_that_closes_while_paused_leaves_no_count(small: Late)
     small.broker.turns()
     small.producer.send(one() * 2)
     small.broker.turns()
-    published = small.broker.clients.published
+    published = small.broker.clients.publish_buffer
     assert (admitted(small), published.paused) == (3, 2), "the last one of them made the other producer known"
     leaving.socket.close()
     small.storage.confirm_all()
@@ -337,7 +337,7 @@ def test_pub7_without_a_limit_a_producer_is_not_paused_for_its_bytes(unlimited: 
     for _ in range(100):
         unlimited.producer.send(one(size=MIB))
         unlimited.broker.turns(3)
-    assert (admitted(unlimited), unlimited.broker.clients.published.pauses) == (100, 0)
+    assert (admitted(unlimited), unlimited.broker.clients.publish_buffer.pauses) == (100, 0)
 
 
 def test_the_memory_of_unanswered_produces_is_bounded_without_a_limit_of_bytes(unlimited: Late) -> None:
@@ -347,7 +347,7 @@ def test_the_memory_of_unanswered_produces_is_bounded_without_a_limit_of_bytes(u
     for peer in peers:
         peer.send(frame * 30)
     unlimited.broker.turns(100)
-    budget, published = unlimited.broker.clients.budget, unlimited.broker.clients.published
+    budget, published = unlimited.broker.clients.budget, unlimited.broker.clients.publish_buffer
     most = SETTINGS.max_buffered_bytes // 8 + waiting_size(20)
     assert SETTINGS.max_buffered_bytes // 8 < budget.unconfirmed.amount <= most
     assert published.paused == len(peers)
@@ -400,7 +400,7 @@ def test_a_produce_waits_for_room_and_others_are_served_meanwhile(late: Late) ->
     late.producer.send(one(size=1000))
     late.broker.turns()
     assert admitted(late) == 0
-    assert late.broker.clients.published.paused == 1
+    assert late.broker.clients.publish_buffer.paused == 1
     late.consumer.send(one(size=100, acks=1))
     assert results(late.consumer) == [(Code.NONE, 0)]
     late.storage.make_room(800)

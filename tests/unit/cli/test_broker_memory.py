@@ -56,7 +56,7 @@ def test_the_report_of_segments_has_what_the_broker_takes_and_no_caches(
     assert printed.startswith(
         "engine            segments: it reads and writes its files through the page cache, and has no"
     )
-    assert f"\nrequests          {requests} for requests and answers of all connections\n" in printed
+    assert f"\nrequests          {requests} for requests and responses of all connections\n" in printed
     (part,) = [line for line in printed.splitlines() if line.startswith("  ")]
     assert part.startswith(f"  broker.publish.buffer.bytes   {publish} (maxMessagePublishBufferSizeInMB): ")
     assert "budget  " not in printed
@@ -96,7 +96,7 @@ def test_the_report_tells_of_an_index_that_is_larger_than_its_part() -> None:
     for size, is_told in ((part, False), (part + 1, True)):
         metrics = {USED["index_cache"]: float(size)}
         printed = memory_report(settings, MACHINE, "tiered", has_tiers=True, metrics=metrics)
-        assert ("RocksDB's keeps to its part (--index rocks)" in printed) is is_told
+        assert ("RocksDB's index keeps to its part (--index rocks)" in printed) is is_told
 
 
 def test_each_part_but_the_brokers_own_has_a_metric_of_the_tiers() -> None:
@@ -162,7 +162,7 @@ def test_a_broker_with_memory_and_metrics(engine: str, tmp_path: Path, capsys: p
         until(lambda: told in log.read_text(), "it says where the page is, which may be there before")
         assert f"({engine}; removed at the end, --data-dir keeps it)" in log.read_text()
     assert main(["broker", "--report", "--metrics-port", str(port)]) == 1
-    assert f"is one running there with --metrics-port {port}?" in capsys.readouterr().err
+    assert f"Start the broker with --metrics-port {port}" in capsys.readouterr().err
 
 
 def fetched(port: int) -> str:
@@ -180,7 +180,7 @@ def test_the_limits_of_a_running_broker_are_those_of_its_plan() -> None:
     plan = plan_memory(18 * MIB)
     with LocalBroker(settings=with_memory(BrokerSettings(), plan)) as broker:
         clients = broker._server.clients
-        assert clients.published.bytes.high == plan.publish_buffer
+        assert clients.publish_buffer.bytes.high == plan.publish_buffer
         assert clients.budget.max_request_bytes == plan.requests // 2 > 2 * MIB
 
 
@@ -212,7 +212,7 @@ def test_directories_for_journal_and_ledgers_are_chosen_on_the_command_line(tmp_
 
 def test_directories_outside_need_a_data_directory_that_is_kept(tmp_path: Path) -> None:
     settings = BrokerSettings(storage_engine="tiered", ledger_dirs=(str(tmp_path / "a"),))
-    with pytest.raises(ConfigError, match="belong to a data directory that is kept"):
+    with pytest.raises(ConfigError, match="need a data directory that is kept"):
         LocalBroker(settings=settings)
     assert main(["broker", "--port", "0", "--storage", "tiered", "--journal-dir", str(tmp_path / "j")]) == 1
     assert list(tmp_path.iterdir()) == []

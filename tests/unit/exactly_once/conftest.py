@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker
-from spark_producer.broker.coordinator.coordinator import BrokerCoordinator
+from spark_producer.broker.coordinator.markers import PendingMarkers
 from spark_producer.broker.coordinator.transactions import Transaction
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.exactly_once import driver
@@ -30,14 +30,14 @@ def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     for reader in (broker_requests, control_write, log_outcome):
         monkeypatch.setattr(reader, "GONE_AFTER", 0.3)
     lossy: Lossy = set()
-    mark = BrokerCoordinator._mark
+    write = PendingMarkers._write
 
     def lose(
-        self: BrokerCoordinator, transactional_id: str, transaction: Transaction, tp: TopicPartition, now_ms: int
+        self: PendingMarkers, transactional_id: str, transaction: Transaction, tp: TopicPartition, now_ms: int
     ) -> bool:
-        return (transactional_id, tp) in lossy or mark(self, transactional_id, transaction, tp, now_ms)
+        return (transactional_id, tp) in lossy or write(self, transactional_id, transaction, tp, now_ms)
 
-    monkeypatch.setattr(BrokerCoordinator, "_mark", lose)
+    monkeypatch.setattr(PendingMarkers, "_write", lose)
     with LocalBroker(settings=BrokerSettings(transaction_version=request.param)) as broker:
         broker.create_topic("rows", 2)
         tasks = Tasks(broker.bootstrap_servers, SINK)

@@ -31,7 +31,7 @@ def delete(world: World, topic: str = CONTROL[0]) -> None:
 def expire(world: World) -> None:
     """The coordinator forgets the control id: transactional.id.expiration.ms has passed."""
     coordinator: Any = world.broker._server._transactions._coordinator
-    world.broker._call(lambda: coordinator._ledger.transactions.pop(f"pyproducer.{SINK}.ctl"))
+    world.broker._call(lambda: coordinator._state.transactions.pop(f"pyproducer.{SINK}.ctl"))
     driver.close_all()
 
 

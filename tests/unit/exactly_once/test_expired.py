@@ -20,7 +20,7 @@ from tests.unit.exactly_once.lossy_world import SINK, ZERO, World
 def expire(broker: LocalBroker, transactional_id: str) -> None:
     """transactional.id.expiration.ms has passed."""
     coordinator: Any = broker._server._transactions._coordinator
-    broker._call(lambda: coordinator._ledger.transactions.pop(transactional_id))
+    broker._call(lambda: coordinator._state.transactions.pop(transactional_id))
 
 
 @pytest.mark.parametrize("large", [False, True], ids=["inline", "a transaction"])

@@ -1,6 +1,7 @@
-"""What consumers write into the bytes that a group carries for them: their topics, and the partitions that they are assigned.
+"""The subscriptions and assignments of consumers: a topic list, and the assigned partitions.
 
-Kafka's ConsumerProtocolSubscription and ConsumerProtocolAssignment: a version, then topics; what newer versions add comes behind.
+The formats are Kafka's ConsumerProtocolSubscription and ConsumerProtocolAssignment: a version, then topics; newer versions append
+fields.
 """
 
 from __future__ import annotations
@@ -12,19 +13,20 @@ from typing import Final
 from spark_producer.broker.coordinator.transactions import TopicPartition
 
 PROTOCOL_TYPE: Final = "consumer"
-"""The protocol type of groups whose members write this."""
+"""The protocol type of groups whose members are consumers."""
 
 MAX_TOPICS: Final = 10_000
-"""A consumer that names more topics is not understood: names may be empty, and millions of them take the broker's time."""
+"""Maximum number of topics of a subscription that is parsed: names may be empty, and millions of them take the broker's time."""
 
 MAX_PARSED_BYTES: Final = 1024 * 1024
-"""So many bytes of what the members of one group write are looked at: they may name millions of topics, and no partition."""
+"""Maximum bytes of subscriptions or assignments of one group that are parsed: they may name millions of topics without a
+partition."""
 
 _VERSION, _COUNT, _LENGTH = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">h")
 
 
 def subscribed_topics(metadata: bytes) -> set[str] | None:
-    """Return the topics that a consumer reads; None if the bytes say something else."""
+    """Return the subscribed topics; None if the bytes are not a subscription."""
     try:
         (count,) = _COUNT.unpack_from(metadata, _VERSION.size)
         if count > MAX_TOPICS:
@@ -39,7 +41,7 @@ def subscribed_topics(metadata: bytes) -> set[str] | None:
 
 
 def assigned_partitions(assignment: bytes) -> Iterator[TopicPartition]:
-    """Iterate over the partitions that a consumer is assigned, up to where the bytes make no sense."""
+    """Yield the assigned partitions, up to the first malformed byte."""
     try:
         (count,) = _COUNT.unpack_from(assignment, _VERSION.size)
         position = _VERSION.size + _COUNT.size
@@ -59,5 +61,5 @@ def _text(data: bytes, position: int) -> tuple[str, int]:
     (length,) = _LENGTH.unpack_from(data, position)
     begin, end = position + _LENGTH.size, position + _LENGTH.size + length
     if length < 0 or end > len(data):
-        raise ValueError("a name ends behind the bytes")
+        raise ValueError("a name is longer than the remaining bytes")
     return data[begin:end].decode(), end

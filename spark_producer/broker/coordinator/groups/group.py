@@ -1,8 +1,9 @@
-"""The state machine of one group: members join and are shared out anew, generation by generation (Kafka's GroupCoordinator).
+"""The state machine of one group: members join and rebalance, generation by generation (Kafka's GroupCoordinator).
 
-A generation begins when all members have joined, or the slowest one's time is up; those that have not joined are let go, except
-static ones. Its leader then brings the assignments. Whatever waits is answered by `join_deadline` or `sync_deadline`. Each method
-takes the time `now` in seconds; nothing here reads a clock. `joining` and `belonging` have the rules of the requests.
+A generation begins when all members have joined, or when the longest rebalance timeout has passed; members that have not joined
+are removed, except static ones. Its leader then sends the assignments. All delayed results are complete by `join_deadline` or
+`sync_deadline`. Each method takes the time `now` in seconds; nothing here reads a clock. `join_rules` and `member_requests` have
+the rules of the requests.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ from spark_producer.broker.coordinator.groups.member import (
 from spark_producer.common.error_codes import Code
 
 NEW_MEMBER_S: Final = 300.0
-"""The seconds that a new member may wait for its first generation (Kafka's GroupCoordinator.NewMemberJoinTimeoutMs)."""
+"""Maximum time in seconds that a new member waits for its first generation (Kafka's GroupCoordinator.NewMemberJoinTimeoutMs)."""
 
 RECHECK_S: Final = 1.0
-"""The least seconds until it is looked again whether anybody has joined: a member may ask for a rebalance timeout of 0, and who
-looked at once, and again, would do nothing else."""
+"""Minimum time in seconds between two checks whether a member has joined: a rebalance timeout of 0 must not make the broker check
+continuously."""
 
 GROUP_COST: Final = 2048
-"""The bytes of memory that are counted for a group, beside its members."""
+"""Bytes of memory that are counted for a group, besides its members."""
 
 PENDING_COST: Final = 512
-"""The bytes of memory that are counted for a member id that was given out and has not joined yet."""
+"""Bytes of memory that are counted for a pending member id."""
 
 
 class GroupState(enum.Enum):
-    """The states of a group, by the names that Kafka tells."""
+    """The states of a group, with Kafka's names."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -48,9 +49,9 @@ class GroupState(enum.Enum):
 
 
 class ConsumerGroup:
-    """One group. `given` collects the places of answers that were given since it was last emptied."""
+    """One group. `completed` collects the futures that were completed since it was last cleared."""
 
-    def __init__(self, name: str, initial_delay_s: float, longest_rebalance_s: float, now: float) -> None:
+    def __init__(self, name: str, initial_delay_s: float, max_rebalance_s: float, now: float) -> None:
         self.name = name
         self.state = GroupState.EMPTY
         self.generation = 0
@@ -61,23 +62,23 @@ class ConsumerGroup:
         self.static: dict[str, str] = {}
         """Instance id → member id."""
         self.pending: dict[str, float] = {}
-        """Member ids that were given out (KIP-394), each with the time until which it must join."""
+        """Member ids without a member yet (KIP-394) → the time until which they must join."""
         self.completed: list[Hashable] = []
         self.emptied_at = now
         self._initial_delay_s = initial_delay_s
-        self._longest_rebalance_s = longest_rebalance_s
+        self._max_rebalance_s = max_rebalance_s
         self._not_synced: set[str] = set()
         self._join_deadline: float | None = None
         self._sync_deadline: float | None = None
         self._delay_left: float | None = None
-        """While the first members of an empty group are waited for: the seconds by which that may still be extended."""
+        """While an empty group waits for its first members: the seconds by which that wait can still be extended."""
         self._newcomers = False
 
-    # --- what is known ------------------------------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------------------------------------
 
     @property
     def is_unused(self) -> bool:
-        """Whether nobody belongs to it or is about to."""
+        """Whether it has no members, and no pending ones."""
         return self.state is GroupState.EMPTY and not self.pending
 
     @property
@@ -89,26 +90,26 @@ class ConsumerGroup:
 
     @property
     def rebalance_s(self) -> float:
-        """The seconds that the slowest member may take to join again."""
-        slowest = max((each.rebalance_s for each in self.members.values()), default=0.0)
-        return min(max(slowest, 0.0), self._longest_rebalance_s)
+        """The longest rebalance timeout of its members, in seconds."""
+        longest = max((each.rebalance_s for each in self.members.values()), default=0.0)
+        return min(max(longest, 0.0), self._max_rebalance_s)
 
     def next_deadline(self) -> float:
-        """Return the time at which `advance` has something to do if nothing else happens before."""
+        """Return the time at which `advance` is next due, if nothing else happens before."""
         times = [each.expires_at for each in self.members.values() if not each.is_kept]
         times += self.pending.values()
         times += [time for time in (self._join_deadline, self._sync_deadline) if time is not None]
         return min(times, default=float("inf"))
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Return whether somebody who knows these protocols can be a member beside all others."""
+        """Return whether a client with these protocols can join the other members."""
         if not self.members:
             return bool(protocol_type) and any(True for _ in names)
         votes = Counter(name for each in self.members.values() for name in each.names)
         return protocol_type == self.protocol_type and any(votes[name] == len(self.members) for name in names)
 
     def chosen_protocol(self) -> str:
-        """Return the protocol that most members like best, of those that all know."""
+        """Return the protocol that most members prefer, of those that all support."""
         common = frozenset.intersection(*(each.names for each in self.members.values()))
         votes = Counter(
             next(each.name for each in member.protocols if each.name in common) for member in self.members.values()
@@ -116,23 +117,23 @@ class ConsumerGroup:
         return votes.most_common(1)[0][0]
 
     def join_group_members(self) -> tuple[JoinGroupMember, ...]:
-        """Return all members as the leader is told of them."""
+        """Return all members for the leader's response."""
         return tuple(
             JoinGroupMember(each.id, each.instance, each.metadata(self.protocol)) for each in self.members.values()
         )
 
     def join_result(self, member: Member) -> JoinGroupResult:
-        """Return the answer that makes `member` one of this generation."""
+        """Return the JoinGroup result of `member` in this generation."""
         is_leader = member.id == self.leader
         members = self.join_group_members() if is_leader else ()
         return JoinGroupResult(
             Code.NONE, member.id, self.generation, self.protocol_type, self.protocol, self.leader or "", members
         )
 
-    # --- what requests do ------------------------------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------------------------------
 
     def add(self, member_id: str, join_request: JoinRequest, now: float) -> GroupResponseFuture[JoinGroupResult]:
-        """Take a new member in, and share out anew."""
+        """Add a new member, and rebalance."""
         if not self.members:
             self.protocol_type = join_request.protocol_type
         self.pending.pop(member_id, None)
@@ -156,16 +157,16 @@ class ConsumerGroup:
         return future
 
     def join_again(self, member: Member, join_request: JoinRequest, now: float) -> GroupResponseFuture[JoinGroupResult]:
-        """Have a member wait for the next generation."""
+        """Let a member wait for the next generation."""
         member.update(join_request)
-        if member.joining is not None:  # of a connection that the member has given up
+        if member.joining is not None:  # of an abandoned connection of the member
             self.complete(member.joining, JoinGroupResult(Code.REBALANCE_IN_PROGRESS, member.id))
         member.joining = future = GroupResponseFuture[JoinGroupResult]()
         self.rebalance(now)
         return future
 
     def replace_static(self, instance: str, new_id: str) -> Member:
-        """Give the static member of this instance a new id; who has the old one is fenced (KIP-345)."""
+        """Give the static member of this instance a new id; a client with the old one is fenced (KIP-345)."""
         old_id = self.static[instance]
         member = self.members.pop(old_id)
         self._end_waits(member, Code.FENCED_INSTANCE_ID)
@@ -179,7 +180,7 @@ class ConsumerGroup:
         return member
 
     def remove(self, member_id: str, now: float) -> None:
-        """Let a member go, and share out anew."""
+        """Remove a member, and rebalance."""
         self._drop(member_id)
         if self.state in (GroupState.STABLE, GroupState.COMPLETING):
             self._prepare(now)
@@ -187,12 +188,12 @@ class ConsumerGroup:
             self._complete_if_all_joined(now)
 
     def remove_pending(self, member_id: str, now: float) -> None:
-        """Forget a member id that was given out."""
+        """Remove a pending member id."""
         del self.pending[member_id]
         self._complete_if_all_joined(now)
 
     def sync(self, member: Member) -> GroupResponseFuture[SyncGroupResult]:
-        """Have a member wait for its assignment."""
+        """Let a member wait for its assignment."""
         if member.syncing is not None:
             self.complete(member.syncing, SyncGroupResult(Code.REBALANCE_IN_PROGRESS))
         member.syncing = future = GroupResponseFuture[SyncGroupResult]()
@@ -200,12 +201,12 @@ class ConsumerGroup:
         return future
 
     def sync_result(self, member: Member) -> SyncGroupResult:
-        """Return the assignment of a member in a generation that has them already."""
+        """Return the SyncGroup result of a member in a stable generation."""
         self._not_synced.discard(member.id)
         return SyncGroupResult(Code.NONE, self.protocol_type, self.protocol, member.assignment)
 
     def assign(self, assignments: dict[str, bytes], now: float) -> None:
-        """Give each member what the leader has assigned to it; who is not named gets nothing."""
+        """Complete the SyncGroups with the leader's assignments; a member without one gets none."""
         self.state = GroupState.STABLE
         for member in self.members.values():
             member.assignment = assignments.get(member.id, b"")
@@ -217,25 +218,25 @@ class ConsumerGroup:
             self.extend_session(member, now)
 
     def fail_sync(self, code: Code, now: float) -> None:
-        """Tell all who wait for assignments that there will be none, and share out anew."""
+        """Fail all waiting SyncGroups with `code`, and rebalance."""
         self._end_syncs(code, now)
         self._prepare(now)
 
     def extend_session(self, member: Member, now: float) -> None:
-        """Note that a member is alive."""
+        """Restart the session timeout of a member."""
         member.expires_at = now + member.session_s
 
     def rebalance(self, now: float) -> None:
-        """Begin to share out anew, or see whether what has begun can be completed."""
+        """Begin a rebalance, or complete one if all members have joined."""
         if self.state is GroupState.PREPARING:
             self._complete_if_all_joined(now)
         else:
             self._prepare(now)
 
-    # --- what time does ----------------------------------------------------------------------------------------------------
+    # --- time --------------------------------------------------------------------------------------------------------------
 
     def advance(self, now: float) -> None:
-        """Do what is due: let go who was not heard of for too long, and end what has waited long enough."""
+        """Remove members whose session has expired, and end waits whose deadline has passed."""
         for member_id in [each for each, until in self.pending.items() if until <= now]:
             self.remove_pending(member_id, now)
         for member in [each for each in self.members.values() if each.expires_at <= now]:
@@ -257,12 +258,12 @@ class ConsumerGroup:
     # --- steps ---------------------------------------------------------------------------------------------------------------
 
     def complete(self, future: GroupResponseFuture[GroupResult], result: GroupResult) -> None:
-        """Give an answer that is waited for."""
+        """Complete a future."""
         future.result = result
         self.completed.append(future)
 
     def _prepare(self, now: float) -> None:
-        """Have all members join again; or the first ones of an empty group wait a while for others."""
+        """Make all members join again; the first ones of an empty group wait a while for others."""
         if self.state is GroupState.COMPLETING:
             self._end_syncs(Code.REBALANCE_IN_PROGRESS, now)
         self._sync_deadline, self._not_synced = None, set()
@@ -287,12 +288,12 @@ class ConsumerGroup:
             self._complete(now)
 
     def _complete(self, now: float) -> None:
-        """Begin the next generation with those who have joined."""
+        """Begin the next generation with the members that have joined."""
         for member in self._not_joined():
             if member.instance is None:
                 self._drop(member.id)
         if self.members and not self._has_leader():
-            # All are static and away: wait until one of them comes, or their sessions end.
+            # All members are static and absent: wait until one of them joins, or their sessions expire.
             self._join_deadline = now + max(self.rebalance_s, RECHECK_S)
             return
         self._join_deadline = self._delay_left = None
@@ -313,7 +314,7 @@ class ConsumerGroup:
         return [each for each in self.members.values() if each.joining is None]
 
     def _has_leader(self) -> bool:
-        """Return whether the leader has joined, or another one that has can take its place."""
+        """Return whether the leader has joined, or a joined member can replace it."""
         if self.leader is None or self.members[self.leader].joining is None:
             found = self._first(each.id for each in self.members.values() if each.joining is not None)
             if found is None:
@@ -322,7 +323,7 @@ class ConsumerGroup:
         return True
 
     def _drop(self, member_id: str) -> None:
-        """Forget a member; what it waits for ends."""
+        """Remove a member, and fail its futures."""
         member = self.members.pop(member_id)
         self._end_waits(member, Code.UNKNOWN_MEMBER_ID)
         self._not_synced.discard(member_id)
@@ -344,7 +345,7 @@ class ConsumerGroup:
             if member.syncing is not None:
                 self.complete(member.syncing, SyncGroupResult(code))
                 member.syncing = None
-                self.extend_session(member, now)  # while it waited it need not be heard of
+                self.extend_session(member, now)  # its session could not expire while it waited
 
     @staticmethod
     def _first(ids: Iterator[str]) -> str | None:

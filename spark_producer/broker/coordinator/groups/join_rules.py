@@ -1,4 +1,4 @@
-"""The rules of JoinGroup: who may join, who has to wait for the next generation, and who need not (Kafka's GroupCoordinator)."""
+"""The rules of JoinGroup: which clients join, wait for the next generation, or get the current one (Kafka's GroupCoordinator)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_producer.common.error_codes import Code
 
 
 def join(group: ConsumerGroup, join_request: JoinRequest, now: float) -> GroupResponseFuture[JoinGroupResult]:
-    """Return the place of the answer to a JoinGroup; it may have its answer already."""
+    """Return the future result of a JoinGroup; it may be complete already."""
     if not group.supports(join_request.protocol_type, (each.name for each in join_request.protocols)):
         return _refused(Code.INCONSISTENT_GROUP_PROTOCOL, join_request.member_id)
     if not join_request.member_id:
@@ -45,8 +45,8 @@ def _join_new(group: ConsumerGroup, join_request: JoinRequest, now: float) -> Gr
 def _join_in_place(
     group: ConsumerGroup, instance: str, member_id: str, join_request: JoinRequest, now: float
 ) -> GroupResponseFuture[JoinGroupResult]:
-    """Let a static member that has come back take its own place. If that changes nothing for the others, they are left alone."""
-    leader_before = group.leader
+    """Let a returning static member take its former place. If nothing changes for the others, they do not rebalance."""
+    former_leader = group.leader
     member = group.replace_static(instance, member_id)
     member.update(join_request)
     group.extend_session(member, now)
@@ -55,16 +55,16 @@ def _join_in_place(
     result = group.join_result(member)
     if join_request.may_skip:
         return GroupResponseFuture(result._replace(skip_assignment=group.leader == member_id))
-    # Who cannot be told to leave the assignments as they are is told of another leader: the one it was itself (KAFKA-7862).
-    return GroupResponseFuture(result._replace(leader=leader_before or "", members=()))
+    # A client that cannot be told to keep the assignments is given another leader, its own former id (KAFKA-7862).
+    return GroupResponseFuture(result._replace(leader=former_leader or "", members=()))
 
 
 def _join_known(
     group: ConsumerGroup, member: Member, join_request: JoinRequest, now: float
 ) -> GroupResponseFuture[JoinGroupResult]:
-    """Let a member join again. Who says nothing new, and does not lead, has only missed the answer of this generation."""
-    says_the_same = member.protocols == join_request.protocols
+    """Let a member join again. A follower with unchanged metadata has only missed the current result, and gets it again."""
+    is_unchanged = member.protocols == join_request.protocols
     leads_stable = group.state is GroupState.STABLE and group.leader == member.id
-    if group.state is GroupState.PREPARING or not says_the_same or leads_stable:
+    if group.state is GroupState.PREPARING or not is_unchanged or leads_stable:
         return group.join_again(member, join_request, now)
     return GroupResponseFuture(group.join_result(member))

@@ -1,4 +1,4 @@
-"""A member of a group, and the answers that it gets: to JoinGroup and to SyncGroup, which both may come later."""
+"""A member of a group, and the results of JoinGroup and SyncGroup, which may be delayed."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ NO_GENERATION: Final = -1
 _EMPTY: Final = sys.getsizeof("")
 
 MEMBER_COST: Final = 2048
-"""The bytes of memory that are counted for a member, beside its names and what it says of itself."""
+"""Bytes of memory that are counted for a member, besides its names and its metadata."""
 
 PROTOCOL_COST: Final = 200
-"""The bytes of memory that are counted for each protocol of a member, beside its name: a request may name 50,000 without one."""
+"""Bytes of memory that are counted for each protocol of a member, besides its name: a request may name 50,000 empty ones."""
 
 
 def text_size(text: str) -> int:
-    """Return the bytes of memory that a text counts for: one with a single character beyond Latin takes several for each."""
+    """Return the bytes of memory of a string: one character beyond Latin-1 makes every character take several bytes."""
     return sys.getsizeof(text) - _EMPTY
 
 
 class ClientInfo(NamedTuple):
-    """Who sends a request: its client id, and the host that it comes from."""
+    """The client of a request: its client id and its host."""
 
     id: str = ""
     host: str = ""
 
 
 class MemberProtocol(NamedTuple):
-    """A way to share out that a member knows, and what the member says of itself for that."""
+    """A protocol that a member supports, with its metadata for it."""
 
     name: str
     metadata: bytes
 
 
 class JoinRequest(NamedTuple):
-    """A JoinGroup as it came. A new member has an empty `member_id`; times are in seconds.
+    """A JoinGroup request. A new member has an empty `member_id`; times are in seconds.
 
-    needs_id: a new member is given its id first, and joins with it (KIP-394).
-    may_skip: the leader can be told to keep the assignments that there are (KIP-814).
+    needs_id: whether a new member is first given its id, with which it joins again (KIP-394).
+    may_skip: whether the leader can be told to keep the current assignments (KIP-814).
     """
 
     group: str
@@ -58,8 +58,8 @@ class JoinRequest(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The bytes of memory that the member will count for."""
-        # The names are in the member's id too, and in the group's table of instances.
+        """The bytes of memory that are counted for the member."""
+        # These names are also in the member's id and in the group's table of instances.
         twice = text_size(self.client.id) + text_size(self.instance or "")
         text = 2 * twice + text_size(self.client.host) + text_size(self.protocol_type) + text_size(self.group)
         protocols = sum(PROTOCOL_COST + text_size(each.name) + len(each.metadata) for each in self.protocols)
@@ -67,7 +67,7 @@ class JoinRequest(NamedTuple):
 
 
 class JoinGroupMember(NamedTuple):
-    """A member as the leader is told of it."""
+    """A member in the JoinGroup response of the leader."""
 
     member_id: str
     instance: str | None
@@ -75,7 +75,7 @@ class JoinGroupMember(NamedTuple):
 
 
 class JoinGroupResult(NamedTuple):
-    """The answer to JoinGroup: the generation that has begun; to its leader with all members."""
+    """The result of JoinGroup: the new generation, with all members for its leader."""
 
     code: Code
     member_id: str
@@ -88,7 +88,7 @@ class JoinGroupResult(NamedTuple):
 
 
 class SyncGroupResult(NamedTuple):
-    """The answer to SyncGroup: what the member is assigned."""
+    """The result of SyncGroup: the member's assignment."""
 
     code: Code
     protocol_type: str | None = None
@@ -100,7 +100,7 @@ GroupResult = TypeVar("GroupResult", bound="JoinGroupResult | SyncGroupResult")
 
 
 class GroupResponseFuture(Generic[GroupResult]):
-    """The place of an answer, which may come later."""
+    """A result that may come later."""
 
     __slots__ = ("result",)
 
@@ -110,7 +110,7 @@ class GroupResponseFuture(Generic[GroupResult]):
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A member, who lives until `expires_at` unless it is heard of before, or waits for an answer."""
+    """A member. It is removed at `expires_at`, unless it sends a request before or waits for a result."""
 
     id: str
     instance: str | None
@@ -121,7 +121,7 @@ class Member:
     expires_at: float
     size: int
     is_new: bool = True
-    """Whether it has not been in a generation yet: while it waits it may have gone."""
+    """Whether it has not been in a generation yet: it may have gone while it waits."""
     assignment: bytes = b""
     joining: GroupResponseFuture[JoinGroupResult] | None = None
     syncing: GroupResponseFuture[SyncGroupResult] | None = None
@@ -132,11 +132,11 @@ class Member:
 
     @property
     def is_kept(self) -> bool:
-        """Whether it need not be heard of, since it waits for an answer of the group."""
+        """Whether its session cannot expire, since it waits for a result of the group."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def update(self, join_request: JoinRequest) -> None:
-        """Take what the member says of itself now."""
+        """Replace protocols, client and timeouts by those of a new JoinGroup."""
         self.protocols, self.client = join_request.protocols, join_request.client
         self.names = frozenset(each.name for each in self.protocols)
         self.session_s, self.rebalance_s, self.size = (
@@ -146,5 +146,5 @@ class Member:
         )
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Return what it says of itself for a protocol."""
+        """Return the metadata for a protocol."""
         return next((each.metadata for each in self.protocols if each.name == protocol), b"")

@@ -1,4 +1,4 @@
-"""The rules of the requests of those who belong to a group: SyncGroup, Heartbeat, LeaveGroup, and commits of offsets."""
+"""The rules of members' requests: SyncGroup, Heartbeat, LeaveGroup, and commits of offsets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_producer.common.error_codes import Code
 
 
 def member_error(group: ConsumerGroup, member_id: str, instance: str | None) -> Code:
-    """Return why somebody is no member of the group; NONE if he is one (KIP-345)."""
+    """Return the error for a client that is not a member of the group; NONE for a member (KIP-345)."""
     if instance is not None:
         known = group.static.get(instance)
         if known is None:
@@ -20,7 +20,7 @@ def member_error(group: ConsumerGroup, member_id: str, instance: str | None) -> 
 
 
 def generation_error(group: ConsumerGroup, member_id: str, instance: str | None, generation: int) -> Code:
-    """Return why somebody is no member of this generation; NONE if he is one."""
+    """Return the error for a client that is not a member of this generation; NONE for one that is."""
     code = member_error(group, member_id, instance)
     if code == Code.NONE and generation != group.generation:
         return Code.ILLEGAL_GENERATION
@@ -36,12 +36,12 @@ def sync(
     assignments: dict[str, bytes],
     now: float,
     *,
-    room: float = math.inf,
+    max_bytes: float = math.inf,
 ) -> GroupResponseFuture[SyncGroupResult]:
-    """Return the place of the answer to a SyncGroup.
+    """Return the future result of a SyncGroup.
 
-    `protocol` is the type and the name that the member believes in, where it tells them. Assignments of more than `room` bytes
-    are refused with POLICY_VIOLATION, and reach nobody.
+    `protocol` is the protocol type and name that the member believes in, where its version sends them. Assignments of more than
+    `max_bytes` are refused with POLICY_VIOLATION for all members.
     """
     code = generation_error(group, member_id, instance, generation)
     if code != Code.NONE:
@@ -57,7 +57,7 @@ def sync(
         return GroupResponseFuture(group.sync_result(member))
     future = group.sync(member)
     if group.leader == member_id:
-        if sum(len(assignments.get(each, b"")) for each in group.members) > room:
+        if sum(len(assignments.get(each, b"")) for each in group.members) > max_bytes:
             group.fail_sync(Code.POLICY_VIOLATION, now)
         else:
             group.assign(assignments, now)
@@ -65,7 +65,7 @@ def sync(
 
 
 def heartbeat(group: ConsumerGroup, member_id: str, instance: str | None, generation: int, now: float) -> Code:
-    """Note that a member is alive; return whether it has to join again."""
+    """Extend the session of a member; return whether it has to join again."""
     code = generation_error(group, member_id, instance, generation)
     if code != Code.NONE:
         return code
@@ -74,7 +74,7 @@ def heartbeat(group: ConsumerGroup, member_id: str, instance: str | None, genera
 
 
 def leave(group: ConsumerGroup, member_id: str, instance: str | None, now: float) -> Code:
-    """Let a member go. An administrator names a static one by its instance id alone."""
+    """Remove a member. An administrator names a static one by its instance id alone."""
     if instance is not None and not member_id:
         member_id = group.static.get(instance, "")
     elif member_id in group.pending:
@@ -89,9 +89,10 @@ def leave(group: ConsumerGroup, member_id: str, instance: str | None, now: float
 def commit(
     group: ConsumerGroup, member_id: str, instance: str | None, generation: int, *, transactional: bool, now: float
 ) -> Code:
-    """Return whether somebody may commit offsets of the group: a member of this generation, or anybody if there are no members.
+    """Return whether a client may commit offsets of the group: a member of this generation, or any client if there are no
+    members.
 
-    In a transaction also others may, who do not say that they are members (KIP-447).
+    In a transaction clients that do not claim membership may commit too (KIP-447).
     """
     if generation <= NO_GENERATION and group.state is GroupState.EMPTY:
         return Code.NONE

@@ -1,6 +1,5 @@
-"""All groups of a broker: they are made by those who join, bounded in memory, moved on by the clock, and forgotten when nobody
-belongs to them any more. Only the broker's thread uses them.
-"""
+"""All groups of a broker: they are created by their first member, limited in memory, advanced by the clock, and forgotten once
+they are unused. Only the broker's thread uses them."""
 
 from __future__ import annotations
 
@@ -29,21 +28,21 @@ from spark_producer.broker.settings import GroupSettings
 from spark_producer.common.error_codes import Code
 
 EMPTY_GROUP_RETENTION_S: Final = 600.0
-"""The seconds that an empty group keeps its generation (Kafka's `offsets.retention.check.interval.ms`)."""
+"""The time in seconds for which an empty group keeps its generation (Kafka's `offsets.retention.check.interval.ms`)."""
 
 MAX_ASSIGNED_PARTITIONS: Final = 100_000
-"""So many partitions of a group are looked at, whatever its leader assigns: there are fewer (`BrokerSettings.max_partitions`).
-"""
+"""Maximum number of assigned partitions of a group that are read, whatever its leader assigns: there are fewer
+(`BrokerSettings.max_partitions`)."""
 
 MAX_STALE_DEADLINES: Final = 100
-"""So many deadlines that mean nothing any more may stay in the heap, so that it is not swept with each new one."""
+"""Maximum number of stale deadlines in the heap: it is not rebuilt with each new one."""
 
 CursorListener = Callable[[TopicPartition, bool], None]
-"""Is told that the first group reads a partition (True), or that none does any more (False)."""
+"""Is called when the first group reads a partition (True), or when none does any more (False)."""
 
 
 class Groups:
-    """All groups with members, by name. The `clock` gives seconds."""
+    """All groups with members, by name. `clock` returns seconds."""
 
     def __init__(self, settings: GroupSettings, clock: Callable[[], float]) -> None:
         self._settings = settings
@@ -60,26 +59,26 @@ class Groups:
         self._exists: Callable[[TopicPartition], bool] = lambda _: True
 
     def get(self, name: str) -> ConsumerGroup | None:
-        """Return a group, if it has members, or had some a while ago."""
+        """Return a group with members, or one that became empty a while ago."""
         return self._groups.get(name)
 
     def names(self) -> Iterable[str]:
-        """Return the names of all groups that `get` knows."""
+        """Return the names of all groups that `get` returns."""
         return self._groups.keys()
 
     @property
     def size(self) -> int:
-        """The bytes of memory that all groups count for."""
+        """The bytes of memory that are counted for all groups."""
         return self._size
 
     def take_completed(self) -> tuple[Hashable, ...]:
-        """Return the places of answers that were given since the last call."""
+        """Return the futures that were completed since the last call."""
         completed, self._completed = tuple(self._completed), []
         return completed
 
     def watch_cursors(self, watcher: CursorListener, exists: Callable[[TopicPartition], bool]) -> None:
-        """Have `watcher` told which of the partitions that exist are assigned to members of some group: they have a durable
-        cursor that is active, in the words of Pulsar."""
+        """Call `watcher` for the existing partitions that are assigned to members of any group: they have an active durable
+        cursor, as Pulsar calls it."""
         self._watcher, self._exists = watcher, exists
         for group in self._groups.values():
             self._report_cursors(group)
@@ -87,7 +86,7 @@ class Groups:
     # --- requests ------------------------------------------------------------------------------------------------------------
 
     def join(self, join_request: JoinRequest) -> GroupResponseFuture[JoinGroupResult]:
-        """Return the place of the answer to a JoinGroup."""
+        """Return the future result of a JoinGroup."""
         now = self._clock()
         bounds = (self._settings.min_session_timeout_ms, self._settings.max_session_timeout_ms)
         if not bounds[0] <= join_request.session_s * 1000 <= bounds[1]:
@@ -106,7 +105,7 @@ class Groups:
         return future
 
     def _join_error(self, group: ConsumerGroup | None, join_request: JoinRequest) -> Code:
-        """Return why nobody can join any more; NONE if there is room."""
+        """Return the error if a limit forbids another member; NONE otherwise."""
         known = group.members.get(join_request.member_id) if group is not None else None
         if group is not None and known is None and join_request.instance not in group.static:
             others = len(group.members) + len(group.pending.keys() - {join_request.member_id})
@@ -125,19 +124,21 @@ class Groups:
         protocol: tuple[str | None, str | None],
         assignments: dict[str, bytes],
     ) -> GroupResponseFuture[SyncGroupResult]:
-        """Return the place of the answer to a SyncGroup."""
+        """Return the future result of a SyncGroup."""
         now = self._clock()
         group = self._advance(name, now)
         if group is None:
             return GroupResponseFuture(SyncGroupResult(Code.UNKNOWN_MEMBER_ID))
         before = sum(len(each.assignment) for each in group.members.values())
-        room = self._settings.max_bytes - self._size + before
-        future = member_requests.sync(group, member_id, instance, generation, protocol, assignments, now, room=room)
+        max_bytes = self._settings.max_bytes - self._size + before
+        future = member_requests.sync(
+            group, member_id, instance, generation, protocol, assignments, now, max_bytes=max_bytes
+        )
         self._settle(group)
         return future
 
     def heartbeat(self, name: str, member_id: str, instance: str | None, generation: int) -> Code:
-        """Note that a member is alive."""
+        """Extend the session of a member; return whether it has to join again."""
         now = self._clock()
         group = self._advance(name, now)
         return (
@@ -147,20 +148,20 @@ class Groups:
         )
 
     def leave(self, name: str, member_id: str, instance: str | None) -> Code:
-        """Let a member go."""
+        """Remove a member."""
         now = self._clock()
         group = self._advance(name, now)
         if group is None:
             return Code.UNKNOWN_MEMBER_ID
         code = member_requests.leave(group, member_id, instance, now)
-        if code == Code.NONE:  # a request may name thousands who are no members
+        if code == Code.NONE:  # a request may name thousands of non-members
             self._settle(group)
         return code
 
     def check_commit(
         self, name: str, member_id: str, instance: str | None, generation: int, *, transactional: bool
     ) -> Code:
-        """Return whether somebody may commit offsets of a group; GROUP_ID_NOT_FOUND to a member of one that is not there."""
+        """Return whether a client may commit offsets of a group; GROUP_ID_NOT_FOUND for a member of a missing one."""
         now = self._clock()
         group = self._advance(name, now)
         if group is None:
@@ -168,7 +169,7 @@ class Groups:
         return member_requests.commit(group, member_id, instance, generation, transactional=transactional, now=now)
 
     def forget(self, name: str) -> Code:
-        """Forget a group without members; NON_EMPTY_GROUP if it has some, GROUP_ID_NOT_FOUND if it is not there."""
+        """Delete a group without members; NON_EMPTY_GROUP if it has some, GROUP_ID_NOT_FOUND if it is missing."""
         group = self._advance(name, self._clock())
         if group is None:
             return Code.GROUP_ID_NOT_FOUND
@@ -181,11 +182,11 @@ class Groups:
 
     @property
     def due(self) -> float:
-        """The time of the clock at which `run_if_due` next has something to do."""
+        """The time of the clock at which `run_if_due` is next due."""
         return self._deadlines[0][0] if self._deadlines else float("inf")
 
     def run_if_due(self, now: float) -> tuple[Hashable, ...]:
-        """Do what is due; return the places of answers that were given."""
+        """Run what is due; return the futures that were completed."""
         while self._deadlines and self._deadlines[0][0] <= now:
             time, name = heapq.heappop(self._deadlines)
             if self._scheduled.get(name) == time:
@@ -194,7 +195,7 @@ class Groups:
         return self.take_completed()
 
     def _advance(self, name: str, now: float) -> ConsumerGroup | None:
-        """Return the group as it is now, if there is one."""
+        """Advance a group to the current time; return it, or None if there is none."""
         group = self._groups.get(name)
         if group is None or self._scheduled.get(name, float("-inf")) > now:
             return group
@@ -206,7 +207,7 @@ class Groups:
         return group
 
     def _settle(self, group: ConsumerGroup) -> None:
-        """Note what has become of a group: its answers, its size, its deadline, and what it reads."""
+        """Update the tables after a change of a group: completed futures, size, deadline, and cursors."""
         self._completed += group.completed
         group.completed.clear()
         before, size = self._sizes.get(group.name, 0), group.size
@@ -223,7 +224,7 @@ class Groups:
             self._report_cursors(group)
 
     def _sweep(self) -> None:
-        """Sweep the heap once the deadlines of groups that are gone, or were scheduled anew, outnumber the others."""
+        """Rebuild the heap once stale deadlines outnumber the others."""
         if len(self._deadlines) > 2 * len(self._scheduled) + MAX_STALE_DEADLINES:
             self._deadlines = [(time, name) for name, time in self._scheduled.items()]
             heapq.heapify(self._deadlines)
@@ -237,7 +238,7 @@ class Groups:
     # --- cursors ---------------------------------------------------------------------------------------------------------------
 
     def _report_cursors(self, group: ConsumerGroup) -> None:
-        """Compare what the group reads with what it read before, whenever it has been shared out or is empty."""
+        """Report changed cursors of a group that is stable or empty."""
         stamp, before = self._read.get(group.name, (0, frozenset()))
         if group.state is GroupState.EMPTY:
             after: frozenset[TopicPartition] = frozenset()
@@ -267,7 +268,7 @@ class Groups:
 
 
 def _assigned(group: ConsumerGroup) -> Iterator[TopicPartition]:
-    """Iterate over the partitions that members are assigned, as far as they stand in the bytes that are looked at."""
+    """Yield the assigned partitions, within the limit of parsed bytes."""
     left = MAX_PARSED_BYTES
     for member in group.members.values():
         yield from assigned_partitions(member.assignment[:left])

@@ -1,4 +1,4 @@
-"""One pass of compaction over a log, in small steps, since the broker's one thread also serves clients in between."""
+"""One pass of compaction over a log, in small steps, between which the broker's one thread serves clients."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import BatchHeader, batches, read_header
 
 STEP_BYTES: Final = 256 * 1024
-"""The bytes of a log that one step reads: some milliseconds' work."""
+"""Number of bytes of a log that one step reads: a few milliseconds of work."""
 
 MAX_MAP_BYTES: Final = 64 * 1024 * 1024
-"""The maximum memory for the keys of a pass (Kafka's `log.cleaner.dedupe.buffer.size` is 128 MiB of hashes). A pass that needs
-more stops there, and the next one goes on."""
+"""Maximum memory in bytes for the keys of a pass (Kafka's `log.cleaner.dedupe.buffer.size` is 128 MiB of hashes). A pass that
+needs more stops there, and the next one continues."""
 
 KEY_OVERHEAD: Final = 120
-"""The bytes that a key takes besides its own: an entry of the dict, and two objects."""
+"""Bytes that a key takes besides its own: a dict entry and two objects."""
 
 logger = escaping_logger(__name__)
 
@@ -32,7 +32,7 @@ class CompactionState:
     """The progress of the compaction of a log since the broker's start.
 
     clean_until: the offset before which each key occurs once. It is not stored; after a start the first pass finds it.
-    next_horizon: when tombstones or markers may go next, in milliseconds since 1970; None if there are none.
+    next_horizon: when the next tombstones or markers can be removed, in milliseconds since 1970; None if there are none.
     """
 
     clean_until: int = 0
@@ -41,7 +41,7 @@ class CompactionState:
 
 @dataclass
 class _Output:
-    """The batches that a pass writes: those that are left, and an empty batch for each gap between them."""
+    """The batches that a pass writes: the remaining ones, and an empty batch for each gap between them."""
 
     rewriting: Rewriting
     first_free: int = -1
@@ -50,15 +50,15 @@ class _Output:
     changed: bool = False
     waiting: list[bytes] = field(default_factory=list)
 
-    def take(self, header: BatchHeader, left: bytes | None, old: memoryview) -> None:
-        """Take what is left of the batch with `header`."""
+    def add(self, header: BatchHeader, left: bytes | None, old: memoryview) -> None:
+        """Add the remainder of the batch with `header`; None if nothing remains."""
         self.end = header.last_offset + 1
         if left is None:
             if self.first_free >= 0 and header.last_offset - self.first_free > MAX_GAP:
                 self._fill()
             if self.first_free < 0:
                 self.first_free = header.base_offset
-            # a single empty batch has not changed
+            # a lone empty batch stays as it is
             self.changed = self.changed or header.records_count > 0 or self.first_free != header.base_offset
             self.last_free = header.last_offset
             return
@@ -72,7 +72,7 @@ class _Output:
             self.first_free = -1
 
     def finish(self) -> None:
-        """Write the last empty batch, if one is due."""
+        """Add the last empty batch, if the log ends with a gap."""
         self._fill()
 
 
@@ -84,7 +84,8 @@ def compact(
     name: str = "a log",
     max_map_bytes: int = MAX_MAP_BYTES,
 ) -> Generator[bool, None, None]:
-    """Compact a log, which messages call `name`. Each step yields whether to wait for the engine. Only the last changes anything.
+    """Compact a log, which messages call `name`. Each step yields whether to wait for the engine. Only the last step changes
+    anything.
 
     Raises:
         BrokerError: KAFKA_STORAGE_ERROR.
@@ -108,10 +109,10 @@ def compact(
         output = _Output(rewriting)
         for chunk in _chunks(partition, start, end):
             for header, batch in batches(chunk):
-                output.take(header, retention.retained(header, batch), batch)
+                output.add(header, retention.retained(header, batch), batch)
             yield from _hand_over(output)
             if log.start_offset != start or not partition.settings.compacts:
-                return  # records were deleted meanwhile, or the policy has changed: another pass starts again
+                return  # records were deleted or the policy has changed meanwhile: the next pass starts again
         output.finish()
         yield from _hand_over(output)
         if output.end != end:
@@ -127,7 +128,7 @@ def compact(
     partition.forget_aborted(retention.dropped_markers)
     if retention.without_key:
         logger.warning(
-            "compaction dropped %d records without a key from %s, offsets %d to %d: no compacted topic may have them",
+            "compaction removed %d records without a key from %s, offsets %d to %d: a compacted topic cannot have them",
             *(retention.without_key, name, start, end - 1),
         )
 
@@ -146,7 +147,7 @@ def _chunks(partition: Partition, start: int, end: int) -> Iterator[bytes]:
     while offset < end:
         chunk = partition.log.read(offset, STEP_BYTES, up_to=end)
         if not chunk:
-            raise CorruptRecord(f"the log has nothing from offset {offset} on")
+            raise CorruptRecord(f"the log has no batch at offset {offset}")
         yield chunk
         *_, (last, _) = batches(chunk)
         offset = last.last_offset + 1
@@ -161,7 +162,7 @@ def _last_offsets(
     latest: dict[bytes, int],
     max_bytes: int,
 ) -> Generator[bool, None, int]:
-    """Put the last offset of each key from `start` on into `latest`; return the offset before which all are known.
+    """Store the last offset of each key from `start` on in `latest`; return the offset before which all keys are known.
 
     It ends at `limit`, at the first batch with a record newer than `newest_ms`, or where the keys take too much memory.
     """
@@ -185,7 +186,7 @@ def _last_offsets(
 
 
 def dirty_ratio(partition: Partition, state: CompactionState) -> float:
-    """Return which part of what may be compacted, by bytes, was not compacted yet; 0 if nothing may be.
+    """Return the fraction, by bytes, of the compactable log that is not compacted yet; 0 if nothing is compactable.
 
     Raises:
         BrokerError: KAFKA_STORAGE_ERROR.
@@ -200,8 +201,8 @@ def dirty_ratio(partition: Partition, state: CompactionState) -> float:
 
 
 def is_overdue(partition: Partition, state: CompactionState, now_ms: int) -> bool:
-    """Return whether a log must be compacted whatever its ratio is: its oldest record that was not compacted is older than
-    `max.compaction.lag.ms`, or the delete horizon of something has passed.
+    """Return whether a log must be compacted whatever its ratio is: its oldest uncompacted record exceeds
+    `max.compaction.lag.ms`, or the delete horizon of a tombstone or marker has passed.
 
     Raises:
         BrokerError: KAFKA_STORAGE_ERROR.

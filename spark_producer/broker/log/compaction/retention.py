@@ -1,6 +1,5 @@
-"""Which batches of a log stay as they are, are rewritten, or lose all of their records (Kafka's Cleaner.shouldRetainRecord and
-CleanedTransactionMetadata).
-"""
+"""The rules that keep, rewrite or remove the batches of a log (Kafka's Cleaner.shouldRetainRecord and
+CleanedTransactionMetadata)."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from spark_producer.record.batch_v2 import BatchHeader
 
 
 class AbortedBatches:
-    """Tells which batches of data belong to aborted transactions."""
+    """The aborted transactions of a log, by producer."""
 
     def __init__(self, transactions: Sequence[AbortedTxn]) -> None:
         self._by_producer: dict[int, list[AbortedTxn]] = {}
@@ -21,7 +20,7 @@ class AbortedBatches:
             self._by_producer.setdefault(each.producer_id, []).append(each)
 
     def has(self, header: BatchHeader) -> bool:
-        """Return whether a batch of data was aborted."""
+        """Return whether a batch of data belongs to an aborted transaction."""
         return header.is_transactional and any(
             each.first_offset <= header.base_offset <= each.last_offset
             for each in self._by_producer.get(header.producer_id, ())
@@ -30,14 +29,14 @@ class AbortedBatches:
 
 @dataclass
 class CompactionRetention:
-    """The rules for one pass over a log, whose batches are shown to it in order, from the first on.
+    """The rules for one pass over a log, whose batches it gets in order from the first on.
 
-    latest: the last offset of each key, before the offset `clean_end`; from there on everything stays.
-    remembered: the base offsets of batches whose headers say what is known of their producers.
+    latest: the last offset of each key before the offset `clean_end`; from there on everything stays.
+    remembered: the base offsets of batches whose headers have the state of producers.
     now_ms, delete_retention_ms: the time, and for how long tombstones and the markers of empty transactions stay.
 
-    Afterwards `dropped_markers` has the offsets of markers that are gone, `next_horizon` the time at which something more may go,
-    `without_key` how many records were dropped because they have none.
+    After the pass, `dropped_markers` has the offsets of removed markers, `next_horizon` the time at which more can be removed,
+    and `without_key` the number of records that were removed because they have no key.
     """
 
     latest: Mapping[bytes, int]
@@ -50,10 +49,10 @@ class CompactionRetention:
     next_horizon: int | None = None
     without_key: int = 0
     _with_data: set[int] = field(default_factory=set)
-    """The producers whose transaction that is being read has records that stay."""
+    """The producers whose current transaction has records that stay."""
 
     def retained(self, header: BatchHeader, batch: memoryview) -> bytes | None:
-        """Return what is left of a batch; None if nothing is, not even its header.
+        """Return the remainder of a batch; None if nothing remains, not even its header.
 
         Raises:
             CorruptRecord: the batch cannot be read.
@@ -84,8 +83,9 @@ class CompactionRetention:
         return filtered_batch(header, batch, [row.offset for row in kept], horizon if needs_horizon else None)
 
     def _marker(self, header: BatchHeader, batch: memoryview) -> bytes | None:
-        """A marker stays while its transaction has records, and then until its delete horizon: who reads the log from its start
-        must have the time to read the marker of what was read before. The last one of a producer says which its epoch is."""
+        """Return the remainder of a marker. It stays while its transaction has records, and then until its delete horizon, so
+        that a reader that has read those records also reads the marker. A producer's last marker stays because it has the
+        epoch."""
         had_data = header.producer_id in self._with_data
         self._with_data.discard(header.producer_id)
         if had_data or header.base_offset in self.remembered:

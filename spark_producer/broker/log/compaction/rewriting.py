@@ -1,6 +1,5 @@
-"""The rewriting of single batches: fewer records with the same offsets, none at all, or a delete horizon (Kafka's
-MemoryRecords.filterTo).
-"""
+"""The rewriting of single batches: fewer records with the same offsets, no records, or a delete horizon (Kafka's
+MemoryRecords.filterTo)."""
 
 from __future__ import annotations
 
@@ -25,11 +24,11 @@ from spark_producer.record.codecs import Codec, Compressor, decompress
 from spark_producer.record.reading import read_records
 
 MAX_GAP: Final = 2**31 - 1
-"""The maximum offset delta of a batch."""
+"""Maximum offset delta of a batch."""
 
 
 class Row(NamedTuple):
-    """A record as compaction sees it."""
+    """The fields of a record that compaction reads."""
 
     offset: int
     key: bytes | None
@@ -51,10 +50,10 @@ def rows_of(batch: memoryview) -> list[Row]:
 
 
 def empty_batch(first_offset: int, last_offset: int, like: BatchHeader | None = None) -> bytes:
-    """Return a batch without records that has the offsets from `first_offset` to `last_offset`.
+    """Return a batch without records for the offsets from `first_offset` to `last_offset`.
 
-    With `like` it is of the same producer, with the same sequence numbers. It belongs to no transaction: a log that is opened
-    would take it for the beginning of one.
+    With `like` it has that batch's producer and sequence numbers. It belongs to no transaction: a log that is opened would take
+    it for the start of one.
     """
     batch = bytearray(HEADER_SIZE)
     if like is None:
@@ -73,8 +72,8 @@ def empty_batch(first_offset: int, last_offset: int, like: BatchHeader | None = 
 
 
 def filtered_batch(header: BatchHeader, batch: memoryview, keep: Sequence[int], horizon: int | None) -> bytes:
-    """Return the batch with those records alone whose offsets are in `keep`, which rise. With `horizon`, milliseconds since 1970,
-    it gets this delete horizon.
+    """Return the batch with only the records at the offsets `keep`, which ascend. With `horizon`, in milliseconds since 1970, it
+    gets this delete horizon.
 
     Raises:
         CorruptRecord: the batch cannot be read.
@@ -89,7 +88,7 @@ def filtered_batch(header: BatchHeader, batch: memoryview, keep: Sequence[int], 
             pieces.append(record.content if fresh == base else _at(record, base - fresh))
     if len(pieces) != len(keep):
         raise CorruptRecord(
-            f"record batch at offset {header.base_offset} no longer has the records that were read before"
+            f"record batch at offset {header.base_offset} has other records than when it was first read"
         )
     joined = b"".join(pieces)
     packed = Compressor(Codec(header.codec)).compress(joined) if header.codec else joined
@@ -105,7 +104,7 @@ def filtered_batch(header: BatchHeader, batch: memoryview, keep: Sequence[int], 
 def _seal(
     out: bytearray, header: BatchHeader, count: int, base_timestamp: int, max_timestamp: int, attributes: int
 ) -> None:
-    """Write the header of a batch that takes the place of the one with `header`."""
+    """Write the header of a batch that replaces the one with `header`."""
     write_header(
         memoryview(out),
         records_count=count,
@@ -122,7 +121,7 @@ def _seal(
 
 
 class _Raw(NamedTuple):
-    """A record: its bytes, with its length before them; its attributes; its two deltas; and the bytes behind the first one."""
+    """A record: its bytes with the length prefix, its attributes, its two deltas, and the bytes after the timestamp delta."""
 
     content: bytes
     attributes: int
@@ -139,20 +138,24 @@ def _records(content: memoryview, count: int) -> list[_Raw]:
             end = begin + length
             if length < 0 or end > len(content):
                 raise CorruptRecord("a record is longer than its batch")
-            timestamp_delta, behind = _varint(content, begin + 1)
-            offset_delta, _ = _varint(content, behind)
+            timestamp_delta, delta_end = _varint(content, begin + 1)
+            offset_delta, _ = _varint(content, delta_end)
             raw = _Raw(
-                bytes(content[position:end]), content[begin], timestamp_delta, offset_delta, bytes(content[behind:end])
+                bytes(content[position:end]),
+                content[begin],
+                timestamp_delta,
+                offset_delta,
+                bytes(content[delta_end:end]),
             )
             found.append(raw)
             position = end
     except IndexError as error:
-        raise CorruptRecord("a record ends within a number") from error
+        raise CorruptRecord("a record ends within a varint") from error
     return found
 
 
 def _varint(content: memoryview, position: int) -> tuple[int, int]:
-    """Return a zigzag varint, and the position behind it."""
+    """Return a zigzag varint, and the position after it."""
     value = shift = 0
     while True:
         byte = content[position]
@@ -164,6 +167,6 @@ def _varint(content: memoryview, position: int) -> tuple[int, int]:
 
 
 def _at(record: _Raw, shift: int) -> bytes:
-    """Return the record with a timestamp delta that is larger by `shift`."""
+    """Return the record with its timestamp delta increased by `shift`."""
     body = bytes([record.attributes]) + encode_varint(record.timestamp_delta + shift) + record.rest
     return encode_varint(len(body)) + body

@@ -1,4 +1,4 @@
-"""Chooses which log is compacted when: as in Kafka the one with the largest dirty ratio (LogCleanerManager)."""
+"""The timer of compaction: as in Kafka the log with the largest dirty ratio is next (LogCleanerManager)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord
 
 BUSY_S: Final = 0.005
-"""Seconds that compaction works before clients are served again."""
+"""Maximum time of compaction before clients are served again, in seconds."""
 
 logger = escaping_logger(__name__)
 
 
 class CompactionTimer:
-    """Compacts logs, one at a time, a little at each call. Only the broker's thread uses it.
+    """Compacts logs, one at a time, a little with each call. Only the broker's thread uses it.
 
-    `partitions` gives all partitions with the names of their topics. `now` is in seconds of the caller's clock, which never goes
-    back, as the time of day may.
+    `partitions` returns all partitions with the names of their topics. `now` is in seconds of the caller's monotonic clock.
     """
 
     def __init__(
@@ -44,10 +43,10 @@ class CompactionTimer:
         self._partition: Partition | None = None
         self._logged_errors: dict[str, str] = {}
         self.due = now + interval
-        """The time at which `run_if_due` next has something to do."""
+        """The time at which `run_if_due` is next due."""
 
     def run_if_due(self, now: float) -> None:
-        """Go on with the compaction of a log for a few milliseconds, or begin with the next one if it is time."""
+        """Continue the compaction of a log for a few milliseconds, or begin with the next log if the interval has passed."""
         if now < self.due:
             return
         if self._work is None and not self._begin():
@@ -66,7 +65,7 @@ class CompactionTimer:
             self._step()
 
     def _step(self) -> bool:
-        """Do the next step; return whether the engine must be waited for."""
+        """Run the next step; return whether to wait for the engine."""
         assert self._work is not None
         try:
             if all(each is not self._partition for _, each in self._partitions()):  # it was deleted
@@ -81,7 +80,7 @@ class CompactionTimer:
         return False
 
     def _failed(self, why: str) -> None:
-        """Log why a log is not compacted, once: it is tried again after each interval."""
+        """Log why a log is not compacted, once for each reason: it is retried after each interval."""
         if self._logged_errors.get(self._name) != why:
             logger.error("%s is not compacted: %s", self._name, why)
         self._logged_errors[self._name] = why
@@ -103,7 +102,7 @@ class CompactionTimer:
         return True
 
     def _need(self, partition: Partition, now_ms: int) -> float | None:
-        """Return how much a log needs to be compacted, None if it does not, or if that was tried just now."""
+        """Return the need of a log to be compacted; None if it has none, or was tried within the last interval."""
         tried = self._tried.get(partition)
         if tried is not None and self._clock() < tried + self._interval:
             return None
@@ -113,14 +112,14 @@ class CompactionTimer:
                 return 1.0
             ratio = dirty_ratio(partition, state)
         except BrokerError:
-            return None  # it cannot be read, which the broker has said
+            return None  # it cannot be read, which was logged already
         return ratio if ratio > 0 and ratio >= partition.settings.min_cleanable_dirty_ratio else None
 
     def _state(self, partition: Partition) -> CompactionState:
         return self._states.setdefault(partition, CompactionState())
 
     def close(self) -> None:
-        """Give up the compaction that is under way; nothing has changed."""
+        """Abort the current compaction; nothing has changed."""
         if self._work is not None:
             self._work.close()
             self._work = self._partition = None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from spark_producer.broker.connections.publish_buffer import (
-    ENOUGH_REQUESTS,
     MAX_REQUESTS,
+    RESUME_REQUESTS,
     UNLIMITED,
     PauseReason,
     PublishBuffer,
@@ -68,13 +68,13 @@ def test_pub4_of_two_reasons_one_is_enough() -> None:
     assert two.reasons == {PauseReason.PUBLISH_BYTES}
     buffer.pause(one, 0.0)
     buffer.pause(two, 0.0)
-    for _ in range(MAX_REQUESTS - ENOUGH_REQUESTS - 1):
+    for _ in range(MAX_REQUESTS - RESUME_REQUESTS - 1):
         one.release(1, 0)
     two.release(1, 0)
     assert one.reasons == {PauseReason.PUBLISH_BYTES, PauseReason.PENDING_REQUESTS}, "501 bytes are more than half"
     one.release(1, 0)
     assert one.reasons == frozenset()
-    for _ in range(ENOUGH_REQUESTS):
+    for _ in range(RESUME_REQUESTS):
         one.hold(0, 0)
     assert one.reasons == {PauseReason.PENDING_REQUESTS}
     assert buffer.take_resumed(0.0) == ["two"]

@@ -152,8 +152,8 @@ def test_a_damaged_log_stops_the_broker_with_advice(broker: Broker) -> None:
 
 def look(context: Context) -> None:
     """Have the broker look at the clock, and do what follows."""
-    context.coordinator.scan()
-    context.coordinator.work()
+    context.coordinator.check_timeouts()
+    context.coordinator.write_markers()
 
 
 def timer(broker: Broker) -> CoordinatorTimer:
@@ -224,7 +224,7 @@ def test_an_idle_id_is_forgotten_in_the_end(broker: Broker) -> None:
 
 
 def test_many_markers_are_written_in_turns(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinating, "MARKERS_AT_A_TIME", 2)
+    monkeypatch.setattr(coordinating, "MAX_MARKERS_AT_ONCE", 2)
     clock = timer(broker)
     me = begun(broker.context)
     assert end(broker.context, me)[0] == Code.NONE
@@ -242,7 +242,7 @@ def test_many_markers_are_written_in_turns(broker: Broker, monkeypatch: pytest.M
 
 
 def test_many_late_transactions_are_aborted_in_turns(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinating, "MARKERS_AT_A_TIME", 2)
+    monkeypatch.setattr(coordinating, "MAX_MARKERS_AT_ONCE", 2)
     clock = timer(broker)
     for name in "abc":
         _, *me = initialize(broker.context, name)

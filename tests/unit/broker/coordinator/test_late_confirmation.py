@@ -66,12 +66,12 @@ def test_a_transaction_is_complete_when_its_last_marker_is_confirmed(lives: Live
     coordinator, logs = lives.context.coordinator, lives.journal.logs
     assert end(lives.context, lives.me, commit=commit)[0] == Code.NONE
     logs["t", 0].confirmed += 1
-    coordinator.work()
+    coordinator.write_markers()
     assert state(lives.context).transaction_state == ("PrepareCommit" if commit else "PrepareAbort")
     assert not coordinator.has_markers_to_write, "the broker need not turn until the journal wakes it"
     assert initialize(lives.context)[0] == Code.CONCURRENT_TRANSACTIONS
     logs["t", 1].confirmed += 1
-    coordinator.work()
+    coordinator.write_markers()
     assert state(lives.context).transaction_state == ("CompleteCommit" if commit else "CompleteAbort")
     assert initialize(lives.context)[0] == Code.NONE
     lives.end()
@@ -82,14 +82,14 @@ def test_a_marker_that_was_lost_with_the_journal_is_written_in_the_next_life(liv
     assert end(lives.context, lives.me, commit=True)[0] == Code.NONE
     lives.journal.logs["t", 0].confirmed += 1
     lives.journal.fail()
-    lives.context.coordinator.work()
-    lives.context.coordinator.scan()
-    lives.context.coordinator.work()
+    lives.context.coordinator.write_markers()
+    lives.context.coordinator.check_timeouts()
+    lives.context.coordinator.write_markers()
     assert state(lives.context).transaction_state == "PrepareCommit"
     lives.end()
     lives.begin()
     lives.journal.confirm_all()
-    lives.context.coordinator.work()
+    lives.context.coordinator.write_markers()
     assert state(lives.context).transaction_state == "CompleteCommit"
     assert [committed(lives.context, place)[1] for place in PLACES] == [3, 2]
     lives.end()
@@ -101,6 +101,6 @@ def test_a_topic_that_is_deleted_meanwhile_has_nothing_to_confirm(lives: Lives, 
     lives.context.topics.delete("t")
     if anew:
         lives.context.topics.create("t", 2)
-    lives.context.coordinator.work()
+    lives.context.coordinator.write_markers()
     assert state(lives.context).transaction_state == "CompleteCommit"
     lives.end()

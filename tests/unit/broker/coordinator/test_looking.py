@@ -150,7 +150,7 @@ def test_level_0_is_a_broker_as_before_4_0(broker: Broker) -> None:
         "TxnOffsetCommit": 4,
     }
     _, *me = initialize(context)
-    with pytest.raises(UnsupportedVersion, match="EndTxn 5 is not spoken with transaction_version=0"):
+    with pytest.raises(UnsupportedVersion, match="EndTxn 5 is not supported with transaction_version=0"):
         end(context, (me[0], me[1]))
 
 
@@ -185,7 +185,7 @@ def test_ids_are_limited(broker: Broker, small: Context) -> None:
     ]
     assert initialize(broker.context, "x" * 256)[0] == Code.INVALID_REQUEST
     broker.now += broker.settings.transactional_id_expiration_ms / 1000
-    small.coordinator.scan()
+    small.coordinator.check_timeouts()
     assert initialize(small, "c")[0] == Code.NONE
 
 

@@ -90,8 +90,8 @@ def test_what_cannot_be_unpacked_is_refused(codec: Codec) -> None:
 def test_a_batch_that_unpacks_to_more_than_the_limit_is_refused(codec: Codec) -> None:
     content = make_record(0, value=bytes(5000))
     batch = batch_of(content, 1, codec)
-    check_records(read_header(batch), batch, DecompressionBudget(largest=len(content)))
-    assert str(len(content) - 1) in refused(batch, DecompressionBudget(largest=len(content) - 1))
+    check_records(read_header(batch), batch, DecompressionBudget(batch_limit=len(content)))
+    assert str(len(content) - 1) in refused(batch, DecompressionBudget(batch_limit=len(content) - 1))
 
 
 def test_batches_of_more_records_than_are_looked_at_together() -> None:
@@ -100,7 +100,7 @@ def test_batches_of_more_records_than_are_looked_at_together() -> None:
         content = b"".join(records[:count])
         batch = batch_of(content, count)
         check_records(read_header(batch), batch)
-        assert f"it holds {count} records" in refused(batch_of(content, count + 1))
+        assert f"it has {count} records" in refused(batch_of(content, count + 1))
         assert "are left after the last" in refused(batch_of(content, count - 1))
     wrong = 2 * ROWS_AT_ONCE - 1
     content = b"".join([*records[:wrong], records[0]])

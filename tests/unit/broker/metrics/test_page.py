@@ -140,7 +140,7 @@ def test_a_page_that_cannot_be_made_ends_its_own_request_alone(caplog: pytest.Lo
         assert fetch_metrics_page(port) == "a 1\n"
         with pytest.raises(ConnectionFailed):
             fetch_metrics_page(port)
-        assert "a defect of the broker" in caplog.text
+        assert "a bug in the broker" in caplog.text
         pages.append("a 2\n")
         assert fetch_metrics_page(port) == "a 2\n"
 
@@ -151,7 +151,7 @@ def test_a_port_that_is_taken_or_has_no_page_is_told() -> None:
     )
     with served() as port, taken, served_at(port):
         pass
-    with pytest.raises(ConnectionFailed, match=f"is one running there with --metrics-port {port}"):
+    with pytest.raises(ConnectionFailed, match=f"Start the broker with --metrics-port {port}"):
         fetch_metrics_page(port)
     with LocalBroker() as broker, pytest.raises(ConnectionFailed):
         fetch_metrics_page(broker.port)

@@ -116,7 +116,7 @@ def everything_of(store: TopicStore, coordinator: BrokerCoordinator) -> Iterator
     yield lambda: store.add_partitions("v", 2)
     yield lambda: store.alter_all({"t": {"retention.ms": "1"}})
     for _ in range(1001):
-        yield store.new_producer_id
+        yield store.directory.new_producer_id
     yield lambda: coordinator.commit_offsets("g", {("t", 0): CommittedOffset(1, -1, None)})
     yield coordinator._rewrite
     storage = store._storage
