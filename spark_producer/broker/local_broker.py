@@ -50,8 +50,8 @@ class LocalBroker:
         data_dir: the directory of the topics; None for a temporary one that `close` removes.
         host: the address to listen on.
         port: the port to listen on; 0 for a free one.
-        advertised: the (host, port) that clients are told instead of the listening address, e.g. that of a proxy. It is required
-            where `host` stands for all addresses.
+        advertised: the (host, port) in the responses to clients instead of the listening address, e.g. that of a proxy. It is
+            required where `host` stands for all addresses.
         default_partitions, auto_create_topics: replace those in `settings`.
         settings: all other settings.
         open_storage: opens the storage engine (`broker.storage`).

@@ -87,8 +87,8 @@ class TopicStore:
         return self._storage.has_space(size)
 
     def cursor_changed(self, topic: str, partition: int, exists: bool) -> None:
-        """Tell the storage whether any consumer group has a cursor in a partition. A topic that is created again is told
-        again."""
+        """Notify the storage whether any consumer group has a cursor in a partition. The store repeats it when the topic is
+        created again."""
         if exists:
             self._with_cursor.add((topic, partition))
         else:

@@ -87,7 +87,7 @@ SHARES: Final = (
     ),
     Share(
         "storage.read.cache.bytes", "read_cache", "dbStorage_readAheadCacheMaxSizeMb", MIB, "storage",
-        "1/4", lambda budget: budget // 4, "batches read ahead, for readers far behind",
+        "1/4", lambda budget: budget // 4, "batches read ahead, for readers far from the end",
     ),
     Share(
         "storage.index.cache.bytes", "index_cache", "dbStorage_rocksDB_blockCacheSize", 1, "storage",

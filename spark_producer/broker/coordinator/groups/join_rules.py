@@ -55,7 +55,7 @@ def _join_in_place(
     result = group.join_result(member)
     if join_request.may_skip:
         return GroupResponseFuture(result._replace(skip_assignment=group.leader == member_id))
-    # A client that cannot be told to keep the assignments is given another leader, its own former id (KAFKA-7862).
+    # A client without `skip_assignment` is given another leader, its own former id, and so keeps the assignments (KAFKA-7862).
     return GroupResponseFuture(result._replace(leader=former_leader or "", members=()))
 
 

@@ -42,7 +42,7 @@ class JoinRequest(NamedTuple):
     """A JoinGroup request. A new member has an empty `member_id`; times are in seconds.
 
     needs_id: whether a new member is first given its id, with which it joins again (KIP-394).
-    may_skip: whether the leader can be told to keep the current assignments (KIP-814).
+    may_skip: whether the client supports `skip_assignment`, with which a leader keeps the assignments (KIP-814).
     """
 
     group: str
