@@ -1,7 +1,7 @@
 """Encoded batches that wait to be sent: bounded memory, one queue per partition.
 
 Owns: the buffer pool, the batches that are open, waiting or in flight, and the waits for memory and for completion.
-Must not know: brokers, requests, or who reads the rows. The docstring of `accumulator.backlog` gives the lock order.
+Must not know: brokers, requests, or who reads the rows. The docstring of `accumulator.incomplete_batches` gives the lock order.
 """
 
 from spark_producer.accumulator.accumulator import RecordAccumulator

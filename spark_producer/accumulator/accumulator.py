@@ -1,6 +1,6 @@
-"""The task threads' side of the batches: they append rows, close full batches, and wait for memory or for the end of a flush.
+"""The accumulator as task threads use it: they append rows, close full batches, and wait for memory or for a flush.
 
-The docstring of `accumulator.backlog` gives the lock order.
+The docstring of `accumulator.incomplete_batches` gives the lock order.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from spark_producer.kernel import ArrangedRows, SingleRecord
 from spark_producer.record.batch_v2 import HEADER_SIZE
 
 NEARLY_FULL_DIVISOR = 16
-"""A batch that its partitioner calls full counts as full if less than this part of its room is left. The partitioner works with
-predicted sizes, which may be 3 bytes off for a record of 50."""
+"""A batch that the partitioner reports as full is closed if less than one in this many of its bytes is free. The partitioner
+works with predicted sizes, which may be 3 bytes off for a record of 50."""
 
 
 class RecordAccumulator:
-    """The task threads' side of the batches. It also creates and connects the other parts.
+    """The accumulator as task threads use it. It also creates and connects the other parts.
 
-    All threads share `backlog`. The I/O thread takes batches out through `drainer` and ends them through `outcomes`. Times are
-    seconds of the injected clock.
+    All threads share `incomplete`. The I/O thread takes batches out through `drainer` and completes them through `completion`.
+    Times are seconds of the injected clock.
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class RecordAccumulator:
         self._queues, self._failures = self.incomplete.queues, self.incomplete.failures
         self._limits = TopicLimits(batch_size)
         readiness = Readiness(linger=linger, keep_order=keep_order)
-        shared = AccumulatorState(pool, self.incomplete, readiness, InFlightBytes(), self._limits, compression)
-        self.drainer = Drainer(shared)
-        self.completion = BatchCompletion(shared)
+        state = AccumulatorState(pool, self.incomplete, readiness, InFlightBytes(), self._limits, compression)
+        self.drainer = Drainer(state)
+        self.completion = BatchCompletion(state)
         self._compression = compression
         self._batch_size = batch_size
         self._min_buffer_size = MIN_BUFFER_BYTES if batch_size < MIN_BUFFER_BYTES else 1
@@ -66,7 +66,8 @@ class RecordAccumulator:
         self._max_block = max_block
         self._clock = clock
         self.io_thread = 0
-        """the identity of the I/O thread. It frees memory and runs callbacks, which may append, but it cannot wait for itself."""
+        """the identity of the I/O thread. It frees memory and runs callbacks, which may append, so it must not wait for
+        memory."""
 
     def append(
         self,
@@ -79,12 +80,12 @@ class RecordAccumulator:
     ) -> None:
         """Encode rows `first` … `stop` - 1 into batches of `tp`; blocks while the pool is exhausted.
 
-        `among` is the number of partitions that the caller is filling, which share the pool. `table` is told what becomes of
+        `among` is the number of partitions that the caller is filling, which share the pool. `listener` gets the outcome of
         the rows.
 
         Raises:
             BufferExhausted: no memory became free within `max.block.ms`.
-            Whatever made the producer fail, once it has failed.
+            The error that ended the producer, if it has ended.
         """
         queue = self._queues.get(tp) or self.incomplete.queue_of(tp)
         if queue.open is not None and first < stop:
@@ -129,8 +130,8 @@ class RecordAccumulator:
     def close_full(self, tp: TopicPartition, size: int) -> None:
         """Close the open batch of a partition if a row of `size` bytes does not fit or only just fits.
 
-        The next row may never come to close it. A nearly full batch is closed too, because the partitioner predicts sizes and
-        is a few bytes off for each record (`partitioner.runs`).
+        There may be no next row that would close it. A nearly full batch is closed too, because the partitioner predicts sizes
+        and is a few bytes off for each record (`partitioner.batch_size_estimate`).
         """
         queue = self._queues.get(tp)
         if queue is None:
@@ -143,12 +144,12 @@ class RecordAccumulator:
             self.incomplete.notify_appended(queue)
 
     def flush(self) -> None:
-        """Send everything now and wait until all of it has ended; `delivery.timeout.ms` bounds the wait.
+        """Send all batches now and wait until they are complete; `delivery.timeout.ms` bounds the wait.
 
         Batches that other threads open meanwhile are not waited for. Futures are done when this returns.
 
         Raises:
-            The first failure that this thread must be told of (`accounts`), or the error that ended the producer.
+            The first failure that is reported to this thread (`failure_tracking`), or the error that ended the producer.
         """
         if self._compression is not None:
             self.close_open()  # a batch that is compressed here does not hold up the I/O thread
@@ -157,7 +158,7 @@ class RecordAccumulator:
         self._failures.raise_unreported()
 
     def close_open(self) -> None:
-        """Close, and compress, the open batches on this thread. The I/O thread closes those that this loop misses."""
+        """Close, and compress, the open batches on this thread. The I/O thread closes batches that are opened meanwhile."""
         for queue in self.incomplete.nonempty:
             if queue.open is not None:
                 with queue.lock:
@@ -174,7 +175,7 @@ class RecordAccumulator:
     def queue_lengths(self, topic: str) -> dict[int, int]:
         """Map each partition to its number of batches that wait to be sent, without those in flight.
 
-        Partitions without waiting batches are left out. This takes no lock, and costs time in proportion to what waits.
+        Partitions without waiting batches are left out. This takes no lock; its cost grows with the number of waiting batches.
         """
         return self.incomplete.nonempty.lengths(topic)
 
@@ -194,8 +195,8 @@ class RecordAccumulator:
     def full_size(self, topic: str, among: int = 1) -> int:
         """Return the bytes of a topic's new batch before compression. At least `among` partitions share the pool.
 
-        Where the pool has no room for full batches of all partitions, smaller batches for all are better than full ones for
-        a few: once the pool is empty, every batch is sent with the few rows that it has. Half of the pool is for batches in
+        If the pool is too small for full batches of all partitions, smaller batches for all are better than full ones for a
+        few: once the pool is empty, every batch is sent with the few rows that it has. Half of the pool is for batches in
         flight.
         """
         return self._share(topic, self._limits.size(topic), among)
@@ -222,9 +223,9 @@ class RecordAccumulator:
         max_block: float,
         listener: DeliveryListener | None,
     ) -> int:
-        """Fill a new batch, unless another thread has opened one meanwhile or the queue was given up.
+        """Fill a new batch, unless another thread has opened one meanwhile or the queue is retired.
 
-        Returns the number of the next row. A row that is larger than a full batch gets a batch of its own, which is closed at
+        Return the number of the next row. A row that is larger than a full batch gets a batch of its own, which is closed at
         once; with `batch.size` 0 every row does.
         """
         size, large = HEADER_SIZE + rows.size_at(first), first
@@ -264,31 +265,31 @@ class RecordAccumulator:
         stop: int,
         listener: DeliveryListener | None,
     ) -> int:
-        """Append the rows that fit, close the batch if some are left, and return the number of the next row."""
+        """Append the rows that fit, close the batch if rows remain, and return the number of the next row."""
         if isinstance(rows, SingleRowRun):
             rows.future = self._fill_one(queue, batch, rows.record, rows.callback)
             return first if rows.future is None else stop
-        before = batch.records_count
+        count_before = batch.records_count
         try:
             following = batch.append(rows, first, stop)
         except BaseException:
             self._close_open(queue, batch)
             raise
-        account = self._failures.mine()
-        batch.add_owner(account)
+        owner = self._failures.mine()
+        batch.add_owner(owner)
         if following > first:
             numbers = RowNumbers.of(rows.columns.numbers, rows.rows[first:following])
-            add_run(batch.runs, RowRange(listener, before, numbers, account))
+            add_run(batch.runs, RowRange(listener, count_before, numbers, owner))
         if following < stop:
             self._close_open(queue, batch)
-        elif not before and len(queue.batches) == 1:
+        elif not count_before and len(queue.batches) == 1:
             self.incomplete.notify(queue, batch.created + self._linger)
         return following
 
     def _fill_one(
         self, queue: PartitionQueue, batch: ProducerBatch, record: SingleRecord, callback: Callback | None
     ) -> RecordFuture | None:
-        """Do the same as `_fill` for a single record; return its future if it fits, else None."""
+        """Do the same as `_fill` for a single record; return its future if it fits, otherwise None."""
         try:
             future = batch.append_one(record, callback, self._failures.mine())
         except BaseException:
@@ -301,7 +302,7 @@ class RecordAccumulator:
         return future
 
     def _close_open(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Take no more rows into this batch; from now on the I/O thread may take it."""
+        """Close a batch, which the I/O thread may then drain."""
         queue.open = None
         if not batch.records_count:
             return self._drop(queue, batch)
@@ -331,8 +332,8 @@ class RecordAccumulator:
         """Wait for a buffer; while a thread waits, every batch may be worth sending."""
         if threading.get_ident() == self.io_thread:
             raise BufferExhausted(
-                f"no {size} bytes were free for a record that a callback sent, and a callback cannot wait for them: it runs "
-                "on the thread that frees memory. Hand the record to another thread, or raise kafka.buffer.memory"
+                f"a record of {size} bytes from a callback was not sent: kafka.buffer.memory has no free memory, and a callback "
+                "cannot wait, because it runs on the thread that frees memory. Send from another thread, or raise the option"
             )
         with self.incomplete.starve():
             return self.pool.allocate(size, max_block)

@@ -1,8 +1,8 @@
 """The batches of one partition and their queue, which refer to each other because a batch may go back into its queue.
 
-A batch keeps its bytes until they are acknowledged or refused, seals its header, counts its attempts, and knows how it ended.
-The queue keeps the batches that wait and those in flight, and what the I/O thread must know to choose among them. `readiness`
-decides when a batch is worth sending, and the sender gives it its sequence.
+A batch keeps its bytes until they are acknowledged or rejected, writes its header, counts its attempts, and has a final state.
+The queue keeps the waiting batches, those in flight, and the state by which the I/O thread chooses among them. `readiness`
+decides when a batch is worth sending, and the sender assigns its sequence.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _NO_BUFFER = memoryview(b"")
 
 
 class BatchState(enum.Enum):
-    """How a batch ended. A batch that has not ended has the state None."""
+    """The final state of a batch. A batch that is not complete has the state None."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     ABORTED = "aborted"
     EMPTIED = "emptied"
-    """All its records were taken out, since the broker had refused each of them."""
+    """All records were removed, because the broker had rejected each of them."""
 
 
 class RefCountedBuffer:
-    """A buffer that the batches split off one batch share; the last of them to end gives it back."""
+    """A buffer shared by the batches that one batch was split into; it is released with the last of them."""
 
     __slots__ = ("buffer", "holders")
 
@@ -46,40 +46,16 @@ class RefCountedBuffer:
 
 
 class ProducerBatch:
-    """A batch. Task threads fill it under its queue's lock while it is open; once closed it belongs to the I/O thread."""
+    """A batch of records.
+
+    Task threads fill it under its queue's lock while it is open; the I/O thread owns it once it is closed.
+    """
 
     __slots__ = (
-        "attempts",
-        "base_sequence",
-        "base_timestamp",
-        "begin",
-        "buffer",
-        "closed",
-        "codec",
-        "compression_ratio",
-        "created",
-        "drained",
-        "identity",
-        "in_doubt",
-        "in_flight",
-        "last_error",
-        "leader_epoch",
-        "limit",
-        "max_record_size",
-        "max_timestamp",
-        "number",
-        "owners",
-        "position",
-        "queue",
-        "records_count",
-        "removals",
-        "resent",
-        "result",
-        "retry_at",
-        "row",
-        "runs",
-        "shared_buffer",
-        "state",
+        "attempts", "base_sequence", "base_timestamp", "begin", "buffer", "closed", "codec", "compression_ratio", "created",
+        "drained", "identity", "in_doubt", "in_flight", "last_error", "leader_epoch", "limit", "max_record_size", "max_timestamp",
+        "number", "owners", "position", "queue", "records_count", "removals", "resent", "result", "retry_at", "row", "runs",
+        "shared_buffer", "state",
     )  # fmt: skip
 
     def __init__(
@@ -88,10 +64,11 @@ class ProducerBatch:
         self.queue = queue
         self.buffer = buffer
         self.limit = len(buffer)
-        """the position in the buffer behind which no record may be appended"""
+        """the position in the buffer up to which records may be appended"""
         self.shared_buffer: RefCountedBuffer | None = None
         self.number = number
-        """The order of creation. A partition's batches are sent, and sent again, in this order; two halves share one number."""
+        """the order of creation, in which the batches of a partition are sent and resent; the halves of a split batch share one
+        number"""
         self.created = created
         """seconds; delivery.timeout.ms counts from here, also for the halves of a split batch"""
         self.base_timestamp = base_timestamp
@@ -100,7 +77,7 @@ class ProducerBatch:
         self.position = batch_v2.HEADER_SIZE
         self.records_count = 0
         self.max_record_size = 0
-        """an upper bound of the largest record's encoded bytes: the largest of the Arrow batches that rows came from"""
+        """an upper bound of the encoded bytes of a record: the largest record of the Arrow batches that the rows came from"""
         self.closed = False
         self.codec = 0
         """the number of the codec that the records are compressed with"""
@@ -111,9 +88,9 @@ class ProducerBatch:
         """whether the network may read the buffer"""
         self.drained = 0.0
         self.attempts = 0
-        """how often the batch was put back to be sent again"""
+        """the number of times that the batch was queued again after an error"""
         self.resent = False
-        """whether the batch must go out in order and alone, because it was sent before, whole or as a part of a larger one"""
+        """whether the batch must be sent in order and alone, because it was sent before, whole or as a part of a larger batch"""
         self.retry_at = 0.0
         self.leader_epoch = -1
         """the epoch of the leader to which the batch was sent last; a newer leader is tried without a pause (KIP-951)"""
@@ -121,21 +98,21 @@ class ProducerBatch:
         self.identity = NO_IDENTITY
         self.base_sequence = batch_v2.NO_SEQUENCE
         self.result: BatchResult | None = None
-        """the result of its single records; None if it has none"""
+        """the result of its single records; None if it has no single records"""
         self.runs: list[RowRange] = []
-        """the runs of rows whose outcome has not been told yet"""
+        """the runs of rows whose outcome is not reported yet"""
         self.in_doubt = False
-        """whether an earlier attempt may have written the batch: a request without an answer, or too few replicas"""
+        """whether an earlier attempt may have written the batch: a request without a response, or too few replicas"""
         self.removals = 0
-        """how often records were taken out of the batch, or of the one that it was split off"""
+        """the number of times that records were removed from the batch, or from the batch that it was split off"""
         self.owners: tuple[ThreadFailures, ...] = ()
-        """the accounts of the threads whose rows are in the batch"""
+        """the failures of each thread that has rows in the batch"""
         self.row: int | None = None
         """the number of the row, if the batch was made for a single row that is larger than `batch.size`"""
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition that the batch goes to."""
+        """The partition that the batch is for."""
         return self.queue.topic_partition
 
     @property
@@ -150,15 +127,15 @@ class ProducerBatch:
 
     @property
     def capacity(self) -> int:
-        """The bytes, from the beginning of the batch, that no other batch may use."""
+        """The bytes from the beginning of the batch that no other batch may use."""
         return (len(self.buffer) if self.shared_buffer is None else self.position) - self.begin
 
     @property
     def has_futures(self) -> bool:
         """Whether each of its records has a future, its own or that of a table."""
         singles = 0 if self.result is None else len(self.result.futures)
-        told = sum(len(run.rows) for run in self.runs if run.listener is not None and run.listener.has_future)
-        return singles + told == self.records_count
+        with_future = sum(len(run.rows) for run in self.runs if run.listener is not None and run.listener.has_future)
+        return singles + with_future == self.records_count
 
     def append(self, rows: ArrangedRows, first: int, stop: int) -> int:
         """Encode rows `first` … `stop` - 1 until one does not fit, and return the number of the next row.
@@ -179,7 +156,7 @@ class ProducerBatch:
         return following
 
     def append_one(self, record: SingleRecord, callback: Callback | None, owner: ThreadFailures) -> RecordFuture | None:
-        """Encode a single record of the thread with this account; return its future, or None if it does not fit.
+        """Encode a single record of the thread `owner`; return its future, or None if it does not fit.
 
         Raises:
             IllegalState: the batch is closed.
@@ -202,15 +179,15 @@ class ProducerBatch:
         return self.result.add(index, timestamp, callback)
 
     def add_owner(self, owner: ThreadFailures) -> None:
-        """Note that the batch has records of the thread with this account, which must be told if the batch fails."""
+        """Note that the batch has records of this thread, to which a failure of the batch is reported."""
         owner.sent = True
         if owner not in self.owners:
             self.owners += (owner,)
 
     def write_header(self, attributes: int = 0) -> None:
-        """Write the header and the CRC. This is the last step before the bytes are sent, because it stamps the sequence.
+        """Write the header and the CRC. This is the last step before the bytes are sent, because the header has the sequence.
 
-        `attributes` are bits of the header beside the codec's: `TRANSACTIONAL_BIT` of `record.batch_v2`, or none.
+        `attributes` are the bits of the header without the codec: `TRANSACTIONAL_BIT` of `record.batch_v2`, or 0.
         """
         batch_v2.write_header(
             self.buffer[self.begin : self.position],
@@ -223,10 +200,10 @@ class ProducerBatch:
             attributes=self.codec | attributes,
         )
 
-    # --- ends -------------------------------------------------------------------------------------------------------
+    # --- completion -------------------------------------------------------------------------------------------------
 
     def complete(self, base_offset: int, log_append_time: int) -> bool:
-        """End an acknowledged batch. If it was given up before, do nothing and return False.
+        """Complete an acknowledged batch. Return False, and change nothing, if the batch had failed before.
 
         Raises:
             IllegalState: the batch has succeeded already.
@@ -243,17 +220,17 @@ class ProducerBatch:
         return True
 
     def fail(self, error: Exception) -> bool:
-        """End a batch that was refused or has expired; return value and errors are as for `complete`."""
+        """Complete a batch that was rejected or has expired; return value and errors are those of `complete`."""
         if not self._end(BatchState.FAILED):
             return False
         self._fail_waiters(error)
         return True
 
     def abort(self, error: Exception) -> None:
-        """End the batch because the producer ends.
+        """Complete the batch with an error because the producer closes.
 
         Raises:
-            IllegalState: the batch has ended already.
+            IllegalState: the batch is complete already.
         """
         if self.state is not None:
             raise IllegalState(f"a batch of {self.topic_partition} that has {self.state.value} was aborted")
@@ -265,11 +242,11 @@ class ProducerBatch:
             self.state = state
             return True
         if self.state is BatchState.SUCCEEDED:
-            raise IllegalState(f"a batch of {self.topic_partition} that has succeeded was ended again")
+            raise IllegalState(f"a batch of {self.topic_partition} that has succeeded was completed again")
         return False
 
     def _fail_waiters(self, error: Exception) -> None:
-        """End the futures of the records and the rows of tables with the error."""
+        """Complete the futures of the records, and the rows of tables, with the error."""
         runs, self.runs = self.runs, []
         for run in runs:
             if run.listener is not None:
@@ -278,7 +255,7 @@ class ProducerBatch:
             self.result.fail(error)
 
     def take_buffer(self) -> memoryview | None:
-        """Return the buffer for the pool, once only, and only from the last of the batches that share it; else None."""
+        """Return the buffer for the pool once, and only from the last of the batches that share it; otherwise None."""
         buffer, self.buffer = self.buffer, _NO_BUFFER
         if self.shared_buffer is not None:
             lease, self.shared_buffer = self.shared_buffer, None
@@ -295,10 +272,10 @@ class ProducerBatch:
         )
 
     def halve(self, halves: SplitPoint) -> ProducerBatch:
-        """Keep the records before the cut, and return a batch of the records behind it.
+        """Keep the records before the cut, and return a batch of the records after it.
 
-        Both batches lie in the same buffer, so the pool's count of bytes stays true. The second header overlaps the end of the
-        first batch, so it must not be sealed before the first batch has been answered; `resent` ensures that.
+        Both batches are in the same buffer, so the pool's count of bytes stays right. The second header overlaps the end of the
+        first batch, so it must not be written before the response to the first batch; `resent` ensures that.
         """
         records, cut, end, head_latest, tail_latest = halves
         if self.shared_buffer is None:
@@ -333,30 +310,9 @@ class PartitionQueue:
     """
 
     __slots__ = (
-        "awaited",
-        "backing_off",
-        "batches",
-        "drained_at",
-        "gate",
-        "identity",
-        "in_doubt",
-        "in_flight",
-        "known_to_broker",
-        "last_acked",
-        "last_acked_offset",
-        "leader",
-        "leader_epoch",
-        "leaders_number",
-        "lingering",
-        "listed",
-        "lock",
-        "next_sequence",
-        "node",
-        "open",
-        "renumber_from_batch",
-        "renumber_from_sequence",
-        "retired",
-        "topic_partition",
+        "awaited", "backing_off", "batches", "drained_at", "gate", "identity", "in_doubt", "in_flight", "known_to_broker",
+        "last_acked", "last_acked_offset", "leader", "leader_epoch", "leaders_number", "lingering", "listed", "lock",
+        "next_sequence", "node", "open", "renumber_from_batch", "renumber_from_sequence", "retired", "topic_partition",
     )  # fmt: skip
 
     def __init__(self, tp: TopicPartition) -> None:
@@ -367,13 +323,14 @@ class PartitionQueue:
         self.awaited = False
         """set when the I/O thread wanted the open batch while rows were being appended: it must be woken when they are in"""
         self.retired = False
-        """set under `lock` when the queue is empty and given up: no batch may be opened here, the partition gets a new queue"""
+        """set under `lock` when the queue is empty and no longer used: no batch may be opened here, the partition gets a new
+        queue"""
         self.in_flight: list[ProducerBatch] = []
-        """the oldest first; a batch that expired in flight stays here until its answer, since its bytes may still be read"""
+        """the oldest first; a batch that expires in flight stays here until its response, since its bytes may still be read"""
         self.node = NO_LEADER
         """the node that the batches in flight were sent to"""
         self.drained_at = 0.0
-        """the time at which the last batch was taken for sending"""
+        """the time of the last drain"""
         self.gate = DrainGate.OPEN
         # Kept by `readiness`:
         self.leaders_number = -1
@@ -389,14 +346,14 @@ class PartitionQueue:
         self.last_acked = -1
         self.last_acked_offset = -1
         self.known_to_broker = False
-        """whether the brokers have acknowledged a batch under the identity, so that they know it and refuse gaps"""
+        """whether the brokers have acknowledged a batch of the producer id, so that they know it and reject gaps"""
         # With `DrainGate.RENUMBER`:
         self.renumber_from_batch = 0
-        """the number of the oldest batch that has lost records"""
+        """the number of the oldest batch that has lost records, from which on batches get new sequences"""
         self.renumber_from_sequence = 0
-        """the first sequence of that batch, from which on sequences are given anew"""
+        """the first sequence of that batch, which is the first one to be assigned again"""
         self.in_doubt = False
-        """whether a batch behind it was given up, of which an attempt may still be under way"""
+        """whether a later batch has failed while an attempt to send it may still be under way"""
 
     def begin(self, identity: ProducerIdAndEpoch) -> None:
         """Count sequences from 0 under this producer id and epoch."""
@@ -407,15 +364,15 @@ class PartitionQueue:
 
     @property
     def sequences(self) -> Sequences:
-        """The sequences that a queue must know which takes this one's place."""
+        """The sequence numbers that the successor of this queue continues with."""
         return Sequences(self.identity, self.next_sequence, self.last_acked, self.last_acked_offset)
 
     def resume(self, sequences: Sequences) -> None:
-        """Continue where another queue of this partition ended. The brokers may no longer know the identity."""
+        """Continue the sequence numbers of an earlier queue of this partition. The brokers may no longer know the producer id."""
         self.identity, self.next_sequence, self.last_acked, self.last_acked_offset = sequences
 
     def reenqueue(self, batch: ProducerBatch) -> None:
-        """Queue a batch at its place in the order of creation, before all that are younger or were split off it."""
+        """Queue a batch in the order of creation, before all younger ones and those that were split off it."""
         batches = self.batches
         if not batches or batches[0].number >= batch.number:
             batches.appendleft(batch)

@@ -1,7 +1,7 @@
-"""The outcomes of a batch: it is acknowledged, fails, expires or is aborted, or it is queued again, whole or in halves.
+"""Completes batches that are acknowledged, fail, expire or are aborted, and queues others again, whole or split.
 
-Everything here belongs to the I/O thread, except for what the backlog shares. The sender decides on the outcome. (KIP-91 is
-about the expiry, KIP-126 about the halves.)
+Everything here belongs to the I/O thread, except for the state that `IncompleteBatches` shares. The sender decides on the
+outcome. (Expiry: KIP-91. Split batches: KIP-126.)
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from spark_producer.errors import BrokerError, DeliveryTimeout, RecordsRefused
 
 
 class BatchCompletion:
-    """Brings batches to their end, or back into their queue. Only the I/O thread calls it.
+    """Completes batches, or queues them again. Only the I/O thread calls it.
 
-    A buffer goes back to the pool once its batch has ended and the network no longer reads it.
+    A buffer is released to the pool once its batch is complete and the network no longer reads it.
     """
 
-    def __init__(self, shared: AccumulatorState) -> None:
-        self._incomplete = shared.incomplete
-        self._readiness = shared.readiness
-        self._in_flight_bytes = shared.in_flight_bytes
-        self._limits = shared.limits
-        self._compression = shared.compression
-        self._pool = shared.pool
+    def __init__(self, state: AccumulatorState) -> None:
+        self._incomplete = state.incomplete
+        self._readiness = state.readiness
+        self._in_flight_bytes = state.in_flight_bytes
+        self._limits = state.limits
+        self._compression = state.compression
+        self._pool = state.pool
 
     def remove_in_flight(self, batch: ProducerBatch) -> None:
-        """Note that the network has answered or lost the batch, and so no longer reads its buffer."""
+        """Take a batch out of flight after its response, or if its connection is lost: the network no longer reads its buffer."""
         batch.in_flight = False
         self._in_flight_bytes.remove(batch.queue.node, batch.capacity)
         batch.queue.in_flight.remove(batch)
-        if batch.state is not None:  # it was given up in flight, and its buffer was kept until now (KAFKA-19012)
+        if batch.state is not None:  # it failed in flight, and its buffer was kept until now (KAFKA-19012)
             self._release(batch)
 
     def reenqueue(self, batch: ProducerBatch) -> None:
-        """Queue a batch again, at its place in the order of creation."""
+        """Queue a batch again, in the order of creation."""
         batch.attempts += 1
         batch.resent = True
         batch.queue.reenqueue(batch)
         self._incomplete.nonempty.add(batch.queue)
 
     def split(self, batch: ProducerBatch) -> None:
-        """Queue the two halves of a batch that was refused as too large. They do not count as retries of it (KIP-126)."""
+        """Queue the two halves of a batch that was rejected as too large. They do not count as retries of it (KIP-126)."""
         self._limits.refused(batch.topic_partition.topic, batch.size)
         tail = batch.split() if self._compression is None else self._compression.split(batch)
         batch.queue.reenqueue(tail)
@@ -56,9 +56,9 @@ class BatchCompletion:
         self._incomplete.insert_half(batch, tail)
 
     def remove_rejected(self, batch: ProducerBatch, texts: Mapping[int, str], error: BrokerError) -> bool:
-        """Give the records of a refused batch that the broker complains about to those who sent them, if they want them.
+        """Remove the records that the broker names from a rejected batch, and pass them to their listeners, if these want them.
 
-        The rest must be put back with `put_back_rest`. If this returns False nothing has changed.
+        The rest of the batch must be queued with `reenqueue_rest`. If this returns False, nothing has changed.
         """
         return remove_rejected(batch, texts, error, self._compression)
 
@@ -75,7 +75,7 @@ class BatchCompletion:
         self._incomplete.nonempty.add(batch.queue)
 
     def complete(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
-        """End an acknowledged batch: free its memory, run its callbacks, and end its futures."""
+        """Complete an acknowledged batch: release its memory, run its callbacks, and complete its futures."""
         if batch.state is None:
             if self._limits:
                 self._limits.taken(batch.topic_partition.topic, batch.size)
@@ -83,7 +83,7 @@ class BatchCompletion:
             batch.complete(base_offset, log_append_time)
 
     def fail(self, batch: ProducerBatch, error: Exception) -> None:
-        """Give up a batch. If the network may still read its buffer, the buffer is kept until `landed`."""
+        """Fail a batch. If the network may still read its buffer, the buffer is kept until `remove_in_flight`."""
         if batch.state is None:
             own = errors_by_thread(batch, error) if isinstance(error, RecordsRefused) else SAME_FOR_ALL
             self._incomplete.failures.record(error, batch.owners, batch.has_futures, own)
@@ -92,7 +92,7 @@ class BatchCompletion:
             batch.fail(error)
 
     def refresh(self, queues: set[PartitionQueue] | list[PartitionQueue], now: float) -> None:
-        """Look at partitions again whose batches have ended or were put back, and wake the threads that flush."""
+        """Examine partitions again whose batches are complete or queued again, and wake the threads in a flush."""
         for queue in queues:
             self._readiness.consider(queue, now)
         self._incomplete.remove_completed()
@@ -100,8 +100,8 @@ class BatchCompletion:
     def take_expired(self, now: float) -> list[ProducerBatch]:
         """Return the batches whose `delivery.timeout.ms` is over, the oldest first.
 
-        Those that waited are taken out of their queues; those in flight stay in flight. The caller calls `fail` for each, and
-        then `settle`.
+        Waiting batches are removed from their queues; those in flight stay in flight. The caller calls `fail` for each, and
+        then `refresh`.
         """
         return [batch for batch in self._incomplete.expired(now) if batch.in_flight or self._withdraw(batch)]
 
@@ -110,17 +110,17 @@ class BatchCompletion:
         dropped = self._withdraw_waiting()
         for batch in dropped:
             self.fail(batch, error)
-            if batch.queue.gate == DrainGate.RENUMBER:  # no batch with a sequence number is left to be renumbered
+            if batch.queue.gate == DrainGate.RENUMBER:  # no batch with a sequence number remains to be renumbered
                 batch.queue.gate = DrainGate.OPEN
         self.refresh({batch.queue for batch in dropped}, now)
         return dropped
 
     def take_undrained(self, attributes: int, error: Exception, now: float) -> list[tuple[TopicPartition, int, bytes]]:
-        """Take out every batch that is not in flight: its partition, number of records, and bytes.
+        """Remove and return every batch that is not in flight: its partition, number of records, and bytes.
 
-        The bytes are those of a batch without producer id and sequence, with `attributes` as for `ProducerBatch.seal`. No thread
-        is told of a failure; only futures of single records or tables get `error`. Open batches go out uncompressed: close
-        them before.
+        The bytes have no producer id and sequence; `attributes` is as in `ProducerBatch.write_header`. The batches are not
+        reported as failed; only futures of single records or tables get `error`. Open batches are not compressed: close them
+        before.
         """
         taken = []
         queues = set()
@@ -134,14 +134,17 @@ class BatchCompletion:
         return taken
 
     def withdraw_queue(self, queue: PartitionQueue) -> list[ProducerBatch]:
-        """Take all batches out of a queue, the oldest first. The caller ends each of them, and then calls `settle`."""
+        """Remove and return all batches of a queue, the oldest first.
+
+        The caller completes each of them, and then calls `refresh`.
+        """
         return [batch for batch in list(queue.batches) if self._withdraw(batch)]
 
     def _withdraw_waiting(self) -> list[ProducerBatch]:
         return [batch for batch in self._incomplete.remaining() if not batch.in_flight and self._withdraw(batch)]
 
     def _withdraw(self, batch: ProducerBatch) -> bool:
-        """Take a batch out of its queue; return False if the thread that has opened it has dropped it meanwhile, without rows."""
+        """Remove a batch from its queue; return False if the thread that opened it has dropped it meanwhile, without rows."""
         queue = batch.queue
         if not batch.closed:
             with queue.lock:  # a thread that writes to the batch now is done in a moment
@@ -155,22 +158,22 @@ class BatchCompletion:
         return True
 
     def expiry_error(self, batch: ProducerBatch, now: float, obstacle: str = "") -> DeliveryTimeout:
-        """Return the error for the waiters of an expired batch. `obstacle` says what kept it back, if that is known."""
+        """Return the error of an expired batch. `obstacle` is the reason why it was not sent, if that is known."""
         tp = batch.topic_partition
-        last = f" The last answer: {batch.last_error}." if batch.last_error else obstacle
+        last = f" The last response: {batch.last_error}." if batch.last_error else obstacle
         return DeliveryTimeout(
             f"{batch.records_count} records for {tp} were not acknowledged within {now - batch.created:.1f} s "
-            f"(kafka.delivery.timeout.ms), after {batch.attempts} failed attempts.{last} Look whether the partition has a "
-            "leader and enough replicas, or raise the timeout",
+            f"(kafka.delivery.timeout.ms), after {batch.attempts} failed attempts.{last} Check that the partition has a "
+            "leader and enough in-sync replicas, or raise the timeout",
             topic=tp.topic,
             partition=tp.partition,
         )
 
     def abort(self, error: Exception) -> None:
-        """End everything with `error`, or with the first error if one was given before.
+        """Abort all batches with `error`, or with the error of an earlier call.
 
-        All waits wake up, all batches are aborted, and no more rows are taken. Buffers that the network may read are kept;
-        those of waiting batches go back to the pool.
+        All waits end, and no more rows are accepted. Buffers that the network may read are kept; those of waiting batches are
+        released to the pool.
         """
         error = self._incomplete.end(error)
         self._pool.close()
@@ -188,7 +191,7 @@ class BatchCompletion:
         self._incomplete.clear()
 
     def network_closed(self) -> None:
-        """Free the buffers of batches in flight after `abort`: no answer will come, and the network no longer reads them."""
+        """Release the buffers of batches in flight after `abort`: the network no longer reads them, and no response will come."""
         for queue in list(self._incomplete.queues.values()):
             for batch in list(queue.in_flight):
                 self.remove_in_flight(batch)

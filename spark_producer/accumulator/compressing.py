@@ -1,7 +1,7 @@
-"""The compression of batches, which happens once, when a batch takes no more rows (KIP-126, KIP-390).
+"""The compression of batches, once, when a batch is closed (KIP-126, KIP-390).
 
 It decides how large a batch may get before it is compressed, and which buffer holds the result. No thread waits for memory
-here: a thread that compresses holds a buffer already, and two threads that hold one each could wait for ever.
+here: a thread that compresses holds a buffer already, and two such threads could wait for each other for ever.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ from spark_producer.record.splitting import cut_in_half
 _log = escaping_logger(__name__)
 
 KEPT_BUFFER_SHARE = 0.75
-"""From this share of the pool's buffer size on, a buffer of that size is taken: the pool keeps those, so their pages are warm."""
+"""The fraction of the pool's buffer size from which a buffer of that size is taken: the pool keeps those, so their pages are
+warm."""
 
 MAX_GATHERED_BYTES = 4 << 20
-"""The most bytes of records that are gathered for a compressed batch, unless `batch.size` is larger. The I/O thread compresses
-batches that have lingered, and a consumer unpacks a whole batch in memory."""
+"""Maximum bytes of records that are gathered for a compressed batch, unless `batch.size` is larger. The I/O thread compresses
+batches that have lingered, and a consumer decompresses a whole batch in memory."""
 
 MIN_FILLED_FRACTION = 0.5
-"""The share of its room that a batch must fill before its ratio is used for estimates: one short row packs to more than its own
-length, and would count as much as all full batches together."""
+"""Minimum fraction of its limit that a batch must fill for its ratio to be used for estimates: one short row compresses to more
+than its own length, and would count as much as all full batches together."""
 
 _NO_LIMIT = (1 << 31) - 1
-"""The limit for unpacked bytes; none is needed, since the bytes are our own."""
+"""The limit of decompressed bytes; none is needed, since the bytes are our own."""
 
 
 class Compression:
     """Compresses all batches of a producer with one codec. A thread may call it for a batch that no other thread writes to.
 
-    `level` None stands for the default of the options. `ratios` says how well topics compress, and learns it (None: nothing is
-    known). `new_compressor` is called once by each thread.
+    `level` None is the default of the options. `ratios` estimates how well topics compress, and is updated here (None: nothing
+    is known). `new_compressor` is called once by each thread.
     """
 
     def __init__(
@@ -65,40 +66,40 @@ class Compression:
         return max(size, min(HEADER_SIZE + int((size - HEADER_SIZE) / expected), MAX_GATHERED_BYTES))
 
     def compress(self, batch: ProducerBatch) -> None:
-        """Replace the batch's records by the compressed ones, in a smaller buffer if the pool has one at once.
+        """Replace the batch's records by the compressed ones, in a smaller buffer if the pool has one free.
 
-        Records that do not get smaller, or that the library fails to pack, stay as they are, and the header says so.
+        Records that do not get smaller, or that the library fails to compress, stay uncompressed, as the header then says.
         """
         records = batch.buffer[HEADER_SIZE : batch.position]
-        packed = self._try_pack(records, batch.topic_partition.topic)
-        if packed is None:
+        compressed = self._try_compress(records, batch.topic_partition.topic)
+        if compressed is None:
             return
-        batch.compression_ratio = ratio = len(packed) / len(records)
+        batch.compression_ratio = ratio = len(compressed) / len(records)
         if batch.position >= MIN_FILLED_FRACTION * batch.limit:
             self._ratios.observe(batch.topic_partition.topic, self.codec, ratio)
         if ratio >= 1.0:
             return
-        size = HEADER_SIZE + len(packed)
+        size = HEADER_SIZE + len(compressed)
         smaller = self._smaller(size, len(batch.buffer))
         if smaller is not None:
             self._pool.release(batch.buffer)
             batch.buffer = smaller
-        batch.buffer[HEADER_SIZE:size] = packed
+        batch.buffer[HEADER_SIZE:size] = compressed
         batch.position = size
         batch.codec = self.codec
 
     def split(self, batch: ProducerBatch) -> ProducerBatch:
-        """Do what `ProducerBatch.split` does, for a batch that may be compressed. Its ratio counts even if it held little."""
+        """Split a batch that may be compressed, as `ProducerBatch.split` does. Its ratio is used even if the batch was small."""
         self._ratios.observe(batch.topic_partition.topic, self.codec, batch.compression_ratio)
         if batch.codec == Codec.NONE:
             return batch.split()
         records = memoryview(bytearray(decompress(batch.codec, batch.data[HEADER_SIZE:], _NO_LIMIT)))
         halves = cut_in_half(records, 0, len(records), batch.records_count)
-        head_codec, head = self._pack(records[: halves.cut], batch.topic_partition.topic)
-        tail_codec, tail = self._pack(records[halves.cut : halves.end], batch.topic_partition.topic)
+        head_codec, head = self._compress_or_copy(records[: halves.cut], batch.topic_partition.topic)
+        tail_codec, tail = self._compress_or_copy(records[halves.cut : halves.end], batch.topic_partition.topic)
         needed = HEADER_SIZE + len(head) + len(tail)
         if needed > batch.capacity:
-            self._rehouse(batch, needed)
+            self._replace_buffer(batch, needed)
         cut = batch.begin + HEADER_SIZE + len(head)
         end = cut + len(tail)
         batch.buffer[batch.begin + HEADER_SIZE : cut] = head
@@ -109,26 +110,28 @@ class Compression:
         return second
 
     def replace(self, batch: ProducerBatch, records: memoryview) -> None:
-        """Put other records, packed here, into the place of the records of a batch."""
-        codec, packed = self._pack(records, batch.topic_partition.topic)
-        needed = HEADER_SIZE + len(packed)
+        """Replace the records of a batch by other records, which are compressed here."""
+        codec, compressed = self._compress_or_copy(records, batch.topic_partition.topic)
+        needed = HEADER_SIZE + len(compressed)
         if needed > batch.capacity:
-            self._rehouse(batch, needed)
+            self._replace_buffer(batch, needed)
         batch.position = batch.begin + needed
-        batch.buffer[batch.begin + HEADER_SIZE : batch.position] = packed
+        batch.buffer[batch.begin + HEADER_SIZE : batch.position] = compressed
         batch.codec = codec
 
-    def _pack(self, records: memoryview, topic: str) -> tuple[Codec, memoryview]:
-        packed = self._try_pack(records, topic)
-        return (Codec.NONE, records) if packed is None or len(packed) >= len(records) else (self.codec, packed)
+    def _compress_or_copy(self, records: memoryview, topic: str) -> tuple[Codec, memoryview]:
+        compressed = self._try_compress(records, topic)
+        return (
+            (Codec.NONE, records) if compressed is None or len(compressed) >= len(records) else (self.codec, compressed)
+        )
 
-    def _try_pack(self, records: memoryview, topic: str) -> memoryview | None:
-        """Return the packed records; None if the library fails, for want of memory: each library has its own error for that."""
+    def _try_compress(self, records: memoryview, topic: str) -> memoryview | None:
+        """Return the compressed records; None if the library fails. Without memory each library raises its own error."""
         try:
             return self._compressor().compress(records)
         except Exception:
             _log.warning(
-                "%s cannot pack %d bytes of records for topic %r: they are sent uncompressed",
+                "%s cannot compress %d bytes of records for topic %r: they are sent uncompressed",
                 self.codec.name.lower(), len(records), topic, exc_info=True,
             )  # fmt: skip
             return None
@@ -150,20 +153,20 @@ class Compression:
             size = kept
         return self._try_allocate(size) if size < present else None
 
-    def _rehouse(self, batch: ProducerBatch, size: int) -> None:
+    def _replace_buffer(self, batch: ProducerBatch, size: int) -> None:
         """Take a new buffer for the two halves of a batch, which may compress less well than the whole did.
 
-        If the pool has no buffer, the pool does not count the new one; the buffer of the whole goes back with the last half.
-        So memory is a little more than `buffer.memory`; Java's producer takes all the memory of halves from elsewhere.
+        If the pool has no free buffer, the new one is not counted by the pool, and the old one is released with the last half.
+        So memory may exceed `buffer.memory` a little; Java's producer takes all the memory of halves outside of its pool.
         """
         larger = self._try_allocate(size)
         if larger is None:
             batch.shared_buffer = batch.shared_buffer or RefCountedBuffer(batch.buffer)
             larger = np.empty(size, dtype=np.uint8).data
         else:
-            before = batch.take_buffer()
-            if before is not None:
-                self._pool.release(before)
+            old = batch.take_buffer()
+            if old is not None:
+                self._pool.release(old)
         batch.buffer, batch.begin = larger, 0
 
     def _try_allocate(self, size: int) -> memoryview | None:
@@ -174,7 +177,7 @@ class Compression:
 
 
 def close_for_appends(batch: ProducerBatch, compression: Compression | None) -> None:
-    """Let the batch take no more rows: compress it, and allow it to be sent. The caller holds its queue's lock."""
+    """Close a batch: compress it, and allow it to be sent. The caller holds its queue's lock."""
     try:
         if compression is not None:
             compression.compress(batch)

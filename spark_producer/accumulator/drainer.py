@@ -1,6 +1,6 @@
-"""The choice of the batches that go out now, which are taken out of their queues and put in flight.
+"""Chooses the batches to send now, and moves them from their queues into flight (Kafka's `RecordAccumulator.ready` and `drain`).
 
-Everything here belongs to the I/O thread, except for what the backlog shares. (Kafka: `RecordAccumulator.ready` and `drain`.)
+Everything here belongs to the I/O thread, except for the state that `IncompleteBatches` shares.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
 from spark_producer.record.batch_v2 import NO_SEQUENCE
 
 MAX_SKIPPED_BATCHES = 8
-"""After this many batches that do not fit into the rest of a request, a drain stops looking for a smaller one."""
+"""Maximum number of batches that a drain skips because they do not fit into the rest of a request."""
 
 IN_FLIGHT_DIVISOR = 4
-"""If batches in flight to nodes that answer hold at least this part of the pool, a thread that waits for memory gets it from
-them, and open batches need not be sent half full."""
+"""If batches in flight to responsive nodes hold at least one in this many bytes of the pool, a thread that waits for memory gets
+it from them, and open batches need not be sent half full."""
 
 UNKNOWN_PRODUCER_AFTER = 10.0
-"""Seconds without a batch after which a partition's brokers may no longer know the producer, because its id has expired there
-or the topic was made anew. To find out costs a round trip, a hundredth of that time even if it takes 100 ms."""
+"""Seconds without a batch after which a partition's brokers may no longer know the producer id, because it has expired there or
+the topic was created again. To find out costs a round trip, a hundredth of that time even if it takes 100 ms."""
 
 
 class Drainer:
-    """Says which nodes have batches worth sending, and takes the batches for a request. Only the I/O thread calls it."""
+    """Finds the nodes that batches are ready for, and takes the batches of a request. Only the I/O thread calls it."""
 
-    def __init__(self, shared: AccumulatorState) -> None:
-        self._incomplete = shared.incomplete
-        self._nonempty = shared.incomplete.nonempty
-        self._readiness = shared.readiness
-        self._in_flight_bytes = shared.in_flight_bytes
-        self._limits = shared.limits
-        self._compression = shared.compression
-        self._enough = shared.pool.total // IN_FLIGHT_DIVISOR
+    def __init__(self, state: AccumulatorState) -> None:
+        self._incomplete = state.incomplete
+        self._nonempty = state.incomplete.nonempty
+        self._readiness = state.readiness
+        self._in_flight_bytes = state.in_flight_bytes
+        self._limits = state.limits
+        self._compression = state.compression
+        self._enough = state.pool.total // IN_FLIGHT_DIVISOR
 
     @property
     def current_identity(self) -> ProducerIdAndEpoch:
@@ -96,11 +96,11 @@ class Drainer:
         return taken
 
     def admit(self, partitions: Collection[TopicPartition] | None, now: float) -> None:
-        """Let batches leave from these partitions only, which are in the transaction; None for all."""
+        """Drain these partitions only, which are in the transaction; None for all."""
         self._readiness.admit(partitions, now)
 
     def forget(self, topics: Collection[str]) -> None:
-        """Give up the queues of topics that are no longer written to, if no batch waits or is in flight there."""
+        """Retire the queues of topics that are no longer written to, if no batch waits or is in flight there."""
         self._incomplete.retire_queues(topics, self._readiness.current_identity)
         for topic in topics:
             self._limits.forget(topic)
@@ -130,7 +130,7 @@ class Drainer:
         return True
 
     def _close(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
-        """Close the open batch, unless a thread is writing to it; that thread then tells when it is done."""
+        """Close the open batch, unless a thread is writing to it; that thread then notifies the I/O thread."""
         queue.awaited = True  # set before the attempt, or an append that ends between the two would not see it
         if not queue.lock.acquire(blocking=False):
             return False

@@ -1,4 +1,4 @@
-"""The futures of single records, which callers of `send` wait for, and their callbacks.
+"""The futures of single records, which `send` returns, and their callbacks.
 
 As with Kafka's ProduceRequestResult, the outcome of a batch is kept once, and the futures of its records read it there. A
 `concurrent.futures.Future` has a lock and a condition of its own, and to set its result costs as much again: 2.3 µs together,
@@ -20,7 +20,7 @@ _log = escaping_logger(__name__)
 
 
 class RecordMetadata(NamedTuple):
-    """The topic, partition, offset (-1 if the broker did not say) and timestamp (milliseconds) of a written record."""
+    """The topic, partition, offset (-1 if unknown) and timestamp (milliseconds) of a written record."""
 
     topic: str
     partition: int
@@ -30,20 +30,20 @@ class RecordMetadata(NamedTuple):
 
 Callback: TypeAlias = Callable[[RecordMetadata, Exception | None], None]
 """A function that the I/O thread calls before the record's future is done. If the record failed, offset and timestamp are -1,
-and the error is given."""
+and the error is not None."""
 
 
 class BatchResult:
     """The outcome of the single records of a batch.
 
-    Task threads add futures under the lock of the batch's queue, and the I/O thread ends or splits the result. `lock` guards
+    Task threads add futures under the lock of the batch's queue, and the I/O thread completes or splits the result. `lock` guards
     `done` and `watched`. It is never held for long: under it no callback is called, and no other lock is taken.
     """
 
     __slots__ = (
         "_base_offset",
+        "_errors",
         "_log_append_time",
-        "_refused",
         "_topic_partition",
         "done",
         "error",
@@ -58,11 +58,11 @@ class BatchResult:
         self.done = False
         self.error: Exception | None = None
         self.futures: list[RecordFuture] = []
-        """the futures in the order of their records; emptied at the end"""
+        """the futures in the order of their records; cleared at completion"""
         self.watched: list[RecordFuture] = []
         """the futures that a thread waits for, or that have a callback"""
-        self._refused: dict[int, Exception] = {}
-        """the error of each record, if the broker complained about single records"""
+        self._errors: dict[int, Exception] = {}
+        """the error of each record, if the broker rejected single records"""
         self._base_offset = self._log_append_time = -1
 
     def add(self, offset_delta: int, timestamp: int, callback: Callback | None) -> RecordFuture:
@@ -72,7 +72,9 @@ class BatchResult:
         return future
 
     def complete(self, base_offset: int, log_append_time: int) -> None:
-        """End the result of an acknowledged batch: call the callbacks in the order of the records, then end the futures."""
+        """Complete the result of an acknowledged batch: call the callbacks in the order of the records, then complete the
+        futures.
+        """
         self._base_offset, self._log_append_time = base_offset, log_append_time
         for future in self.futures:
             if future.callback is not None:
@@ -80,13 +82,13 @@ class BatchResult:
         self._end()
 
     def fail(self, error: Exception) -> None:
-        """End the result of a failed batch, in the order of `complete`.
+        """Complete the result of a failed batch, in the order of `complete`.
 
-        Records that the broker named get its complaint. The error of the others says that those records are the cause.
+        Records that the broker named get its message. The error of the others says that those records are the cause.
         """
         self.error = error
         if isinstance(error, RecordsRefused):
-            self._refused = {future.offset_delta: _own_error(error, future.offset_delta) for future in self.futures}
+            self._errors = {future.offset_delta: _own_error(error, future.offset_delta) for future in self.futures}
         for future in self.futures:
             if future.callback is not None:
                 _call(future.callback, RecordMetadata(*self._topic_partition, -1, -1), self.error_of(future))
@@ -112,7 +114,7 @@ class BatchResult:
                 future.offset_delta -= bisect_left(indices, future.offset_delta)
 
     def metadata_of(self, future: RecordFuture) -> RecordMetadata:
-        """Return where a record of an acknowledged batch was written."""
+        """Return the metadata of a record of an acknowledged batch."""
         offset = self._base_offset + future.offset_delta if self._base_offset >= 0 else -1
         topic, partition = self._topic_partition
         return RecordMetadata(
@@ -120,8 +122,8 @@ class BatchResult:
         )
 
     def error_of(self, future: RecordFuture) -> Exception | None:
-        """Return why a record was not written; None if it was written."""
-        return self._refused.get(future.offset_delta, self.error)
+        """Return the error of a record; None if it was written."""
+        return self._errors.get(future.offset_delta, self.error)
 
     def _end(self) -> None:
         with self.lock:
@@ -135,13 +137,13 @@ class BatchResult:
 
 
 class _Waiter(Protocol):
-    """What `concurrent.futures.wait` and `as_completed` leave with a future, to be told of its end."""
+    """The object that `concurrent.futures.wait` and `as_completed` add to a future, to be notified of its completion."""
 
     def add_result(self, future: Future[RecordMetadata]) -> None:
-        """Take note that the future has a result."""
+        """Note that the future has a result."""
 
     def add_exception(self, future: Future[RecordMetadata]) -> None:
-        """Take note that the future has an error."""
+        """Note that the future has an error."""
 
 
 class _Waiters:
@@ -158,7 +160,7 @@ class _Waiters:
 
 
 class RecordFuture(Future[RecordMetadata]):
-    """The future of a single record: it cannot be cancelled, and only the producer ends it.
+    """The future of a single record: it cannot be cancelled, and only the producer completes it.
 
     The functions of `concurrent.futures` read `_state`, `_condition`, `_waiters`, `_done_callbacks`, `_result` and
     `_exception`. Here these are properties that look the value up, or create it, on first use.
@@ -175,10 +177,10 @@ class RecordFuture(Future[RecordMetadata]):
         self.callback = callback
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait, as with any future, and return where the record was written.
+        """Wait for the record, and return its metadata.
 
         Raises:
-            The reason why it was not written. TimeoutError: the outcome is not known after `timeout` seconds.
+            The error of the record, if it was not written. TimeoutError: it is not complete after `timeout` seconds.
         """
         error = self.exception(timeout)
         if error is None:
@@ -189,7 +191,7 @@ class RecordFuture(Future[RecordMetadata]):
             del self, error  # as the base does, or the traceback and the error would keep each other alive
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """Wait, as with any future, and return why the record was not written; None if it was."""
+        """Wait for the record, and return its error; None if it was written."""
         if not self._batch.done:
             condition = self._condition
             with condition:
@@ -204,7 +206,7 @@ class RecordFuture(Future[RecordMetadata]):
         return self._batch.done
 
     def running(self) -> bool:
-        """Return whether the record is still on its way."""
+        """Return whether the record is not complete yet."""
         return not self._batch.done
 
     def cancelled(self) -> bool:
@@ -212,16 +214,20 @@ class RecordFuture(Future[RecordMetadata]):
         return False
 
     def cancel(self) -> bool:
-        """Return False: a record that is on its way cannot be taken back."""
+        """Return False: a record that was sent cannot be withdrawn."""
         return False
 
     def set_result(self, result: RecordMetadata) -> NoReturn:  # noqa: ARG002 - the base's signature
-        """Raise `InvalidStateError`: only the producer ends this future."""
-        raise InvalidStateError(f"only its producer ends the future of a record: {self!r}")
+        """Raise `InvalidStateError`: only the producer completes this future."""
+        raise InvalidStateError(
+            f"the future of a record was completed by a caller: only its producer completes it: {self!r}"
+        )
 
     def set_exception(self, exception: BaseException | None) -> NoReturn:  # noqa: ARG002 - as well
-        """Raise `InvalidStateError`: only the producer ends this future."""
-        raise InvalidStateError(f"only its producer ends the future of a record: {self!r}")
+        """Raise `InvalidStateError`: only the producer completes this future."""
+        raise InvalidStateError(
+            f"the future of a record was completed by a caller: only its producer completes it: {self!r}"
+        )
 
     # --- called by the batch's result -------------------------------------------------------------------------------
 
@@ -245,7 +251,7 @@ class RecordFuture(Future[RecordMetadata]):
         self._invoke_callbacks()  # type: ignore[attr-defined]  # a method of the base that its stubs lack
 
     def _watched(self) -> _Waiters:
-        """Return the fields for waits. The first call asks the batch's result to wake this future, unless it has ended."""
+        """Return the fields for waits. The first call registers this future with the batch's result, unless it is complete."""
         while self._watch is None:
             batch = self._batch
             with batch.lock:
@@ -285,11 +291,11 @@ class RecordFuture(Future[RecordMetadata]):
 
 def _own_error(error: RecordsRefused, index: int) -> Exception:
     """Return the error for the record at `index` of a refused batch (KIP-467)."""
-    said = error.records.get(index)
-    if said is None:
-        text = f"the record was not written because other records of its batch were refused: {error}"
+    message = error.records.get(index)
+    if message is None:
+        text = f"the record was not written, because the broker rejected other records of its batch: {error}"
     else:
-        text = f"the broker refused the record: {said}. {error}"
+        text = f"the broker rejected the record: {message}. {error}"
     return RecordsRefused(text, **error.__dict__)
 
 
@@ -297,11 +303,12 @@ def _call(callback: Callback, found: RecordMetadata, error: Exception | None) ->
     try:
         callback(found, error)
     except BaseException:  # a sys.exit() in it would end the I/O thread, and no other record would learn its outcome
-        _log.exception("a callback failed; the record of topic %r is not affected", found.topic)
+        _log.exception("a callback of a record failed; the record of topic %r is not affected", found.topic)
 
 
 def run_logging_errors(call: Callable[[], None]) -> None:
-    """Make a future done. The future logs exceptions of its callbacks, and this function logs those that would end the thread."""
+    """Call `call`, which completes a future. The future logs exceptions of its callbacks; those that would end the thread are
+    logged here."""
     try:
         call()
     except BaseException:

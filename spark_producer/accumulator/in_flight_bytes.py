@@ -1,4 +1,4 @@
-"""The count of the pool's bytes in flight to each node, and whether they can be expected back soon.
+"""Counts the pool's bytes in flight to each node, and estimates whether they come back soon.
 
 Everything here belongs to the I/O thread.
 """
@@ -6,7 +6,7 @@ Everything here belongs to the I/O thread.
 from __future__ import annotations
 
 STALLED_AFTER = 0.25
-"""Seconds without an answer after which a node's bytes in flight are not expected back soon. A request of 4 MiB passes a line of
+"""Seconds without a response after which a node's bytes in flight are not expected back soon. A request of 4 MiB passes a line of
 1 Gbit/s in 34 ms, and is written and replicated in less than another 100 ms; a thread waits for memory for `max.block.ms`, a
 minute. A wrong guess costs little: an open batch is still closed only when its node takes it, but less full than otherwise."""
 
@@ -17,13 +17,16 @@ class _NodeBytes:
     def __init__(self) -> None:
         self.size = 0
         self.since = 0.0
-        """the time from which the node's silence is counted: its last answer, or when its oldest batch was sent"""
+        """the time from which the node's silence is counted: its last response, or when its oldest batch was sent"""
         self.responded = False
-        """whether it has answered since `since` was set"""
+        """whether it has responded since `since` was set"""
 
 
 class InFlightBytes:
-    """The bytes in flight by node. A batch costs two look-ups; all nodes are looked at only while a thread waits for memory."""
+    """The bytes in flight by node.
+
+    A batch costs two look-ups; the loop over all nodes runs only while a thread waits for memory.
+    """
 
     def __init__(self) -> None:
         self._nodes: dict[int, _NodeBytes] = {}
@@ -34,7 +37,7 @@ class InFlightBytes:
         return sum(flights.size for flights in self._nodes.values())
 
     def add(self, node: int, size: int, now: float) -> None:
-        """Note that a buffer of `size` bytes is on its way to `node`."""
+        """Count a buffer of `size` bytes that is sent to `node`."""
         flights = self._nodes.get(node)
         if flights is None:
             flights = self._nodes[node] = _NodeBytes()
@@ -43,13 +46,13 @@ class InFlightBytes:
         flights.size += size
 
     def remove(self, node: int, size: int) -> None:
-        """Note that the node has answered for `size` bytes, or that its connection is gone."""
+        """Subtract `size` bytes, for which the node has responded, or whose connection is closed."""
         flights = self._nodes[node]
         flights.size -= size
         flights.responded = True
 
     def expected(self, now: float) -> tuple[int, float | None]:
-        """Return the bytes in flight to nodes that answer, and when the first of these nodes will have been silent too long."""
+        """Return the bytes in flight to responsive nodes, and the time at which the first of these nodes counts as stalled."""
         size, until = 0, None
         for flights in self._nodes.values():
             if not flights.size:

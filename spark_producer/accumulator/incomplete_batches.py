@@ -1,9 +1,9 @@
-"""The state that task threads and the I/O thread share: the queues, and every batch that has not ended.
+"""The state that task threads and the I/O thread share: the queues, and all incomplete batches (Kafka's IncompleteBatches).
 
 The package has one lock order: first `PartitionQueue.lock` (one appender per partition holds it while it encodes, but never
 while it waits for memory), then the lock of this module (for numbers, ages and flushes; it is never held for long) or the
-pool's own lock. The I/O thread owns everything else. It learns from the deque `IncompleteBatches.news` which partitions to
-look at.
+pool's own lock. The I/O thread owns everything else. The deque `IncompleteBatches.news` has the partitions that it must look
+at.
 """
 
 from __future__ import annotations
@@ -21,52 +21,53 @@ from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
 from spark_producer.errors import DeliveryTimeout, ProducerClosed
 
 IO_THREAD_GRACE = 60.0
-"""Seconds that the I/O thread may be late, because of a slow name look-up for example, before a flush stops waiting for it."""
+"""The seconds that a flush waits for the I/O thread beyond `delivery.timeout.ms`; a slow name look-up may delay it, for
+example."""
 
 
 class IncompleteBatches:
-    """The batches that have not ended. Task threads open them and wait for their end, and the I/O thread ends them.
+    """The incomplete batches. Task threads open them and wait for their completion, and the I/O thread completes them.
 
     Any thread may read the public fields. Times are seconds of the injected clock. `wakeup` wakes the I/O thread.
     """
 
     def __init__(self, *, delivery_timeout: float, clock: Callable[[], float], wakeup: Callable[[], None]) -> None:
         self.delivery_timeout = delivery_timeout
-        """the most seconds that may pass from the creation of a batch to its end"""
+        """maximum seconds from the creation of a batch to its completion"""
         self._clock = clock
         self._wakeup = wakeup
         self._lock = threading.Lock()
         self._completed = threading.Condition(self._lock)
         self._ages: deque[ProducerBatch] = deque()
-        """every batch that has not ended, the oldest first; ended batches stay until all that are older have ended too"""
+        """every incomplete batch, the oldest first; complete batches stay until all older ones are complete too"""
         self._next_number = 0
         self._sequences: dict[tuple[str, int], Sequences] = {}
-        """the sequences under the current identity of partitions whose queue was given up: a broker remembers them too"""
+        """the sequences, under the current producer id, of partitions whose queue was retired: a broker remembers them too"""
         self._sleeps_until = float("inf")
         """the time until which the I/O thread sleeps if it is not woken; 0 if it is awake"""
         self.queues: dict[tuple[str, int], PartitionQueue] = {}
-        """the queues by partition; `queue_of` and `give_up` write them"""
+        """the queues by partition; `queue_of` and `retire_queues` write them"""
         self.nonempty = NonemptyQueues()
         self.news: deque[PartitionQueue] = deque()
         """partitions that have changed, so that the I/O thread must look at them"""
         self.flushing = 0
-        """the number of threads that flush, and one more once the producer closes"""
+        """the number of threads in a flush, plus one once the producer closes"""
         self.closing = False
         self.starving = 0
-        """the number of threads that wait for memory, or are about to"""
+        """the number of threads that wait for memory, or are about to wait"""
         self.error: Exception | None = None
         """the error that ended the producer"""
         self.failures = FailureTracker(self._lock)
-        """which threads must be told of the batches that failed"""
+        """the failed batches, and the threads to which they are to be reported"""
 
     @property
     def idle(self) -> bool:
-        """Whether every batch has ended."""
+        """Whether every batch is complete."""
         return not self._ages
 
     @property
     def failure(self) -> Exception | None:
-        """The first error of a batch that no flush has told of."""
+        """The error of the first failed batch that no flush has reported."""
         return self.failures.first_unreported()
 
     def check(self) -> None:
@@ -75,7 +76,7 @@ class IncompleteBatches:
             raise self.error
 
     def check_open(self) -> None:
-        """Raise an error unless the producer takes rows.
+        """Raise an error unless the producer accepts rows.
 
         Raises:
             ProducerClosed: the producer is closing.
@@ -88,7 +89,7 @@ class IncompleteBatches:
     # --- queues -----------------------------------------------------------------------------------------------------
 
     def queue_of(self, tp: tuple[str, int]) -> PartitionQueue:
-        """Return the queue of a partition, and create it if there is none."""
+        """Return the queue of a partition; create it if there is none."""
         found = self.queues.get(tp)
         if found is not None:
             return found
@@ -100,7 +101,7 @@ class IncompleteBatches:
             return queue
 
     def retire_queues(self, topics: Collection[str], identity: ProducerIdAndEpoch) -> None:
-        """Give up the queues of these topics that have no batch waiting or in flight; keep their sequences under `identity`."""
+        """Retire the queues of these topics that have no batch waiting or in flight; keep their sequences under `identity`."""
         for queue in list(self.queues.values()):
             if queue.topic_partition.topic in topics and not queue.in_flight and not queue.gate:
                 with queue.lock:  # a thread that is about to open a batch here checks `retired` under the lock
@@ -114,11 +115,11 @@ class IncompleteBatches:
             self.nonempty.forget(topic)
 
     def forget_sequences(self) -> None:
-        """Drop the sequences of queues that were given up, because another identity is in use."""
+        """Drop the sequences of retired queues, because another producer id is in use."""
         with self._lock:
             self._sequences.clear()
 
-    # --- batches from their creation to their end -------------------------------------------------------------------
+    # --- batches from their creation to their completion -------------------------------------------------------------
 
     def open(self, queue: PartitionQueue, buffer: memoryview, base_timestamp: int) -> ProducerBatch:
         """Open a new batch at the tail of a queue. The caller holds the queue's lock.
@@ -138,7 +139,7 @@ class IncompleteBatches:
         return batch
 
     def drop(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """Take out a batch without rows, which would hold up every flush. The caller holds the queue's lock."""
+        """Remove a batch without rows, which would block every flush. The caller holds the queue's lock."""
         queue.batches.pop()
         self.nonempty.remove_if_empty(queue)
         with self._lock:
@@ -146,12 +147,12 @@ class IncompleteBatches:
             self._completed.notify_all()
 
     def insert_half(self, batch: ProducerBatch, half: ProducerBatch) -> None:
-        """Add `half`, which was split off `batch` and is as old."""
+        """Add `half`, which was split off `batch` and has the same age."""
         with self._lock:
             self._ages.insert(self._ages.index(batch) + 1, half)
 
     def remove_completed(self) -> None:
-        """Take out ended batches at the head, and wake the threads that flush."""
+        """Remove the complete batches at the head, and wake the threads in a flush."""
         ages = self._ages
         with self._lock:
             while ages and ages[0].state is not None:
@@ -177,29 +178,29 @@ class IncompleteBatches:
             return [batch for batch in ages if batch.state is None and self.is_expired(batch, now)]
 
     def end(self, error: Exception) -> Exception:
-        """Let no batch be opened any more, and return the reason, which is the first error ever given here."""
+        """Forbid new batches, and return the reason, which is the error of the first call."""
         with self._lock:
             self.error = self.error or error
             return self.error
 
     def remaining(self) -> list[ProducerBatch]:
-        """Return the batches that have not ended."""
+        """Return the incomplete batches."""
         with self._lock:
             return [batch for batch in self._ages if batch.state is None]
 
     def clear(self) -> None:
-        """Forget all batches, which have ended, and wake the threads that flush."""
+        """Remove all batches, which are complete, and wake the threads in a flush."""
         with self._lock:
             self._ages.clear()
             self._completed.notify_all()
 
     def hurry(self, on: bool) -> None:
-        """Let every batch be worth sending from now on, as a flush does, or no longer, because a transaction ends."""
+        """Make every batch ready from now on (`on`), as a flush does, or end that; a transaction does so when it ends."""
         with self._lock:
             self.flushing += 1 if on else -1
 
     def restart_delivery_timeouts(self, now: float) -> None:
-        """Let the `delivery.timeout.ms` of every batch begin now, because it was held back on purpose."""
+        """Restart the `delivery.timeout.ms` of every batch, because the batches were delayed on purpose."""
         with self._lock:
             for batch in self._ages:
                 batch.created = now
@@ -207,35 +208,35 @@ class IncompleteBatches:
     # --- waits of the task threads ----------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Have everything sent now, and wait until all batches that exist at this moment have ended.
+        """Make all batches ready, and wait until all batches that exist at this moment are complete.
 
         Raises:
-            DeliveryTimeout: the I/O thread did not end the batches in time.
+            DeliveryTimeout: the I/O thread did not complete the batches in time.
         """
         with self._lock:
             self.flushing += 1
-            before = self._next_number
+            first_new = self._next_number
         try:
             self._wakeup()
             with self._lock:
-                while self._ages and self._ages[0].number < before:
+                while self._ages and self._ages[0].number < first_new:
                     if not self._completed.wait(min(self.delivery_timeout + IO_THREAD_GRACE, threading.TIMEOUT_MAX)):
                         raise DeliveryTimeout(
-                            "the I/O thread did not end the batches whose delivery.timeout.ms is over"
+                            "the flush did not end: the I/O thread has not completed batches whose delivery.timeout.ms is over"
                         )
         finally:
             with self._lock:
                 self.flushing -= 1
 
     def begin_close(self) -> None:
-        """Begin to close: from now on every batch is worth sending, and `check_open` refuses new rows."""
+        """Begin to close: from now on every batch is ready, and `check_open` raises."""
         self.closing = True
         with self._lock:
             self.flushing += 1
 
     @contextmanager
     def starve(self) -> Iterator[None]:
-        """Note that the calling thread waits for memory; meanwhile every batch may be worth sending."""
+        """Note that the calling thread waits for memory; meanwhile every batch may be ready."""
         with self._lock:
             self.starving += 1
         try:
@@ -248,19 +249,19 @@ class IncompleteBatches:
     # --- news for the I/O thread ------------------------------------------------------------------------------------
 
     def notify(self, queue: PartitionQueue, at: float) -> None:
-        """Let the I/O thread look at a partition at the time `at` or earlier."""
+        """Have the I/O thread look at a partition at the time `at` or earlier."""
         self.news.append(queue)
         if at < self._sleeps_until:
             self._sleeps_until = 0.0
             self._wakeup()
 
     def notify_appended(self, queue: PartitionQueue) -> None:
-        """Tell the I/O thread that the rows it has waited for are appended (`PartitionQueue.awaited`)."""
+        """Notify the I/O thread that the rows it has waited for are appended (`PartitionQueue.awaited`)."""
         queue.awaited = False
         self.notify(queue, 0.0)
 
     def sleeps(self, until: float | None) -> bool:
-        """Note that the I/O thread is about to wait until then (None: for ever); return False if news forbids it."""
+        """Note that the I/O thread is about to wait until then (None: for ever); return False if there is news instead."""
         self._sleeps_until = float("inf") if until is None else until
         return not self.news
 

@@ -1,4 +1,4 @@
-"""The set of partitions that have batches waiting, so that no thread looks at idle ones."""
+"""The partitions with waiting batches, so that loops over partitions skip the idle ones."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _NONE: set[PartitionQueue] = set()
 
 
 class NonemptyQueues:
-    """The queues that have batches waiting, as far as can be known without a lock.
+    """The queues with waiting batches, as far as can be known without a lock.
 
-    Any thread may call. A queue is entered after its batch was appended, and the thread that removes an empty queue looks again.
+    Any thread may call. A queue is added after its batch was appended, and the thread that removes an empty queue checks again.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class NonemptyQueues:
         return iter(self._all.copy())
 
     def add(self, queue: PartitionQueue) -> None:
-        """Note that a batch waits in `queue` now."""
+        """Add `queue`, in which a batch waits now."""
         self._all.add(queue)
         of_topic = self._by_topic.get(queue.topic_partition.topic)
         if of_topic is None:
@@ -34,7 +34,7 @@ class NonemptyQueues:
         of_topic.add(queue)
 
     def remove_if_empty(self, queue: PartitionQueue) -> None:
-        """Note that a batch was taken out of `queue`."""
+        """Remove `queue` if no batch waits in it any more."""
         if queue.batches:
             return
         self._all.discard(queue)
@@ -45,7 +45,7 @@ class NonemptyQueues:
             self.add(queue)
 
     def forget(self, topic: str) -> None:
-        """Forget a topic that is no longer written to. A queue that still gets batches is entered anew."""
+        """Remove a topic that is no longer written to. Its queues that still have batches are added again."""
         queues = self._by_topic.pop(topic, None)
         for queue in queues.copy() if queues else ():
             self.add(queue)

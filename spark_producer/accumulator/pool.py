@@ -1,10 +1,10 @@
-"""The memory of all encoded batches: its total is fixed, buffers of one size are kept for reuse, and the oldest request is first.
+"""The memory of all encoded batches: a fixed total, buffers of one size that are kept for reuse, and first come, first served.
 
 It follows Kafka's BufferPool, with two differences:
 
 * A thread that releases memory gives it to the oldest request at once, and wakes that request only when it has all it needs.
-  So no memory is free while a thread waits, a new request queues behind those that wait (Java's pool lets it overtake them),
-  and no wake-up can be lost, because the same call serves the next request.
+  So no memory is free while a thread waits, a new request joins the end of the queue (Java's pool lets it overtake), and no
+  wake-up can be lost, because the same call serves the next request.
 * A request that gets its memory just at the deadline succeeds; Java's pool gives the memory back.
 """
 
@@ -21,18 +21,18 @@ import numpy as np
 from spark_producer.errors import BufferExhausted, ProducerClosed, PyProducerError, RecordTooLarge
 
 MIN_BUFFER_BYTES = 1024
-"""The least bytes of the pool that a batch takes, even where `batch.size` is smaller. The batch's objects take as much memory;
-with a batch for each record that would be several times what the records take, and the pool would not count it."""
+"""Minimum buffer of a batch in bytes, even if `batch.size` is smaller. The batch's objects take as much memory, which the pool
+does not count: with a batch for each record they would take several times the memory of the records."""
 
 
 class Condition(Protocol):
-    """What a thread that waits for memory sleeps on, under the pool's lock."""
+    """The condition under the pool's lock on which a thread waits for memory."""
 
     def wait(self, timeout: float) -> bool:
-        """Let go of the lock and sleep until another thread notifies, or `timeout` seconds are over; then take it again."""
+        """Release the lock and sleep until another thread notifies, or `timeout` seconds are over; then acquire it again."""
 
     def notify(self) -> None:
-        """Wake the thread that sleeps here. The caller holds the lock."""
+        """Wake the thread that waits. The caller holds the lock."""
 
 
 class Monitor(NamedTuple):
@@ -43,31 +43,31 @@ class Monitor(NamedTuple):
 
 
 def thread_monitor() -> Monitor:
-    """Return a lock of Python's threads."""
+    """Return a lock of `threading`, and its conditions."""
     lock = threading.Lock()
     return Monitor(lock, lambda: threading.Condition(lock))
 
 
 def new_memory(size: int) -> memoryview:
-    """Return `size` new bytes. numpy leaves them unwritten, so their pages cost nothing before they are used."""
+    """Return `size` new bytes. numpy does not write them, so their pages cost nothing before they are used."""
     return np.empty(size, dtype=np.uint8).data
 
 
 class _MemoryRequest:
-    """A request that waits. It gets one kept buffer, or gathers pieces; once it has all its bytes it is `granted`."""
+    """A waiting request for memory. It gets one kept buffer, or gathers pieces; once it has all its bytes it is `granted`."""
 
-    __slots__ = ("buffer", "changed", "gathered", "granted", "size")
+    __slots__ = ("buffer", "condition", "gathered", "granted", "size")
 
-    def __init__(self, size: int, changed: Condition) -> None:
+    def __init__(self, size: int, condition: Condition) -> None:
         self.size = size
         self.gathered = 0
         self.granted = False
         self.buffer: memoryview | None = None
-        self.changed = changed
+        self.condition = condition
 
 
 class BufferPool:
-    """Hands out writable memoryviews of bytes, which numpy, pyarrow and `sendmsg` use without a copy.
+    """Allocates writable memoryviews of bytes, which numpy, pyarrow and `sendmsg` use without a copy.
 
     Task threads may wait in `allocate`. The I/O thread must not wait, because it frees memory: it uses `try_allocate`.
 
@@ -98,10 +98,10 @@ class BufferPool:
         """free bytes that belong to no kept buffer"""
         self._held = 0
         self._free: deque[memoryview] = deque()
-        """kept buffers; the one that came back last goes out first, since its bytes are still in the processor's caches"""
+        """kept buffers; the one released last is used first, since its bytes are still in the processor's caches"""
         self._lent: set[int] = set()
-        """the identities of the buffers that are handed out, each of which must come back whole, and once"""
-        self._waiters: deque[_MemoryRequest] = deque()
+        """the identities of the buffers that are handed out, each of which must be released whole, and once"""
+        self._requests: deque[_MemoryRequest] = deque()
         self._closed = False
 
     @property
@@ -113,10 +113,10 @@ class BufferPool:
     @property
     def waiting(self) -> int:
         """The number of threads that wait for memory."""
-        return len(self._waiters)
+        return len(self._requests)
 
     def try_allocate(self, size: int) -> memoryview | None:
-        """Return a buffer of `size` bytes if there is room at once and no thread waits, else None.
+        """Return a buffer of `size` bytes if they are free and no thread waits, otherwise None.
 
         Raises:
             RecordTooLarge: `size` is more than the whole pool. ProducerClosed: the pool is closed.
@@ -125,14 +125,14 @@ class BufferPool:
         buffer = None
         with self._lock:
             if self._closed or not 0 < size <= self.total:
-                raise self._refusal(size)
-            if self._waiters:
+                raise self._allocation_error(size)
+            if self._requests:
                 return None
             if size == self.poolable and self._free:
                 self._held += size
                 buffer = self._free.pop()
             elif self._unpooled >= size or self._available() >= size:
-                self._draw(size)
+                self._take_free(size)
             else:
                 return None
             assert self._held + self._unpooled + len(self._free) * self.poolable == self.total
@@ -158,7 +158,7 @@ class BufferPool:
         return self._allocate_waiting(size, timeout) if buffer is None else buffer
 
     def release(self, buffer: memoryview) -> None:
-        """Take back a buffer, which must be the same object that was handed out. This is allowed after `close`.
+        """Return a buffer to the pool; it must be the same object that was handed out. This is allowed after `close`.
 
         Raises:
             PyProducerError: it is not handed out: it was released before, is a part of a buffer, or is not from this pool.
@@ -167,127 +167,127 @@ class BufferPool:
         with self._lock:
             if id(buffer) not in self._lent:
                 raise PyProducerError(
-                    f"a buffer of {size} bytes was released that this pool has not handed out, or that was released before; "
-                    "taking it would give the same memory to two batches. This is a bug of the producer: please report it"
+                    f"a buffer of {size} bytes was released twice, or is not from this pool: two batches would share its memory. "
+                    "This is a bug of the producer: please report it"
                 )
             self._lent.remove(id(buffer))
             self._put_back(size, buffer)
-            if self._waiters:
+            if self._requests:
                 self._serve()
             assert self._held + self._unpooled + len(self._free) * self.poolable == self.total
 
     def trim(self) -> None:
         """Drop the buffers that are kept for reuse. The number of free bytes stays the same."""
         with self._lock:
-            self._let_go()
+            self._drop_kept()
 
     def close(self) -> None:
-        """Wake all threads that wait, with an error, and keep no buffers any more.
+        """Raise an error in all waiting threads, and drop the kept buffers.
 
         The buffers are dropped because a producer that was frozen (`gc.freeze`) is never collected, even long after its close.
         """
         with self._lock:
             self._closed = True
-            self._let_go()
-            for waiter in self._waiters:
-                waiter.changed.notify()
+            self._drop_kept()
+            for request in self._requests:
+                request.condition.notify()
 
     # --- requests that wait -----------------------------------------------------------------------------------------
 
     def _allocate_waiting(self, size: int, timeout: float) -> memoryview:
-        """Do what `allocate` does when there is no room at once. If it ends early, it gives back all that it has."""
+        """Wait for a buffer, as `allocate` does if too little memory is free. On an error all gathered bytes are freed again."""
         began = self._clock()
-        waiter = _MemoryRequest(size, self._condition())
+        request = _MemoryRequest(size, self._condition())
         exhausted = False
         try:
             try:
                 with self._lock:
-                    self._wait(waiter, began, timeout)
+                    self._wait(request, began, timeout)
             except BufferExhausted:
                 exhausted = True
                 raise
             finally:
                 if self._record_wait is not None:
                     self._record_wait(self._clock() - began, exhausted)
-            buffer = self._memory(size) if waiter.buffer is None else waiter.buffer
+            buffer = self._memory(size) if request.buffer is None else request.buffer
             self._lent.add(id(buffer))
             return buffer
         except BaseException:
             with self._lock:
-                self._withdraw(waiter)
+                self._withdraw(request)
             raise
 
-    def _wait(self, waiter: _MemoryRequest, began: float, timeout: float) -> None:
-        """Queue the request, and sleep until it has all its bytes. The deadline stays the same, however often this wakes up."""
-        self._waiters.append(waiter)
+    def _wait(self, request: _MemoryRequest, began: float, timeout: float) -> None:
+        """Queue the request, and sleep until it has all its bytes. Wake-ups do not move the deadline."""
+        self._requests.append(request)
         self._serve()
-        while not waiter.granted:
+        while not request.granted:
             if self._closed:
-                raise self._refusal(waiter.size)
+                raise self._allocation_error(request.size)
             remaining = began + timeout - self._clock()
             if remaining <= 0:
                 raise BufferExhausted(
-                    f"no {waiter.size} bytes became free within {timeout:.3f} s (kafka.max.block.ms): kafka.buffer.memory is "
-                    f"{self.total}, {self._available() + waiter.gathered} of it free, and {len(self._waiters) - 1} more "
+                    f"{request.size} bytes did not become free within {timeout:.3f} s (kafka.max.block.ms): kafka.buffer.memory "
+                    f"is {self.total}, {self._available() + request.gathered} of it free, and {len(self._requests) - 1} more "
                     f"requests wait (kafka.batch.size is {self.poolable}). Rows come in faster than the brokers take them"
                 )
-            waiter.changed.wait(min(remaining, threading.TIMEOUT_MAX))
+            request.condition.wait(min(remaining, threading.TIMEOUT_MAX))
 
-    def _withdraw(self, waiter: _MemoryRequest) -> None:
-        """Give back the part or all of the bytes that a request has, and serve the next request."""
-        if not waiter.granted and waiter in self._waiters:
-            self._waiters.remove(waiter)
-        self._put_back(waiter.gathered, waiter.buffer)
+    def _withdraw(self, request: _MemoryRequest) -> None:
+        """Free the bytes that a request has, and serve the next request."""
+        if not request.granted and request in self._requests:
+            self._requests.remove(request)
+        self._put_back(request.gathered, request.buffer)
         self._serve()
         assert self._held + self._available() == self.total
 
     def _serve(self) -> None:
-        """Give the free bytes to the requests that wait, the oldest first. After `close` none are served: they get an error."""
-        while self._waiters and not self._closed:
-            head = self._waiters[0]
+        """Give the free bytes to the waiting requests, the oldest first. After `close` requests get an error instead."""
+        while self._requests and not self._closed:
+            head = self._requests[0]
             if head.size == self.poolable and self._free:
                 self._put_back(head.gathered, None)  # from pieces it would need a new buffer, and break up a kept one
                 head.buffer = self._free.pop()
                 head.gathered = head.size
                 self._held += head.size
             else:
-                head.gathered += self._draw(head.size - head.gathered)
+                head.gathered += self._take_free(head.size - head.gathered)
             if head.gathered < head.size:
                 return
-            self._waiters.popleft()
+            self._requests.popleft()
             head.granted = True
-            head.changed.notify()
+            head.condition.notify()
 
     # --- bytes ------------------------------------------------------------------------------------------------------
 
     def _available(self) -> int:
         return self._unpooled + len(self._free) * self.poolable
 
-    def _draw(self, most: int) -> int:
-        """Hold up to `most` free bytes, and return their number. Kept buffers are dropped for them, the oldest first."""
-        while self._unpooled < most and self._free:
+    def _take_free(self, limit: int) -> int:
+        """Take up to `limit` of the free bytes, and return their number. Kept buffers are dropped for them, the oldest first."""
+        while self._unpooled < limit and self._free:
             self._free.popleft()
             self._unpooled += self.poolable
-        drawn = min(most, self._unpooled)
-        self._unpooled -= drawn
-        self._held += drawn
-        return drawn
+        taken = min(limit, self._unpooled)
+        self._unpooled -= taken
+        self._held += taken
+        return taken
 
     def _put_back(self, size: int, buffer: memoryview | None) -> None:
-        """Free `size` held bytes. `buffer`, if there is one, is kept if it has the size that is kept for reuse."""
+        """Free `size` held bytes. `buffer`, if there is one, is kept for reuse if it has the kept size."""
         self._held -= size
         if buffer is not None and size == self.poolable and not self._closed:
             self._free.append(buffer)
         else:
             self._unpooled += size
 
-    def _let_go(self) -> None:
+    def _drop_kept(self) -> None:
         self._unpooled += len(self._free) * self.poolable
         self._free.clear()
 
-    def _refusal(self, size: int) -> PyProducerError:
+    def _allocation_error(self, size: int) -> PyProducerError:
         if self._closed:
-            return ProducerClosed("the producer was closed while it allocated memory")
+            return ProducerClosed("buffer memory was not allocated: the producer is closed")
         if size < 1:
-            return PyProducerError(f"a buffer has at least one byte, not {size}")
-        return RecordTooLarge(f"a batch of {size} bytes exceeds kafka.buffer.memory ({self.total}); raise it")
+            return PyProducerError(f"a buffer of {size} bytes cannot be allocated: its size must be at least 1")
+        return RecordTooLarge(f"a batch of {size} bytes exceeds kafka.buffer.memory ({self.total}). Raise the option")

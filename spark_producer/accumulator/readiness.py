@@ -1,7 +1,7 @@
-"""The lists of the partitions that have a batch worth sending, by leader (Kafka's RecordAccumulator.ready).
+"""The partitions with a ready batch, listed by leader (Kafka's RecordAccumulator.ready).
 
-A partition is looked at (`consider`) when something happened to it, or when it has lingered or backed off, never because others
-are ready: with one active partition among 5,000 only that one costs time. Everything here belongs to the I/O thread.
+A partition is examined (`consider`) when it changes, or when its linger or back-off is over, never because others are ready:
+with one active partition among 5,000 only that one costs time. Everything here belongs to the I/O thread.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Leaders(Protocol):
         """A number that differs between snapshots."""
 
     def leader_of(self, tp: TopicPartition) -> tuple[int, int]:
-        """Return the node that leads a partition, or `NO_LEADER` if none is known, and the leader's epoch."""
+        """Return the leader of a partition, or `NO_LEADER` if it is unknown, and the leader epoch."""
 
 
 class ReadyCheck(NamedTuple):
-    """The nodes for which a batch is worth sending, when the next one will be, and topics with batches for unknown leaders.
+    """The nodes that have a ready batch, the time at which the next batch is ready, and topics with batches for unknown leaders.
 
-    `kept_back` are the partitions with batches that must wait until the transaction admits their partition.
+    `not_admitted` are the partitions with batches that must wait until their partition is in the transaction.
     """
 
     nodes: list[int]
@@ -45,9 +45,9 @@ class ReadyCheck(NamedTuple):
 
 
 class Readiness:
-    """The partitions that are listed for a node, lingering, or backing off, each in at most one of these three places.
+    """The partitions that are listed for a node, lingering, or backing off; each is in at most one of these three states.
 
-    All other partitions wait for an answer, or have nothing to send.
+    All other partitions wait for a response, or have nothing to send.
     """
 
     def __init__(self, *, linger: float, keep_order: bool) -> None:
@@ -60,22 +60,22 @@ class Readiness:
         self._backing_off: list[tuple[float, int, PartitionQueue]] = []
         self._entries = 0
         self.current_identity = NO_IDENTITY
-        """the producer id and epoch in use; a partition under another identity ends its batches in flight before it goes on"""
+        """the producer id and epoch in use; a partition under another one completes its batches in flight before it sends more"""
         self.admitted: Collection[TopicPartition] | None = None
-        """the partitions from which new batches may leave, because they are in the transaction; None for all"""
+        """the partitions whose new batches may be sent, because they are in the transaction; None for all"""
         self._not_admitted: set[PartitionQueue] = set()
 
     def admit(self, partitions: Collection[TopicPartition] | None, now: float) -> None:
-        """Let batches leave from these partitions only (None: from all), and look again at those that were kept back."""
+        """Admit the batches of these partitions only (None: of all), and examine again those that were not admitted."""
         self.admitted = partitions
         waiting, self._not_admitted = self._not_admitted, set()
         for queue in waiting:
             self.consider(queue, now)
 
     def check(self, now: float, leaders: Leaders, hurry: bool, news: deque[PartitionQueue]) -> ReadyCheck:
-        """Move the partitions whose time has come to their nodes' lists.
+        """List the partitions whose linger or back-off is over for their nodes, and return the nodes that are ready.
 
-        With `hurry` nothing lingers now. `news` are partitions to look at.
+        With `hurry` no batch lingers. `news` are partitions to examine.
         """
         if leaders is not self._leaders:
             self._leaders = leaders
@@ -110,7 +110,7 @@ class Readiness:
         return ReadyCheck(nodes, next_time, topics, kept_back)
 
     def _leaderless(self) -> deque[PartitionQueue]:
-        """Return the listed partitions without a leader, after those are taken out whose batches have ended meanwhile."""
+        """Return the listed partitions without a leader, after removing those whose batches are complete meanwhile."""
         queues = self._nodes.get(NO_LEADER, _NO_QUEUES)
         if not all(queue.batches for queue in queues):
             for queue in queues:
@@ -119,7 +119,7 @@ class Readiness:
         return queues
 
     def consider(self, queue: PartitionQueue, now: float) -> None:
-        """Put a partition into the place where it belongs after something happened to it."""
+        """List a partition for its node, or enter it as lingering, backing off or not admitted."""
         batches = queue.batches
         if queue.listed or not batches:
             return
@@ -151,20 +151,20 @@ class Readiness:
         queues.append(queue)
 
     def listed(self, node: int) -> deque[PartitionQueue] | None:
-        """Return the ready partitions of a node, the longest ready first. A caller that takes one out clears its `listed`."""
+        """Return the ready partitions of a node, the longest ready first. A caller that removes one clears its `listed`."""
         return self._nodes.get(node)
 
     def must_wait(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
-        """Return whether the head must wait for the answer to a batch in flight, or until the sender opens the gate.
+        """Return whether the head must wait for the response to a batch in flight, or until the sender opens the gate.
 
         A batch that is sent again goes alone and in order, because later ones would overtake it if it failed again. New batches
-        wait for it too: if it was written and only its answer was lost, five batches behind it would make the broker forget it,
-        and its next retry would look like a gap. A former leader must answer before the next one is used, or more than five
+        wait for it too: if it was written and only its response was lost, five later batches would make the broker forget it,
+        and its next retry would look like a gap. A former leader must respond before the next one is used, or more than five
         batches could be in doubt.
 
         Brokers accept any first sequence from a producer that they do not know in a partition (Kafka's ProducerAppendInfo). If
-        they refused the first batch and took the second, the two would change places, and no gap would be seen. So the first
-        batch goes alone until it is acknowledged, as with franz-go (`okOnSink`), which costs one round trip.
+        they rejected the first batch and accepted the second, the order would change, and no gap would be seen. So the first
+        batch is sent alone until it is acknowledged, as in franz-go (`okOnSink`), which costs one round trip.
         """
         fresh = head.base_sequence == NO_SEQUENCE
         if queue.gate and (fresh or queue.gate == DrainGate.SHUT):
@@ -182,17 +182,17 @@ class Readiness:
         return oldest.number <= head.number and (self._keep_order or head.resent or oldest.resent)
 
     def must_not_leave(self, queue: PartitionQueue, head: ProducerBatch, now: float) -> bool:
-        """Return whether a listed head may not be sent after all, because something happened since it was listed."""
+        """Return whether a listed head must not be sent, because its partition has changed since it was listed."""
         if self.must_wait(queue, head) or self.backs_off(queue, head, now):
             return True
         return self.admitted is not None and queue.topic_partition not in self.admitted
 
     def backs_off(self, queue: PartitionQueue, head: ProducerBatch, now: float) -> bool:
-        """Return whether the head pauses before it is sent again. A leader newer than the one that refused it ends the pause."""
+        """Return whether the head pauses before it is sent again. A leader newer than the one that rejected it ends the pause."""
         return head.retry_at > now and head.leader_epoch >= queue.leader_epoch
 
     def clear(self) -> None:
-        """Forget everything, because the producer ends."""
+        """Remove all partitions, because the producer closes."""
         self._nodes.clear()
         self._lingering.clear()
         self._backing_off.clear()
@@ -203,7 +203,7 @@ class Readiness:
         heapq.heappush(heap, (at, self._entries, queue))
 
     def _regroup(self, now: float) -> None:
-        """Look again at all partitions that are listed or backing off, because the leaders have changed."""
+        """Examine again all partitions that are listed or backing off, because the leaders have changed."""
         listed = [queue for queues in self._nodes.values() for queue in queues]
         waiting = [queue for _, _, queue in self._backing_off]
         self._nodes.clear()

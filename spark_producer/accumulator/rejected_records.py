@@ -27,16 +27,17 @@ from spark_producer.record.batch_v2 import HEADER_SIZE
 from spark_producer.record.codecs import Codec, decompress
 
 MAX_ROUNDS = 10
-"""How often records are taken out of a batch. A broker tells of one kind of error at a time (KAFKA-12606), and there are few."""
+"""Maximum number of times that records are removed from one batch. A broker reports one kind of error at a time (KAFKA-12606),
+and there are few."""
 
 _NO_LIMIT = (1 << 31) - 1
 
 
 class RejectionCollector:
-    """The records that brokers have refused, on their way back to the thread that sent them.
+    """Collects the records that brokers reject, for the thread that sent them.
 
-    `wants` says of an error whether its records are wanted. Copies of at most about `most_bytes` are held: beyond that batches
-    fail as a whole, so take them often. The I/O thread adds; any thread takes.
+    `wants` returns whether the records of an error are to be collected. About `max_bytes` of copies are held: beyond that whole
+    batches fail, so take them often. The I/O thread adds; any thread takes.
     """
 
     has_future = False
@@ -58,20 +59,20 @@ class RejectionCollector:
         """Do nothing: written rows are counted elsewhere."""
 
     def failed(self, error: Exception, run: RowRange) -> None:
-        """Do nothing: the thread is told by its flush."""
+        """Do nothing: the flush of the thread reports it."""
 
     def wants(self, error: BrokerError) -> bool:
-        """Whether records with this error are wanted, and there is room."""
+        """Return whether records with this error are wanted, and `max_bytes` is not reached."""
         return self._bytes <= self._max_bytes and self._wants(error)
 
     def rejected(self, rejection: BrokerRejection) -> None:
-        """Hold records until they are taken."""
+        """Add records, and hold them until they are taken."""
         with self._lock:
             self._held.append(rejection)
             self._bytes += rejection.records.nbytes
 
     def take(self) -> list[BrokerRejection]:
-        """Return what is held, in the order in which brokers refused it, and hold it no longer."""
+        """Return and remove the held records, in the order in which brokers rejected them."""
         with self._lock:
             held, self._held, self._bytes = self._held, [], 0
         return held
@@ -80,10 +81,10 @@ class RejectionCollector:
 def remove_rejected(
     batch: ProducerBatch, texts: Mapping[int, str], error: BrokerError, compression: Compression | None
 ) -> bool:
-    """Take the records at the indices `texts` out of a batch that is not in flight, and give them to those who sent them.
+    """Remove the records at the indices `texts` from a batch that is not in flight, and pass them to their listeners.
 
-    Sequences are not touched. Nothing is done, and False is returned, if one of the records is not wanted back, if there is no
-    such record, or if this has been done too often.
+    Sequences do not change. Return False, and change nothing, if a listener does not want one of the records, if there is no
+    such record, or after `MAX_ROUNDS`.
     """
     indices = sorted(texts)
     parts = runs_containing(batch.runs, indices)
@@ -95,10 +96,10 @@ def remove_rejected(
     done = 0
     for run, mine in parts:
         rows = [run.rows[index - run.offset_delta] for index in mine]
-        told = [texts[index] for index in mine]
+        messages = [texts[index] for index in mine]
         if run.listener is not None:
             run.listener.rejected(
-                BrokerRejection(batch.topic_partition, error, rows, told, records.slice(done, len(mine)))
+                BrokerRejection(batch.topic_partition, error, rows, messages, records.slice(done, len(mine)))
             )
         done += len(mine)
     batch.runs = without_records(batch.runs, indices)
@@ -110,7 +111,7 @@ def remove_rejected(
 
 
 def _rewrite(batch: ProducerBatch, indices: list[int], compression: Compression | None) -> pa.RecordBatch:
-    """Leave in the buffer only the records that are not at `indices`, and return those that are."""
+    """Remove the records at `indices` from the buffer, and return them."""
     from spark_producer.record.record_removal import remove_records  # it reads records, which no other writer does
 
     bad = np.array(indices, dtype=np.int64)
@@ -129,10 +130,10 @@ def _rewrite(batch: ProducerBatch, indices: list[int], compression: Compression 
 
 
 def errors_by_thread(batch: ProducerBatch, error: RecordsRefused) -> dict[ThreadFailures, Exception]:
-    """Return the error for each thread with rows in the batch, with the numbers of its own rows."""
+    """Return the error for each thread with rows in the batch; it has the numbers of that thread's rows."""
     found: dict[ThreadFailures, Exception] = {}
-    for account in batch.owners:
-        rows = errors_by_row(batch.runs, error.records, account)
+    for owner in batch.owners:
+        rows = errors_by_row(batch.runs, error.records, owner)
         if rows:
-            found[account] = RecordsRefused(str(error), **{**error.__dict__, "rows": rows})
+            found[owner] = RecordsRefused(str(error), **{**error.__dict__, "rows": rows})
     return found

@@ -1,7 +1,7 @@
-"""The runs of rows in a batch: which of its records are whose rows, so that a complaint about a record reaches the row.
+"""The runs of rows in a batch, which map its records to rows, so that an error of a record can name the row.
 
-A run is noted for each append, not for each row. The numbers of its rows take no memory if they are consecutive, and else two
-bytes a row where they can.
+One run is kept for each append, not for each row. The numbers of its rows take no memory if they are consecutive, otherwise
+mostly two bytes a row.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ class RowNumbers:
         return RowNumbers(self.first, end - begin, self.steps[begin:end])
 
     def without(self, indices: Sequence[int]) -> RowNumbers:
-        """Return the numbers but for those at `indices`."""
+        """Return the numbers except those at `indices`."""
         steps: Steps = np.arange(self.count, dtype=np.uint32) if self.steps is None else self.steps
         kept: Steps = np.delete(steps, indices)
         return RowNumbers(self.first, len(kept), kept)
 
 
 class BrokerRejection(NamedTuple):
-    """Records that a broker refused for their own sake, in the order of their partition.
+    """Single records of a batch that a broker rejected, in the order of their partition (KIP-467).
 
-    `rows` holds their numbers, `texts` the broker's complaint about each, and `records` their fields, in columns of
-    `RECORD_SCHEMA`. `error` is what the batch would have failed with.
+    `rows` holds their row numbers, `texts` the broker's error message for each, and `records` their fields, in columns of
+    `RECORD_SCHEMA`. `error` is the error with which the batch would have failed.
     """
 
     topic_partition: tuple[str, int]
@@ -84,10 +84,10 @@ class BrokerRejection(NamedTuple):
 
 
 class DeliveryListener(Protocol):
-    """Whoever wants to know what becomes of rows. Task threads call `expect`, the I/O thread the others."""
+    """A listener for the outcome of rows. Task threads call `expect`, the I/O thread the other methods."""
 
     has_future: bool
-    """whether a future tells of failures, so that nobody else need"""
+    """whether a future reports failures, so that no flush needs to"""
 
     def expect(self) -> None:
         """Count one more run that is under way."""
@@ -96,19 +96,21 @@ class DeliveryListener(Protocol):
         """Note that a run was acknowledged. `offset` is that of its first row, -1 if it is unknown."""
 
     def failed(self, error: Exception, run: RowRange) -> None:
-        """Note that a run was refused as a part of its batch."""
+        """Note that a run has failed with its batch."""
 
     def wants(self, error: BrokerError) -> bool:
-        """Whether records that a broker refuses with this error are to be taken out of their batch, and given to `refused`."""
+        """Return whether records that a broker rejects with this error are to be removed from their batch and passed to
+        `rejected`.
+        """
 
     def rejected(self, rejection: BrokerRejection) -> None:
-        """Take records that were taken out of a batch."""
+        """Take records that were removed from a batch."""
 
 
 class RowRange(NamedTuple):
-    """A run of rows in a batch: whose they are, the index of the first one in the batch, and their numbers.
+    """A run of rows in a batch: the index of the first record in the batch, and the numbers of the rows.
 
-    `table` wants to know what becomes of them, if it is not None. `account` is that of the thread that sent them.
+    `listener`, if any, gets their outcome. `owner` is the thread that sent them.
     """
 
     listener: DeliveryListener | None
@@ -118,7 +120,7 @@ class RowRange(NamedTuple):
 
 
 def add_run(runs: list[RowRange], run: RowRange) -> None:
-    """Note one more run at the end of a batch, as a part of the last one where they are of one piece."""
+    """Add a run at the end of a batch, as a part of the last run if the two are contiguous."""
     last = runs[-1] if runs else None
     if (
         last is None
@@ -137,25 +139,25 @@ def add_run(runs: list[RowRange], run: RowRange) -> None:
 
 
 def cut_runs(runs: list[RowRange], records: int) -> tuple[list[RowRange], list[RowRange]]:
-    """Return the runs in the first `records` records of a batch, and those behind them; one run may be cut in two."""
-    before: list[RowRange] = []
-    behind: list[RowRange] = []
+    """Return the runs in the first `records` records of a batch, and those after them; one run may be cut in two."""
+    head: list[RowRange] = []
+    tail: list[RowRange] = []
     for run in runs:
         mine = records - run.offset_delta
         if mine <= 0:
-            behind.append(run._replace(offset_delta=-mine))
+            tail.append(run._replace(offset_delta=-mine))
         elif mine >= len(run.rows):
-            before.append(run)
+            head.append(run)
         else:
             if run.listener is not None:
                 run.listener.expect()
-            before.append(run._replace(rows=run.rows.cut(0, mine)))
-            behind.append(run._replace(offset_delta=0, rows=run.rows.cut(mine, len(run.rows))))
-    return before, behind
+            head.append(run._replace(rows=run.rows.cut(0, mine)))
+            tail.append(run._replace(offset_delta=0, rows=run.rows.cut(mine, len(run.rows))))
+    return head, tail
 
 
 def runs_containing(runs: Sequence[RowRange], indices: Sequence[int]) -> list[tuple[RowRange, list[int]]] | None:
-    """Return the runs that have the records at these ascending indices, with the indices of each; None if a record is in none."""
+    """Return the runs with the records at these ascending indices, and the indices of each; None if a record is in no run."""
     found: list[tuple[RowRange, list[int]]] = []
     for run in runs:
         begin, end = _within(run, indices)
@@ -165,7 +167,7 @@ def runs_containing(runs: Sequence[RowRange], indices: Sequence[int]) -> list[tu
 
 
 def without_records(runs: Sequence[RowRange], indices: Sequence[int]) -> list[RowRange]:
-    """Return the runs of a batch that has lost the records at these ascending indices. A run that lost all is left out."""
+    """Return the runs of a batch without the records at these ascending indices. Runs that become empty are left out."""
     kept: list[RowRange] = []
     for run in runs:
         begin, end = _within(run, indices)
@@ -177,21 +179,21 @@ def without_records(runs: Sequence[RowRange], indices: Sequence[int]) -> list[Ro
 
 
 def _within(run: RowRange, indices: Sequence[int]) -> tuple[int, int]:
-    """Return which of these ascending indices lie in a run: from where, and where they end."""
+    """Return the slice (first, stop) of these ascending indices that are in a run."""
     return bisect_left(indices, run.offset_delta), bisect_left(indices, run.offset_delta + len(run.rows))
 
 
-def errors_by_row(runs: Sequence[RowRange], texts: Mapping[int, str], account: ThreadFailures | None) -> dict[int, str]:
-    """Return the complaints about records of one thread by the numbers of its rows.
+def errors_by_row(runs: Sequence[RowRange], texts: Mapping[int, str], owner: ThreadFailures | None) -> dict[int, str]:
+    """Return the broker's error messages for the records of one thread, by row number.
 
-    Nothing is returned if the rows are of several tables, each of which counts its own: then their futures tell.
+    The result is empty if the rows are of several tables, each of which numbers its own rows: then their futures report them.
     """
     found: dict[int, str] = {}
-    tables = set()
+    listeners = set()
     for run in runs:
-        if run.owner is account:
+        if run.owner is owner:
             for index, text in texts.items():
                 if 0 <= index - run.offset_delta < len(run.rows):
                     found[run.rows[index - run.offset_delta]] = text
-                    tables.add(id(run.listener))
-    return dict(sorted(found.items())) if len(tables) == 1 else {}
+                    listeners.add(id(run.listener))
+    return dict(sorted(found.items())) if len(listeners) == 1 else {}

@@ -1,4 +1,4 @@
-"""The state that a partition's queue keeps for the sender: how far its sequences have come, and which batches may leave it."""
+"""The state that a partition's queue keeps for the sender: its sequence numbers, and which batches may be drained."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NO_IDENTITY = ProducerIdAndEpoch(-1, -1)
 
 
 class Sequences(NamedTuple):
-    """How far a partition's sequences have come. The fields are those of the same names in its queue."""
+    """The sequence numbers of a partition. The fields are those of the same names in its queue."""
 
     identity: ProducerIdAndEpoch
     next_sequence: int
@@ -19,9 +19,9 @@ class Sequences(NamedTuple):
 
 
 class DrainGate:
-    """Which batches may leave a partition: all, only those that have a sequence, or none until those in flight have ended.
+    """The batches that may be drained from a partition: all, only those with a sequence, or none until those in flight complete.
 
-    RENUMBER: only those that are older than a batch which has lost records, until it and all behind it get new sequences.
+    RENUMBER: only batches older than one that has lost records, until it and all later batches have new sequences.
     """
 
     OPEN = 0

@@ -7,7 +7,7 @@ from spark_producer.kernel import SingleRecord
 
 
 class SingleRowRun:
-    """A single record in the place of a run of rows. `future` is None until the record is appended."""
+    """A run of one row, which is a single record. `future` is None until the record is appended."""
 
     __slots__ = ("callback", "future", "record")
 

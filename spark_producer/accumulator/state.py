@@ -1,4 +1,4 @@
-"""The state that the drainer and the outcomes of an accumulator share: one puts batches in flight, the other ends them."""
+"""The state that the drainer and the completion of batches share: the first puts batches in flight, the second ends them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark_producer.accumulator.topic_limits import TopicLimits
 
 
 class AccumulatorState(NamedTuple):
-    """The state of one accumulator. `readiness` and `flights` belong to the I/O thread; all threads use the others.
+    """The state of one accumulator. The I/O thread owns `readiness` and `in_flight_bytes`; all threads use the others.
 
     `compression` is None for codec none.
     """

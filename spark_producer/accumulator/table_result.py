@@ -1,4 +1,4 @@
-"""The result that callers of `send_table` wait for, which says where all rows of a table were written."""
+"""The result of `send_table`, which has the offsets of all rows of a table."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from spark_producer.errors import BrokerError, IllegalState, RecordsRefused
 from spark_producer.metrics import OffsetRange
 
 MAX_ROWS_IN_MESSAGE = 10
-"""The most refused rows of a table that the text of its error names; the error's `rows` has all of them."""
+"""Maximum number of rejected rows of a table in the text of its error; the error's `rows` has all of them."""
 
 
 class TableMetadata(NamedTuple):
-    """Where the rows of a table were written: the ranges of offsets by (topic, partition), each ascending and without gaps.
+    """The offsets of the rows of a table: ranges by (topic, partition), ascending and without gaps.
 
-    A range whose offsets the broker did not tell (for a batch that was a duplicate) is missing, but `records` counts its rows.
+    A range whose offsets are unknown (the broker does not send them for a duplicate batch) is missing, but `records` counts its
+    rows.
     """
 
     ranges: Mapping[tuple[str, int], tuple[OffsetRange, ...]]
@@ -27,9 +28,9 @@ class TableMetadata(NamedTuple):
 
 
 class TableResult:
-    """Gathers the outcomes of a table's runs. `future` is done when the last run is, with the first error if there is one.
+    """Gathers the outcomes of a table's runs. `future` is done with the last run, and has the first error if there is one.
 
-    Task threads add runs (`expect`, then `no_more`), and the I/O thread ends them.
+    Task threads add runs (`expect`, then `no_more`), and the I/O thread completes them.
     """
 
     has_future = True
@@ -41,7 +42,7 @@ class TableResult:
         self._expected = 1  # the table itself, until `no_more`
         self._ranges: dict[tuple[str, int], list[OffsetRange]] = {}
         self._records = 0
-        self._refused_rows: dict[int, str] = {}
+        self._rejected_rows: dict[int, str] = {}
         self._error: Exception | None = None
 
     def expect(self) -> None:
@@ -62,12 +63,12 @@ class TableResult:
         self._end(None)
 
     def failed(self, error: Exception, run: RowRange) -> None:
-        """Note that a run was refused, and keep complaints about single records by their row in the table."""
+        """Note that a run has failed, and keep the broker's messages about single records by their row in the table."""
         if isinstance(error, RecordsRefused):
             with self._lock:
                 for index, text in error.records.items():
                     if 0 <= index - run.offset_delta < len(run.rows):
-                        self._refused_rows[run.rows[index - run.offset_delta]] = text
+                        self._rejected_rows[run.rows[index - run.offset_delta]] = text
         self._end(error)
 
     def wants(self, error: BrokerError) -> bool:  # noqa: ARG002 - the protocol's signature
@@ -75,8 +76,8 @@ class TableResult:
         return False
 
     def rejected(self, rejection: BrokerRejection) -> None:
-        """Raise `IllegalState`: nothing is taken out for a table."""
-        raise IllegalState(f"{len(rejection.rows)} records were taken out of a batch for a table")
+        """Raise `IllegalState`: no records are removed from the batches of a table."""
+        raise IllegalState(f"{len(rejection.rows)} records were removed from a batch of a table")
 
     def _end(self, error: Exception | None) -> None:
         with self._lock:
@@ -93,13 +94,13 @@ class TableResult:
             run_logging_errors(lambda: self.future.set_result(found))
 
     def _with_rows(self, error: Exception) -> Exception:
-        """Return the first error, with the rows that brokers complained about in any batch of the table."""
+        """Return the first error, with the rows that brokers rejected in any batch of the table."""
         if not isinstance(error, RecordsRefused):
             return error
-        rows = dict(sorted(self._refused_rows.items()))
-        shown = dict(list(rows.items())[:MAX_ROWS_IN_MESSAGE])
-        more = f" and {len(rows) - len(shown)} more" if len(rows) > len(shown) else ""
-        return RecordsRefused(f"{error} Rows of the table: {shown}{more}.", **{**error.__dict__, "rows": rows})
+        rows = dict(sorted(self._rejected_rows.items()))
+        named = dict(list(rows.items())[:MAX_ROWS_IN_MESSAGE])
+        more = f" and {len(rows) - len(named)} more" if len(rows) > len(named) else ""
+        return RecordsRefused(f"{error} Rows of the table: {named}{more}.", **{**error.__dict__, "rows": rows})
 
 
 def _add(ranges: list[OffsetRange], found: OffsetRange) -> None:

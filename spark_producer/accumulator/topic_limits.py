@@ -1,22 +1,22 @@
-"""The size limits for batches of topics whose brokers take less than `batch.size` (`max.message.bytes`).
+"""The size limits for batches of topics whose brokers accept less than `batch.size` (`max.message.bytes`).
 
-A limit is found as TCP finds its window: a refusal halves it. After a number of batches that were taken at the limit, one batch
-of twice its size is tried, which is called a probe. If the probe is taken, its size is the new limit, so a limit that was raised
-on the brokers is used again. If it is refused, it is split as any other batch, and twice as many batches pass before the next
-probe. No other batch is larger than the limit. A probe costs one refused batch, in the end at most one in
-`MAX_BATCHES_BETWEEN_PROBES`.
+A limit is found as TCP finds its window: a rejected batch halves it. After a number of batches at the limit were acknowledged,
+one batch of twice the limit is tried, which is called a probe. If the probe is acknowledged, its size is the new limit, so a
+limit that was raised on the brokers is used again. If it is rejected, it is split like any other batch, and twice as many
+batches pass before the next probe. No other batch is larger than the limit. A probe costs one rejected batch, in the long run
+at most one in `MAX_BATCHES_BETWEEN_PROBES`.
 """
 
 from __future__ import annotations
 
 MIN_LIMIT_BYTES = 1024
-"""Bytes. Refusals do not make a topic's batches smaller than this, or than `batch.size` where that is less."""
+"""Minimum limit of a topic in bytes, or `batch.size` if that is less."""
 
 FIRST_BETWEEN = 64
-"""Batches that are taken at the limit before one of twice its size is tried. From 64 KiB to 1 MB that is 60 MB of records."""
+"""The number of acknowledged batches at the limit before the first probe. From 64 KiB to 1 MB that is 60 MB of records."""
 
 MAX_BATCHES_BETWEEN_PROBES = 256
-"""The most such batches, after probes were refused. Probes cost less than a hundredth of what is sent, while the limit stays."""
+"""Maximum number of such batches, after probes were rejected. Probes then cost less than a hundredth of what is sent."""
 
 
 class _Limit:
@@ -24,22 +24,22 @@ class _Limit:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        """the bytes of a batch that the brokers are known to take"""
+        """the bytes of a batch that the brokers are known to accept"""
         self.taken = 0
-        """batches since the last probe that were larger than half of the limit, which shows that it is in use"""
+        """acknowledged batches since the last probe that were larger than half of the limit, so that the limit matters"""
         self.between = FIRST_BETWEEN
         self.probing = False
-        """whether a probe was handed out whose outcome is not known yet"""
+        """whether a probe is under way"""
 
 
 class TopicLimits:
     """The limits by topic. The I/O thread writes them, and task threads read them.
 
-    There is no lock: the thread that takes a topic out of `_due` opens the probe.
+    There is no lock: the thread that removes a topic from `_due` opens the probe.
     """
 
     def __init__(self, batch_size: int) -> None:
-        """`batch_size` is the size of a batch in bytes where no broker has refused one."""
+        """`batch_size` is the size of a batch in bytes for topics without a limit."""
         self._batch_size = batch_size
         self._limits: dict[str, _Limit] = {}
         self._due: set[str] = set()
@@ -68,9 +68,9 @@ class TopicLimits:
         return min(2 * limit.size, self._batch_size)
 
     def refused(self, topic: str, size: int) -> None:
-        """Note that a batch of `size` bytes was too large.
+        """Note that a broker rejected a batch of `size` bytes as too large.
 
-        If it was within the limit, the topic's batches get half its size. A larger batch is a probe, or older than the limit.
+        If it was within the limit, the limit becomes half its size. A larger batch is a probe, or older than the limit.
         """
         limit = self._limits.get(topic)
         if size <= (self._batch_size if limit is None else limit.size):

@@ -39,7 +39,7 @@ class Histogram:
         return dict(self._buckets)
 
     def mark(self) -> None:
-        """Begin a lap."""
+        """Begin an interval."""
         self._mark = self.counts()
 
     def since_mark(self) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""The events of a producer, and which of its counters each of them changes.
+"""The events of a producer, each with the counters that it changes.
 
 The methods are named for events and take plain numbers: durations and `now` in seconds, sizes in bytes. They are called per
 batch, request, wait, or turn of the I/O loop, and never per record.
@@ -101,20 +101,20 @@ class ProducerMetrics(MetricsRegistry):
         self._record("connection-close", 1, now)
 
     def logged_in(self, now: float, *, repeatable: bool) -> None:
-        """A connection has logged in; whether its broker lets it log in anew (KIP-368)."""
+        """A connection has logged in. `repeatable` says whether its broker supports re-authentication (KIP-368)."""
         self._record("authentication", 1, now)
         if not repeatable:
             self._record("authentication-once", 1, now)
 
     def reauthenticated(self, seconds: float, now: float) -> None:
-        """A connection has repeated its login, which took so long."""
+        """A re-authentication has succeeded, after `seconds`."""
         self._record("reauthentication", seconds * 1000, now)
 
     def login_failed(self, now: float, *, reauthentication: bool) -> None:
-        """A broker refused a login, or one anew, or did not prove itself."""
+        """A login or a re-authentication has failed: the broker refused it, or did not authenticate itself."""
         self._record("reauthentication-failure" if reauthentication else "authentication-failure", 1, now)
 
-    # --- the I/O thread alone, without a lock: see `WindowedCounters` ---------------------------------------------------------
+    # --- only the I/O thread, without a lock: see `WindowedCounters` ----------------------------------------------------
 
     def batch_drained(
         self,
@@ -127,14 +127,14 @@ class ProducerMetrics(MetricsRegistry):
         queued: float,
         now: float,
     ) -> None:
-        """A batch was taken for a request, the first time or again.
+        """A batch was drained for a request, the first time or again.
 
         `size` is that of the batch as sent; `uncompressed` and `compressed` are those of its records, without the batch's
         header. `largest` is the upper bound of its largest record with all overhead; `queued` is the age of the batch.
         """
         found = (self._topics.get(topic) or self._new_topic(topic)).drained
         if now >= found.sample_end:
-            self._turn(found, now)
+            self._roll(found, now)
         found.last = now
         found.batches += 1
         found.records += records
@@ -153,10 +153,10 @@ class ProducerMetrics(MetricsRegistry):
         self._queue_times.record(queued * _MS, records)
 
     def node_drained(self, records: int, now: float) -> None:
-        """The batches for a ready node were taken, and hold `records` records; 0 if there was nothing to send to it."""
+        """The batches for a ready node were drained, with `records` records; 0 if no batch could be sent."""
         found = self._drains
         if now >= found.sample_end:
-            self._turn(found, now)
+            self._roll(found, now)
         found.last = now
         found.drains += 1
         if records:
@@ -169,7 +169,7 @@ class ProducerMetrics(MetricsRegistry):
         """A batch was acknowledged, `age` after it was created."""
         found = self._delivered
         if now >= found.sample_end:
-            self._turn(found, now)
+            self._roll(found, now)
         found.last = now
         found.batches += 1
         found.records += records
@@ -180,10 +180,10 @@ class ProducerMetrics(MetricsRegistry):
         self._latencies.record(age * _MS, records)
 
     def bytes_sent(self, node: int, size: int, request_size: int, now: float) -> None:
-        """One write to a socket took `size` bytes. It ended a request of `request_size` bytes; 0 if the request goes on."""
+        """A write to a socket sent `size` bytes, and completed a request of `request_size` bytes; 0 if the request continues."""
         found = (self._nodes.get(node) or self._new_node(node)).outgoing
         if now >= found.sample_end:
-            self._turn(found, now)
+            self._roll(found, now)
         found.last = now
         found.operations += 1
         found.bytes_out += size
@@ -194,19 +194,19 @@ class ProducerMetrics(MetricsRegistry):
                 found.largest = request_size
 
     def bytes_received(self, node: int, size: int, now: float) -> None:
-        """One read from a socket gave `size` bytes."""
+        """A read from a socket returned `size` bytes."""
         found = (self._nodes.get(node) or self._new_node(node)).incoming
         if now >= found.sample_end:
-            self._turn(found, now)
+            self._roll(found, now)
         found.last = now
         found.operations += 1
         found.bytes_in += size
 
     def response_received(self, node: int, throttle_ms: int | None, now: float) -> None:
-        """A response is complete. It asks to wait for `throttle_ms`, which may be 0; None if its kind has no such field."""
+        """A response is complete. Its throttle time is `throttle_ms`, which may be 0; None if its API has no such field."""
         found = (self._nodes.get(node) or self._new_node(node)).answered
         if now >= found.sample_end:
-            self._turn(found, now)
+            self._roll(found, now)
         found.last = now
         found.responses += 1
         if throttle_ms is None:
@@ -219,10 +219,10 @@ class ProducerMetrics(MetricsRegistry):
                 found.longest_throttle = throttle_ms
 
     def produce_completed(self, node: int, latency: float, now: float) -> None:
-        """A Produce request got its response. One that was given up, or whose connection was lost, does not count."""
+        """A Produce request got its response. Requests that timed out, or whose connection was lost, do not count."""
         found = (self._nodes.get(node) or self._new_node(node)).answered
         if now >= found.sample_end:
-            self._turn(found, now)
+            self._roll(found, now)
         found.last = now
         found.produced += 1
         found.latencies += latency
@@ -234,7 +234,7 @@ class ProducerMetrics(MetricsRegistry):
         """One turn of the I/O loop has ended: `waited` and `worked` are the seconds of the wait and of the work after it."""
         found = self._polls
         if now >= found.sample_end:
-            self._turn(found, now)
+            self._roll(found, now)
         found.last = now
         found.polls += 1
         found.waited += waited
@@ -242,5 +242,5 @@ class ProducerMetrics(MetricsRegistry):
 
 
 def unread_metrics() -> ProducerMetrics:
-    """Return metrics that nobody reads, for a room that is used by itself."""
+    """Return metrics that are not read, for a package that is used without a producer."""
     return ProducerMetrics("", nullcontext(), 0.0, 0.0)

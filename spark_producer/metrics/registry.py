@@ -1,4 +1,4 @@
-"""The counters of one producer, with a bound on their number, and the snapshots and laps that are read from them."""
+"""The counters of one producer, with a bound on their number, and the snapshots that are read from them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from spark_producer.metrics.windowed_counters import (
 
 MAX_NODES = 256
 MAX_TOPICS = 1000
-"""The most nodes and topics with counters of their own. Those that come later share one set of counters."""
+"""Maximum number of nodes and of topics with counters of their own. Later ones share one set of counters."""
 
 OTHER_NODES = "node-other"
 OTHER_TOPICS = "(other)"
@@ -101,7 +101,7 @@ class MetricsRegistry:
         self._queue_times, self._latencies = self._histograms["queue-time"], self._histograms["record-latency"]
         self._request_latencies = self._histograms["request-latency"]
 
-    def _turn(self, counters: WindowedCounters, now: float) -> None:
+    def _roll(self, counters: WindowedCounters, now: float) -> None:
         with self._lock:
             counters.roll(now)
 
@@ -116,7 +116,7 @@ class MetricsRegistry:
         return Snapshot(self._client_id, since + self._unix, now + self._unix, levels, tallies, counts)
 
     def mark(self, now: float) -> None:
-        """Begin the time that the next `lap` covers, such as a task."""
+        """Begin an interval, such as a task, which the next `since_mark` covers."""
         with self._lock:
             self._marked_at = now
             for _, _, counters in self._all:
@@ -126,7 +126,7 @@ class MetricsRegistry:
                 histogram.mark()
 
     def since_mark(self, levels: Levels, now: float) -> Snapshot:
-        """Return all numbers since `start_lap`, of the sensors that had an event; windows play no part. No new lap begins."""
+        """Return all numbers since `mark`, without windows, of the sensors that had an event. The interval goes on."""
         with self._lock:
             seconds = max(now - self._marked_at, MIN_WINDOW_S)
             tallies = self._tallies(lambda counters: counters.since_mark(), lambda _: seconds)

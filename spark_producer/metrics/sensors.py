@@ -86,8 +86,8 @@ class Polls(WindowedCounters):
 class Tally(NamedTuple):
     """A sensor's state at one moment, as plain numbers.
 
-    `weight` values, or as many parts, add up to `amount`; the largest is `largest`, which is 0 if there are none. These three
-    and the two rates cover the window or lap. `total_weight` and `total` cover the time since the beginning, or the lap. Units
+    `weight` values, or as many parts, add up to `amount`; the largest is `largest`, which is 0 if there are none. These three and
+    the two rates cover the window or interval. `total_weight` and `total` cover the time since the start, or the interval. Units
     are those of the values; rates are per second.
     """
 
@@ -110,7 +110,7 @@ class Sensor(NamedTuple):
     scale: float = 1
 
     def tally(self, reading: CounterValues, seconds: float) -> Tally:
-        """Return the tally of a reading, over a window or lap of `seconds`; without events it is all zeros."""
+        """Return the tally of some values, over a window or interval of `seconds`; without events it is all zeros."""
         weight, amount = reading.sums.get(self.weight, 0), reading.sums.get(self.amount, 0) * self.scale
         total_weight, total = reading.totals.get(self.weight, 0), reading.totals.get(self.amount, 0) * self.scale
         largest = reading.peaks.get(self.largest, 0) * self.scale

@@ -15,7 +15,7 @@ Peak: TypeAlias = float
 """The two kinds of numbers, which annotate the attributes of `WindowedCounters`."""
 
 MIN_WINDOW_S = 0.001
-"""The fewest seconds that a rate is divided by, as in Java."""
+"""Minimum seconds that a rate is divided by, as in Java."""
 
 
 class Window(NamedTuple):
@@ -41,7 +41,7 @@ class _Sample(NamedTuple):
 
 
 class CounterValues(NamedTuple):
-    """Numbers by name, of a window that began at `since`, or of a lap; `totals` count since the beginning, or in the lap."""
+    """Numbers by name, of a window that began at `since` or of an interval; `totals` count since the start or in the interval."""
 
     sums: Mapping[str, float]
     peaks: Mapping[str, float]
@@ -53,14 +53,14 @@ class WindowedCounters:
     """The numbers of one kind of event. No number is negative.
 
     A subclass annotates its numbers: each `Sum` adds up, each `Peak` is a maximum. Callers record an event in their own code,
-    since a call for each number would cost more than the additions:
+    because a call for each number would cost more than the additions:
 
-        if now >= counters.ends:
-            counters.turn(now)
+        if now >= counters.sample_end:
+            counters.roll(now)
         counters.last = now
         counters.bytes += size
 
-    One thread records, or several under a lock; the other methods need a lock that they share with `turn`. They may run while
+    One thread records, or several under a lock; the other methods need a lock that they share with `roll`. They may run while
     an event is being recorded, and then see a part of it.
 
     A window is `samples` whole samples and the one that is being filled. The first event that comes when a sample is as old
@@ -81,7 +81,7 @@ class WindowedCounters:
         self._closed: tuple[_Sample, ...] = ()
         self._start = self._complete = -math.inf
         self.sample_end = -math.inf
-        """The time at which `turn` is due."""
+        """the time at which `roll` is due"""
         self.last = -math.inf
         self._past: tuple[float, ...] = (0,) * len(self.SUMS)
         self._marked: tuple[float, ...] = self._past
@@ -95,7 +95,7 @@ class WindowedCounters:
         return self.last > -math.inf
 
     def roll(self, now: float) -> None:
-        """Close the sample that is being filled. It goes on if only a mark has ended it."""
+        """Close the sample that is being filled, or continue it if only a mark has ended it."""
         if self.used:
             self._close()
         self._before_mark = False
@@ -104,7 +104,7 @@ class WindowedCounters:
         self.sample_end = self._complete
 
     def mark(self) -> None:
-        """Begin a lap; windows and totals go on."""
+        """Begin an interval; windows and totals go on."""
         self._marked = self._totals()
         self._peaks_since_mark = (0,) * len(self.PEAKS)
         self._before_mark = True

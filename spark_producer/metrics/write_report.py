@@ -21,14 +21,14 @@ class OffsetRange(NamedTuple):
 
 NO_REASONS: Mapping[str, int] = {}
 NO_RANGES: Mapping[tuple[str, int], OffsetRange] = {}
-"""The defaults of a report. Reports are pickled, so these are plain dictionaries; nobody writes to them."""
+"""The defaults of a report, which are never changed. Reports are pickled, so these are plain dictionaries."""
 
 
 class WriteReport(NamedTuple):
     """All that was acknowledged since the last report. `bytes` are those of the record batches as sent.
 
-    `rejected` counts the rows that went to the dead-letter topic, and `rejected_by` these by class ("size"); `dead_letters` says
-    where they lie there. `ranges` and `records` do not count them, but `bytes`, `batches`, `requests` and `retries` do.
+    `rejected` counts the rows that went to the dead-letter topic, and `rejected_by` these by class ("size"); `dead_letters` has
+    their offsets there. `ranges` and `records` do not count them, but `bytes`, `batches`, `requests` and `retries` do.
     """
 
     ranges: dict[tuple[str, int], OffsetRange]
@@ -42,7 +42,7 @@ class WriteReport(NamedTuple):
     dead_letters: Mapping[tuple[str, int], OffsetRange] = NO_RANGES
 
     def with_dead_letters(self, topic: str, rejected_by: Mapping[str, int]) -> WriteReport:
-        """Return this report with the records of the dead-letter topic counted apart, of which so many more were rejected."""
+        """Return this report with the dead-letter topic counted apart; `rejected_by` are the rows that were rejected since."""
         rejected = sum(rejected_by.values())
         return self._replace(
             ranges={tp: found for tp, found in self.ranges.items() if tp[0] != topic},

@@ -1,8 +1,8 @@
-"""Which partition each row goes to, a whole column at a time.
+"""Assigns a partition to each row, for a whole column at once.
 
 Owns: the rules in their order (explicit partition, custom function or key hash, sticky) and the state of each topic.
-Must not know: batches, buffers, connections. Callers say which partitions a topic has, which of them have a leader, how long
-the queues are and how much room the open batches have.
+Must not know: batches, buffers, connections. Callers provide the partitions of a topic, their leaders, the lengths of the queues
+and the free bytes of the open batches.
 """
 
 from spark_producer.partitioner.adaptive import NodeLatencies

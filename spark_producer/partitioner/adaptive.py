@@ -1,4 +1,4 @@
-"""The choice of the next partition by the lengths of their queues (KIP-794), and of the nodes that count as stalled.
+"""Chooses the next partition by the lengths of the queues (KIP-794), and finds the stalled nodes.
 
 The longer a partition's queue is, the less often the partition is chosen.
 """
@@ -23,24 +23,24 @@ class QueueTable:
     """
 
     def __init__(self, count: int, queued: Mapping[int, int], excluded: Iterable[int] = ()) -> None:
-        left_out = frozenset(excluded)
+        excluded_positions = frozenset(excluded)
         self._count = count
-        counted = [size for position, size in queued.items() if position not in left_out]
-        idle = count - len(left_out) - len(counted)
+        counted = [size for position, size in queued.items() if position not in excluded_positions]
+        idle = count - len(excluded_positions) - len(counted)
         self._idle_weight = max(counted, default=0) + 1
-        alike = not left_out and (not counted or (idle == 0 and min(counted) == max(counted)))
-        self.usable = count > 1 and len(left_out) < count and not alike
+        alike = not excluded_positions and (not counted or (idle == 0 and min(counted) == max(counted)))
+        self.usable = count > 1 and len(excluded_positions) < count and not alike
         self._positions: list[int] = []
         self._starts: list[int] = []
         self._ends: list[int] = []
         missing = 0
-        for position in sorted({*queued, *left_out}):
-            lost = self._idle_weight if position in left_out else queued[position]
+        for position in sorted({*queued, *excluded_positions}):
+            missing_weight = self._idle_weight if position in excluded_positions else queued[position]
             start = position * self._idle_weight - missing
-            missing += lost
+            missing += missing_weight
             self._positions.append(position)
             self._starts.append(start)
-            self._ends.append(start + self._idle_weight - lost)
+            self._ends.append(start + self._idle_weight - missing_weight)
         self.total = count * self._idle_weight - missing
 
     def at(self, number: int) -> int:
@@ -54,15 +54,15 @@ class QueueTable:
 
 
 class PartitionChooser:
-    """Picks a partition of a topic, evenly or by load, and remembers the excluded ones, which are expensive to find."""
+    """Picks a partition of a topic, evenly or by load, and caches the excluded partitions, which are expensive to find."""
 
     def __init__(self) -> None:
         self._excluded: dict[str, tuple[TopicPartitions, frozenset[int], tuple[int, ...]]] = {}
 
     def choose(self, topic: TopicPartitions, statistics: LoadStatistics | None, number: int) -> int:
-        """Return a partition for the random 31-bit `number`; each is as likely if no statistics set them apart.
+        """Return a partition for the random 31-bit `number`; without statistics all are equally likely.
 
-        Partitions in the own rack are preferred, unless all of them are excluded (KIP-1123).
+        Partitions in the producer's rack are preferred, unless all of them are excluded (KIP-1123).
         """
         if statistics is not None:
             for candidates in (topic.same_rack, topic.available) if topic.same_rack else (topic.available,):
@@ -72,7 +72,7 @@ class PartitionChooser:
         return topic.candidates[number % len(topic.candidates)]
 
     def _stalled(self, topic: TopicPartitions, candidates: Sequence[int], stalled: frozenset[int]) -> tuple[int, ...]:
-        """Return the positions of candidates led by stalled nodes, idle ones too, since their rows would also wait."""
+        """Return the positions of candidates whose leader is stalled, idle ones too, since their rows would also wait."""
         if not stalled or not topic.leaders:
             return ()
         known = self._excluded.get(topic.topic)
@@ -104,7 +104,7 @@ def _positions(candidates: Sequence[int], queued: Mapping[int, int]) -> Mapping[
 
 
 class NodeLatencies:
-    """The times at which each node last took a batch that was ready for it. The I/O thread owns them.
+    """The time at which each node last took a batch that was ready for it. The I/O thread owns it.
 
     As in Kafka, the timeout counts from that time, and not from when the next batch is ready: a node that takes a batch every
     20 ms is excluded for most of that time. Only a node that has a batch ready now counts as stalled. All its partitions are
@@ -117,7 +117,7 @@ class NodeLatencies:
         self._drained: dict[int, float] = {}
 
     def observe(self, now: float, can_send: Mapping[int, bool]) -> frozenset[int]:
-        """Take in one pass: whether each node with something ready could take it. Return the nodes that are stalled."""
+        """Record one pass, in which each node with a ready batch could take it or not, and return the stalled nodes."""
         if self._timeout <= 0:
             return frozenset()
         drained = self._drained

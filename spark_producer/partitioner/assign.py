@@ -1,6 +1,6 @@
-"""The order of the rules: explicit partition, then a custom function or the key hash, then the rule for the rest.
+"""Applies the rules in their order: explicit partition, then a custom function or the key hash, then the rule for the rest.
 
-It numbers the (topic, partition) pairs as slots, so that one sort can group the rows.
+(topic, partition) pairs are numbered as slots, so that one sort groups the rows.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Assignment(NamedTuple):
 
 
 class Partitioner:
-    """Places the rows of whole RecordBatches. Task threads share it without a lock.
+    """Assigns partitions to the rows of whole RecordBatches. Task threads share it without a lock.
 
-    `keys` is the rule for rows with a key, or None if keys play no part; `others` is the rule for all other rows.
+    `keys` is the rule for rows with a key, or None if keys are ignored; `others` is the rule for all other rows.
     """
 
     def __init__(self, keys: KeyRule | None, others: RowRule) -> None:
@@ -47,7 +47,7 @@ class Partitioner:
         """Choose the partition of every row; `topics` has one entry per `columns.topics`, in that order.
 
         Raises:
-            RecordError: a row asks for a partition that its topic does not have. PartitionerError: a custom function failed.
+            RecordError: a row names a partition that its topic does not have. PartitionerError: a custom function failed.
         """
         counts, row_counts = _partition_counts(columns, topics)
         codes = columns.topic_codes
@@ -74,14 +74,14 @@ class Partitioner:
 
     def reject(self, columns: CheckedColumns, topics: Sequence[TopicPartitions]) -> RejectedRows:
         """Return the rows with an explicit partition that the topic does not have; no partition is chosen."""
-        return _beyond_their_topic(columns, topics, _partition_counts(columns, topics)[1])
+        return _nonexistent_partitions(columns, topics, _partition_counts(columns, topics)[1])
 
     def take_full(self) -> Sequence[FullBatch]:
-        """Return the batches that rules have left because they are full; call it when the rows of `assign` are appended."""
+        """Return the full batches whose partitions the rules have left; call it when the rows of `assign` are appended."""
         return self._others.take_full()
 
     def restart(self) -> None:
-        """Tell the rules that a flush has cut all batches, so rows need not stay on the last partition."""
+        """Notify the rules that a flush has closed all batches, so rows need not stay on the last partition."""
         self._others.restart()
 
     def _choose(
@@ -96,17 +96,17 @@ class Partitioner:
         if columns.partitions is None:
             partitions = np.full(len(columns.records), -1, dtype=np.int32)
         else:
-            _beyond_their_topic(columns, topics, row_counts).raise_first()
+            _nonexistent_partitions(columns, topics, row_counts).raise_first()
             partitions = columns.partitions.copy()
-        open_rows = partitions < 0
-        if self._keys is not None and keys is not None and open_rows.any():
-            placed = open_rows if keyed is None else open_rows & keyed
-            partitions = np.where(placed, self._keys.partitions(keys, row_counts), partitions)
-            open_rows = open_rows & ~placed
-            if not open_rows.any():
+        unassigned = partitions < 0
+        if self._keys is not None and keys is not None and unassigned.any():
+            by_key = unassigned if keyed is None else unassigned & keyed
+            partitions = np.where(by_key, self._keys.partitions(keys, row_counts), partitions)
+            unassigned = unassigned & ~by_key
+            if not unassigned.any():
                 return partitions
         for code, topic in enumerate(topics):
-            of_topic = open_rows if columns.topic_codes is None else open_rows & (columns.topic_codes == code)
+            of_topic = unassigned if columns.topic_codes is None else unassigned & (columns.topic_codes == code)
             rows = np.flatnonzero(of_topic)
             if len(rows):
                 partitions[rows] = self._others.assign(topic, columns, rows)
@@ -121,18 +121,18 @@ def _partition_counts(
     return counts, counts[0] if columns.topic_codes is None else counts[columns.topic_codes]
 
 
-def _beyond_their_topic(
+def _nonexistent_partitions(
     columns: CheckedColumns, topics: Sequence[TopicPartitions], row_counts: Int32Array | np.int32
 ) -> RejectedRows:
-    if columns.partitions is None or not (beyond := columns.partitions >= row_counts).any():
+    if columns.partitions is None or not (too_high := columns.partitions >= row_counts).any():
         return NONE_REJECTED
-    there = {topic.topic: _partitions_in_words(topic.partition_count) for topic in topics}
+    existing = {topic.topic: _describe_partitions(topic.partition_count) for topic in topics}
 
-    def told(at: RowContext) -> str:
-        return f"partition {at.found} does not exist ({at.location}): the topic has {there[at.topic or '']}"
+    def message(at: RowContext) -> str:
+        return f"partition {at.found} does not exist ({at.location}): the topic has {existing[at.topic or '']}"
 
-    return RejectedRows.among(columns, [errors_at(beyond, RowErrorKind.PARTITION, told, columns.partitions)])
+    return RejectedRows.among(columns, [errors_at(too_high, RowErrorKind.PARTITION, message, columns.partitions)])
 
 
-def _partitions_in_words(count: int) -> str:
+def _describe_partitions(count: int) -> str:
     return "only partition 0" if count == 1 else f"the {count} partitions 0 to {count - 1}"

@@ -23,7 +23,7 @@ RuleMaker = Callable[[ProducerConfig, LoadView | None, random.Random | None], Ro
 
 
 class PartitionerRules(NamedTuple):
-    """The rule for rows with a key (None: they count as rows without one), and how the rule for rows without a key is made."""
+    """The rule for rows with a key (None: they count as rows without a key), and the factory of the rule for the others."""
 
     keys: KeyRule | None
     others: RuleMaker
@@ -99,9 +99,9 @@ def make_partitioner(
     choice: PartitionerRules | PartitionFunction | None = None,
     choose: random.Random | None = None,
 ) -> Partitioner:
-    """Return the rules of a producer. Without `load` queues play no part; `choice` overrides `partitioner.class`.
+    """Return the partitioner of a producer. Without `load` queues are ignored; `choice` overrides `partitioner.class`.
 
-    `choose` decides where chance does; None for a source of its own.
+    `choose` is the source of random numbers; None for a new one.
 
     Raises:
         ConfigError: as `resolve_partitioner`.

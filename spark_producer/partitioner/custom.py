@@ -1,4 +1,4 @@
-"""A partitioner that is a function of the user over columns: it is loaded and called, and its result is checked."""
+"""A partitioner that calls a function of the user over columns, and checks its result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Keys and values are Arrow arrays of binary or large_binary, of equal length, and
 
 
 class CustomPartitioner(RowRule):
-    """Asks a function for the partition of every row without an explicit one; only the function looks at keys.
+    """Calls a function for the partition of every row without an explicit one; keys are left to the function.
 
     It can be pickled if the function can.
     """
@@ -73,7 +73,7 @@ class CustomPartitioner(RowRule):
                 returned = returned.to_numpy(zero_copy_only=False)
             found = np.asarray(returned)
         except Exception as error:
-            raise self._wrong(topic, f"returned {type(returned).__name__}, which is no array: {error}") from error
+            raise self._wrong(topic, f"returned {type(returned).__name__}, which is not an array: {error}") from error
         if found.dtype.kind not in "iu":  # `np.integer` has timedelta64 among its kinds
             raise self._wrong(topic, f"returned {type(returned).__name__} of {found.dtype}, not of integers")
         return found

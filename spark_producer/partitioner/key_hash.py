@@ -1,4 +1,4 @@
-"""Partition by key: a hash of the key, modulo all partitions, with a leader or not (Kafka's BuiltInPartitioner).
+"""Partition by key: a hash of the key, modulo the number of all partitions, with or without leader (Kafka's BuiltInPartitioner).
 
 All clients of a topic must share the formula, or one key ends up in two partitions.
 """
@@ -20,7 +20,7 @@ from spark_producer.kernel.hashes import UInt32Array, crc32, fnv1a, fnv1a_one
 
 
 class UnkeyedRows(enum.Enum):
-    """The rows that a rule by key leaves to the rule for rows without a key."""
+    """The rows that a key rule leaves to the rule for rows without a key."""
 
     NULL = "null"
     NULL_OR_EMPTY = "null or empty"
@@ -58,7 +58,7 @@ class KeyRule(NamedTuple):
         return records.key
 
     def keyed(self, keys: BinaryColumn) -> BoolArray | None:
-        """Return for each row whether this rule places it; None when it places all."""
+        """Return for each row whether this rule assigns it; None if it assigns all rows."""
         if self.keyless is UnkeyedRows.NEVER:
             return None
         if self.keyless is UnkeyedRows.NULL_OR_EMPTY:

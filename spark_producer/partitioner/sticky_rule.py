@@ -1,4 +1,4 @@
-"""The base of the two sticky rules: rows come by the column or one by one, and are placed in runs."""
+"""The base of the two sticky rules, which assign runs of rows; rows come as columns or one by one."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ class StickyRule(RowRule, ABC):
     def assign(self, topic: TopicPartitions, columns: CheckedColumns, rows: Int64Array) -> Int32Array:
         """Return one partition per row; the cost is per run, not per row."""
         sized = SizedRows(columns, rows)
-        self._place(topic, sized)
+        self._assign_rows(topic, sized)
         return sized.partitions
 
     def assign_one(self, topic: TopicPartitions, record: SingleRecord) -> int:
         """Return the partition of a single record, as `assign` does."""
         sized = SizedRow(record)
-        self._place(topic, sized)
+        self._assign_rows(topic, sized)
         return sized.partition
 
     def take_full(self) -> Sequence[FullBatch]:
-        """Return the batches that the rule has left since the last call because they were full."""
+        """Return the full batches whose partitions the rule has left since the last call."""
         full: Sequence[FullBatch] = ()
         if self._full:
             full, self._full = self._full, []
         return full
 
     @abstractmethod
-    def _place(self, topic: TopicPartitions, sized: SizedRows | SizedRow) -> None:
-        """Give every row a partition, and note in `_full` the batches that were left because they are full."""
+    def _assign_rows(self, topic: TopicPartitions, sized: SizedRows | SizedRow) -> None:
+        """Assign a partition to every row, and add to `_full` the full batches whose partitions the rule leaves."""

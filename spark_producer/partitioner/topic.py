@@ -1,4 +1,4 @@
-"""What the rules know of a topic and of the load on its partitions, and the protocols of a load view and of a rule."""
+"""The data of a topic and of the load on its partitions, and the protocols of a load view and of a rule."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from spark_producer.record.columns import CheckedColumns
 
 
 class TopicPartitions(NamedTuple):
-    """A topic as the rules see it.
+    """A topic, with the data that the rules need.
 
     `available` has the partitions with a leader, ascending, or all partitions if none has one. `leaders` has the node of each
     partition (-1: none), and is empty if unknown. `same_rack` has those of `available` whose leader is in the producer's own
-    rack, and is empty if racks play no part or no leader is there (KIP-1123).
+    rack, and is empty if racks are not used or no leader is there (KIP-1123).
     """
 
     topic: str
@@ -31,7 +31,7 @@ class TopicPartitions(NamedTuple):
         return self.same_rack or self.available
 
     def may_keep(self, partition: int) -> bool:
-        """Whether rows may still go to a `partition` chosen earlier: it exists and has a leader, if any partition has."""
+        """Return whether rows may still go to a `partition` chosen earlier: it exists, and has a leader if any has one."""
         if not 0 <= partition < self.partition_count:
             return False
         if not self.leaders:
@@ -49,7 +49,7 @@ def describe_topic(
 
 
 class LoadStatistics(NamedTuple):
-    """What is known of the load when a rule asks.
+    """The load of a topic when a rule chooses.
 
     `queued` maps a partition of the topic to the number of batches that wait to be sent, without those in flight. A partition
     without any is left out, so idle partitions cost nothing. `stalled` has the nodes that could take nothing for longer than
@@ -64,13 +64,13 @@ NO_LOAD = LoadStatistics({}, frozenset())
 
 
 class LoadView(Protocol):
-    """What the rules ask of the accumulator and the sender. Task threads call it once per run, not per row."""
+    """The load on the accumulator and the sender, for the rules. Task threads call it once per run, not per row."""
 
     def statistics(self, topic: str) -> LoadStatistics:
         """Return the present load of one topic."""
 
     def free_bytes(self, topic: str, partition: int) -> int:
-        """Return the bytes of records that a partition's open batch still takes; 0 if it has none (a batch edge)."""
+        """Return the bytes that still fit into a partition's open batch; 0 if none is open (a batch edge)."""
 
     def full_size(self, topic: str, batch_size: int) -> int:
         """Return the bytes before compression that fill a new batch of a topic: `batch_size`, or more if they compress."""
@@ -93,7 +93,7 @@ class NoLoad:
 
 
 class FullBatch(NamedTuple):
-    """A batch that a rule has left: the open batch of `partition` has no room for the next row, which takes `size` bytes."""
+    """A batch that a rule has left: the next row, of `size` bytes, does not fit into the open batch of `partition`."""
 
     topic: str
     partition: int
@@ -101,9 +101,9 @@ class FullBatch(NamedTuple):
 
 
 class RowRule(Protocol):
-    """A rule for the rows that are placed neither by their `partition` column nor by their key.
+    """A rule for the rows that have neither a partition nor a key that decides.
 
-    One that does not place rows by batches leaves none, and has nothing to begin anew.
+    A rule that ignores batches keeps the default `take_full` and `restart`.
     """
 
     def assign(self, topic: TopicPartitions, columns: CheckedColumns, rows: Int64Array) -> Int32Array:
@@ -113,9 +113,12 @@ class RowRule(Protocol):
         """Return the partition that `assign` would choose for a row of the same bytes."""
 
     def take_full(self) -> Sequence[FullBatch]:
-        """Return the batches that were left since the last call. Once the rows are appended, they need not linger."""
+        """Return the full batches that the rule has left since the last call.
+
+        Once their rows are appended they need not linger.
+        """
         return ()
 
     def restart(self) -> None:
-        """Tell the rule that a flush has cut all batches, so the partition that it stayed on no longer matters."""
-        return  # it stays on none
+        """Notify the rule that a flush has closed all batches, so it may leave its current partition."""
+        return  # no current partition by default

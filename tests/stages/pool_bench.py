@@ -64,12 +64,12 @@ def free_buffers(pool: BufferPool) -> int:
 
 def gathered(pool: BufferPool) -> list[int]:
     """The bytes that each request has so far, which only the pool knows."""
-    return [waiter.gathered for waiter in pool._waiters]
+    return [waiter.gathered for waiter in pool._requests]
 
 
 def queued(pool: BufferPool) -> list[int]:
     """The sizes of the requests that wait, in their order."""
-    return [waiter.size for waiter in pool._waiters]
+    return [waiter.size for waiter in pool._requests]
 
 
 def waiting(pool: BufferPool, count: int) -> None:

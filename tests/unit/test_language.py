@@ -19,6 +19,7 @@ PACKAGE = ROOT / "spark_producer"
 
 READ: tuple[str, ...] = (
     "__main__.py",
+    "accumulator",
     "broker/__init__.py",
     "broker/connections",
     "broker/context.py",
@@ -40,7 +41,9 @@ READ: tuple[str, ...] = (
     "broker/topic_store.py",
     "broker/transport.py",
     "common",
+    "metrics",
     "network",
+    "partitioner",
 )
 """Folders and files below `spark_producer/` that have been read with the glossary beside them."""
 

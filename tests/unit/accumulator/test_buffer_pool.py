@@ -207,14 +207,14 @@ def test_a_buffer_comes_back_whole_once_and_to_its_own_pool() -> None:
         with pytest.raises(PyProducerError, match=r"(100|50) bytes"):
             pool.release(foreign)
     pool.release(buffer)
-    with pytest.raises(PyProducerError, match=r"a buffer of 100 bytes was released .* released before"):
+    with pytest.raises(PyProducerError, match=r"a buffer of 100 bytes was released twice"):
         pool.release(buffer)
     assert (pool.available, free_buffers(pool)) == (TOTAL, 1)
 
 
 @pytest.mark.parametrize("size", [0, -1])
 def test_a_buffer_has_at_least_one_byte(size: int) -> None:
-    with pytest.raises(PyProducerError, match="at least one byte"):
+    with pytest.raises(PyProducerError, match="at least 1"):
         pool_of().allocate(size, 0)
 
 
@@ -258,7 +258,7 @@ def test_bp4_bp5_bp6_an_exhausted_pool_times_out_and_nothing_is_left_behind() ->
         sleepers.beds[0].notify()
     with pytest.raises(
         BufferExhausted,
-        match=r"no 60 bytes .* 2\.000 s \(kafka\.max\.block\.ms\).* is 1000, 50 of it free.* 0 more requests wait",
+        match=r"60 bytes .* 2\.000 s \(kafka\.max\.block\.ms\).* is 1000, 50 of it free.* 0 more requests wait",
     ):
         waiter.result()
     assert pool.waiting == 0

@@ -110,11 +110,11 @@ class Scene:
         """All that what follows can depend on."""
         pool = self.pool
         sleepers: dict[object, str] = {actor.condition: actor.name for actor in self.stage.actors}
-        queue = tuple((sleepers.get(waiter.changed), waiter.size, waiter.gathered) for waiter in pool._waiters)
+        queue = tuple((sleepers.get(waiter.condition), waiter.size, waiter.gathered) for waiter in pool._requests)
         others = sorted(
             (waiter.size, waiter.gathered, waiter.granted, waiter.buffer is None)
             for waiter in self.arrivals
-            if waiter not in pool._waiters
+            if waiter not in pool._requests
         )
         actors = [(actor.place, actor.done, actor.asleep, actor.order) for actor in self.stage.actors]
         memory = (pool._unpooled, len(pool._free), pool._closed, tuple(sorted(self.hands.values())))
@@ -126,17 +126,19 @@ class Scene:
         assert min(pool._held, pool._unpooled) >= 0
         assert sum(self.hands.values()) <= pool._held
         if not pool._closed:
-            assert not pool._waiters or pool._available() == 0, "memory is free, and somebody waits for it"
-            assert not any(waiter.gathered for waiter in list(pool._waiters)[1:]), "only the head gathers"
+            assert not pool._requests or pool._available() == 0, "memory is free, and somebody waits for it"
+            assert not any(waiter.gathered for waiter in list(pool._requests)[1:]), "only the head gathers"
         for actor in self.stage.actors:
             if actor.asleep and not actor.done:
-                assert any(waiter.changed is actor.condition for waiter in pool._waiters), f"{actor.name}: lost wake-up"
+                assert any(waiter.condition is actor.condition for waiter in pool._requests), (
+                    f"{actor.name}: lost wake-up"
+                )
                 assert not pool._closed, f"{actor.name} was not told of the end"
 
     def check_order(self) -> None:
-        self.arrivals += [waiter for waiter in self.pool._waiters if waiter not in self.arrivals]
+        self.arrivals += [waiter for waiter in self.pool._requests if waiter not in self.arrivals]
         granted = {number for number, waiter in enumerate(self.arrivals) if waiter.granted}
-        queued = [self.arrivals.index(waiter) for waiter in self.pool._waiters]
+        queued = [self.arrivals.index(waiter) for waiter in self.pool._requests]
         assert queued == sorted(queued)
         if granted - self.served and queued:
             assert max(granted - self.served) < queued[0], "a later request was served first"

@@ -88,7 +88,7 @@ class PoolMachine(RuleBasedStateMachine):
         buffer = self.held.pop(which % len(self.held))
         self.available += len(buffer)
         self.pool.release(buffer)
-        with pytest.raises(PyProducerError, match="released before"):
+        with pytest.raises(PyProducerError, match="released twice"):
             self.pool.release(buffer)
         if not self.closed:
             self.serve()

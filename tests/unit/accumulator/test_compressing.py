@@ -245,7 +245,9 @@ def test_a_codec_that_fails_lets_the_batch_go_uncompressed(caplog: pytest.LogCap
     batch = bench.take()
     assert batch.codec == Codec.NONE
     assert values_of(batch) == values[: batch.records_count]
-    assert f"lz4 cannot pack {batch.position - HEADER_SIZE} bytes of records for topic 'orders'" in caplog.messages[0]
+    assert (
+        f"lz4 cannot compress {batch.position - HEADER_SIZE} bytes of records for topic 'orders'" in caplog.messages[0]
+    )
 
 
 def test_every_thread_has_a_codec_object_of_its_own() -> None:

@@ -101,7 +101,7 @@ def test_pb10_complaints_reach_their_records_and_callback_and_future_agree() -> 
     waits = [single(batch, index, seen) for index in range(3)]  # type: ignore[arg-type]
     batch.fail(RecordsRefused("INVALID_RECORD", code=87, records={1: "no key"}, rows={}))
     assert [one.exception(0) for one in waits] == [error for _, _, error in seen]
-    assert ["refused the record: no key" in str(error) for _, _, error in seen] == [False, True, False]
+    assert ["rejected the record: no key" in str(error) for _, _, error in seen] == [False, True, False]
     assert all(error.code == 87 for _, _, error in seen)  # type: ignore[attr-defined]
 
 

@@ -326,7 +326,7 @@ def test_ra15_pb7_pb8_expiry_counts_from_creation_through_every_retry() -> None:
     assert (error.topic, error.partition) == ("orders", 0)  # type: ignore[attr-defined]
     for part in ("1 records", "topic 'orders', partition 0", "120.0 s", "kafka.delivery.timeout.ms", "after 1 failed"):
         assert part in str(error)
-    assert "The last answer: NOT_ENOUGH_REPLICAS (19)." in str(error)
+    assert "The last response: NOT_ENOUGH_REPLICAS (19)." in str(error)
 
 
 def test_ra15_timeouts_beyond_any_clock_do_not_overflow() -> None:

@@ -280,9 +280,9 @@ def test_sn35_pb10_complaints_reach_the_records_that_they_are_about() -> None:
     complaints = (BatchIndexAndErrorMessage(0, "no key"), BatchIndexAndErrorMessage(2, None))
     made.complete(outgoing, answer_to(outgoing, 87, record_errors=complaints, error_message="two are bad"))
     texts = [str(future.exception(0)) for future in futures]
-    assert "refused the record: no key" in texts[0]
-    assert "other records of its batch were refused" in texts[1]
-    assert "refused the record: refused" in texts[2]
+    assert "rejected the record: no key" in texts[0]
+    assert "other records of its batch" in texts[1]
+    assert "rejected the record: refused" in texts[2]
     for future in futures:
         error = future.exception(0)
         assert isinstance(error, RecordsRefused)
