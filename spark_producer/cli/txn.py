@@ -237,16 +237,16 @@ def _repair(chosen: argparse.Namespace) -> None:
                 f"nothing to repair: no end of a transaction is lost in the partitions of its last batch{looked}"
             )
             return
-        take_for = _ASSUMED.get(chosen.assume)
-        for line in assumed_outcomes(lost, take_for):
+        assumed = _ASSUMED.get(chosen.assume)
+        for line in assumed_outcomes(lost, assumed):
             print_line(line)
-        known = with_known_outcome(lost, take_for)
+        known = with_known_outcome(lost, assumed)
         if known:
             _confirm(
                 chosen, f"Write {len(known)} markers into {format_partitions(each.topic_partition for each in known)}?"
             )
         chosen.unfinished = "some markers may be written, and others not: run the command again"
-        write_markers(cluster, lost, more, take_for=take_for)
+        write_markers(cluster, lost, more, assumed=assumed)
         print_line(f"repaired; finish with: pyproducer txn resolve {chosen.sink}")
 
 

@@ -17,12 +17,12 @@ MAX_IDS = 10
 """The maximum number of open transactions that the list names of each sink."""
 
 
-def assumed_outcomes(lost: Sequence[LostMarker], take_for: bool | None) -> Iterator[str]:
+def assumed_outcomes(lost: Sequence[LostMarker], assumed: bool | None) -> Iterator[str]:
     """Yield a line for each transaction whose outcome is unknown, and which `--assume` decides."""
     for each in lost:
-        if each.commit is None and take_for is not None:
+        if each.commit is None and assumed is not None:
             yield (
-                f"--assume {'committed' if take_for else 'aborted'}: {format_partitions([each.topic_partition])}, rows from "
+                f"--assume {'committed' if assumed else 'aborted'}: {format_partitions([each.topic_partition])}, rows from "
                 f"offset {each.first_offset} on of producer {each.producer_id}, epoch {each.epoch}"
             )
 

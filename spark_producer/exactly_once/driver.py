@@ -16,9 +16,9 @@ from spark_producer.exactly_once.cluster import durability_warning
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.control_topic import COORDINATORS_TOPIC
 from spark_producer.exactly_once.cluster.waits import Waits
-from spark_producer.exactly_once.protocol import abort as aborting
-from spark_producer.exactly_once.protocol import begin as beginning
-from spark_producer.exactly_once.protocol import commit as committing
+from spark_producer.exactly_once.protocol import abort as abort_protocol
+from spark_producer.exactly_once.protocol import begin as begin_protocol
+from spark_producer.exactly_once.protocol import commit as commit_protocol
 from spark_producer.exactly_once.protocol.commands import Command, EndTasks, ListOpen, Opened, Result, TasksEnded
 from spark_producer.exactly_once.protocol.outcomes import (
     RUNS_AGAIN,
@@ -43,14 +43,14 @@ CONTROL_TOPIC = DEFAULT_CONTROL_TOPIC
 DEFAULT_TIMEOUT_S = 60.0
 
 LISTING_TIMEOUT_S = 2.0
-"""Seconds for which a commit asks what dead tasks have left open."""
+"""Maximum time in seconds for which a commit lists the transactions that dead tasks have left open."""
 
 MAX_OPEN_CLUSTERS = 4
-"""So many clusters keep their connections in one process; the one that was used longest ago is closed for another."""
+"""Maximum number of clusters with open connections in one process; the least recently used one is closed first."""
 
 
 class SinkSettings(NamedTuple):
-    """Which sink, on which cluster. `timeout`: seconds for which each step is tried. `topics`: those known to be written to."""
+    """A sink on a cluster. `timeout` is the maximum time of each command in seconds; `topics` are the known ones of the write."""
 
     name: str
     connection: ConnectionSettings
@@ -60,25 +60,25 @@ class SinkSettings(NamedTuple):
 
 
 _open: list[tuple[SinkSettings, CommandExecutor]] = []
-"""The clusters of this process, the one used last at the end. Settings have secrets, so they can be compared, but not hashed."""
+"""The clusters of this process in the order of their last use. Settings have secrets: they can be compared, but not hashed."""
 
 
 def begin(sink: SinkSettings) -> WriteHandle:
-    """Take the sink: finish or abort what an earlier driver left, and return what the tasks of this execution need.
+    """Take the sink over, complete or abort the writes of earlier drivers, and return the handle for the tasks of this execution.
 
     Raises:
-        ExactlyOnceError: the write does not start: a person must look (PARTIAL, HUNG), a newer driver took over, or the cluster
-            is not fit for it. BrokerError: a right is missing, with the command that grants it.
-        KafkaTimeout, BrokersUnreachable, SecurityError: the cluster does not answer; the text says what was waited for.
+        ExactlyOnceError: the write does not start: a person must decide (PARTIAL, HUNG), a newer driver took over, or the cluster
+            does not support it. BrokerError: a right is missing; the message has the command that grants it.
+        KafkaTimeout, BrokersUnreachable, SecurityError: the cluster does not answer; the message says what was waited for.
     """
     return _with_cluster(sink, partial(_begin, topics=sink.topics))
 
 
 def commit(sink: SinkSettings, messages: Sequence[TaskOutcome], batch: int) -> WriteCommitted | AlreadyDone:
-    """Make visible what the tasks have written, as a whole, and return when every partition shows it.
+    """Make the rows of all tasks visible, as a whole, and return when all partitions have the markers.
 
-    Raises: as `begin`. With `again` of ExactlyOnceError, the batch can run again; every other error leaves it to the next BEGIN,
-    or to `abort`, to find out what was decided.
+    Raises: as `begin`. If `again` of the ExactlyOnceError is true, the batch can run again. After any other error, the next BEGIN
+    or `abort` finds out what was decided.
     """
 
     def act(cluster: CommandExecutor) -> WriteCommitted | AlreadyDone:
@@ -86,21 +86,21 @@ def commit(sink: SinkSettings, messages: Sequence[TaskOutcome], batch: int) -> W
         _refuse_control_topics(cluster, messages)
         durability_warning.warn_once(
             cluster.brokers, _topics_of(messages) - set(sink.topics)
-        )  # of those BEGIN has told
+        )  # BEGIN has checked those
         cluster.take_inline(each for one in messages if isinstance(one, InlineRows) for each in one.batches)
         try:
-            outcome = _told(run(committing.commit(messages, batch), partial(perform_commit, cluster)))
+            outcome = _raise_if_failed(run(commit_protocol.commit(messages, batch), partial(perform_commit, cluster)))
         finally:
             cluster.drop_inline()
         if not isinstance(outcome, WriteCommitted | AlreadyDone):
-            raise IllegalState(f"COMMIT ended with {type(outcome).__name__}: a defect of pyproducer")
+            raise IllegalState(f"COMMIT ended with {type(outcome).__name__}: a bug in pyproducer")
         return outcome
 
     return _with_cluster(sink, act)
 
 
 def perform_commit(cluster: CommandExecutor, command: Command) -> Result:
-    """As the cluster does; but a commit neither fails nor waits for long because dead tasks' transactions stay open."""
+    """Execute a command of COMMIT. A failure to list or abort the transactions of dead tasks is logged, and not raised."""
     if not isinstance(command, ListOpen) and not (isinstance(command, EndTasks) and not command.commit):
         return cluster.perform(command)
     try:
@@ -109,8 +109,8 @@ def perform_commit(cluster: CommandExecutor, command: Command) -> Result:
         )
     except PyProducerError as error:
         logger.warning(
-            "sink %r: transactions that dead tasks have left open could not be aborted, and hold back readers of committed "
-            "records. The next write of the sink aborts them, or `pyproducer txn resolve`. %s",
+            "sink %r: transactions of dead tasks could not be aborted, and block readers of committed records: %s. The next "
+            "write of the sink aborts them, and `pyproducer txn resolve` does",
             cluster.sink,
             error,
         )
@@ -118,23 +118,23 @@ def perform_commit(cluster: CommandExecutor, command: Command) -> Result:
 
 
 def inline_spans(sink: SinkSettings) -> tuple[Span, ...]:
-    """Return where the rows of inline tasks lie, right after a commit of this sink in this process; none if there were none."""
+    """Return the spans of the inline rows of the last commit of this sink in this process; empty if there were none."""
     return next((cluster.written for known, cluster in _open if known == sink), ())
 
 
 def abort(
     sink: SinkSettings, messages: Sequence[TaskOutcome | None], batch: int
 ) -> WriteAborted | WriteCommitted | NothingToAbort:
-    """End the transactions of tasks that are told in `messages`, unless the execution turns out to be decided.
+    """Abort the tasks' transactions in `messages`, unless the execution is decided.
 
-    Raises: as `begin`. What could not be ended is found by the next BEGIN.
+    Raises: as `begin`. The next BEGIN finds transactions that could not be aborted.
     """
 
     def act(cluster: CommandExecutor) -> WriteAborted | WriteCommitted | NothingToAbort:
         _prepare_for(cluster, messages)
-        outcome = _told(run(aborting.abort(messages), cluster.perform))
+        outcome = _raise_if_failed(run(abort_protocol.abort(messages), cluster.perform))
         if not isinstance(outcome, WriteAborted | WriteCommitted | NothingToAbort):
-            raise IllegalState(f"ABORT of batch {batch} ended with {type(outcome).__name__}: a defect of pyproducer")
+            raise IllegalState(f"ABORT of batch {batch} ended with {type(outcome).__name__}: a bug in pyproducer")
         return outcome
 
     return _with_cluster(sink, act)
@@ -144,9 +144,9 @@ def _begin(cluster: CommandExecutor, topics: Sequence[str]) -> WriteHandle:
     cluster.prepare()
     durability_warning.warn_once(cluster.brokers, [cluster.topic, COORDINATORS_TOPIC, *topics])
     token = secrets.token_hex(16)
-    outcome = _told(run(beginning.begin(cluster.sink, token), cluster.perform))
+    outcome = _raise_if_failed(run(begin_protocol.begin(cluster.sink, token), cluster.perform))
     if not isinstance(outcome, Begun):
-        raise IllegalState(f"BEGIN ended with {type(outcome).__name__}: a defect of pyproducer")
+        raise IllegalState(f"BEGIN ended with {type(outcome).__name__}: a bug in pyproducer")
     if outcome.last is None and cluster.fenced is not None and cluster.fenced.previous_epoch > 0:
         logger.warning(
             "exactlyOnceId %s: its transactional id was used before, and the control topic %s has no record of it, so it is "
@@ -159,10 +159,10 @@ def _begin(cluster: CommandExecutor, topics: Sequence[str]) -> WriteHandle:
 
 
 def _prepare_for(cluster: CommandExecutor, messages: Sequence[TaskOutcome | None]) -> None:
-    """Speak as BEGIN did: the control id's transactions of one execution have one style.
+    """Use BEGIN's style of transactions: those of the control id have one style in an execution.
 
     Raises:
-        ExactlyOnceError: messages are of another sink, whose control id this one's does not fence.
+        ExactlyOnceError: messages are from another sink, which this sink's control id does not fence.
     """
     handles = [one.handle for one in messages if one is not None]
     foreign = next((each.sink for each in handles if each.sink != cluster.sink), None)
@@ -176,7 +176,7 @@ def _prepare_for(cluster: CommandExecutor, messages: Sequence[TaskOutcome | None
 
 
 def _refuse_control_topics(cluster: CommandExecutor, messages: Sequence[TaskOutcome]) -> None:
-    """Refuse rows in control topics, which tasks of an older version write.
+    """Refuse rows in control topics, which tasks of an older version may have written.
 
     Raises:
         ExactlyOnceError: a task has written some.
@@ -193,11 +193,11 @@ def _topics_of(messages: Sequence[TaskOutcome]) -> set[str]:
     return topics | {span.topic for one in messages if isinstance(one, PreparedTask) for span in one.transaction.spans}
 
 
-def _told(outcome: Outcome) -> Outcome:
-    """Return an outcome that is none of a failure.
+def _raise_if_failed(outcome: Outcome) -> Outcome:
+    """Return the outcome.
 
     Raises:
-        ExactlyOnceError: it is one.
+        ExactlyOnceError: it is a failure.
     """
     if isinstance(outcome, Failed):
         raise ExactlyOnceError(
@@ -207,7 +207,7 @@ def _told(outcome: Outcome) -> Outcome:
 
 
 def _with_cluster(sink: SinkSettings, act: Callable[[CommandExecutor], Returned]) -> Returned:
-    """Let `act` use the cluster of the sink, which is opened if this process has none. After an error it is closed."""
+    """Call `act` with the sink's cluster, which is opened if this process has none, and closed after an error."""
     found = next((entry for entry in _open if entry[0] == sink), None)
     if found is None:
         client = BlockingClient(sink.connection, timeout=sink.timeout)
@@ -221,7 +221,7 @@ def _with_cluster(sink: SinkSettings, act: Callable[[CommandExecutor], Returned]
     except BaseException:
         client.close()
         raise
-    waits.over()
+    waits.finished()
     _open.append(found)
     while len(_open) > MAX_OPEN_CLUSTERS:
         _open.pop(0)[1].client.close()

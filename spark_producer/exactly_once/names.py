@@ -1,11 +1,11 @@
-"""The transactional ids of a sink: what they look like, and which sink an id belongs to."""
+"""The transactional ids of a sink: their format, and the sink of an id."""
 
 from __future__ import annotations
 
 import re
 
 PREFIX = "pyproducer"
-"""All our transactional ids begin with this, so that one rule gives the rights to them."""
+"""The prefix of all transactional ids of pyproducer, so that one ACL covers them."""
 
 CONTROL = "ctl"
 
@@ -24,17 +24,17 @@ def task_id(sink: str, worker: str, slot: int) -> str:
 
 
 def task_prefix(sink: str) -> str:
-    """Return how all transactional ids of a sink begin. Those of the sink `orders.eu` begin like those of `orders` too."""
+    """Return the prefix of all transactional ids of a sink. The ids of the sink `orders.eu` have that of `orders` too."""
     return f"{PREFIX}.{sink}."
 
 
 def is_task_of(sink: str, transactional_id: str) -> bool:
-    """Whether an id is one of a task of this sink, and not of another one whose name begins with this one's and a dot."""
+    """Return whether an id is that of a task of this sink, not of another sink whose name begins with this one's and a dot."""
     prefix = task_prefix(sink)
     return transactional_id.startswith(prefix) and _TASK_ID.fullmatch(transactional_id, len(prefix)) is not None
 
 
 def sink_of(transactional_id: str) -> str | None:
-    """Return the sink whose task or driver has an id; None if it is no sink's. A name may have dots: the end of the id tells."""
+    """Return the sink whose task or driver has an id; None if no sink has. Names may have dots, so the end is matched."""
     found = _ANY_ID.fullmatch(transactional_id)
     return found[1] if found else None

@@ -46,7 +46,9 @@ def end_without_a_leader(kafka: KafkaCluster, tasks: Tasks, filled: TaskTransact
     kafka.kill(leader)
     until(lambda: kafka.partitions(span.topic)[span.partition].leader < 0, "the partition has no leader")
     body = EndTxnRequest(own, filled.producer_id, filled.epoch, True)
-    answer = tasks.brokers.settle(END_STYLE[filled.style], {own: body}, tasks.client.deadline(), resend=True)[own]
+    answer = tasks.brokers.request_coordinators(
+        END_STYLE[filled.style], {own: body}, tasks.client.deadline(), resend=True
+    )[own]
     assert answer.error_code == Code.NONE
     kafka.start(leader)
 

@@ -75,7 +75,7 @@ def test_an_outage_in_a_commit_is_two_lines_of_the_log(
         proxy.target = (proxy.host, broker.port)
         committing.result()
         driver.close_all()
-        assert said("went on after ")
+        assert said("continues after ")
         assert len(told) == 2, told
         assert f"exactlyOnceId {topic}: waiting for " in told[0]
         assert "(kafka.max.block.ms)" in told[0]

@@ -360,7 +360,7 @@ def test_rows_of_a_topic_that_was_made_anew_meanwhile_are_not_committed_as_if_th
         except KafkaException:
             assert time.monotonic() < deadline
             time.sleep(0.1)
-    with pytest.raises(ExactlyOnceError, match=f"its rows are not in {rows}-0 any more") as refused:
+    with pytest.raises(ExactlyOnceError, match=f"its rows are no longer in {rows}-0") as refused:
         driver.commit(sink, messages, 0)
     assert (refused.value.kind, refused.value.again) == (FailureKind.VOTE.name, True)
     again = driver.begin(sink)
@@ -442,7 +442,7 @@ def test_a_long_control_record_is_split_and_put_together_again(
         cluster = CommandExecutor(client, sink.name, sink.control_topic)
         cluster.prepare()
         body = InitProducerIdRequest(control_id(sink.name), 60_000)
-        answers = cluster.brokers.settle(
+        answers = cluster.brokers.request_coordinators(
             INIT_PRODUCER_ID, {control_id(sink.name): body}, client.deadline(), resend=True
         )
         fencing = ProducerIdAndEpoch(*answers[control_id(sink.name)][2:])

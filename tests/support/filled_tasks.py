@@ -9,7 +9,7 @@ from spark_producer.common.cluster import ProducerIdAndEpoch, Span, Style, Topic
 from spark_producer.common.error_codes import Code
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin
 from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
-from spark_producer.exactly_once.cluster.inline_produce import Production
+from spark_producer.exactly_once.cluster.inline_produce import InlineProduce
 from spark_producer.exactly_once.driver import SinkSettings
 from spark_producer.exactly_once.names import task_id
 from spark_producer.exactly_once.protocol import commit as committing
@@ -80,7 +80,7 @@ class Tasks:
         brokers that do not verify partitions, and the explicit style.
         """
         own, deadline = task_id(self.sink, self.worker, slot), self.client.deadline()
-        started = self.brokers.settle(
+        started = self.brokers.request_coordinators(
             INIT_PRODUCER_ID, {own: InitProducerIdRequest(own, timeout_ms)}, deadline, resend=True
         )[own]
         assert started.error_code == 0, started
@@ -88,9 +88,9 @@ class Tasks:
         if style is Style.EXPLICIT:
             topics = tuple(AddPartitionsToTxnTopic(topic, (number,)) for topic, number in rows.keys() - set(unknown))
             body = AddPartitionsToTxnRequest(own, *fencing, topics)
-            self.brokers.settle(ADD_PARTITIONS_TO_TXN, {own: body}, deadline, resend=True)
+            self.brokers.request_coordinators(ADD_PARTITIONS_TO_TXN, {own: body}, deadline, resend=True)
         batches = {TopicPartition(*tp): [batch(*tp, *values)] for tp, values in rows.items()}
-        production = Production(self.brokers, own, fencing, style, batches, {})
+        production = InlineProduce(self.brokers, own, fencing, style, batches, {})
         assert production.run(deadline) is None
         spans = tuple(
             Span(each.topic, each.partition, each.first_offset, each.last_offset, len(rows[each.topic_partition]))
@@ -138,5 +138,7 @@ def take_over(tasks: Tasks, transaction: TaskTransaction) -> None:
     """What a timeout does, at once: the transaction is aborted, under a newer epoch."""
     own = transaction.transactional_id
     body = InitProducerIdRequest(own, 60_000)
-    answer = tasks.brokers.settle(INIT_PRODUCER_ID, {own: body}, tasks.client.deadline(), resend=True)[own]
+    answer = tasks.brokers.request_coordinators(INIT_PRODUCER_ID, {own: body}, tasks.client.deadline(), resend=True)[
+        own
+    ]
     assert answer.error_code == Code.NONE

@@ -41,6 +41,7 @@ READ: tuple[str, ...] = (
     "broker/topic_store.py",
     "broker/transport.py",
     "common",
+    "exactly_once",
     "metrics",
     "network",
     "partitioner",

@@ -1,4 +1,4 @@
-"""The end of transactions in the partitions themselves: a coordinator's word is not enough, since markers may be lost (R8)."""
+"""The wait for transaction markers in the partitions: the coordinator's response is not enough, since markers get lost (R8)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from spark_producer.errors import BrokerError, ConnectionFailed, KafkaTimeout, S
 from spark_producer.exactly_once.cluster.broker_requests import TransactionAdmin, format_partitions
 from spark_producer.exactly_once.cluster.coordinator_state import ENDING, ONGOING, describe
 from spark_producer.exactly_once.cluster.hanging_transactions import find_hanging, still_hanging
-from spark_producer.exactly_once.cluster.partition_state import LOOKS, Producers, TransactionSpan, still_open
+from spark_producer.exactly_once.cluster.partition_state import MAX_READS, Producers, TransactionSpan, still_open
 from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
 from spark_producer.protocol.messages import DescribedTransaction
 
 logger = escaping_logger(__name__)
 
 LOST_AFTER_S = 3.0
-"""For so long a partition must not show a marker that its coordinator says is written, before that counts as lost. After the
-restart of all nodes a leader may take a second or two to show what is there."""
+"""Seconds for which a partition must not show a marker that its coordinator has written until it counts as lost. After a restart
+of all nodes a leader may take a second or two to show what is in its log."""
 
-ASKING_S = 2.0
-"""For so long brokers are asked about the transactions of dead tasks: the write itself is carried out by then."""
+DEAD_TASKS_TIMEOUT_S = 2.0
+"""Maximum time in seconds of requests about transactions of dead tasks: the write itself is completed by then."""
 
 
 def await_markers(
@@ -30,19 +30,20 @@ def await_markers(
     spans: Mapping[str, Sequence[TransactionSpan]],
     deadline: float,
     *,
-    told: bool = False,
+    markers_written: bool = False,
     seen: dict[TopicPartition, Producers] | None = None,
     without_tasks: Collection[TopicPartition] = (),
 ) -> tuple[TopicPartition, ...]:
-    """Wait until partitions show the end of transactions, given by transactional id; return those that have lost the marker, also
-    that of a dead task which holds their readers back (but not in partitions `without_tasks`).
+    """Wait until partitions have the markers of transactions, given by transactional id; return those that have lost one.
 
-    First the coordinator must have ended the transaction, with all markers written, which `told` says that it has: a leader
-    shows a marker before it is replicated, and if that leader dies, Kafka 4.3 may not write it again. Only what leaders show
-    after that is believed: a marker that is missing then is lost. `seen` takes what they have said last of their producers.
+    Partitions in which a dead task's hanging transaction blocks readers count too, except those in `without_tasks`.
+
+    First the coordinator must have written all markers (`markers_written`: it has). A leader shows a marker before it is
+    replicated, and if that leader dies, Kafka 4.3 may not write it again. So a marker counts as lost only if leaders lack it
+    after that. `seen` is filled with the producers that leaders reported last.
 
     Raises:
-        KafkaTimeout: a coordinator was still writing markers at the deadline. The text names the partitions and why.
+        KafkaTimeout: a coordinator was still writing markers at the deadline. The message names the partitions and the cause.
     """
     seen = {} if seen is None else seen
     left = [each for some in spans.values() for each in some]
@@ -54,67 +55,71 @@ def await_markers(
     missing_since = clock()
     for number in attempts:
         states: dict[str, DescribedTransaction | None] = {}
-        if number or not told:
+        if number or not markers_written:
             states = describe(brokers, {ids[each] for each in left}, deadline)
-        waiting = [each for each in left if _is_in(ENDING, states.get(ids[each]), each)]
+        waiting = [each for each in left if _has_state(ENDING, states.get(ids[each]), each)]
         found = still_open(brokers, set(left).difference(waiting), deadline, seen)
         left = [*waiting, *found.certain, *found.unclear]
-        lost = {each for each in found.certain if not _is_in({ONGOING}, states.get(ids[each]), each)}
+        lost = {each for each in found.certain if not _has_state({ONGOING}, states.get(ids[each]), each)}
         if not lost.issuperset(left):
             missing_since = clock()
         if not left or clock() - missing_since >= LOST_AFTER_S:
             break
-        if number >= LOOKS:
-            brokers.forget_leaders(each.topic_partition for each in left)  # one that was deposed may not know it
-        attempts.waiting_for = partial(_held_up, brokers, left)
-    shown = {tp: _until(last[tp], rows) for tp, rows in seen.items() if tp in last.keys() - without_tasks}
-    return tuple(sorted({each.topic_partition for each in left} | _held_by_dead_tasks(brokers, shown, own, deadline)))
+        if number >= MAX_READS:
+            brokers.forget_leaders(
+                each.topic_partition for each in left
+            )  # a deposed leader may not know that it is one
+        attempts.waiting_for = partial(_describe_missing, brokers, left)
+    shown = {tp: _begun_until(last[tp], rows) for tp, rows in seen.items() if tp in last.keys() - without_tasks}
+    return tuple(
+        sorted({each.topic_partition for each in left} | _hanging_of_dead_tasks(brokers, shown, own, deadline))
+    )
 
 
-def _held_by_dead_tasks(
+def _hanging_of_dead_tasks(
     brokers: TransactionAdmin,
     shown: Mapping[TopicPartition, Producers],
     own: Collection[tuple[TopicPartition, int]],
     deadline: float,
 ) -> set[TopicPartition]:
-    """Return the partitions whose readers wait for the end of a dead task's transaction, but for the `own` producers.
+    """Return the partitions in which a dead task's hanging transaction blocks readers, leaving out the `own` producers.
 
-    The write is carried out, and must not fail because that cannot be seen now.
+    The write is completed, and must not fail because brokers do not answer this now.
     """
     clock = brokers.client.clock
     try:
-        found = find_hanging(brokers, shown, own, min(deadline, clock() + ASKING_S))
-        until = min(deadline, clock() + LOST_AFTER_S + ASKING_S)
+        found = find_hanging(brokers, shown, own, min(deadline, clock() + DEAD_TASKS_TIMEOUT_S))
+        until = min(deadline, clock() + LOST_AFTER_S + DEAD_TASKS_TIMEOUT_S)
         return {each.topic_partition for each in still_hanging(brokers, found, until, LOST_AFTER_S)}
     except (KafkaTimeout, BrokerError, ConnectionFailed, SecurityError) as error:
         logger.warning(
-            "sink %r: another transaction is open where it has written, and whether it is that of a dead task, and holds back "
-            "readers of committed records, cannot be seen now. The next write looks again, or `pyproducer txn describe`. %s",
+            "sink %r: another transaction is open in its partitions, and it is unknown whether it is a dead task's and blocks "
+            "readers of committed records: %s. The next write checks it again, and `pyproducer txn describe` does",
             brokers.sink,
             error,
         )
         return set()
 
 
-def _until(offset: int, rows: Producers) -> Producers:
-    """Leave out the producers whose transaction begins behind an offset."""
+def _begun_until(offset: int, rows: Producers) -> Producers:
+    """Return the producers without those whose transaction begins after an offset."""
     return None if rows is None else {name: row for name, row in rows.items() if row.current_txn_start_offset <= offset}
 
 
-def _is_in(some: Collection[str], row: DescribedTransaction | None, span: TransactionSpan) -> bool:
-    """Whether the coordinator has a transaction of this producer in one of these states; ids are forgotten after some days."""
+def _has_state(some: Collection[str], row: DescribedTransaction | None, span: TransactionSpan) -> bool:
+    """Return whether the coordinator has this producer's transaction in one of these states. It forgets ids after some days."""
     return row is not None and row.producer_id == span.producer_id and row.transaction_state in some
 
 
-def _held_up(brokers: TransactionAdmin, left: Sequence[TransactionSpan]) -> str:
+def _describe_missing(brokers: TransactionAdmin, left: Sequence[TransactionSpan]) -> str:
     partitions = [each.topic_partition for each in left]
     blind = sorted(still_open(brokers, left, brokers.client.clock() + 1).unclear)
     if blind:
         return str(missing_right(Right.READ_TOPIC, brokers.sink, brokers.client.user, blind[0].topic))
-    return f"the end of transactions in {format_partitions(partitions)}{leaderless_note(brokers, partitions)}"
+    return f"the markers of transactions in {format_partitions(partitions)}{leaderless_note(brokers, partitions)}"
 
 
 def leaderless_note(brokers: TransactionAdmin, partitions: Sequence[TopicPartition]) -> str:
-    """Return which of these partitions have no live leader, for a message; nothing if all have one."""
-    lame = brokers.leaderless(partitions, brokers.client.clock() + 1) if partitions else []
-    return f"; {format_partitions(lame)} have no live leader: start their brokers" if lame else ""
+    """Return the text for messages of which partitions have no live leader; empty if all have one."""
+    leaderless = brokers.leaderless(partitions, brokers.client.clock() + 1) if partitions else []
+    return f"; {format_partitions(leaderless)} have no live leader: start their brokers" if leaderless else ""

@@ -1,4 +1,4 @@
-"""The brokers of a cluster as the driver asks them: who coordinates an id, who leads a partition, and patience with both."""
+"""The driver's requests to brokers: to coordinators of transactional ids and leaders of partitions, with retries."""
 
 from __future__ import annotations
 
@@ -31,24 +31,25 @@ from spark_producer.protocol.messages import (
 
 MOVED = frozenset({Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR})
 
-TRANSACTION = 1
-"""The type of key in FindCoordinator that is a transactional id."""
+TRANSACTION_KEY_TYPE = 1
+"""The key type of a transactional id in FindCoordinator."""
 
-KEYS = 1000
-"""So many ids are asked for in one request."""
+MAX_IDS_PER_REQUEST = 1000
+"""Maximum number of ids in one request."""
 
-FIRST_PAUSE, MAX_PAUSE_S = 0.002, 0.25
-"""Seconds between two attempts, which double: markers are written within milliseconds, a leader is elected within seconds."""
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.002, 0.25
+"""Seconds between two attempts, which double: markers take milliseconds, the election of a leader takes seconds."""
 
-GONE_AFTER = 5.0
-"""Seconds for which a topic must be unknown to count as deleted: a broker that has just started knows none."""
+GONE_AFTER_S = 5.0
+"""Seconds for which a topic must be unknown to count as deleted: a broker that has just started knows no topics."""
 
 
 class RetryUntil:
-    """Yields 0, 1, … with growing pauses in between, until the deadline. `waiting_for`, or what it returns, is for the error;
-    what returns it asks brokers, and is not called before that.
+    """Yields 0, 1, … with growing pauses in between, until the deadline.
 
-    Raises (when the next one is asked for):
+    `waiting_for`, or the text that it returns, is for the error. A function may send requests, so it is called only then.
+
+    Raises (on the next iteration):
         KafkaTimeout: the deadline has passed.
     """
 
@@ -61,7 +62,7 @@ class RetryUntil:
         self._deadline = deadline
 
     def __iter__(self) -> Iterator[int]:
-        number, backoff, began = 0, Backoff(FIRST_PAUSE, MAX_PAUSE_S), self._client.clock()
+        number, backoff, began = 0, Backoff(FIRST_PAUSE_S, MAX_PAUSE_S), self._client.clock()
         while True:
             yield number
             if self._client.on_wait is not None:
@@ -70,13 +71,13 @@ class RetryUntil:
             pause = backoff.delay(number)
             if self._client.clock() + pause >= self._deadline:
                 what = self.waiting_for if isinstance(self.waiting_for, str) else self.waiting_for()
-                raise KafkaTimeout(f"exactlyOnceId {self._sink!r}: waited in vain for {what}")
+                raise KafkaTimeout(f"exactlyOnceId {self._sink!r}: timed out waiting for {what}")
             self._client.pause(pause)
             number += 1
 
 
 class TransactionAdmin:
-    """What is known of a cluster, and the ways to ask it. `sink` and `client.user` are for messages."""
+    """The known coordinators and leaders of a cluster, and requests to them. `sink` and `client.user` are for messages."""
 
     def __init__(self, client: BlockingClient, sink: str) -> None:
         self.client = client
@@ -84,21 +85,21 @@ class TransactionAdmin:
         self._coordinators: dict[str, int] = {}
         self._leaders: dict[TopicPartition, int] = {}
         self._epochs: dict[TopicPartition, int] = {}
-        """The newest leader epoch that any broker has told: who tells an older one is cut off."""
+        """The newest leader epoch in any response: a broker with an older one is cut off."""
         self._topic_ids: dict[str, bytes] = {}
-        self._told: dict[str, Collection[int]] = {}
-        """The partitions of each topic by the last answer that told of it."""
+        self._known_partitions: dict[str, Collection[int]] = {}
+        """The partitions of each topic, by the last response with it."""
         self._absent: dict[TopicPartition, tuple[float, float]] = {}
-        """Partitions that no answer has known since a time, and the time of the last one of these."""
+        """Unknown partitions: the times of the first and the last of the responses in a row that did not have them."""
 
-    def nodes(self, deadline: float, *, anew: bool = False) -> list[int]:
+    def nodes(self, deadline: float, *, refresh: bool = False) -> list[int]:
         """Return the brokers of the cluster."""
-        if anew or not self.client.brokers:
+        if refresh or not self.client.brokers:
             self.client.metadata([], deadline)
         return sorted(self.client.brokers)
 
     def attempts(self, deadline: float, waiting_for: str | Callable[[], str]) -> RetryUntil:
-        """Return the attempts at something that may take until `deadline`."""
+        """Return attempts that end with `deadline`."""
         return RetryUntil(self.client, self.sink, deadline, waiting_for)
 
     # Coordinators
@@ -107,7 +108,7 @@ class TransactionAdmin:
         """Return the broker that coordinates each transactional id.
 
         Raises:
-            BrokerError: the right to know it is missing. KafkaTimeout, SecurityError: nobody tells in time.
+            BrokerError: the right to know it is missing. KafkaTimeout, SecurityError: no broker answers in time.
         """
         attempts = self.attempts(deadline, "the coordinator of its transactions")
         for _ in attempts:
@@ -128,45 +129,45 @@ class TransactionAdmin:
         raise AssertionError
 
     def forget_coordinators(self, ids: Iterable[str]) -> None:
-        """Ask for these coordinators anew, next time."""
+        """Look these coordinators up again the next time."""
         for each in ids:
             self._coordinators.pop(each, None)
 
     def _find(self, ids: Sequence[str], deadline: float) -> Iterator[FoundCoordinator]:
-        for at in range(0, len(ids), KEYS):
-            some = tuple(ids[at : at + KEYS])
+        for at in range(0, len(ids), MAX_IDS_PER_REQUEST):
+            some = tuple(ids[at : at + MAX_IDS_PER_REQUEST])
             while some:
-                body = FindCoordinatorRequest(some[0], TRANSACTION, some)
-                answer: FindCoordinatorResponse = self.any(FIND_COORDINATOR, body, deadline)
-                if answer.coordinators:
-                    yield from answer.coordinators
+                body = FindCoordinatorRequest(some[0], TRANSACTION_KEY_TYPE, some)
+                response: FindCoordinatorResponse = self.request_any(FIND_COORDINATOR, body, deadline)
+                if response.coordinators:
+                    yield from response.coordinators
                     break
                 yield FoundCoordinator(  # before version 4 it is one id at a time
-                    some[0], answer.node_id, answer.host, answer.port, answer.error_code, answer.error_message
+                    some[0], response.node_id, response.host, response.port, response.error_code, response.error_message
                 )
                 some = some[1:]
 
-    def any(self, api: AnyApi, body: Any, deadline: float) -> Any:
-        """Ask any broker: for questions only."""
+    def request_any(self, api: AnyApi, body: Any, deadline: float) -> Any:
+        """Return the response of any broker; only for requests that change nothing."""
         return self.client.request_any(api, body, deadline)
 
-    def settle(
+    def request_coordinators(
         self,
         api: AnyApi,
         requests: Mapping[str, Any],
         deadline: float,
         *,
         resend: bool,
-        put_off: set[str] | None = None,
+        postponed: set[str] | None = None,
     ) -> dict[str, Any]:
-        """Send a request for each transactional id to its coordinator, and return the answers by id.
+        """Send a request for each transactional id to its coordinator, and return the responses by id.
 
-        While a coordinator says that it moves or loads, or that another transaction is being ended (51), it is asked
-        again. With `resend` so is one that has not answered. An answer is the body of a response; or an error in its place, if it
-        is not known whether the coordinator has acted, or if it could not be reached; or the last answer before the deadline.
-        `put_off` takes the ids of which a coordinator has said "later": it may have acted all the same.
+        A request is sent again while its coordinator moves or loads, or completes another transaction (51); with `resend` also
+        after no response. A response is a body; or an error, if it is unknown whether the coordinator has acted, or if it could
+        not be reached; or the last response before the deadline. The ids of requests that a coordinator has put off are added to
+        `postponed`: it may have acted all the same.
         """
-        answers: dict[str, Any] = {}
+        responses: dict[str, Any] = {}
         left = list(requests)
         try:
             for _ in self.attempts(deadline, "its coordinator"):
@@ -174,22 +175,22 @@ class TransactionAdmin:
                 found = self.client.request_all(
                     [NodeRequest(nodes[each], api, requests[each]) for each in left], deadline
                 )
-                answers.update(zip(left, found, strict=True))
-                left = [each for each in left if self._must_ask_again(each, answers[each], resend)]
-                if put_off is not None:
-                    put_off.update(each for each in left if not isinstance(answers[each], PyProducerError))
+                responses.update(zip(left, found, strict=True))
+                left = [each for each in left if self._must_retry(each, responses[each], resend)]
+                if postponed is not None:
+                    postponed.update(each for each in left if not isinstance(responses[each], PyProducerError))
                 if not left:
                     break
         except KafkaTimeout as error:
             for each in left:
-                answers.setdefault(each, error)
-        return answers
+                responses.setdefault(each, error)
+        return responses
 
-    def _must_ask_again(self, transactional_id: str, answer: Any, resend: bool) -> bool:
-        if isinstance(answer, PyProducerError):
+    def _must_retry(self, transactional_id: str, response: Any, resend: bool) -> bool:
+        if isinstance(response, PyProducerError):
             self._coordinators.pop(transactional_id, None)
-            return resend or isinstance(answer, BrokersUnreachable)
-        code = worst_error(answer)
+            return resend or isinstance(response, BrokersUnreachable)
+        code = worst_error(response)
         if code in MOVED:
             self._coordinators.pop(transactional_id, None)
         return code in MOVED or code == Code.CONCURRENT_TRANSACTIONS
@@ -199,15 +200,15 @@ class TransactionAdmin:
     def leaders(self, partitions: Iterable[TopicPartition], deadline: float) -> dict[TopicPartition, int]:
         """Return the leader of each partition; those that do not exist are left out.
 
-        Brokers do not know a partition if its topic was deleted, or created again with fewer. One answer proves nothing, since a
-        broker may be behind; so all have to say it for `GONE_AFTER` seconds, or half of the time that is left.
+        Brokers do not know a partition if its topic was deleted, or created again with fewer. One response proves nothing, since
+        a broker may lag; so all responses must lack it for `GONE_AFTER_S` seconds, or half of the time that is left.
 
         Raises:
-            KafkaTimeout: partitions had no leader until the deadline; the text names them.
+            KafkaTimeout: partitions had no leader until the deadline; the message names them.
             BrokerError: the right to see a topic is missing.
         """
         wanted = list(partitions)
-        confirmed_after = min(GONE_AFTER, (deadline - self.client.clock()) / 2)
+        confirmed_after = min(GONE_AFTER_S, (deadline - self.client.clock()) / 2)
         attempts = self.attempts(deadline, "leaders")
         for _ in attempts:
             missing = [each for each in wanted if each not in self._leaders]
@@ -226,28 +227,28 @@ class TransactionAdmin:
             )
         raise AssertionError
 
-    def _note_absent(self, partitions: Iterable[TopicPartition], told: Mapping[str, Collection[int]]) -> None:
+    def _note_absent(self, partitions: Iterable[TopicPartition], known: Mapping[str, Collection[int]]) -> None:
         now = self.client.clock()
         for tp in partitions:
-            if tp.partition in told.get(tp.topic, (tp.partition,)):
+            if tp.partition in known.get(tp.topic, (tp.partition,)):
                 self._absent.pop(tp, None)
             else:
                 since, last = self._absent.get(tp, (now, now))
-                self._absent[tp] = since if now - last <= GONE_AFTER else now, now
+                self._absent[tp] = since if now - last <= GONE_AFTER_S else now, now
 
     def _is_absent(self, tp: TopicPartition, seconds: float) -> bool:
-        """Return whether all responses of at least `seconds` did not know the partition."""
+        """Return whether all responses in at least `seconds` did not have the partition."""
         since, last = self._absent.get(tp, (0.0, -1.0))
         return last - since >= seconds
 
     def has_topic(self, topic: str) -> bool:
-        """Whether there was such a topic by the last answer that told of it."""
-        return bool(self._told.get(topic))
+        """Return whether the topic exists, by the last response with it."""
+        return bool(self._known_partitions.get(topic))
 
     def not_found(self, tp: TopicPartition) -> BrokerError:
-        """Return the error of rows for a partition that does not exist, by the last answer that told of its topic."""
+        """Return the error of rows for a partition that does not exist, by the last response with its topic."""
         topic, partition = tp
-        known = self._told.get(topic, ())
+        known = self._known_partitions.get(topic, ())
         if not known:
             why, advice = "the topic does not exist", "create it, or correct its name, and write the batch again"
         elif partition in known:
@@ -264,20 +265,20 @@ class TransactionAdmin:
         )
 
     def forget_leaders(self, partitions: Iterable[TopicPartition]) -> None:
-        """Ask for the leaders of these partitions anew, next time."""
+        """Look the leaders of these partitions up again the next time."""
         for each in partitions:
             self._leaders.pop(each, None)
 
     def epoch_of(self, tp: TopicPartition) -> int:
-        """Return the leader epoch to ask with: a leader that was deposed, and does not know it, refuses to answer (KIP-320)."""
+        """Return the leader epoch for requests: a deposed leader that does not know it refuses them (KIP-320)."""
         return self._epochs.get(tp, -1)
 
     def topic_id(self, topic: str) -> bytes | None:
-        """Return the id of a topic, as it was told last; one that is made anew has another. None if no broker was asked."""
+        """Return the last known id of a topic; a topic that is created again has another one. None if no broker was asked."""
         return self._topic_ids.get(topic)
 
     def learn_from_coordinator(self, transactional_id: str, topics: Sequence[str], deadline: float) -> bool:
-        """Take from the coordinator that has just answered who leads `topics`. Return whether it has told so."""
+        """Ask the coordinator that has just answered for the leaders of `topics`. Return whether it has answered."""
         node = self._coordinators.get(transactional_id)
         if node is None:
             return False
@@ -292,93 +293,94 @@ class TransactionAdmin:
         """Return those of `partitions` that have no live leader now."""
         wanted = list(partitions)
         self.forget_leaders(wanted)
-        told = self._learn(sorted({topic for topic, _ in wanted}), deadline)
-        return [each for each in wanted if each not in self._leaders and each[1] in told.get(each[0], (each[1],))]
+        known = self._learn(sorted({topic for topic, _ in wanted}), deadline)
+        return [each for each in wanted if each not in self._leaders and each[1] in known.get(each[0], (each[1],))]
 
     def _learn(self, topics: Sequence[str], deadline: float, node: int | None = None) -> dict[str, Collection[int]]:
-        """Take what a broker (`node`, or any) says of topics, and return which partitions each has: none if it does not exist. A
-        topic is left out if the broker cannot tell.
+        """Update the leaders of topics from a broker (`node`, or any), and return the partitions of each topic.
+
+        A topic that does not exist has none; one that the broker cannot describe now is left out.
         """
-        answer = self.client.metadata(topics, deadline, node)
-        live = {row.node_id for row in answer.brokers}
-        told: dict[str, Collection[int]] = {}
-        for topic in answer.topics:
+        response = self.client.metadata(topics, deadline, node)
+        live = {row.node_id for row in response.brokers}
+        known: dict[str, Collection[int]] = {}
+        for topic in response.topics:
             name = topic.name or ""
             if topic.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
                 raise missing_right(Right.WRITE_TOPIC, self.sink, self.client.user, name)
             if topic.error_code in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.INVALID_TOPIC_EXCEPTION):
-                told[name] = ()
+                known[name] = ()
                 continue
             if not topic.error_code and topic.partitions:
-                told[name] = {row.partition_index for row in topic.partitions}
+                known[name] = {row.partition_index for row in topic.partitions}
             if self._topic_ids.get(name) != topic.topic_id:
                 self._topic_ids[name] = topic.topic_id
                 self._epochs = {tp: epoch for tp, epoch in self._epochs.items() if tp[0] != name}
             for row in topic.partitions:
                 tp = TopicPartition(name, row.partition_index)
                 if row.leader_epoch < self._epochs.get(tp, -1):
-                    continue  # it has not heard of the newest election
+                    continue  # this broker does not know the newest election yet
                 self._epochs[tp] = row.leader_epoch
                 if row.leader_id in live:
                     self._leaders[tp] = row.leader_id
                 else:
                     self._leaders.pop(tp, None)
-        self._told |= told
-        return told
+        self._known_partitions |= known
+        return known
 
-    def ask_leaders(
+    def request_leaders(
         self,
         partitions: Iterable[TopicPartition],
-        question: Callable[[Sequence[TopicPartition]], tuple[AnyApi, Any]],
-        rows_of: Callable[[Any], Iterable[tuple[TopicPartition, Any]]],
+        build_request: Callable[[Sequence[TopicPartition]], tuple[AnyApi, Any]],
+        read_rows: Callable[[Any], Iterable[tuple[TopicPartition, Any]]],
         deadline: float,
     ) -> dict[TopicPartition, Any]:
-        """Ask the leaders about their partitions, as often as it takes, and return the row of each partition that exists.
+        """Send requests to the leaders of partitions, and return the row of each partition that exists.
 
-        A row has an `error_code`, and is asked for again if that can be retried.
+        A row has an `error_code`; after a retriable one the request is sent again.
         """
         found: dict[TopicPartition, Any] = {}
         left = list(dict.fromkeys(partitions))
         attempts = self.attempts(deadline, "leaders")
         for _ in attempts:
-            said = "no answer"
+            cause = "no answer"
             by_leader: dict[int, list[TopicPartition]] = {}
             for each, node in self.leaders(left, deadline).items():
                 by_leader.setdefault(node, []).append(each)
-            calls = [NodeRequest(node, *question(asked)) for node, asked in by_leader.items()]
+            calls = [NodeRequest(node, *build_request(requested)) for node, requested in by_leader.items()]
             left = []
-            for asked, answer in zip(by_leader.values(), self.client.request_all(calls, deadline), strict=True):
-                if isinstance(answer, PyProducerError):
+            for requested, response in zip(by_leader.values(), self.client.request_all(calls, deadline), strict=True):
+                if isinstance(response, PyProducerError):
                     rows: dict[TopicPartition, Any] = {}
-                    said = str(answer)
+                    cause = str(response)
                 else:
-                    rows = dict(rows_of(answer))
-                for each in asked:
+                    rows = dict(read_rows(response))
+                for each in requested:
                     row = rows.get(each)
                     if row is None or Action.RETRY in Code(row.error_code).action:
-                        said = said if row is None else Code(row.error_code).name
+                        cause = cause if row is None else Code(row.error_code).name
                         left.append(each)
                     else:
                         found[each] = row
             if not left:
                 return found
             self.forget_leaders(left)
-            attempts.waiting_for = f"an answer about {format_partitions(left)} ({said})"
+            attempts.waiting_for = f"an answer about {format_partitions(left)} ({cause})"
         raise AssertionError
 
 
-def worst_error(answer: Any) -> int:
-    """Return the error code of an answer about one transaction; of several partitions the one that says why."""
-    if isinstance(answer, AddPartitionsToTxnResponse):
-        rows = (row for topic in answer.results_by_topic_v3_and_below for row in topic.results_by_partition)
+def worst_error(response: Any) -> int:
+    """Return the error code of a response about one transaction; with several partitions, the one that is the cause."""
+    if isinstance(response, AddPartitionsToTxnResponse):
+        rows = (row for topic in response.results_by_topic_v3_and_below for row in topic.results_by_partition)
         codes = {row.partition_error_code for row in rows} - {Code.NONE}
         return min(codes - {Code.OPERATION_NOT_ATTEMPTED} or codes, default=int(Code.NONE))
-    code: int = answer.error_code
+    code: int = response.error_code
     return code
 
 
 def format_partitions(partitions: Iterable[TopicPartition]) -> str:
-    """Return names of partitions, for messages: all up to ten."""
+    """Return the names of up to ten partitions, and the number of others, for messages."""
     names = [f"{for_log(topic)}-{partition}" for topic, partition in sorted(set(partitions))]
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
@@ -392,7 +394,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 
 
 def refused(code: int, what: str, sink: str, user: str) -> PyProducerError:
-    """Return what a broker's `code` about the sink's transactions means."""
+    """Return the error for a broker's `code` about the sink's transactions."""
     if code == Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
         return missing_right(Right.TRANSACTIONS, sink, user)
     return broker_error(code, f"exactlyOnceId {sink!r}: {what}", user=user)

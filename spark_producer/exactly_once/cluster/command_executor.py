@@ -1,4 +1,4 @@
-"""A cluster that answers what the steps of a write ask: each ask is done with requests, patiently, until a deadline."""
+"""Executes the commands of the protocol on a cluster: each with requests, which are retried until a deadline."""
 
 from __future__ import annotations
 
@@ -61,46 +61,47 @@ from spark_producer.protocol.messages import ApiVersionsRequest, ApiVersionsResp
 
 LAST_OFFSET = (1 << 63) - 1
 
-SECONDS_EACH = 0.02
-"""So much longer may the end of transactions take for each of them: a coordinator needs some 3 ms, and has them in turn."""
+SECONDS_PER_TRANSACTION = 0.02
+"""Seconds by which the timeout grows for each transaction to end: a coordinator needs some 3 ms, one after the other."""
 
-LOOKS = 5
-"""So often the control partition is read before all of it is read anew."""
+MAX_READS = 5
+"""Number of reads of the control partition before it is read again from its start."""
 
 
 class CommandExecutor:
-    """One sink on one cluster. `perform` answers the asks of its steps; what it learns stays for the next write."""
+    """One sink on one cluster. `perform` executes commands; what is known of the cluster is kept for the next write."""
 
     def __init__(self, client: BlockingClient, sink: str, topic: str) -> None:
         self.client = client
         self.sink = sink
         self.brokers = TransactionAdmin(client, sink)
         self.style = Style.EXPLICIT
-        """How the cluster speaks transactions, as `learn_style` has found it, or as a ticket says."""
+        """The cluster's style of transactions, from `learn_style` or from a write handle."""
         self.topic = topic
         self._log = ControlLog(self.brokers, topic)
         self._known: ControlTopic | None = None
         self._committed: set[TaskTransaction] = set()
         """The transactions of the last `EndTasks` that their coordinators have committed."""
         self._voted: set[TaskTransaction] = set()
-        """The transactions of the last `Vote`, whose rows were there then."""
+        """The transactions of the last `Vote`, which had all of their rows."""
         self._inline: Mapping[TopicPartition, Sequence[EncodedBatch]] = {}
         self._just_fenced = False
-        """Whether nothing but a look at the log came since the last fence, with which the coordinator tells of all brokers."""
+        """Whether only reads of the log followed the last fence, with which the coordinator names all brokers."""
         self.fenced: Fenced | None = None
         """The result of the last fence."""
         self._noted: tuple[int | None, ProducerIdAndEpoch] = None, ProducerIdAndEpoch(-1, -1)
-        """The note of the sink's last commit, and a newer producer id and epoch than all of those before."""
+        """The note of the sink's last commit, and a producer id and epoch that are newer than those of all commits."""
         self.written: tuple[Span, ...] = ()
-        """Where the rows lie that `WriteControl` has written last."""
+        """The offsets of the inline rows that `WriteControl` has written last."""
 
     def prepare(self, *, make: bool = False) -> None:
-        """Find the style of transactions, and create or check the control topic: each time, since both may change meanwhile.
-        With `make` the topic is created also if the sink has committed writes elsewhere.
+        """Find the style of transactions, and create or check the control topic. Both may change between writes.
+
+        With `make` the topic is created even if the sink has committed writes in another one.
 
         Raises:
             ExactlyOnceError: the brokers have no transactions; the topic would lose control records; or it does not exist,
-            though the sink has committed writes.
+            although the sink has committed writes.
         """
         deadline = self.client.deadline()
         if self._known is not None:
@@ -121,7 +122,7 @@ class CommandExecutor:
             raise ExactlyOnceError(failed.text, kind=failed.kind.name)
 
     def take_inline(self, batches: Iterable[EncodedBatch]) -> None:
-        """Take the rows that the next `WriteControl` with `inline` writes. Those of one partition keep their order."""
+        """Store the rows that the next `WriteControl` with `inline` writes. Those of one partition keep their order."""
         found: dict[TopicPartition, list[EncodedBatch]] = {}
         for each in batches:
             found.setdefault(TopicPartition(each.topic, each.partition), []).append(each)
@@ -129,15 +130,15 @@ class CommandExecutor:
         self.written = ()
 
     def drop_inline(self) -> None:
-        """Keep no rows any more; what is known of those that were written stays."""
+        """Drop the rows; `written` stays."""
         self._inline = {}
 
     def perform(self, command: Command, seconds: float | None = None) -> Result:
-        """Do what is asked, and return the answer. It may take as long as the client has patience, or so many seconds.
+        """Execute a command and return its result, within the timeout of the client, or of `seconds` if that is less.
 
         Raises:
-            KafkaTimeout, BrokersUnreachable: it could not be done in time; the text says what it waited for.
-            BrokerError: the brokers refuse; for a missing right the text has the command that grants it.
+            KafkaTimeout, BrokersUnreachable: the command was not executed in time; the message says what it waited for.
+            BrokerError: the brokers refuse; for a missing right the message has the command that grants it.
             ExactlyOnceError: the control record cannot be read.
         """
         deadline = self.client.deadline()
@@ -156,9 +157,9 @@ class CommandExecutor:
                     self._noted = holder.noted_commit, holder.fencing._replace(epoch=holder.fencing.epoch + 1)
                 return holder
             case ReadControl():
-                answer = self._read(deadline)
-                lacks = isinstance(answer, Found) and self._is_missing(answer)
-                return Missing(self.topic, answer.record) if lacks else answer
+                response = self._read(deadline)
+                lacks = isinstance(response, Found) and self._is_missing(response)
+                return Missing(self.topic, response.record) if lacks else response
             case ListOpen(excluding):
                 ids = {each.transactional_id for each in excluding}
                 return Opened(coordinator_state.open_tasks(self.brokers, self.style, deadline, ids, nodes_known=fenced))
@@ -169,31 +170,31 @@ class CommandExecutor:
                 self._voted = set(transactions)
                 return Voted(found, bool(found) and fencing.is_overtaken(self.brokers, held, deadline))
             case EndTasks(transactions, commit):
-                more = SECONDS_EACH * len(transactions)
+                more = SECONDS_PER_TRANSACTION * len(transactions)
                 results = end_transactions.end_tasks(self.brokers, transactions, commit, deadline + more)
-                told = zip(transactions, results, strict=True)
-                self._committed = {one for one, result in told if commit and isinstance(result, Ended)}
+                by_transaction = zip(transactions, results, strict=True)
+                self._committed = {one for one, result in by_transaction if commit and isinstance(result, Ended)}
                 return TasksEnded(results)
             case ReadLogs(transactions):
                 ended = self._committed.intersection(transactions)
                 sure = ended <= self._voted
                 return log_outcome.read_outcomes(self.brokers, transactions, ended, deadline, rows_seen=sure)
-        raise IllegalState(f"{type(command).__name__} is no command")
+        raise IllegalState(f"{type(command).__name__} is not a command: a bug in pyproducer")
 
     def _write(self, command: WriteControl, deadline: float) -> Result:
         inline = self._inline if command.inline else {}
         if set(inline) != set(command.record.inline if command.inline else ()):
             raise IllegalState("the rows to write are not in the partitions that the control record names")
         write = ControlWrite(self.brokers, self.topic, self.style, command, deadline)
-        answer = write.run(inline, self._largest_part(command.record, deadline))
+        response = write.run(inline, self._largest_part(command.record, deadline))
         if inline:
             counts = {tp: sum(batch.records for batch in batches) for tp, batches in inline.items()}
             spans = [each for each in write.spans if each.topic_partition in counts]
             self.written = tuple(Span(*each[1:], counts[each.topic_partition]) for each in spans)
-        return answer
+        return response
 
     def _largest_part(self, record: ControlRecord, deadline: float) -> int:
-        """Return the most bytes of a part of `record`. Only for a long one a process that has not begun must ask the topic."""
+        """Return the maximum bytes of a part of `record`. An unknown topic is checked only for a long record."""
         if self._known is None and len(record_json.encode(record, MIN_PART_BYTES, (0, 0))) > 1:
             self._known = ensure(self.brokers, self.topic, deadline)
         return MIN_PART_BYTES if self._known is None else self._known.largest_part
@@ -201,7 +202,7 @@ class CommandExecutor:
     def _read(self, deadline: float) -> Found | MarkersLost:
         own = control_id(self.sink)
         clock = self.brokers.client.clock
-        missing_since, looks = clock(), 0
+        missing_since, reads = clock(), 0
         for _ in self.brokers.attempts(deadline, f"the end of the last write of {own!r}"):
             seen = self._log.read(deadline)
             if not seen.undecided and not (seen.record and seen.record.inline):
@@ -214,15 +215,15 @@ class CommandExecutor:
                 state is not None
                 and state.transaction_state == ONGOING
                 and all(one[:2] == (state.producer_id, state.producer_epoch) for one in seen.undecided)
-            ):  # a newer driver is writing, and looks itself at what was before
+            ):  # a newer driver is writing, and has checked the earlier records
                 return Found(seen.record)
             if not seen.undecided:
                 return self._with_inline(seen, own, deadline)
             if clock() - missing_since >= LOST_AFTER_S and self._lacks_marker(seen, deadline):
                 return MarkersLost((TopicPartition(self.topic, PARTITION),))
-            looks += 1
-            if looks == LOOKS:
-                # who was idle for a day does not find a marker any more that compaction has taken with its rows
+            reads += 1
+            if reads == MAX_READS:
+                # after a day without reads compaction may have removed the marker together with its rows
                 self._log.forget()
         raise AssertionError
 
@@ -233,7 +234,7 @@ class CommandExecutor:
         return last_commit.is_missing(noted, newest, last)
 
     def _lacks_marker(self, seen: ControlLogState, deadline: float) -> bool:
-        """Whether the leader itself has no marker: one that its replicas have not yet is shown to nobody, and will be."""
+        """Return whether the leader itself lacks the marker. One that is not replicated yet is not served, but will be."""
         spans = [
             TransactionSpan(producer_id, self.topic, PARTITION, first, last)
             for producer_id, _, first, last in seen.undecided
@@ -241,16 +242,16 @@ class CommandExecutor:
         return any(still_open(self.brokers, spans, deadline))
 
     def _with_inline(self, seen: ControlLogState, own: str, deadline: float) -> Found | MarkersLost:
-        """Look whether the partitions of rows that came with the record show their end, and of dead tasks if it is done."""
+        """Return the record once the partitions of its inline rows have the marker. If it is done, dead tasks count too."""
         inline = seen.record.inline if seen.record is not None else ()
         left_out = inline if seen.record is not None and seen.record.status in UNFINISHED else ()
         spans = [TransactionSpan(seen.producer_id, topic, partition, 0, LAST_OFFSET) for topic, partition in inline]
-        lost = await_markers(self.brokers, {own: spans}, deadline, told=True, without_tasks=left_out)
+        lost = await_markers(self.brokers, {own: spans}, deadline, markers_written=True, without_tasks=left_out)
         return MarkersLost(lost, seen.record) if lost else Found(seen.record)
 
 
 def learn_style(client: BlockingClient, deadline: float) -> Style:
-    """Return how the cluster speaks transactions, by what it has agreed on (`style_at`).
+    """Return the cluster's style of transactions, by its finalized features (`style_at`).
 
     Raises:
         ExactlyOnceError: the brokers have no transactions.
@@ -263,12 +264,12 @@ def versions_request() -> tuple[AnyApi, ApiVersionsRequest]:
     return API_VERSIONS, ApiVersionsRequest("pyproducer", "1")
 
 
-def style_of(answer: ApiVersionsResponse) -> Style:
+def style_of(response: ApiVersionsResponse) -> Style:
     """Return the style of a cluster's transactions, from an ApiVersions response.
 
     Raises: as `learn_style`.
     """
-    offered = {row.api_key: row for row in answer.api_keys}
+    offered = {row.api_key: row for row in response.api_keys}
     needed = {
         INIT_PRODUCER_ID.key: "InitProducerId",
         65: "DescribeTransactions",
@@ -278,8 +279,8 @@ def style_of(answer: ApiVersionsResponse) -> Style:
     lacking = [name for key, name in needed.items() if key not in offered]
     if lacking:
         raise ExactlyOnceError(
-            f"exactly-once writes need brokers with transactions, of Kafka 3.0 or newer: these do not know {', '.join(lacking)}. "
-            "Without exactlyOnceId they can be written to at least once"
+            f"exactly-once writes need Kafka 3.0 or newer: these brokers do not support {', '.join(lacking)}. Without "
+            "exactlyOnceId rows are written at least once"
         )
-    agreed = {row.name: row.max_version_level for row in answer.finalized_features}
+    agreed = {row.name: row.max_version_level for row in response.finalized_features}
     return style_at(agreed.get(TRANSACTIONS, 0))

@@ -1,7 +1,7 @@
-"""The reading of a sink's control record: up to the end of the partition, whatever other sinks have open there.
+"""Reads a sink's control records up to the end of the partition, past the open transactions of other sinks.
 
-Readers of committed records would stop at the first open transaction of anybody. So all records are read, and those of this sink
-are taken or dropped by the markers of the producers that wrote them, in the order of the log, as brokers decide.
+A fetch of committed records would stop at the first open transaction of any sink. So all records are fetched, and those of this
+sink count or are dropped by the markers of their producers, in the order of the log, as brokers do it.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ logger = escaping_logger(__name__)
 
 FETCH_BYTES = 8 << 20
 
-SHORT_FOR = 5.0
-"""Seconds for which the same topic must end before what was read of it, to be believed: a leader that was deposed, and does not
-know it, shows less than the newest one."""
+SHORT_FOR_S = 5.0
+"""Seconds for which a topic must end before the offset that was read, to count as shorter: a deposed leader that does not know it
+shows less than the newest one."""
 
 
 class ControlLogState(NamedTuple):
-    """What the log says: the last committed record, with the producer and the epoch that wrote it, and what is undecided.
+    """The state of the log: the last committed record, the producer and epoch that wrote it, and the undecided records.
 
-    Rows that came with the record have this epoch, or an older one where a later word repeats it (`HUNG`, `PARTIAL`). A newer one
+    The inline rows of the record have this epoch, or an older one if a later record repeats it (`HUNG`, `PARTIAL`). A newer epoch
     is that of a later execution.
     """
 
@@ -49,9 +49,9 @@ class ControlLogState(NamedTuple):
     producer_id: int
     epoch: int
     undecided: tuple[tuple[int, int, int, int], ...]
-    """(producer id, epoch, first offset, last offset) of the sink's records that no marker has decided yet."""
+    """(producer id, epoch, first offset, last offset) of the sink's records without a marker so far."""
     end_epoch: int = -1
-    """The epoch of the marker that has committed the record: by EndTxn 5 it is the next one after that of the record."""
+    """The epoch of the marker that committed the record: with EndTxn 5 it is the one after the record's."""
 
 
 class _Row(NamedTuple):
@@ -62,7 +62,7 @@ class _Row(NamedTuple):
 
 
 class ControlLog:
-    """The control records of one sink. It remembers how far it has read."""
+    """The control records of one sink. It continues reading where it has stopped."""
 
     def __init__(self, brokers: TransactionAdmin, topic: str) -> None:
         self._brokers = brokers
@@ -84,24 +84,24 @@ class ControlLog:
         self._certain: set[bytes] = set()
         """The keys of sinks with a record that names its own writer."""
         self._foreign: dict[bytes, int] = {}
-        """The keys under which another producer than the sink's has written, and the offset of such a record."""
+        """The keys under which another producer than the sink's has written, with the offset of such a record."""
 
     def forget(self) -> None:
-        """Read from the start again, next time."""
+        """Start from the beginning of the log at the next read."""
         self._restart(-1)
 
     def read(self, deadline: float) -> ControlLogState:
-        """Read what has come since the last call, up to the end of the log as it is now.
+        """Read the records since the last call, up to the current end of the log, and return the state.
 
         Raises:
-            ExactlyOnceError: what is there is no control record of ours, or of a newer version.
+            ExactlyOnceError: a record is not a control record of this sink, or has a newer version.
             KafkaTimeout, BrokerError: the brokers do not answer, or refuse.
         """
         tp = TopicPartition(self._topic, PARTITION)
         end = self._end(deadline)
         if self._position < 0:
             self._restart(self._offset(EARLIEST, deadline))
-        pauses = iter(self._brokers.attempts(deadline, f"what lies before offset {end} of the control topic"))
+        pauses = iter(self._brokers.attempts(deadline, f"the records before offset {end} of the control topic"))
         while self._position < end:
             began_at = self._position
             row = read_at(self._brokers, tp, self._position, deadline, FETCH_BYTES)
@@ -119,21 +119,21 @@ class ControlLog:
         return ControlLogState(self._record(), self._producer_id, self._epoch, self._undecided(), self._end_epoch)
 
     def _end(self, deadline: float) -> int:
-        """Return where the log ends. If that is before what was read already, the leader is looked for anew and asked again.
+        """Return the end offset of the log. If it is before the offset that was read, the leader is looked up and asked again.
 
-        If the topic turns out to be another one, or the log stays so short, what was read counts no more.
+        If the topic is another one, or the log stays shorter, the records that were read no longer count.
         """
         tp = TopicPartition(self._topic, PARTITION)
         began = self._brokers.client.clock()
         for _ in self._brokers.attempts(
-            deadline, f"offset {self._position} of the control topic, which was there before"
+            deadline, f"offset {self._position} of the control topic, which existed before"
         ):
             end = self._offset(LATEST, deadline)
             known, self._topic_id = self._topic_id, self._brokers.topic_id(self._topic)
-            stays_short = end < self._position and self._brokers.client.clock() - began >= SHORT_FOR
+            stays_short = end < self._position and self._brokers.client.clock() - began >= SHORT_FOR_S
             if stays_short or known not in (None, self._topic_id):
                 logger.warning(
-                    "control topic %s was made anew, or has lost records: it ends at offset %d, and was read up to %d",
+                    "control topic %s was created again, or has lost records: it ends at offset %d, and was read up to %d",
                     self._topic,
                     end,
                     self._position,
@@ -145,10 +145,10 @@ class ControlLog:
         raise AssertionError
 
     def _offset(self, at: int, deadline: float) -> int:
-        """Return where the log begins or ends.
+        """Return the start or end offset of the log.
 
-        The end is not taken from a Fetch: a new leader does not know at once how far its predecessor's records were acknowledged,
-        and a Fetch shows less until it does. It answers this question only when it knows (KIP-207).
+        The end is not taken from a Fetch: a new leader does not know at once which of its predecessor's records were
+        acknowledged, and a Fetch shows less until it does. ListOffsets is answered only when the leader knows (KIP-207).
         """
         tp = TopicPartition(self._topic, PARTITION)
         found = offsets(self._brokers, [tp], deadline, at=at, isolation=UNCOMMITTED)
@@ -159,7 +159,7 @@ class ControlLog:
     def _take(self, data: memoryview, high_watermark: int) -> None:
         headers = [(header, batch) for header, batch in batches(data) if header.last_offset >= self._position]
         if not headers:
-            if not len(data):  # nothing is left behind this offset, after compaction
+            if not len(data):  # compaction has removed all records after this offset
                 self._position = max(self._position, high_watermark)
             return
         own = self._own_rows(data, [header for header, _ in headers])
@@ -192,7 +192,7 @@ class ControlLog:
 
     def _note(self, header: BatchHeader, rows: list[_Row]) -> None:
         if not header.is_transactional:
-            self._foreign.update((_main(row.key), row.offset) for row in rows)
+            self._foreign.update((_main_key(row.key), row.offset) for row in rows)
             return
         _, pending = self._pending.get(header.producer_id, (0, []))
         self._pending[header.producer_id] = (header.producer_epoch, pending + rows)
@@ -207,8 +207,8 @@ class ControlLog:
             return
         own = self._own_keys(rows, (producer_id, epoch))
         for row in rows:
-            if _main(row.key) not in own:
-                self._foreign[_main(row.key)] = row.offset
+            if _main_key(row.key) not in own:
+                self._foreign[_main_key(row.key)] = row.offset
                 logger.warning(
                     "control topic %s: the record at offset %d is ignored: its sink did not write it",
                     self._topic,
@@ -219,17 +219,17 @@ class ControlLog:
             self._times[row.key] = row.timestamp
             self._producer_id, self._epoch = producer_id, epoch
             self._end_epoch = header.producer_epoch
-            self._certain.update(own[_main(row.key)])
+            self._certain.update(own[_main_key(row.key)])
 
     def _own_keys(self, rows: list[_Row], writer: tuple[int, int]) -> dict[bytes, set[bytes]]:
-        """Return the keys under which a transaction has a record that counts; for each, those whose record names its writer.
+        """Return the keys under which a transaction has a valid record; for each, those whose record names its writer.
 
-        A record names the producer and epoch that write it, which no row of data can know; so it counts for ever. Those of
-        earlier versions name none. They count until the sink has one that does.
+        A record names the producer and epoch that write it, which no row of data can know, so it always counts. Records of
+        earlier versions name none. They count until the sink has a record that does.
         """
         own: dict[bytes, set[bytes]] = {}
         for row in rows:
-            if _main(row.key) != row.key:
+            if _main_key(row.key) != row.key:
                 continue
             named = record_json.writer_of(row.value or b"")
             if named == writer:
@@ -244,13 +244,13 @@ class ControlLog:
         if key in self._foreign and key not in self._certain:
             raise ExactlyOnceError(
                 f"exactlyOnceId {self._sink!r}: the control record at offset {self._foreign[key]} of {self._topic!r} was written "
-                "by another producer than the sink's, perhaps outside of a transaction, so what the sink has committed is "
-                "unknown. Check which rows readers of committed records see, and go on with a new exactlyOnceId"
+                "by another producer than the sink's, perhaps outside of a transaction, so it is unknown what the sink has "
+                "committed. Check which rows consumers of committed records see, and continue with a new exactlyOnceId"
             )
         return None if value is None else record_json.decode(self._sink, value, self._committed)
 
     def written_ms(self, sink: str) -> int:
-        """Return when the last record of a sink was written, in milliseconds since 1970."""
+        """Return the timestamp of the last record of a sink in milliseconds since 1970; -1 if there is none."""
         return self._times.get(record_json.key_of(sink), -1)
 
     @property
@@ -259,10 +259,10 @@ class ControlLog:
         return ProducerIdAndEpoch(self._producer_id, self._end_epoch)
 
     def pending(self, producer_id: int) -> ControlRecord | None:
-        """Return the record that a producer has written, and no marker has decided yet; None if it has not got to its end.
+        """Return the record of a producer that has no marker so far; None if its main part is not written yet.
 
         Raises:
-            ExactlyOnceError: it is no control record of ours, or several are waiting for the same marker.
+            ExactlyOnceError: it is not a control record of this sink, or several wait for the same marker.
         """
         _, rows = self._pending.get(producer_id, (0, []))
         mains = [row.value or b"" for row in rows if row.key == record_json.key_of(self._sink)]
@@ -274,27 +274,27 @@ class ControlLog:
         return record_json.decode(self._sink, mains[0], parts) if mains else None
 
     def wrote(self, producer_id: int, epoch: int) -> bool:
-        """Return whether the sink has written here with this epoch, whatever became of it. Compaction may have taken it."""
+        """Return whether the sink has written here with this epoch, committed or not. Compaction may have removed the record."""
         return (producer_id, epoch) in self._executions
 
     def _undecided(self) -> tuple[tuple[int, int, int, int], ...]:
         return tuple(
             (producer_id, epoch, rows[0].offset, rows[-1].offset)
             for producer_id, (epoch, rows) in self._pending.items()
-            if self._own_keys(rows, (producer_id, epoch)) or all(_main(row.key) != row.key for row in rows)
+            if self._own_keys(rows, (producer_id, epoch)) or all(_main_key(row.key) != row.key for row in rows)
         )
 
 
-def _main(key: bytes) -> bytes:
+def _main_key(key: bytes) -> bytes:
     """Return the key of the main record to which a key belongs."""
     return key.partition(b"#")[0]
 
 
 class WholeControlLog(ControlLog):
-    """The control records of all sinks, for people."""
+    """The control records of all sinks, for `pyproducer txn list`."""
 
     def records(self, deadline: float) -> dict[str, ControlRecord | PyProducerError]:
-        """Return the last record of each sink, or why it cannot be read.
+        """Return the last record of each sink, or the error if it cannot be read.
 
         Raises: as `read`.
         """

@@ -1,7 +1,7 @@
-"""The topic of control records: made if it is not there, and checked before anything is entrusted to it.
+"""The control topic: created if it does not exist, and its settings checked before control records are written to it.
 
-One partition is used, the first, whatever their number: a partition that were chosen by a hash would change with it, and the sink
-would forget what it has written.
+Only its first partition is used, whatever their number: a partition chosen by a hash would change with the number, and the sink's
+control record would not be found any more.
 """
 
 from __future__ import annotations
@@ -36,61 +36,61 @@ PARTITION = 0
 COORDINATORS_TOPIC = "__transaction_state"
 
 REPLICAS = 3
-"""Copies of the topic, if the cluster has as many brokers."""
+"""Replication factor of the topic, if the cluster has as many brokers."""
 
 CONFIG = {"cleanup.policy": "compact", "segment.bytes": "16777216", "min.cleanable.dirty.ratio": "0.1"}
-"""Small segments, often compacted: whoever starts reads the whole partition."""
+"""Small segments, often compacted: each driver that starts reads the whole partition."""
 
 KEPT_FOR_EVER = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""What is as good, but grows, for brokers that do not compact."""
+"""The settings for brokers without compaction: as safe, but the topic grows."""
 
 _unchecked: set[str] = set()
-"""The topics of which this process has said that they cannot be checked."""
+"""The topics of which this process has warned that they cannot be checked."""
 
 _TOPIC = 2
-_ROOM = 4096
-"""Bytes that the header of a batch and its records need at most, beside a part of the control record."""
+_OVERHEAD_BYTES = 4096
+"""Maximum bytes of the headers of a batch and its records, beside a part of the control record."""
 
 DEFAULT_LARGEST = 1_048_588
 
 MIN_PART_BYTES = 4096
-"""Bytes of a part of the control record that every topic has to take."""
+"""Bytes of a part of the control record that every control topic must accept."""
 
 
 class ControlTopic(NamedTuple):
-    """What is known of the topic: the largest batch that it takes, in bytes."""
+    """The known settings of the topic: the maximum bytes of a batch."""
 
     largest_batch: int = DEFAULT_LARGEST
 
     @property
     def largest_part(self) -> int:
-        """The most bytes of a part of the control record."""
-        return max(MIN_PART_BYTES, min(900_000, self.largest_batch - _ROOM))
+        """Maximum bytes of a part of the control record."""
+        return max(MIN_PART_BYTES, min(900_000, self.largest_batch - _OVERHEAD_BYTES))
 
 
 def ensure(
     brokers: TransactionAdmin, topic: str, deadline: float, before_making: Callable[[], None] = lambda: None
 ) -> ControlTopic:
-    """Create the topic if it is missing, and check that it keeps the last record of each sink. `before_making` may refuse that.
+    """Create the topic if it is missing, and check that it keeps the last record of each sink. `before_making` may refuse it.
 
     Raises:
-        ExactlyOnceError: it would lose control records. BrokerError: a right is missing, or the brokers refuse to make it.
+        ExactlyOnceError: it would lose control records. BrokerError: a right is missing, or the brokers refuse to create it.
     """
-    known = _look(brokers, topic, deadline)
+    known = _find(brokers, topic, deadline)
     if known is None:
         before_making()
         _make(brokers, topic, deadline)
         brokers.leaders([TopicPartition(topic, PARTITION)], deadline)
-        known = _look(brokers, topic, deadline)
+        known = _find(brokers, topic, deadline)
     if known is None or not known.partitions:
         raise broker_error(Code.UNKNOWN_TOPIC_OR_PARTITION, f"the control topic {topic!r}")
     api, body = settings_request(topic)
-    return check_settings(topic, brokers.any(api, body, deadline))
+    return check_settings(topic, brokers.request_any(api, body, deadline))
 
 
-def _look(brokers: TransactionAdmin, topic: str, deadline: float) -> MetadataResponseTopic | None:
-    answer = brokers.client.metadata([topic], deadline)
-    found = next((row for row in answer.topics if row.name == topic), None)
+def _find(brokers: TransactionAdmin, topic: str, deadline: float) -> MetadataResponseTopic | None:
+    response = brokers.client.metadata([topic], deadline)
+    found = next((row for row in response.topics if row.name == topic), None)
     if found is not None and found.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
         raise missing_right(Right.CONTROL_TOPIC, brokers.sink, brokers.client.user, topic)
     return found if found is not None and found.partitions else None
@@ -105,30 +105,30 @@ def _make(brokers: TransactionAdmin, topic: str, deadline: float) -> None:
     if row.error_code in (Code.TOPIC_AUTHORIZATION_FAILED, Code.CLUSTER_AUTHORIZATION_FAILED):
         raise missing_right(Right.MAKE_CONTROL_TOPIC, brokers.sink, brokers.client.user, topic)
     if row.error_code not in (Code.NONE, Code.TOPIC_ALREADY_EXISTS):
-        raise broker_error(row.error_code, f"making the control topic {topic!r}", row.error_message)
+        raise broker_error(row.error_code, f"creating the control topic {topic!r}", row.error_message)
     if not row.error_code:
-        logger.info("made the control topic %s, with %d replicas", topic, replicas)
+        logger.info("created the control topic %s, with %d replicas", topic, replicas)
 
 
 def _replicas(brokers: TransactionAdmin, deadline: float) -> int:
-    """Return how many replicas the topic gets: they are not added later, so it waits for brokers that are just being started.
+    """Return the replication factor for the topic. It is not raised later, so brokers that are starting are waited for.
 
-    The coordinators' own topic tells how many there are. It is made when a coordinator is looked for, once enough brokers live.
+    The coordinators' own topic shows their number: brokers create it at the first FindCoordinator, once enough of them live.
 
     Raises:
-        KafkaTimeout: too few came.
+        KafkaTimeout: too few brokers have started.
     """
     brokers.coordinators([control_id(brokers.sink)], deadline)
-    told = brokers.client.metadata([COORDINATORS_TOPIC], deadline).topics
-    kept = max((len(row.replica_nodes) for topic in told for row in topic.partitions), default=1)
+    topics = brokers.client.metadata([COORDINATORS_TOPIC], deadline).topics
+    kept = max((len(row.replica_nodes) for topic in topics for row in topic.partitions), default=1)
     needed = min(REPLICAS, kept)
     attempts = brokers.attempts(deadline, "")
     for _ in attempts:
-        found = len(brokers.nodes(deadline, anew=True))
+        found = len(brokers.nodes(deadline, refresh=True))
         if found >= needed:
             return min(REPLICAS, found)
         attempts.waiting_for = (
-            f"{needed} brokers, as many as {COORDINATORS_TOPIC} has replicas, to make the control topic: {found} live"
+            f"{needed} brokers, as many as {COORDINATORS_TOPIC} has replicas, to create the control topic: {found} live"
         )
     raise AssertionError
 
@@ -138,8 +138,8 @@ def _create(
 ) -> CreatableTopicResult:
     entries = tuple(CreatableTopicConfig(name, value) for name, value in config.items())
     wanted = CreatableTopic(topic, 1, replicas, configs=entries)
-    answer = brokers.any(CREATE_TOPICS, CreateTopicsRequest((wanted,), timeout_ms=30_000), deadline)
-    return next(iter(answer.topics), CreatableTopicResult(topic, error_code=Code.UNKNOWN_SERVER_ERROR))
+    response = brokers.request_any(CREATE_TOPICS, CreateTopicsRequest((wanted,), timeout_ms=30_000), deadline)
+    return next(iter(response.topics), CreatableTopicResult(topic, error_code=Code.UNKNOWN_SERVER_ERROR))
 
 
 def settings_request(topic: str) -> tuple[AnyApi, DescribeConfigsRequest]:
@@ -148,18 +148,18 @@ def settings_request(topic: str) -> tuple[AnyApi, DescribeConfigsRequest]:
     return DESCRIBE_CONFIGS, DescribeConfigsRequest((DescribeConfigsResource(_TOPIC, topic, names),))
 
 
-def is_gone(answer: DescribeConfigsResponse) -> bool:
-    """Return whether the answer about the topic's settings says that there is no such topic."""
-    return any(row.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION for row in answer.results)
+def is_gone(response: DescribeConfigsResponse) -> bool:
+    """Return whether the response about the topic's settings says that the topic does not exist."""
+    return any(row.error_code == Code.UNKNOWN_TOPIC_OR_PARTITION for row in response.results)
 
 
-def check_settings(topic: str, answer: DescribeConfigsResponse) -> ControlTopic:
-    """Return what the answer about its settings says of the topic.
+def check_settings(topic: str, response: DescribeConfigsResponse) -> ControlTopic:
+    """Return the topic's settings from a response.
 
     Raises:
         ExactlyOnceError: it would lose control records.
     """
-    [result] = answer.results
+    [result] = response.results
     if result.error_code:
         level = logging.DEBUG if topic in _unchecked else logging.WARNING
         _unchecked.add(topic)
@@ -175,7 +175,7 @@ def check_settings(topic: str, answer: DescribeConfigsResponse) -> ControlTopic:
     policy = config.get("cleanup.policy", "")
     if policy != "compact" and any(config.get(name) != value for name, value in KEPT_FOR_EVER.items()):
         raise ExactlyOnceError(
-            f"the control topic {topic!r} has cleanup.policy={policy}: it would forget what was written, and rows would be "
+            f"the control topic {topic!r} has cleanup.policy={policy}: it would lose control records, and rows would be "
             "written twice. It must be compacted and nothing else: kafka-configs.sh --bootstrap-server … --alter --entity-type "
             f"topics --entity-name {topic} --add-config cleanup.policy=compact"
         )

@@ -1,4 +1,4 @@
-"""What coordinators say of transactions: their state, and which ids of a sink have open ones."""
+"""The state of transactions at their coordinators, and the open ones of a sink."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from spark_producer.admin.exchange import NodeRequest
 from spark_producer.common.cluster import Style, TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import PyProducerError
-from spark_producer.exactly_once.cluster.broker_requests import KEYS, MOVED, TransactionAdmin, refused, worst_error
+from spark_producer.exactly_once.cluster.broker_requests import (
+    MAX_IDS_PER_REQUEST,
+    MOVED,
+    TransactionAdmin,
+    refused,
+    worst_error,
+)
 from spark_producer.exactly_once.names import PREFIX, is_task_of, sink_of, task_prefix
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.protocol import DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS
@@ -24,13 +30,13 @@ ONGOING = "Ongoing"
 COMPLETE_COMMIT, COMPLETE_ABORT = "CompleteCommit", "CompleteAbort"
 PREPARE_COMMIT = "PrepareCommit"
 ENDING = frozenset({PREPARE_COMMIT, "PrepareAbort", "PrepareEpochFence"})
-"""The states in which a coordinator has decided, and markers are still on their way."""
+"""The states in which a coordinator has decided the transaction and is still writing markers."""
 
 
 def describe(
     brokers: TransactionAdmin, ids: Collection[str], deadline: float
 ) -> dict[str, DescribedTransaction | None]:
-    """Return how the transaction of each id stands; None for an id that its coordinator does not know.
+    """Return the state of each id's transaction; None for an id that its coordinator does not know.
 
     Raises:
         BrokerError: the right to see it is missing. KafkaTimeout: a coordinator did not answer in time.
@@ -43,17 +49,19 @@ def describe(
         for each, node in brokers.coordinators(left, deadline).items():
             by_node.setdefault(node, []).append(each)
         calls = [
-            NodeRequest(node, DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(tuple(some[at : at + KEYS])))
+            NodeRequest(
+                node, DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest(tuple(some[at : at + MAX_IDS_PER_REQUEST]))
+            )
             for node, some in by_node.items()
-            for at in range(0, len(some), KEYS)
+            for at in range(0, len(some), MAX_IDS_PER_REQUEST)
         ]
-        for answer in brokers.client.request_all(calls, deadline):
-            if isinstance(answer, PyProducerError):
-                attempts.waiting_for = f"the state of its transactions ({answer})"
+        for response in brokers.client.request_all(calls, deadline):
+            if isinstance(response, PyProducerError):
+                attempts.waiting_for = f"the state of its transactions ({response})"
                 continue
-            for row in answer.transaction_states:
+            for row in response.transaction_states:
                 if row.transactional_id not in asked:
-                    continue  # what nobody asked for must never be taken for the sink's own
+                    continue  # a row that was not requested must never count as one of the sink
                 if row.error_code in MOVED:
                     attempts.waiting_for = f"the coordinator of {row.transactional_id!r} ({Code(row.error_code).name})"
                 elif row.error_code and row.error_code != Code.TRANSACTIONAL_ID_NOT_FOUND:
@@ -73,7 +81,7 @@ def describe(
 
 
 def has_committed(state: DescribedTransaction | None, producer_id: int, epoch: int, style: Style) -> bool:
-    """Return whether a coordinator has committed this very transaction, or is about to. A later one of its id has a newer epoch.
+    """Return whether a coordinator has committed this transaction, or is about to. A later one of its id has a newer epoch.
 
     In the implicit style the end of a transaction has the next epoch (KIP-890).
     """
@@ -84,9 +92,9 @@ def has_committed(state: DescribedTransaction | None, producer_id: int, epoch: i
 
 
 def how_ended(state: DescribedTransaction | None, producer_id: int, epoch: int, style: Style) -> bool | None:
-    """Return whether a coordinator has committed this very transaction; None if it is not the last one of its id.
+    """Return whether a coordinator has committed this transaction; None if it is not the last one of its id.
 
-    An abort has the same epoch or the next one, by whoever had it: the producer, its timeout or a fence.
+    An abort has the same epoch or the next one, whether the producer, the timeout or a fence caused it.
     """
     if has_committed(state, producer_id, epoch, style):
         return True
@@ -96,7 +104,7 @@ def how_ended(state: DescribedTransaction | None, producer_id: int, epoch: int, 
 
 
 def partitions_of(row: DescribedTransaction | None) -> list[TopicPartition]:
-    """Return the partitions that are in a transaction, as far as the user may see them."""
+    """Return the partitions of a transaction, as far as the user may see them."""
     return (
         [] if row is None else [TopicPartition(topic.topic, each) for topic in row.topics for each in topic.partitions]
     )
@@ -106,18 +114,18 @@ def open_tasks(
     brokers: TransactionAdmin,
     style: Style,
     deadline: float,
-    besides: Collection[str] = (),
+    excluding: Collection[str] = (),
     *,
     nodes_known: bool = False,
 ) -> tuple[TaskTransaction, ...]:
-    """Return the open transactions of the sink's tasks on all brokers, without what they have written, `besides` these ids.
+    """Return the open transactions of the sink's tasks on all brokers, without their spans and without the ids in `excluding`.
 
-    `nodes_known` and what is raised: as `listed`.
+    `nodes_known` and Raises: as `listed`.
     """
     pattern = f"{re.escape(task_prefix(brokers.sink))}.*"
     body = ListTransactionsRequest((ONGOING,), transactional_id_pattern=pattern)
     rows = listed(brokers, body, deadline, nodes_known=nodes_known)
-    ids = {row.transactional_id for row in rows if row.transaction_state == ONGOING} - set(besides)
+    ids = {row.transactional_id for row in rows if row.transaction_state == ONGOING} - set(excluding)
     ids = {each for each in ids if is_task_of(brokers.sink, each)}
     states = describe(brokers, sorted(ids), deadline) if ids else {}
     return tuple(
@@ -128,9 +136,9 @@ def open_tasks(
 
 
 def open_by_sink(brokers: TransactionAdmin, deadline: float) -> dict[str, tuple[str, ...]]:
-    """Return the ids with open transactions by sink: of all sinks of the cluster, whether or not they have ever committed.
+    """Return the ids with open transactions by sink, for all sinks of the cluster, also those without a commit so far.
 
-    What is raised: as `listed`.
+    Raises: as `listed`.
     """
     body = ListTransactionsRequest((ONGOING,), transactional_id_pattern=f"{re.escape(f'{PREFIX}.')}.*")
     ids = {row.transactional_id for row in listed(brokers, body, deadline) if sink_of(row.transactional_id)}
@@ -146,26 +154,26 @@ def open_by_sink(brokers: TransactionAdmin, deadline: float) -> dict[str, tuple[
 def listed(
     brokers: TransactionAdmin, body: ListTransactionsRequest, deadline: float, *, nodes_known: bool = False
 ) -> list[ListedTransaction]:
-    """Return what all brokers list, asked as often as it takes. Their answers may have more than was asked for.
+    """Return the transactions that all brokers list, with retries. The list may have more than was requested.
 
-    With `nodes_known` somebody has just told which brokers there are. Else that is asked first.
+    The brokers of the cluster are requested first, unless a response has just named them (`nodes_known`).
 
     Raises:
-        KafkaTimeout, BrokerError: a broker does not tell.
+        KafkaTimeout, BrokerError: a broker does not answer, or refuses.
     """
     found: list[ListedTransaction] = []
     attempts = brokers.attempts(deadline, "")
     for number in attempts:
-        anew = number > 0 or not nodes_known
-        nodes = brokers.nodes(deadline, anew=anew)  # one that has joined since may coordinate some of them
-        answers = brokers.client.request_all([NodeRequest(node, LIST_TRANSACTIONS, body) for node in nodes], deadline)
-        good = [one for one in answers if not isinstance(one, PyProducerError) and not worst_error(one)]
-        found += [row for answer in good for row in answer.transaction_states]
-        if len(good) == len(answers):
+        refresh = number > 0 or not nodes_known
+        nodes = brokers.nodes(deadline, refresh=refresh)  # a broker that has joined since may coordinate some of them
+        responses = brokers.client.request_all([NodeRequest(node, LIST_TRANSACTIONS, body) for node in nodes], deadline)
+        complete = [one for one in responses if not isinstance(one, PyProducerError) and not worst_error(one)]
+        found += [row for response in complete for row in response.transaction_states]
+        if len(complete) == len(responses):
             break
-        bad = next(one for one in answers if one not in good)
-        said = str(bad) if isinstance(bad, PyProducerError) else Code(worst_error(bad)).name
-        attempts.waiting_for = f"the list of open transactions ({said})"
-        if not isinstance(bad, PyProducerError) and worst_error(bad) not in MOVED:
-            raise refused(worst_error(bad), "the list of open transactions", brokers.sink, brokers.client.user)
+        failed = next(one for one in responses if one not in complete)
+        cause = str(failed) if isinstance(failed, PyProducerError) else Code(worst_error(failed)).name
+        attempts.waiting_for = f"the list of open transactions ({cause})"
+        if not isinstance(failed, PyProducerError) and worst_error(failed) not in MOVED:
+            raise refused(worst_error(failed), "the list of open transactions", brokers.sink, brokers.client.user)
     return found

@@ -1,4 +1,4 @@
-"""What a process says, once, of topics whose acknowledged data one broker can lose: no transaction helps against that."""
+"""The warning, once in a process, of topics whose acknowledged data one broker can lose: transactions do not prevent that."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ logger = escaping_logger(__name__)
 _TOPIC = 2
 _SECONDS = 5.0
 
-_looked_at: set[str] = set()
-"""The topics that were looked at in this process."""
+_checked_topics: set[str] = set()
+"""The topics that this process has checked."""
 
 
 def warn_once(brokers: TransactionAdmin, topics: Collection[str]) -> None:
-    """Warn about those of `topics` that this process has not looked at before. What the user may not see is passed over.
+    """Warn about those of `topics` that this process has not checked before, as far as the user may see them.
 
-    A cluster of one broker, where nothing else is possible, is no reason for a warning: the log says it for those who look there.
+    On a cluster of one broker, where nothing else is possible, the message is an info and not a warning.
     """
-    fresh = sorted(set(topics) - _looked_at)
-    if not fresh:
+    unchecked = sorted(set(topics) - _checked_topics)
+    if not unchecked:
         return
-    _looked_at.update(fresh)
+    _checked_topics.update(unchecked)
     deadline = brokers.client.clock() + _SECONDS
     try:
-        metadata = brokers.client.metadata(fresh, deadline)
-        in_sync = _min_in_sync(brokers, fresh, deadline)
+        metadata = brokers.client.metadata(unchecked, deadline)
+        in_sync = _min_in_sync(brokers, unchecked, deadline)
     except PyProducerError as error:
-        logger.debug("the replicas of %s are not known: %s", ", ".join(fresh), error)
+        logger.debug("the replicas of %s are unknown: %s", ", ".join(unchecked), error)
         return
-    weak = _weak(metadata, in_sync)
-    if weak and _has_one_broker(metadata):
+    weaknesses = _weaknesses(metadata, in_sync)
+    if weaknesses and _has_one_broker(metadata):
         logger.info(
             "the cluster has one broker, so the loss of its disk loses what was acknowledged, also by exactly-once writes"
         )
-    elif weak:
+    elif weaknesses:
         logger.warning(
             "the loss of one broker's disk can lose what was acknowledged, also by exactly-once writes: %s. Use three replicas "
             "and min.insync.replicas=2",
-            ", ".join(weak),
+            ", ".join(weaknesses),
         )
 
 
-def _weak(metadata: MetadataResponse, in_sync: Mapping[str, int]) -> list[str]:
-    """Return what is wrong with each topic that one broker can lose."""
+def _weaknesses(metadata: MetadataResponse, in_sync: Mapping[str, int]) -> list[str]:
+    """Return the weakness of each topic that one broker can lose."""
     found = []
     for row in metadata.topics:
         replicas = min((len(one.replica_nodes) for one in row.partitions), default=0)
@@ -61,17 +61,17 @@ def _weak(metadata: MetadataResponse, in_sync: Mapping[str, int]) -> list[str]:
 
 
 def _has_one_broker(metadata: MetadataResponse) -> bool:
-    """Whether the cluster has one broker, and not several of which one is live: those that are down are named as replicas."""
+    """Return whether the cluster has one broker, not one live of several: replicas name those that are down."""
     replicas = {node for row in metadata.topics for one in row.partitions for node in one.replica_nodes}
     return len(replicas | {row.node_id for row in metadata.brokers}) == 1
 
 
 def _min_in_sync(brokers: TransactionAdmin, topics: Collection[str], deadline: float) -> Mapping[str, int]:
     resources = tuple(DescribeConfigsResource(_TOPIC, topic, ("min.insync.replicas",)) for topic in topics)
-    answer = brokers.any(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources), deadline)
+    response = brokers.request_any(DESCRIBE_CONFIGS, DescribeConfigsRequest(resources), deadline)
     return {
         row.resource_name: int(entry.value or 1)
-        for row in answer.results
+        for row in response.results
         if not row.error_code
         for entry in row.configs
     }

@@ -1,4 +1,4 @@
-"""The end of transactions by the driver: thousands at once, each by its id, epoch and style alone."""
+"""EndTxn for the tasks' transactions: the driver ends thousands at once, by id, epoch and style alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ END_STYLE: dict[Style, Api[EndTxnRequest, EndTxnResponse]] = {
     Style.EXPLICIT: END_TXN._replace(max_version=4),
     Style.IMPLICIT: END_TXN._replace(min_version=5),
 }
-"""A repeated request must be of the same version: others are refused after the first, and that would be no verdict."""
+"""A repeated request must have the same version: another one is refused after the first, which would say nothing."""
 
 _REFUSALS = FENCING | {Code.INVALID_TXN_STATE}
 
@@ -33,32 +33,32 @@ _REFUSALS = FENCING | {Code.INVALID_TXN_STATE}
 def end_tasks(
     brokers: TransactionAdmin, transactions: Sequence[TaskTransaction], commit: bool, deadline: float
 ) -> tuple[Ended | EndRefused, ...]:
-    """Commit or abort transactions, and return what the coordinators say of each, in order.
+    """Commit or abort transactions, and return the coordinators' result for each, in order.
 
-    What was not answered is sent again: that is harmless, since each transaction has an epoch of its own.
+    A request without a response is sent again: that is harmless, since each transaction has its own epoch.
 
     Raises:
-        KafkaTimeout: some were not answered in time; the text names one of them, and partitions that hold it up.
-        BrokerError: a coordinator refuses for another reason than that the transaction is over.
+        KafkaTimeout: some had no response in time; the message names one of them, and the partitions that it waits for.
+        BrokerError: a coordinator refuses for another reason than that the transaction has ended.
     """
     wait_for_leaders(brokers, transactions, deadline)
-    answers: dict[str, Any] = {}
+    responses: dict[str, Any] = {}
     for style in Style:
         requests = {
             each.transactional_id: EndTxnRequest(each.transactional_id, each.producer_id, each.epoch, commit)
             for each in transactions
             if each.style is style
         }
-        answers |= brokers.settle(END_STYLE[style], requests, deadline, resend=True) if requests else {}
-    return tuple(_result(brokers, each, answers[each.transactional_id]) for each in transactions)
+        responses |= brokers.request_coordinators(END_STYLE[style], requests, deadline, resend=True) if requests else {}
+    return tuple(_result(brokers, each, responses[each.transactional_id]) for each in transactions)
 
 
 def _result(
-    brokers: TransactionAdmin, transaction: TaskTransaction, answer: EndTxnResponse | PyProducerError
+    brokers: TransactionAdmin, transaction: TaskTransaction, response: EndTxnResponse | PyProducerError
 ) -> Ended | EndRefused:
-    if isinstance(answer, PyProducerError):
-        raise KafkaTimeout(f"{_named(brokers, transaction)} was not ended in time: {answer}") from answer
-    code = worst_error(answer)
+    if isinstance(response, PyProducerError):
+        raise KafkaTimeout(f"{_named(brokers, transaction)} was not ended in time: {response}") from response
+    code = worst_error(response)
     failpoint("task.ended")
     if not code:
         return Ended()
@@ -76,10 +76,10 @@ def _named(brokers: TransactionAdmin, transaction: TaskTransaction) -> str:
 
 
 def wait_for_leaders(brokers: TransactionAdmin, transactions: Sequence[TaskTransaction], deadline: float) -> None:
-    """Wait until every partition of the transactions has a live leader: Kafka 4.3 drops the marker of one that has none (R9).
+    """Wait until every partition of the transactions has a live leader: Kafka 4.3 drops the marker of one without a leader (R9).
 
     Raises:
-        KafkaTimeout: some still have none; the text names them.
+        KafkaTimeout: some still have none; the message names them.
     """
     partitions: set[TopicPartition] = {
         TopicPartition(span.topic, span.partition) for each in transactions for span in each.spans
@@ -94,28 +94,30 @@ def require_leaders(brokers: TransactionAdmin, partitions: set[TopicPartition], 
     """Wait until all these partitions have a live leader.
 
     Raises:
-        KafkaTimeout: some still have none; the text names them.
+        KafkaTimeout: some still have none; the message names them.
     """
-    lame = sorted(partitions)
-    if not lame:
+    leaderless = sorted(partitions)
+    if not leaderless:
         return
     attempts = brokers.attempts(deadline, "")
     for _ in attempts:
-        lame = brokers.leaderless(lame, deadline)
-        if not lame:
+        leaderless = brokers.leaderless(leaderless, deadline)
+        if not leaderless:
             return
-        attempts.waiting_for = f"a live leader of {format_partitions(lame)}: start its broker"
+        attempts.waiting_for = f"a live leader of {format_partitions(leaderless)}: start its broker"
 
 
 def describe_wait(brokers: TransactionAdmin, transactional_id: str) -> str:
-    """Return what an unfinished transaction waits for, for a message."""
+    """Return the text for messages of what an unfinished transaction waits for."""
     deadline = brokers.client.clock() + 2
     try:
         row = describe(brokers, [transactional_id], deadline)[transactional_id]
         partitions = partitions_of(row)
-        lame = brokers.leaderless(partitions, deadline) if partitions else []
+        leaderless = brokers.leaderless(partitions, deadline) if partitions else []
     except PyProducerError as error:
-        return f"its coordinator does not tell what it waits for ({error})"
+        return f"its coordinator does not answer what it waits for ({error})"
     state = "unknown to its coordinator" if row is None else f"in state {row.transaction_state}"
-    without = f", of which {format_partitions(lame)} have no live leader: start their brokers" if lame else ""
-    return f"it is {state}, and still has to tell {format_partitions(partitions) or 'no partition that we may see'}{without}"
+    missing = (
+        f", of which {format_partitions(leaderless)} have no live leader: start their brokers" if leaderless else ""
+    )
+    return f"it is {state}, and still has to write markers to {format_partitions(partitions) or 'no visible partition'}{missing}"

@@ -1,4 +1,4 @@
-"""The fence: a new epoch of the control id, which ends what any earlier driver had begun to write."""
+"""The fence: a new epoch of the control id, which ends the open transaction of any earlier driver."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from spark_producer.protocol.messages import InitProducerIdRequest
 def fence(brokers: TransactionAdmin, topic: str, deadline: float) -> Fenced:
     """Take the next epoch of the sink's control id, and find the leader of the control topic and the note of the last commit.
 
-    That is asked of the coordinator itself. It has written the end of the sink's last transaction into the control topic, so it
-    knows the leader that took it, or a newer one. Any other broker may be cut off, and name a leader that was deposed since: that
-    one, if it is cut off as well, would show an older word as the last one.
+    The coordinator itself is asked for the leader. It has written the marker of the sink's last transaction into the control
+    topic, so it knows the leader that took it, or a newer one. Any other broker may be cut off and name a deposed leader, which,
+    if it is cut off as well, would show an older control record as the last one.
 
-    The epoch is asked for again when no answer comes: each attempt is only a newer one.
+    Without a response the request for an epoch is sent again: each attempt only takes a newer one.
 
     Raises:
-        KafkaTimeout: a transaction of an earlier holder could not be ended in time; the text names the partitions.
+        KafkaTimeout: a transaction of an earlier holder could not be ended in time; the message names the partitions.
         BrokerError: a right is missing, or the cluster allows less than a minute for a transaction.
     """
     own = control_id(brokers.sink)
@@ -43,10 +43,10 @@ def _take(brokers: TransactionAdmin, own: str, deadline: float) -> Fenced:
     require_leaders(brokers, set(partitions_of(row)), deadline)
     noted = noted_commit(row)
     body = InitProducerIdRequest(own, timeout_ms(noted, CONTROL_TIMEOUT_MS))
-    answer = brokers.settle(INIT_PRODUCER_ID, {own: body}, deadline, resend=True)[own]
-    if isinstance(answer, PyProducerError):
-        raise answer
-    code = worst_error(answer)
+    response = brokers.request_coordinators(INIT_PRODUCER_ID, {own: body}, deadline, resend=True)[own]
+    if isinstance(response, PyProducerError):
+        raise response
+    code = worst_error(response)
     if code == Code.CONCURRENT_TRANSACTIONS:
         raise KafkaTimeout(
             f"exactlyOnceId {brokers.sink!r}: the transaction of an earlier driver is still being ended; "
@@ -59,18 +59,18 @@ def _take(brokers: TransactionAdmin, own: str, deadline: float) -> Fenced:
             brokers.sink,
             brokers.client.user,
         )
-    if answer.producer_id < 0 or answer.producer_epoch < 0:  # with these rows would be in no transaction
+    if response.producer_id < 0 or response.producer_epoch < 0:  # rows with these would be outside of a transaction
         raise broker_error(
             Code.UNKNOWN_SERVER_ERROR, f"taking over {own!r}: its coordinator gave no producer id or epoch"
         )
-    fencing = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+    fencing = ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
     return Fenced(fencing, noted, -1 if row is None else row.producer_epoch)
 
 
 def holder(brokers: TransactionAdmin, topic: str, deadline: float) -> ControlIdHolder:
-    """Return who holds the control id, without fencing, when no transaction of it is just being ended.
+    """Return the holder of the control id without fencing it, once no transaction of the id is being completed.
 
-    As `fence`, it learns from the coordinator who leads the control topic.
+    Like `fence`, it learns the leader of the control topic from the coordinator.
 
     Raises:
         KafkaTimeout, BrokerError: as `fence`.
@@ -88,7 +88,7 @@ def holder(brokers: TransactionAdmin, topic: str, deadline: float) -> ControlIdH
 
 
 def is_overtaken(brokers: TransactionAdmin, fencing: ProducerIdAndEpoch, deadline: float) -> bool:
-    """Whether it is known that another writer has taken the control id since. Nothing but words depends on it."""
+    """Return whether another writer is known to have taken the control id since. Only messages depend on it."""
     own = control_id(brokers.sink)
     with suppress(PyProducerError):
         row = describe(brokers, [own], deadline)[own]

@@ -1,4 +1,4 @@
-"""The reading of a partition's log by its leader, from an offset on."""
+"""Fetch requests for a partition's log, from an offset on."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ SOME_BYTES = 1 << 20
 def read_at(
     brokers: TransactionAdmin, tp: TopicPartition, position: int, deadline: float, size: int = SOME_BYTES
 ) -> Any:
-    """Return the answer about what lies from `position` on, of up to `size` bytes; None if the partition does not exist."""
+    """Return the leader's response for up to `size` bytes from offset `position` on; None if the partition does not exist."""
 
-    def ask(_: object) -> tuple[Any, FetchRequest]:
+    def build_request(_: object) -> tuple[Any, FetchRequest]:
         return FETCH, fetch_request(brokers, tp, position, UNCOMMITTED, size)
 
-    return brokers.ask_leaders([tp], ask, rows_of, deadline).get(tp)
+    return brokers.request_leaders([tp], build_request, rows_of, deadline).get(tp)
 
 
 def fetch_request(
     brokers: TransactionAdmin, tp: TopicPartition, position: int, isolation: int, size: int
 ) -> FetchRequest:
-    """Return the request. A leader that was deposed, and does not know it, refuses it by its leader epoch."""
+    """Return the request. A deposed leader that does not know it refuses the request by its leader epoch."""
     topic, partition = tp
     wanted = FetchPartition(partition, brokers.epoch_of(tp), position, partition_max_bytes=size)
     return FetchRequest(max_bytes=size, isolation_level=isolation, topics=(FetchTopic(topic, (wanted,)),))
 
 
-def rows_of(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:
-    """Return what an answer says of each partition."""
+def rows_of(response: Any) -> Iterator[tuple[TopicPartition, Any]]:
+    """Return the rows of a response by partition."""
     return (
         (TopicPartition(topic.topic, row.partition_index), row)
-        for topic in answer.responses
+        for topic in response.responses
         for row in topic.partitions
     )

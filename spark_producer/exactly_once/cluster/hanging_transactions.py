@@ -1,7 +1,7 @@
-"""Transactions of dead tasks and drivers that were aborted, in partitions that have lost the marker and do not show it (R8).
+"""Hanging transactions (KIP-664) of dead tasks and drivers: aborted ones whose marker a partition has lost (R8).
 
-A coordinator aborts by itself what its producer has left open, whether partitions have a leader just then or not. Nobody asks for
-such a transaction any more, but readers of committed rows stand still before it.
+A coordinator aborts a transaction after its timeout, whether all partitions have a leader at that moment or not. No driver asks
+for such a transaction again, but the last stable offset of the partition stays before it.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from spark_producer.protocol.messages import ActiveProducer, DescribedTransactio
 
 
 class HangingTransaction(NamedTuple):
-    """A transaction that is open in a partition, as its leader shows it, and over by the `state` that its coordinator has."""
+    """A transaction that is open in a partition, by the `row` of its leader, and has ended by the `state` of its coordinator."""
 
     topic_partition: TopicPartition
     row: ActiveProducer
     state: DescribedTransaction
 
     def was_committed(self, style: Style) -> bool:
-        """Whether the coordinator has committed this very transaction, by its epoch. Then it is nobody's who has died.
+        """Return whether the coordinator has committed this transaction, by its epoch. Then it is not a dead task's.
 
-        What is committed is named by the sink's last word until all partitions show it, so this is not the word of that sink.
+        The sink's last control record names committed transactions until all partitions have the marker. If it does not name
+        this one, it is not the last record of that sink.
         """
         return has_committed(self.state, self.row.producer_id, self.row.producer_epoch, style)
 
@@ -42,22 +43,22 @@ class HangingTransaction(NamedTuple):
 def find_hanging(
     brokers: TransactionAdmin,
     seen: Mapping[TopicPartition, Producers],
-    besides: Collection[tuple[TopicPartition, int]],
+    excluding: Collection[tuple[TopicPartition, int]],
     deadline: float,
 ) -> tuple[HangingTransaction, ...]:
-    """Return the transactions of the sink's tasks, and of its control id (rows that were left to a driver), that leaders have
-    shown in `seen` and that are over, but for some producers in some partitions.
+    """Return the ended transactions of the sink's tasks and of its control id (rows of inline tasks) that are open in `seen`.
 
-    Nothing is asked if no other transaction is open there. Else the sink's are told from those of strangers by their ids. Leaders
-    may be late with what they show: see `still_hanging`.
+    `seen` has the producers by partition, as their leaders report them; those in `excluding` are left out. Without open
+    transactions no request is sent. The sink's transactions are recognized by their ids. Leaders may report a marker late: see
+    `still_hanging`.
 
     Raises:
-        BrokerError: the right to see it is missing. KafkaTimeout: not all brokers tell.
+        BrokerError: a right is missing. KafkaTimeout: not all brokers answer.
     """
-    suspects = [(tp, row) for tp, row in _open(seen) if (tp, row.producer_id) not in besides]
-    if not suspects:
+    candidates = [(tp, row) for tp, row in _open(seen) if (tp, row.producer_id) not in excluding]
+    if not candidates:
         return ()
-    asked = {row.producer_id for _, row in suspects}
+    asked = {row.producer_id for _, row in candidates}
     names = {
         row.producer_id: row.transactional_id
         for row in listed(brokers, ListTransactionsRequest((), tuple(sorted(asked))), deadline)
@@ -66,32 +67,32 @@ def find_hanging(
     states = describe(brokers, sorted(names.values()), deadline) if names else {}
     return tuple(
         HangingTransaction(tp, row, state)
-        for tp, row in suspects
+        for tp, row in candidates
         if (state := states.get(names.get(row.producer_id, ""))) is not None and _is_over(state, row)
     )
 
 
 def still_hanging(
-    brokers: TransactionAdmin, found: Collection[HangingTransaction], deadline: float, patience: float
+    brokers: TransactionAdmin, found: Collection[HangingTransaction], deadline: float, grace_period: float
 ) -> tuple[HangingTransaction, ...]:
-    """Return those that partitions still do not end after so many seconds.
+    """Return those that are still open in their partitions after `grace_period` seconds.
 
     Raises: as `producers`.
     """
-    left = {(each.topic_partition, each.row.producer_id): each for each in found}
+    remaining = {(each.topic_partition, each.row.producer_id): each for each in found}
     began = brokers.client.clock()
     for _ in brokers.attempts(deadline, "the end of the transactions of dead tasks"):
-        if not left:
+        if not remaining:
             break
-        partitions = {each.topic_partition for each in left.values()}
-        brokers.forget_leaders(partitions)  # one that was deposed may not know it
+        partitions = {each.topic_partition for each in remaining.values()}
+        brokers.forget_leaders(partitions)  # a deposed leader may not know that it is one
         now = {
             (tp, row.producer_id): transaction_key(row) for tp, row in _open(producers(brokers, partitions, deadline))
         }
-        left = {name: each for name, each in left.items() if now.get(name) == transaction_key(each.row)}
-        if brokers.client.clock() - began >= patience:
+        remaining = {name: each for name, each in remaining.items() if now.get(name) == transaction_key(each.row)}
+        if brokers.client.clock() - began >= grace_period:
             break
-    return tuple(left[name] for name in sorted(left))
+    return tuple(remaining[name] for name in sorted(remaining))
 
 
 def _is_of(sink: str, transactional_id: str) -> bool:
@@ -104,9 +105,9 @@ def _open(seen: Mapping[TopicPartition, Producers]) -> Iterator[tuple[TopicParti
 
 
 def _is_over(state: DescribedTransaction, row: ActiveProducer) -> bool:
-    """Whether the coordinator has ended the transaction of a row: each has an epoch of its own, so a newer one is the next.
+    """Return whether the coordinator has ended the transaction of a row. Each transaction has its own epoch.
 
-    While markers are on their way, that of this transaction may be. A coordinator with an older epoch was deposed.
+    While markers are being written, that of this transaction may be among them. A coordinator with an older epoch was deposed.
     """
     if state.transaction_state in ENDING or state.producer_id != row.producer_id:
         return False

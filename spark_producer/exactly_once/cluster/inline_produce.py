@@ -1,8 +1,8 @@
-"""The rows of inline tasks, and the control record, on their way into the transaction of the control id.
+"""Produce requests for the rows of inline tasks and the control record, in the transaction of the control id.
 
-A request has one batch of each partition, as brokers demand, and up to five requests fly at once, in order. What a broker has
-refused for a while is sent again, in order and under the same sequence; what it finds too large is cut in two before; what it
-has not answered is never sent again.
+A request has one batch of each partition, as brokers demand, and up to five requests are in flight, in order. A batch that a
+broker refused with a retriable error is sent again, in order and with the same sequence; one that is too large is split first;
+one without a response is never sent again.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ PRODUCE_STYLE: dict[Style, Api[ProduceRequest, ProduceResponse]] = {
 }
 
 REQUEST_BYTES = 4 << 20
-"""The most bytes of rows in one request, unless a single batch has more."""
+"""Maximum bytes of rows in one request, unless a single batch has more."""
 
 ALL = -1
 
 
 class _Batch:
-    """One batch with its first sequence, and where it lies (first and last offset) once it is acknowledged."""
+    """One batch with its first sequence, and its first and last offset once it is acknowledged."""
 
     __slots__ = ("encoded", "offsets", "sequence")
 
@@ -67,7 +67,7 @@ class _Batch:
 
 
 class _Queue:
-    """The batches of one partition, in their order."""
+    """The batches of one partition, in order."""
 
     def __init__(self, batches: Sequence[EncodedBatch], sequence: int) -> None:
         self.batches: list[_Batch] = []
@@ -75,28 +75,28 @@ class _Queue:
             self.batches.append(_Batch(batch, sequence))
             sequence = add_to_sequence(sequence, batch.records)
         self._first = 0
-        """So many batches at the front are acknowledged, at least: there may be thousands."""
+        """The number of batches at the front that are known to be acknowledged: there may be thousands."""
         self.acknowledged = 0
-        """So many batches are acknowledged, wherever they stand."""
+        """The number of all acknowledged batches."""
         self.stalled = False
-        """Whether an earlier batch of the same flight was refused for a while, so that later ones are out of order."""
+        """Whether an earlier batch of the same round had a retriable error, so that later ones are out of order."""
         self.too_large: int | None = None
-        """The bytes of the smallest batch of the same flight that the leader found too large."""
+        """The bytes of the smallest batch of the same round that was too large for the leader."""
 
     def next_ones(self) -> list[_Batch]:
         """Return the next batches to send.
 
-        The first one goes alone: if it is refused, a leader that does not know the producer yet might take the second in its
-        place.
+        The first one is sent alone: if it were refused, a leader that does not know the producer yet might accept the second in
+        its place.
         """
         while self._first < len(self.batches) and self.batches[self._first].offsets is not None:
             self._first += 1
-        behind = map(self.batches.__getitem__, range(self._first, len(self.batches)))
-        left = (batch for batch in behind if batch.offsets is None)
+        unacknowledged = map(self.batches.__getitem__, range(self._first, len(self.batches)))
+        left = (batch for batch in unacknowledged if batch.offsets is None)
         return [*islice(left, MAX_IN_FLIGHT if self.acknowledged else 1)]
 
     def split(self) -> None:
-        """Cut every batch in two that is as large as the one which was too large: the leader would refuse it as well."""
+        """Split all batches that are at least as large as one that was too large: the leader would refuse them as well."""
         limit, self.too_large = self.too_large, None
         if limit is None:
             return
@@ -106,15 +106,15 @@ class _Queue:
             self.batches += [batch] if fits else batch.halves()
 
 
-class _Sending(NamedTuple):
-    """One request: the batch of each partition that is in it."""
+class _Request(NamedTuple):
+    """One Produce request: the batch of each partition in it."""
 
     node: int
     batches: Mapping[TopicPartition, _Batch]
 
 
-class Production:
-    """The batches of one transaction, until all are acknowledged."""
+class InlineProduce:
+    """Sends the batches of one transaction until all are acknowledged."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Production:
         batches: Mapping[TopicPartition, Sequence[EncodedBatch]],
         sequences: Mapping[TopicPartition, int],
     ) -> None:
-        """`sequences`: the next one in each partition, 0 if not said."""
+        """`sequences` has the next sequence of partitions; others begin with 0."""
         self._brokers = brokers
         self._transactional_id = transactional_id
         self._fencing = fencing
@@ -133,10 +133,10 @@ class Production:
         self._queues = {tp: _Queue(some, sequences.get(tp, 0)) for tp, some in batches.items()}
 
     def run(self, deadline: float) -> FencedOff | Indeterminate | None:
-        """Send everything. None: all is acknowledged.
+        """Send all batches. Return None if all are acknowledged, otherwise the result of the write.
 
         Raises:
-            BrokerError: a batch is refused for good; the transaction must be aborted.
+            BrokerError: a batch is refused with a fatal error; the transaction must be aborted.
         """
         try:
             while self._left():
@@ -148,11 +148,11 @@ class Production:
         return None
 
     def _left(self) -> list[TopicPartition]:
-        """Return the partitions that have not acknowledged all."""
+        """Return the partitions with unacknowledged batches."""
         return [tp for tp, queue in self._queues.items() if queue.next_ones()]
 
     def _advance(self, deadline: float) -> FencedOff | Indeterminate | None:
-        """Send flights until one has got something acknowledged: only what is refused makes the next one wait.
+        """Send rounds of requests until a batch is acknowledged: only refused batches make the next round wait.
 
         Raises:
             KafkaTimeout: nothing was acknowledged until the deadline. BrokerError: as `run`.
@@ -160,27 +160,27 @@ class Production:
         attempts = self._brokers.attempts(deadline, "the partitions to take the rows")
         for _ in attempts:
             before = sum(queue.acknowledged for queue in self._queues.values())
-            stop = self._fly(deadline)
+            stop = self._send_round(deadline)
             if stop is not None or sum(queue.acknowledged for queue in self._queues.values()) > before:
                 return stop
             attempts.waiting_for = f"{format_partitions(self._stalled())} to take rows"
         raise AssertionError
 
-    def _fly(self, deadline: float) -> FencedOff | Indeterminate | None:
-        """Send one flight, and take its answers."""
+    def _send_round(self, deadline: float) -> FencedOff | Indeterminate | None:
+        """Send one round of requests, and handle the responses."""
         left = self._left()
         leaders = self._brokers.leaders(left, deadline)
         for tp in left:
             if tp not in leaders:
                 raise self._brokers.not_found(tp)
-        sendings = [*self._sendings(leaders)]
-        calls = [NodeRequest(sending.node, self._api, self._request(sending)) for sending in sendings]
+        requests = [*self._next_requests(leaders)]
+        calls = [NodeRequest(request.node, self._api, self._body(request)) for request in requests]
         for queue in self._queues.values():
             queue.stalled = False
-        for sending, answer in zip(sendings, self._brokers.client.request_all(calls, deadline), strict=True):
-            if isinstance(answer, PyProducerError) and not isinstance(answer, BrokersUnreachable):
-                return Indeterminate(str(answer))
-            stop = self._took(sending, answer)
+        for request, response in zip(requests, self._brokers.client.request_all(calls, deadline), strict=True):
+            if isinstance(response, PyProducerError) and not isinstance(response, BrokersUnreachable):
+                return Indeterminate(str(response))
+            stop = self._on_response(request, response)
             if stop is not None:
                 return stop
         for queue in self._queues.values():
@@ -189,11 +189,11 @@ class Production:
         return None
 
     def _stalled(self) -> list[TopicPartition]:
-        """Return the partitions that have refused something for a while in the last flight."""
+        """Return the partitions with a retriable error in the last round."""
         return [tp for tp, queue in self._queues.items() if queue.stalled]
 
     def spans(self) -> list[TransactionSpan]:
-        """Return where the rows have come to lie, in each partition."""
+        """Return the offsets of the rows in each partition."""
         found = []
         for tp, queue in self._queues.items():
             offsets = [batch.offsets for batch in queue.batches if batch.offsets is not None]
@@ -201,71 +201,73 @@ class Production:
             found.append(TransactionSpan(self._fencing.producer_id, *tp, first, last))
         return found
 
-    def _sendings(self, leaders: Mapping[TopicPartition, int]) -> Iterator[_Sending]:
-        """Yield the next requests: the first batches of all partitions, then the second ones, up to five of each."""
+    def _next_requests(self, leaders: Mapping[TopicPartition, int]) -> Iterator[_Request]:
+        """Yield the next requests: the first batches of all partitions, then the second ones, up to five of each partition."""
         for turn in range(MAX_IN_FLIGHT):
             by_node: dict[int, list[tuple[TopicPartition, _Batch]]] = {}
             for tp, node in leaders.items():
                 batches = self._queues[tp].next_ones()
                 if turn < len(batches):
                     by_node.setdefault(node, []).append((tp, batches[turn]))
-            for node, wanted in by_node.items():
+            for node, ready in by_node.items():
                 size = 0
                 some: dict[TopicPartition, _Batch] = {}
-                for tp, batch in wanted:
+                for tp, batch in ready:
                     length = len(batch.encoded.data)
                     if some and size + length > REQUEST_BYTES:
-                        yield _Sending(node, some)
+                        yield _Request(node, some)
                         size, some = 0, {}
                     size += length
                     some[tp] = batch
-                yield _Sending(node, some)
+                yield _Request(node, some)
 
-    def _request(self, sending: _Sending) -> ProduceRequest:
+    def _body(self, request: _Request) -> ProduceRequest:
         topics = tuple(
             ProduceTopic(
                 topic,
                 tuple(
-                    ProducePartition(each, self._stamped(sending.batches[TopicPartition(topic, each)]))
+                    ProducePartition(each, self._stamped(request.batches[TopicPartition(topic, each)]))
                     for each in partitions
                 ),
             )
-            for topic, partitions in by_topic(sending.batches).items()
+            for topic, partitions in by_topic(request.batches).items()
         )
         return ProduceRequest(self._transactional_id, ALL, 30_000, topics)
 
     def _stamped(self, batch: _Batch) -> bytearray:
         return stamp(batch.encoded.data, *self._fencing, batch.sequence)
 
-    def _took(self, sending: _Sending, answer: ProduceResponse | PyProducerError) -> FencedOff | Indeterminate | None:
-        if isinstance(answer, PyProducerError):  # it was not sent
-            for tp in sending.batches:
+    def _on_response(
+        self, request: _Request, response: ProduceResponse | PyProducerError
+    ) -> FencedOff | Indeterminate | None:
+        if isinstance(response, PyProducerError):  # the request was not sent
+            for tp in request.batches:
                 self._queues[tp].stalled = True
             return None
-        rows = {(topic.name, row.index): row for topic in answer.responses for row in topic.partition_responses}
-        for tp, batch in sending.batches.items():
+        rows = {(topic.name, row.index): row for topic in response.responses for row in topic.partition_responses}
+        for tp, batch in request.batches.items():
             row = rows.get(tp)
             if row is None:
-                return Indeterminate(f"the leader of {format_partitions([tp])} said nothing about a batch")
-            stop = self._judge(tp, batch, row)
+                return Indeterminate(f"the leader of {format_partitions([tp])} did not answer for a batch")
+            stop = self._on_partition_response(tp, batch, row)
             if stop is not None:
                 return stop
         return None
 
-    def _judge(
+    def _on_partition_response(
         self, tp: TopicPartition, batch: _Batch, row: ProducePartitionResponse
     ) -> FencedOff | Indeterminate | None:
         queue, code = self._queues[tp], Code(row.error_code)
         if code is Code.NONE:
             if row.base_offset < 0:
-                return Indeterminate(f"the leader of {format_partitions([tp])} did not say where a batch lies")
+                return Indeterminate(f"the leader of {format_partitions([tp])} did not return the offset of a batch")
             batch.offsets = row.base_offset, row.base_offset + batch.encoded.records - 1
             queue.acknowledged += 1
             return None
         if code in FENCING:
             return FencedOff(code is Code.INVALID_PRODUCER_ID_MAPPING)
         if code is Code.OUT_OF_ORDER_SEQUENCE_NUMBER and not queue.stalled:
-            return Indeterminate(f"the leader of {format_partitions([tp])} misses a batch ({code.name})")
+            return Indeterminate(f"the leader of {format_partitions([tp])} lacks an earlier batch ({code.name})")
         if code is Code.TOPIC_AUTHORIZATION_FAILED:
             raise missing_right(Right.WRITE_TOPIC, self._brokers.sink, self._brokers.client.user, tp.topic)
         if Action.SPLIT in code.action and batch.encoded.records > 1:

@@ -1,4 +1,4 @@
-"""Notes the sink's last commit at the coordinator of the control id, and tells whether a control topic lacks its record.
+"""The note of the sink's last commit at the coordinator of the control id, and the check that a control topic has its record.
 
 A control topic without the sink's record is that of a new sink; or it is another topic, was deleted, or has lost records: then
 rows would be written twice. The coordinator shows the id as CompleteCommit until the next fence. So each fence notes the epoch of

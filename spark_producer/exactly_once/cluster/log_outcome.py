@@ -1,4 +1,4 @@
-"""What the logs say of transactions: committed, aborted or open, by the producer and the first offset in each partition (D3)."""
+"""The outcomes of transactions in the logs: committed, aborted or open, by producer and first offset in each partition (D3)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_producer.common.error_codes import Action, Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import PyProducerError, broker_error
 from spark_producer.exactly_once.cluster.await_markers import await_markers
-from spark_producer.exactly_once.cluster.broker_requests import GONE_AFTER, TransactionAdmin, format_partitions
+from spark_producer.exactly_once.cluster.broker_requests import GONE_AFTER_S, TransactionAdmin, format_partitions
 from spark_producer.exactly_once.cluster.fetch import fetch_request, read_at, rows_of
 from spark_producer.exactly_once.cluster.partition_state import (
     COMMITTED,
@@ -31,8 +31,8 @@ from spark_producer.record.control import ControlType
 
 logger = escaping_logger(__name__)
 
-AT_ONCE = 64
-"""So many transactions and partitions are read at once: each brings a batch, of up to some megabytes."""
+MAX_FETCHES_AT_ONCE = 64
+"""Maximum number of transactions and partitions that are fetched at once: each brings a batch of up to some megabytes."""
 
 
 def read_outcomes(
@@ -44,45 +44,51 @@ def read_outcomes(
     rows_seen: bool = False,
     dead_tasks: bool = True,
 ) -> LogOutcomes:
-    """Return the fate of each transaction, when all partitions show it or have lost its marker.
+    """Return the outcome of each transaction, once all partitions have its marker or have lost it.
 
-    Of those in `ended` the coordinator has said that they are committed. Their partitions need not be read if the last marker of
-    the producer is that of the transaction, by its epoch; else thousands of batches would be. A topic that was made anew has the
-    marker, and not the rows, which is looked for unless they were there just now (`rows_seen`, R7). Where a dead task holds
-    readers back, the end counts as lost, too; unless `dead_tasks` are left out.
+    The coordinators have committed those in `ended`. Their partitions are not read if the producer's last marker is that of the
+    transaction, by its epoch, which saves thousands of batches. A topic that was created again has the marker and not the rows;
+    that is checked unless the rows were there just before (`rows_seen`, R7). In partitions in which a dead task's hanging
+    transaction blocks readers, the marker counts as lost too, unless `dead_tasks` is false.
 
     Raises:
-        KafkaTimeout: markers were still on their way at the deadline; the text names the partitions.
-        BrokerError: the right to see it is missing.
+        KafkaTimeout: markers were still being written at the deadline; the message names the partitions.
+        BrokerError: a right is missing.
     """
     spans = {each.transactional_id: [_transaction_span(each, span) for span in each.spans] for each in transactions}
     seen: dict[TopicPartition, Producers] = {}
     left_out = () if dead_tasks else {each.topic_partition for some in spans.values() for each in some}
     lost = await_markers(brokers, spans, deadline, seen=seen, without_tasks=left_out)
     closed = [each for some in spans.values() for each in some if each.topic_partition not in lost]
-    fates = {each: TransactionOutcome.OPEN for some in spans.values() for each in some if each.topic_partition in lost}
-    believed = {
+    outcomes = {
+        each: TransactionOutcome.OPEN for some in spans.values() for each in some if each.topic_partition in lost
+    }
+    confirmed = {
         each for one in ended for each in spans.get(one.transactional_id, ()) if each.topic_partition not in lost
     }
-    if believed:
+    if confirmed:
         last = {
             each: one.epoch + (one.style is Style.IMPLICIT) for one in ended for each in spans[one.transactional_id]
         }
-        for each in believed if rows_seen else believed - _gone(brokers, believed, deadline):
+        for each in confirmed if rows_seen else confirmed - _missing_rows(brokers, confirmed, deadline):
             row = (seen.get(each.topic_partition) or {}).get(each.producer_id)
             if row is not None and row.producer_epoch <= last[each]:
-                fates[each] = TransactionOutcome.COMMITTED
-    fates |= outcomes_by_span(brokers, [each for each in closed if each not in fates], deadline)
-    return LogOutcomes(tuple(_sum(fates[each] for each in spans[one.transactional_id]) for one in transactions), lost)
+                outcomes[each] = TransactionOutcome.COMMITTED
+    outcomes |= outcomes_by_span(brokers, [each for each in closed if each not in outcomes], deadline)
+    return LogOutcomes(
+        tuple(_combined(outcomes[each] for each in spans[one.transactional_id]) for one in transactions), lost
+    )
 
 
-def _gone(brokers: TransactionAdmin, spans: Collection[TransactionSpan], deadline: float) -> set[TransactionSpan]:
-    """Return those whose rows may be gone: their log ends before them, or one partition of the topic shows that it is new."""
+def _missing_rows(
+    brokers: TransactionAdmin, spans: Collection[TransactionSpan], deadline: float
+) -> set[TransactionSpan]:
+    """Return those whose rows may be gone: the log ends before them, or a partition shows that the topic was created again."""
     ends = offsets(brokers, {each.topic_partition for each in spans}, deadline, isolation=UNCOMMITTED)
     samples = {each.topic: each for each in sorted(spans)}
     shown = outcomes_by_span(brokers, list(samples.values()), deadline)
-    anew = {topic for topic, each in samples.items() if shown[each] is TransactionOutcome.MIXED}
-    return {each for each in spans if each.topic in anew or ends.get(each.topic_partition, -1) <= each.last_offset}
+    recreated = {topic for topic, each in samples.items() if shown[each] is TransactionOutcome.MIXED}
+    return {each for each in spans if each.topic in recreated or ends.get(each.topic_partition, -1) <= each.last_offset}
 
 
 def _transaction_span(transaction: TaskTransaction, span: Span) -> TransactionSpan:
@@ -92,22 +98,22 @@ def _transaction_span(transaction: TaskTransaction, span: Span) -> TransactionSp
 def outcomes_by_span(
     brokers: TransactionAdmin, spans: Sequence[TransactionSpan], deadline: float
 ) -> dict[TransactionSpan, TransactionOutcome]:
-    """Return the fates of transactions that are open in none of these partitions any more; `MIXED` where the rows are gone.
+    """Return the outcomes of transactions that are no longer open in these partitions; `MIXED` if the rows are gone.
 
     Raises: as `read_outcomes`.
     """
     found: dict[TransactionSpan, TransactionOutcome] = {}
-    for at in range(0, len(spans), AT_ONCE):
-        found |= _fates(brokers, spans[at : at + AT_ONCE], deadline)
+    for at in range(0, len(spans), MAX_FETCHES_AT_ONCE):
+        found |= _read_outcomes(brokers, spans[at : at + MAX_FETCHES_AT_ONCE], deadline)
     return found
 
 
-def _fates(
+def _read_outcomes(
     brokers: TransactionAdmin, spans: Sequence[TransactionSpan], deadline: float
 ) -> dict[TransactionSpan, TransactionOutcome]:
-    """Return the fates by the rows themselves.
+    """Return the outcomes from the rows themselves.
 
-    Each is asked for alone: only the first partition of a Fetch surely gets data, and without data the list of aborted
+    Each partition is fetched alone: only the first partition of a Fetch surely gets data, and without data the list of aborted
     transactions may lack the one that begins there.
     """
     found: dict[TransactionSpan, TransactionOutcome] = {}
@@ -127,16 +133,16 @@ def _fates(
             for each in asked
         ]
         left = []
-        for each, answer in zip(asked, brokers.client.request_all(calls, deadline), strict=True):
-            row = None if isinstance(answer, PyProducerError) else dict(rows_of(answer)).get(each.topic_partition)
+        for each, response in zip(asked, brokers.client.request_all(calls, deadline), strict=True):
+            row = None if isinstance(response, PyProducerError) else dict(rows_of(response)).get(each.topic_partition)
             if row is None or Action.RETRY in Code(row.error_code).action:
                 left.append(each)
-            elif (fate := _fate(brokers, each, row, deadline)) is not None:
-                found[each] = fate
-            elif brokers.client.clock() - began < GONE_AFTER:
+            elif (outcome := _outcome(brokers, each, row, deadline)) is not None:
+                found[each] = outcome
+            elif brokers.client.clock() - began < GONE_AFTER_S:
                 left.append(each)
             else:
-                logger.error("rows of %s from offset %d on are gone, although they were acknowledged", *_where(each))
+                logger.error("rows of %s from offset %d on are gone, although they were acknowledged", *_location(each))
                 found[each] = TransactionOutcome.MIXED
         if not left:
             break
@@ -147,21 +153,21 @@ def _fates(
 
 
 def _without_partition(brokers: TransactionAdmin, span: TransactionSpan) -> TransactionOutcome:
-    """Return the fate of rows whose partition is not there: a topic that has others was created again, without these rows."""
+    """Return the outcome of rows whose partition does not exist: a topic with other ones was created again."""
     if not brokers.has_topic(span.topic):
         return TransactionOutcome.UNKNOWN
     logger.error(
-        "rows of %s from offset %d on are gone, with the partition: the topic was created again", *_where(span)
+        "rows of %s from offset %d on are gone, with the partition: the topic was created again", *_location(span)
     )
     return TransactionOutcome.MIXED
 
 
-def _where(span: TransactionSpan) -> tuple[str, int]:
+def _location(span: TransactionSpan) -> tuple[str, int]:
     return format_partitions([span.topic_partition]), span.first_offset
 
 
-def _fate(brokers: TransactionAdmin, span: TransactionSpan, row: Any, deadline: float) -> TransactionOutcome | None:
-    """Return the fate by an answer about the first row; None if its place is behind the end of the log.
+def _outcome(brokers: TransactionAdmin, span: TransactionSpan, row: Any, deadline: float) -> TransactionOutcome | None:
+    """Return the outcome from a response about the first row; None if its offset is after the end of the log.
 
     Then the rows are gone, or the leader was deposed and does not know it.
     """
@@ -175,15 +181,15 @@ def _fate(brokers: TransactionAdmin, span: TransactionSpan, row: Any, deadline: 
         return TransactionOutcome.UNKNOWN
     _check(brokers, span, row)
     if row.last_stable_offset <= span.first_offset:
-        if row.high_watermark <= span.first_offset and _is_behind_log(brokers, span, deadline):
+        if row.high_watermark <= span.first_offset and _is_after_log(brokers, span, deadline):
             return None
-        return _marker_behind(brokers, span, deadline)  # another's transaction is open before
+        return _await_marker_after(brokers, span, deadline)  # another producer's transaction is open before it
     data = decoded_records(row.records) or memoryview(b"")
     if not len(data) or not _begins_at(data, span.first_offset):
-        return TransactionOutcome.UNKNOWN  # compaction has taken the rows
+        return TransactionOutcome.UNKNOWN  # compaction has removed the rows
     header = read_header(data)
     if header.producer_id != span.producer_id or header.is_control:
-        logger.error("where rows of %s were, from offset %d on, is something else", *_where(span))
+        logger.error("rows of %s from offset %d on are gone: other records have these offsets", *_location(span))
         return TransactionOutcome.MIXED
     aborted = {(one.producer_id, one.first_offset) for one in row.aborted_transactions or ()}
     return (
@@ -192,38 +198,38 @@ def _fate(brokers: TransactionAdmin, span: TransactionSpan, row: Any, deadline: 
 
 
 def _is_before_log(brokers: TransactionAdmin, tp: TopicPartition, offset: int, deadline: float) -> bool:
-    """Whether the log begins behind this offset, by its retention; or is not there any more."""
+    """Return whether the log begins after this offset, because of retention, or no longer exists."""
     start = offsets(brokers, [tp], deadline, at=EARLIEST, isolation=UNCOMMITTED).get(tp)
     return start is None or offset < start
 
 
-def _is_behind_log(brokers: TransactionAdmin, span: TransactionSpan, deadline: float) -> bool:
-    """Whether the log ends before these rows. A new leader answers this only when it knows it (KIP-207)."""
+def _is_after_log(brokers: TransactionAdmin, span: TransactionSpan, deadline: float) -> bool:
+    """Return whether the log ends before these rows. A new leader answers this only when it knows it (KIP-207)."""
     end = offsets(brokers, [span.topic_partition], deadline, isolation=UNCOMMITTED).get(span.topic_partition, -1)
     return 0 <= end <= span.first_offset
 
 
 def _begins_at(data: memoryview, offset: int) -> bool:
-    """Whether the first batch holds this offset, also if it is cut off."""
+    """Return whether the first batch has this offset, also if the batch is cut off."""
     return len(data) >= HEADER_SIZE and (header := read_header(data)).base_offset <= offset <= header.last_offset
 
 
-def _marker_behind(brokers: TransactionAdmin, span: TransactionSpan, deadline: float) -> TransactionOutcome:
-    """Find the marker itself behind the rows: it is there, since no transaction of the producer is open any more.
+def _await_marker_after(brokers: TransactionAdmin, span: TransactionSpan, deadline: float) -> TransactionOutcome:
+    """Return the outcome from the marker after the rows. It exists, since the producer has no open transaction any more.
 
-    The leader knows it as soon as it has written it, and shows it to nobody before the replicas in sync have it too.
+    The leader knows the marker as soon as it has written it, but serves it only when all in-sync replicas have it.
     """
     for _ in brokers.attempts(
         deadline, f"the replicas of {format_partitions([span.topic_partition])}: a marker is on its way to them"
     ):
-        fate = _shown_behind(brokers, span, deadline)
-        if fate is not None:
-            return fate
+        outcome = _marker_after(brokers, span, deadline)
+        if outcome is not None:
+            return outcome
     raise AssertionError
 
 
-def _shown_behind(brokers: TransactionAdmin, span: TransactionSpan, deadline: float) -> TransactionOutcome | None:
-    """Return what the marker behind the rows says; None as long as it is not shown."""
+def _marker_after(brokers: TransactionAdmin, span: TransactionSpan, deadline: float) -> TransactionOutcome | None:
+    """Return the outcome from the marker after the rows; None while it is not served."""
     position, end = span.last_offset + 1, -1
     while end < 0 or position < end:
         row = read_at(brokers, span.topic_partition, position, deadline)
@@ -255,14 +261,14 @@ def _check(brokers: TransactionAdmin, span: TransactionSpan, row: Any) -> None:
         raise broker_error(row.error_code, f"topic {span.topic!r}, partition {span.partition}")
 
 
-def _sum(fates: Iterable[TransactionOutcome]) -> TransactionOutcome:
-    """Return the fate of a whole transaction."""
-    found = set(fates)
+def _combined(outcomes: Iterable[TransactionOutcome]) -> TransactionOutcome:
+    """Return the outcome of a whole transaction from those in its partitions."""
+    found = set(outcomes)
     if TransactionOutcome.OPEN in found:
         return TransactionOutcome.OPEN
     if TransactionOutcome.MIXED in found or {TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED} <= found:
         return TransactionOutcome.MIXED
     return next(
-        (fate for fate in (TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED) if fate in found),
+        (outcome for outcome in (TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED) if outcome in found),
         TransactionOutcome.UNKNOWN,
     )

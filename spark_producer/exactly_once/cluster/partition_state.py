@@ -1,4 +1,4 @@
-"""What the leaders of partitions say of open transactions: where each begins, and how far readers of committed records get."""
+"""The state of partitions at their leaders: open transactions with their first offsets, and the last stable offset."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from spark_producer.protocol.messages import (
 
 EARLIEST, LATEST = -2, -1
 UNCOMMITTED, COMMITTED = 0, 1
-"""The isolation levels. The latest offset that is committed is the last stable one."""
+"""The isolation levels. The latest committed offset is the last stable offset."""
 
 
-LOOKS = 4
-"""So often a partition is looked at, within some 30 ms, before rows count as gone."""
+MAX_READS = 4
+"""Number of reads of a partition, within some 30 ms, before rows count as gone."""
 
 
 class TransactionSpan(NamedTuple):
@@ -42,7 +42,7 @@ class TransactionSpan(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Its partition."""
+        """Return the topic-partition of the rows."""
         return TopicPartition(self.topic, self.partition)
 
 
@@ -51,7 +51,7 @@ Producers: TypeAlias = dict[int, ActiveProducer] | None
 
 
 def transaction_key(row: ActiveProducer) -> tuple[int, int]:
-    """Return what tells the open transaction of a producer from its next one: the epoch, and the offset at which it begins."""
+    """Return the epoch and first offset of a producer's open transaction, which distinguish it from the next one."""
     return row.producer_epoch, row.current_txn_start_offset
 
 
@@ -63,19 +63,19 @@ def producers(
     A partition that does not exist is left out.
     """
 
-    def question(asked: Sequence[TopicPartition]) -> tuple[AnyApi, Any]:
-        topics = (DescribeProducersTopic(topic, tuple(numbers)) for topic, numbers in by_topic(asked).items())
+    def build_request(requested: Sequence[TopicPartition]) -> tuple[AnyApi, Any]:
+        topics = (DescribeProducersTopic(topic, tuple(numbers)) for topic, numbers in by_topic(requested).items())
         return DESCRIBE_PRODUCERS, DescribeProducersRequest(tuple(topics))
 
-    def rows(answer: DescribeProducersResponse) -> Iterator[tuple[TopicPartition, Any]]:
+    def rows(response: DescribeProducersResponse) -> Iterator[tuple[TopicPartition, Any]]:
         return (
             (TopicPartition(topic.name, row.partition_index), row)
-            for topic in answer.topics
+            for topic in response.topics
             for row in topic.partitions
         )
 
     found: dict[TopicPartition, Producers] = {}
-    for tp, row in brokers.ask_leaders(partitions, question, rows, deadline).items():
+    for tp, row in brokers.request_leaders(partitions, build_request, rows, deadline).items():
         if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
             found[tp] = None
         elif row.error_code:
@@ -93,9 +93,9 @@ def offsets(
     at: int = LATEST,
     isolation: int = COMMITTED,
 ) -> dict[TopicPartition, int]:
-    """Return an offset of each partition that exists: by default the last stable one."""
+    """Return an offset of each partition that exists: by default the last stable offset."""
 
-    def question(asked: Sequence[TopicPartition]) -> tuple[AnyApi, Any]:
+    def build_request(requested: Sequence[TopicPartition]) -> tuple[AnyApi, Any]:
         topics = (
             ListOffsetsTopic(
                 topic,
@@ -103,19 +103,19 @@ def offsets(
                     ListOffsetsPartition(each, brokers.epoch_of(TopicPartition(topic, each)), at) for each in numbers
                 ),
             )
-            for topic, numbers in by_topic(asked).items()
+            for topic, numbers in by_topic(requested).items()
         )
         return LIST_OFFSETS, ListOffsetsRequest(isolation_level=isolation, topics=tuple(topics))
 
-    def rows(answer: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, Any]]:
+    def rows(response: ListOffsetsResponse) -> Iterator[tuple[TopicPartition, Any]]:
         return (
             (TopicPartition(topic.name, row.partition_index), row)
-            for topic in answer.topics
+            for topic in response.topics
             for row in topic.partitions
         )
 
     found: dict[TopicPartition, int] = {}
-    for tp, row in brokers.ask_leaders(partitions, question, rows, deadline).items():
+    for tp, row in brokers.request_leaders(partitions, build_request, rows, deadline).items():
         if row.error_code == Code.TOPIC_AUTHORIZATION_FAILED:
             raise missing_right(Right.WRITE_TOPIC, brokers.sink, brokers.client.user, tp.topic)
         if row.error_code:
@@ -125,7 +125,7 @@ def offsets(
 
 
 class StillOpen(NamedTuple):
-    """Transactions whose end their partition does not show. `unclear`: another's may be in the way, and only READ would tell."""
+    """Transactions without a marker in their partition. `unclear`: another producer's may be open instead; READ would show it."""
 
     certain: list[TransactionSpan]
     unclear: list[TransactionSpan]
@@ -135,15 +135,15 @@ def still_open(
     brokers: TransactionAdmin,
     spans: Collection[TransactionSpan],
     deadline: float,
-    told: dict[TopicPartition, Producers] | None = None,
+    collected: dict[TopicPartition, Producers] | None = None,
 ) -> StillOpen:
-    """Return those transactions whose end their partition does not show: one of the same producer is open there.
+    """Return the transactions without a marker in their partition: one of the same producer is open there.
 
-    `told` takes what their leaders have said.
+    `collected` is filled with the producers that leaders report.
     """
     seen = producers(brokers, (each.topic_partition for each in spans), deadline)
-    if told is not None:
-        told.update(seen)
+    if collected is not None:
+        collected.update(seen)
     unseen = {tp for tp, known in seen.items() if known is None}
     stable = offsets(brokers, unseen, deadline) if unseen else {}
     found = StillOpen([], [])
@@ -158,7 +158,7 @@ def still_open(
 
 
 class Uncommittable(NamedTuple):
-    """Open transactions that must not be committed, by what their partitions say (R7).
+    """Open transactions that must not be committed, by the state of their partitions (R7).
 
     `older_hanging`: an older one of the same producer hangs there, and would be decided too. `gone`: it is not open there from
     its first row on, so its rows are no longer there, as in a topic that was created again.
@@ -171,23 +171,25 @@ class Uncommittable(NamedTuple):
 def find_uncommittable(brokers: TransactionAdmin, spans: Collection[TransactionSpan], deadline: float) -> Uncommittable:
     """Return those transactions that must not be committed. They are open, and all their rows are acknowledged.
 
-    A leader remembers at which offset a producer's open transaction begins, for as long as it is open: no election, restart or
-    expiry of producer ids changes it. What seems to be gone is looked at again, with leaders that are looked for anew.
+    A leader remembers the first offset of a producer's open transaction as long as it is open: no election, restart or expiry of
+    producer ids changes it. Rows that seem to be gone are checked again, with leaders that are looked up again.
 
     Raises:
-        BrokerError: only the right to READ the topic would tell.
+        BrokerError: READ on the topic is missing, and only it would show the cause.
     """
     left, found = list(spans), Uncommittable([], [])
-    for number in brokers.attempts(deadline, "what its partitions say of its transactions"):
-        found = _unfit(brokers, left, deadline)
-        if found.older_hanging or not found.gone or number >= LOOKS:
+    for number in brokers.attempts(deadline, "the state of its transactions in the partitions"):
+        found = _find_uncommittable(brokers, left, deadline)
+        if found.older_hanging or not found.gone or number >= MAX_READS:
             break
         left = found.gone
         brokers.forget_leaders(each.topic_partition for each in left)
     return found
 
 
-def _unfit(brokers: TransactionAdmin, spans: Collection[TransactionSpan], deadline: float) -> Uncommittable:
+def _find_uncommittable(
+    brokers: TransactionAdmin, spans: Collection[TransactionSpan], deadline: float
+) -> Uncommittable:
     seen = producers(brokers, (each.topic_partition for each in spans), deadline)
     unseen = {tp for tp, known in seen.items() if known is None}
     stable = offsets(brokers, unseen, deadline) if unseen else {}
@@ -202,7 +204,7 @@ def _unfit(brokers: TransactionAdmin, spans: Collection[TransactionSpan], deadli
             elif begins != each.first_offset:
                 found.gone.append(each)
         elif stable.get(each.topic_partition, each.last_offset + 1) < each.first_offset:
-            # Somebody's transaction is open before ours. It may well be another's, and only READ tells.
+            # A transaction is open before this one. It may be another producer's; only READ shows that.
             raise missing_right(Right.READ_TOPIC, brokers.sink, brokers.client.user, each.topic)
         elif stable.get(each.topic_partition) != each.first_offset:
             found.gone.append(each)

@@ -1,4 +1,4 @@
-"""The vote before the commit point: is every transaction of a task open, ours, alone, and far from its timeout?"""
+"""The vote before the commit point: every task's transaction must be open, this write's, alone, and far from its timeout."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from spark_producer.protocol.messages import DescribedTransaction, ListTransacti
 logger = escaping_logger(__name__)
 
 MIN_TIME_LEFT_FRACTION = 1 / 3
-"""The part of its timeout that a transaction must have left."""
+"""Minimum fraction of its timeout that a transaction must have left."""
 
 STEPS_LEFT = 4
-"""The steps from the vote to the end of the tasks' transactions, each of which may take the patience of the client: the write,
-and if it is not answered a fence and a look, and the end."""
+"""The number of commands from the vote to the end of the tasks' transactions, each of which may take the client's timeout: the
+write, a fence and a read if it has no response, and the end."""
 
 LISTING = LIST_TRANSACTIONS._replace(min_version=1)
-"""The list by the time for which transactions are open, as their coordinator's clock has it (KIP-994, Kafka 3.8)."""
+"""ListTransactions with a minimum duration, by the clock of the coordinator (KIP-994, Kafka 3.8)."""
 
-_told: set[int] = set()
-"""The timeouts that were found too short in this process."""
+_warned_timeouts: set[int] = set()
+"""The timeouts of which this process has warned that they are too short."""
 
 
 def objections(brokers: TransactionAdmin, transactions: Sequence[TaskTransaction], deadline: float) -> tuple[str, ...]:
-    """Return why transactions must not be committed; nothing if all may.
+    """Return the reasons why transactions must not be committed; nothing if all can be.
 
     Raises:
         KafkaTimeout: a coordinator or a leader did not answer. BrokerError: a right is missing.
@@ -51,24 +51,24 @@ def objections(brokers: TransactionAdmin, transactions: Sequence[TaskTransaction
         for each in transactions
         for span in each.spans
     }
-    glued, gone = find_uncommittable(brokers, list(owners), deadline)
+    older_hanging, gone = find_uncommittable(brokers, list(owners), deadline)
     return (
         *(
-            f"{owners[one].transactional_id!r}: an older transaction of its producer hangs in {_place(one)}"
-            for one in glued
+            f"{owners[one].transactional_id!r}: an older transaction of its producer hangs in {_partition_name(one)}"
+            for one in older_hanging
         ),
-        *(f"{owners[one].transactional_id!r}: its rows are not in {_place(one)} any more" for one in gone),
+        *(f"{owners[one].transactional_id!r}: its rows are no longer in {_partition_name(one)}" for one in gone),
     )
 
 
-def _place(span: TransactionSpan) -> str:
+def _partition_name(span: TransactionSpan) -> str:
     return format_partitions([span.topic_partition])
 
 
 def _late(brokers: TransactionAdmin, rows: Sequence[DescribedTransaction], deadline: float) -> set[str]:
-    """Return the ids of the transactions that have too little time left: by the clock of the coordinator, which will abort them.
+    """Return the ids of the transactions that have too little time left, by the clock of the coordinator, which will abort them.
 
-    Only where a coordinator is too old for that, or cannot answer now, the clock of this process has to do.
+    If a coordinator is too old for that, or cannot answer now, the clock of this process is used.
     """
     nodes = brokers.coordinators([row.transactional_id for row in rows], deadline) if rows else {}
     groups: dict[tuple[int, int], list[DescribedTransaction]] = {}
@@ -82,12 +82,12 @@ def _late(brokers: TransactionAdmin, rows: Sequence[DescribedTransaction], deadl
         for node, timeout in groups
     ]
     found: set[str] = set()
-    for group, answer in zip(groups.values(), brokers.client.request_all(calls, deadline), strict=True):
-        if isinstance(answer, PyProducerError) or worst_error(answer):
+    for group, response in zip(groups.values(), brokers.client.request_all(calls, deadline), strict=True):
+        if isinstance(response, PyProducerError) or worst_error(response):
             now = brokers.client.now_ms()
             found |= {row.transactional_id for row in group if _is_late(row, now)}
         else:
-            listed = {each.transactional_id for each in answer.transaction_states}
+            listed = {each.transactional_id for each in response.transaction_states}
             found |= {row.transactional_id for row in group if row.transactional_id in listed}
     return found
 
@@ -98,15 +98,15 @@ def _is_late(row: DescribedTransaction, now_ms: int) -> bool:
 
 
 def _warn_of_short_timeouts(brokers: TransactionAdmin, rows: Sequence[DescribedTransaction]) -> None:
-    """Warn once of timeouts that leave less time than the rest of the commit may take: the write would be PARTIAL."""
+    """Warn once about timeouts that leave less time than the rest of the commit may take: the write could end as PARTIAL."""
     needed = STEPS_LEFT * brokers.client.timeout
     shortest = min((row.transaction_timeout_ms for row in rows), default=0)
-    if not rows or shortest in _told or shortest * MIN_TIME_LEFT_FRACTION >= needed * 1000:
+    if not rows or shortest in _warned_timeouts or shortest * MIN_TIME_LEFT_FRACTION >= needed * 1000:
         return
-    _told.add(shortest)
+    _warned_timeouts.add(shortest)
     logger.warning(
-        "sink %r: kafka.transaction.timeout.ms is %d, of which a commit may find a third left. If brokers are slow it takes "
-        "up to %d times kafka.max.block.ms: %g s. If transactions time out meanwhile, the write ends as PARTIAL. Raise the "
+        "sink %r: kafka.transaction.timeout.ms is %d, of which only a third may be left at a commit. With slow brokers a commit "
+        "takes up to %d times kafka.max.block.ms: %g s. If transactions time out meanwhile, the write ends as PARTIAL. Raise the "
         "former above %d, or lower the latter",
         brokers.sink,
         shortest,
@@ -123,7 +123,7 @@ def _objection(transaction: TaskTransaction, row: DescribedTransaction | None, l
     if (row.producer_id, row.producer_epoch) != (transaction.producer_id, transaction.epoch):
         return f"{name}: it has timed out, or another producer has taken over its id"
     if row.transaction_state != ONGOING:
-        return f"{name}: it is not open but in state {row.transaction_state}"
+        return f"{name}: it is not open, but in state {row.transaction_state}"
     if transaction.transactional_id in late:
         return f"{name}: of its timeout of {row.transaction_timeout_ms / 1000:g} s less than a third is left"
     return ""

@@ -1,8 +1,8 @@
 """The control record as bytes: strict JSON with a version, in one record of the control topic, or in several if it is long.
 
-The main record has the sink's name for its key. What does not fit into it lies in parts with keys of their own (`orders#1`, …),
-written in the same transaction; the main record says how many there are and what all of them together hash to, so that parts of
-another write are never taken for its own. Nothing that comes from Kafka is ever unpickled.
+The key of the main record is the sink's name. A long list of transactions is in parts with their own keys (`orders#1`, …), in the
+same transaction; the main record has their number and the hash of all parts together, so that parts of another write never count
+as its own. Data from Kafka is never unpickled.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from spark_producer.exactly_once.protocol.control_record import (
 )
 
 VERSION = 3
-"""The version that is written. Version 1 has no numbers of rows, version 2 names no writer. Both are read; others are refused."""
+"""The version that is written. Version 1 has no numbers of rows, version 2 no writer. Both are read; others are refused."""
 
 MAX_BYTES = 64 << 20
-"""The most bytes of a control record, all parts together: some million partitions of tasks."""
+"""Maximum bytes of a control record, all parts together: some million partitions of tasks."""
 
 MAX_PARTS = 4096
 
 MAX_PART_BYTES = 900_000
-"""The most bytes of one part, unless the topic takes less (`max.message.bytes` is 1,048,588 by default)."""
+"""Maximum bytes of one part, unless the topic allows less (`max.message.bytes` is 1,048,588 by default)."""
 
 MAX_NAME_LENGTH = 1000
-"""The most characters of a name, of which the longest are those of topics."""
+"""Maximum characters of a name. The longest are those of topics."""
 
 _INT_16, _INT_32, _INT_64 = (1 << 15) - 1, (1 << 31) - 1, (1 << 63) - 1
-"""The largest numbers of epochs, of partitions, and of all others. Larger ones could not be sent to a broker."""
+"""Maximum numbers of epochs, of partitions, and of all others. Larger ones cannot be sent to a broker."""
 
 _FIELDS_1 = {
     "version",
@@ -57,7 +57,7 @@ _FIELDS_1 = {
 _FIELDS_2 = _FIELDS_1 | {"rows", "done_rows"}
 _FIRST_3 = _FIELDS_2 | {"writer", "origin", "run", "content", "done_content"}
 _FIELDS = {1: (_FIELDS_1,), 2: (_FIELDS_2,), 3: (_FIRST_3 | {"micro_batch", "done_micro_batch", "earlier"}, _FIRST_3)}
-"""The fields of each version that is read, each of them once, and no other. Version 3 had no micro-batches before its release."""
+"""The fields of each version that is read, each exactly once. Version 3 had no micro-batches before its release."""
 
 
 def key_of(sink: str) -> bytes:
@@ -71,14 +71,14 @@ def part_key(sink: str, number: int) -> bytes:
 
 
 def encode(
-    record: ControlRecord, largest: int = MAX_PART_BYTES, writer: tuple[int, int] | None = None
+    record: ControlRecord, max_part_bytes: int = MAX_PART_BYTES, writer: tuple[int, int] | None = None
 ) -> list[tuple[bytes, bytes]]:
-    """Return the (key, value) records that say `record`, parts first, each value at most `largest` bytes.
+    """Return `record` as (key, value) records, parts first, with values of at most `max_part_bytes` bytes.
 
     `writer` is the producer id and epoch that it is written with; without one the record has version 2.
 
     Raises:
-        ExactlyOnceError: it is larger than `MAX_BYTES`, or than `MAX_PARTS` of them; or it could never be read again.
+        ExactlyOnceError: it has more than `MAX_BYTES` bytes or `MAX_PARTS` parts, or could not be decoded again.
     """
     try:
         _check_ids(record.sink, record.transactions)
@@ -93,12 +93,12 @@ def encode(
             f"sink {record.sink!r}: the control record would have {len(whole)} bytes, more than {MAX_BYTES}: "
             f"{len(rows)} tasks with a transaction each are too many. Write with fewer, larger tasks (coalesce)"
         )
-    if len(whole) <= largest - 1000 - 100 * len(record.inline) - 64 * len(record.earlier):
+    if len(whole) <= max_part_bytes - 1000 - 100 * len(record.inline) - 64 * len(record.earlier):
         return [(key_of(record.sink), _dump(_head(record, 0, "", rows, writer)))]
-    pieces = [whole[at : at + largest] for at in range(0, len(whole), largest)]
+    pieces = [whole[at : at + max_part_bytes] for at in range(0, len(whole), max_part_bytes)]
     if len(pieces) > MAX_PARTS:
         raise ExactlyOnceError(
-            f"sink {record.sink!r}: the control record would have {len(pieces)} parts of {largest} bytes, more than "
+            f"sink {record.sink!r}: the control record would have {len(pieces)} parts of {max_part_bytes} bytes, more than "
             f"{MAX_PARTS}: raise max.message.bytes of the control topic"
         )
     parts = [(part_key(record.sink, number), piece) for number, piece in enumerate(pieces, 1)]
@@ -107,29 +107,29 @@ def encode(
 
 
 def decode(sink: str, value: bytes, parts: Mapping[bytes, bytes]) -> ControlRecord:
-    """Return the control record that `value`, of the main record, and the parts with their keys say.
+    """Return the control record from the `value` of the main record, and the parts by their keys.
 
     Raises:
-        ExactlyOnceError: the bytes are no control record of this sink, or of a version that is not known here.
+        ExactlyOnceError: the bytes are not a control record of this sink, or have an unknown version.
     """
     try:
         head = _strict(value)
         if type(head) is not dict or type(head.get("version")) is not int:
-            raise ValueError("it says no version")
+            raise ValueError("it has no version")
         if head["version"] not in _FIELDS:
             raise ExactlyOnceError(
                 f"sink {sink!r}: its control record has version {head['version']}, and this pyproducer knows versions 1 to "
-                f"{VERSION}: a newer one wrote it. Use that, or a newer one"
+                f"{VERSION}: a newer one wrote it. Use that version, or a newer one"
             )
         if set(head) not in _FIELDS[head["version"]] or head["sink"] != sink:
             raise ValueError("its fields are not those of a control record of this sink")
-        rows = _rest(sink, head, parts) if head["parts"] else head["transactions"]
+        rows = _join_parts(sink, head, parts) if head["parts"] else head["transactions"]
         return ControlRecord(
             sink,
             None if head["query"] is None else _text(head["query"]),
             Status(head["status"]),
-            _number(head["batch"], least=NO_BATCH),
-            _number(head["last_done"], least=NO_BATCH),
+            _number(head["batch"], minimum=NO_BATCH),
+            _number(head["last_done"], minimum=NO_BATCH),
             _text(head["token"]),
             _transactions(sink, _list(rows)),
             tuple(
@@ -147,12 +147,12 @@ def decode(sink: str, value: bytes, parts: Mapping[bytes, bytes]) -> ControlReco
         )
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ExactlyOnceError(
-            f"sink {sink!r}: what the control topic holds for it is no control record ({for_log(str(error))}). Somebody else "
-            "writes to the topic: look with `pyproducer tail`"
+            f"sink {sink!r}: its record in the control topic is no control record ({for_log(str(error))}). Another program "
+            "writes to the topic: inspect it with `pyproducer tail`"
         ) from error
 
 
-def _rest(sink: str, head: dict[str, Any], parts: Mapping[bytes, bytes]) -> Any:
+def _join_parts(sink: str, head: dict[str, Any], parts: Mapping[bytes, bytes]) -> Any:
     count = _number(head["parts"])
     if not 0 < count <= MAX_PARTS:
         raise ValueError(f"it has {count} parts")
@@ -196,9 +196,9 @@ def _head(
 
 
 def writer_of(value: bytes) -> tuple[int, int] | None:
-    """Return the producer id and epoch that a main record names as its writer; None if it names none, or is no control record.
+    """Return the producer id and epoch that a main record names as its writer; None without one, or if it is no control record.
 
-    Rows can copy a control record, but no row knows the producer and the epoch that it will be written with.
+    Rows can copy a control record, but cannot know the producer and epoch that they will be written with.
     """
     try:
         head = _strict(value)
@@ -213,7 +213,7 @@ def _row(transaction: TaskTransaction) -> list[Any]:
 
 
 def _check_ids(sink: str, transactions: Sequence[TaskTransaction]) -> None:
-    """Raise ValueError unless all ids are those of tasks of the sink, each once: whoever reads them ends their transactions."""
+    """Raise ValueError unless all ids are those of the sink's tasks, each once: readers of the record end these transactions."""
     ids = {each.transactional_id for each in transactions}
     foreign = next((each for each in ids if not is_task_of(sink, each)), None)
     if foreign is not None:
@@ -256,13 +256,13 @@ def _dump(value: Any) -> bytes:
 def _strict(data: bytes) -> Any:
     if len(data) > MAX_BYTES:
         raise ValueError(f"it has {len(data)} bytes")
-    return json.loads(data, object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_no_constant)
+    return json.loads(data, object_pairs_hook=_unique_fields, parse_constant=_no_constant, parse_float=_no_constant)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a field is there twice")
+        raise ValueError("a field appears twice")
     return found
 
 
@@ -276,9 +276,9 @@ def _text(value: Any) -> str:
     return value
 
 
-def _number(value: Any, most: int = _INT_64, *, least: int = 0) -> int:
-    if type(value) is not int or not least <= value <= most:
-        raise ValueError(f"{value!r:.40} is not a number from {least} to {most}")
+def _number(value: Any, maximum: int = _INT_64, *, minimum: int = 0) -> int:
+    if type(value) is not int or not minimum <= value <= maximum:
+        raise ValueError(f"{value!r:.40} is not a number from {minimum} to {maximum}")
     return value
 
 

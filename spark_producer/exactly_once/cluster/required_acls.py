@@ -1,4 +1,4 @@
-"""What a user must be allowed to do for exactly-once writes, and the message about a right that is missing."""
+"""The ACLs that exactly-once writes need, and the error for a missing one."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from spark_producer.exactly_once.names import task_prefix
 
 
 class Right(enum.Enum):
-    """A right: what it is for, the operations to grant, and the option of `kafka-acls.sh` that names the resource."""
+    """A right: its purpose, the operations to grant, and the type of resource."""
 
-    TRANSACTIONS = "to begin, end and look at its transactions", ("Write", "Describe"), "transactional-id"
-    CONTROL_TOPIC = "to keep its control record", ("Read", "Write", "Describe"), "topic"
-    MAKE_CONTROL_TOPIC = "to make the topic of control records (or make it yourself)", ("Create",), "topic"
+    TRANSACTIONS = "to begin, end and describe its transactions", ("Write", "Describe"), "transactional-id"
+    CONTROL_TOPIC = "to read and write its control record", ("Read", "Write", "Describe"), "topic"
+    MAKE_CONTROL_TOPIC = "to create the control topic (or create it yourself)", ("Create",), "topic"
     WRITE_TOPIC = "to write rows", ("Write", "Describe"), "topic"
     READ_TOPIC = (
-        "to see whether a partition has lost the end of an older transaction, which would be decided together with this one",
+        "to see whether an older transaction hangs in a partition, which a commit would commit as well",
         ("Read",),
         "topic",
     )
-    REPAIR = "to write the end of a transaction that was lost", ("Alter",), "cluster"
+    REPAIR = "to write transaction markers that were lost", ("Alter",), "cluster"
 
 
 CODES = {
@@ -33,7 +33,7 @@ CODES = {
 
 
 def missing_right(right: Right, sink: str, user: str, topic: str = "") -> BrokerError:
-    """Return the error that says which right the sink lacks, with the command that grants it. `user`: "user 'app'"."""
+    """Return the error for a right that the sink lacks, with the command that grants it. `user` is like `user 'app'`."""
     purpose, operations, kind = right.value
     option, name = {
         "transactional-id": (
@@ -44,12 +44,12 @@ def missing_right(right: Right, sink: str, user: str, topic: str = "") -> Broker
         "cluster": ("--cluster", "the cluster"),
     }[kind]
     named = re.fullmatch(r"user '(\w[\w.@-]*)'.*", user)
-    wanted = " ".join(f"--operation {operation}" for operation in operations)
-    command = f"kafka-acls.sh --bootstrap-server … --add --allow-principal User:{named[1] if named else '…'} {wanted} {option}"
-    spoken = " and ".join(operation.upper() for operation in operations)
+    options = " ".join([*(f"--operation {operation}" for operation in operations), option])
+    command = f"kafka-acls.sh --bootstrap-server … --add --allow-principal User:{named[1] if named else '…'} {options}"
+    names = " and ".join(operation.upper() for operation in operations)
     return broker_error(
         CODES[kind],
-        f"exactlyOnceId {sink!r}: {spoken} on {kind.replace('-id', ' id')} {name!r} is missing, which it needs {purpose}",
+        f"exactlyOnceId {sink!r}: {names} on {kind.replace('-id', ' id')} {name!r} is missing, which it needs {purpose}",
         user=user,
         advice=f"grant it with `{command}`",
     )

@@ -1,4 +1,4 @@
-"""What people ask about a sink: its last word, its open transactions, and what holds readers of committed records back."""
+"""The description of a sink for people: its last control record, its open transactions, and what blocks readers."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from spark_producer.exactly_once.protocol.control_record import ControlRecord, S
 from spark_producer.exactly_once.repair.lost_markers import LostMarkers, find_lost_markers
 from spark_producer.protocol.messages import DescribedTransaction, ListTransactionsRequest
 
-MISSING_AFTER = 1.0
-"""Seconds for which a control topic must be unknown to count as missing, for people: one that was just made may be so."""
+MISSING_AFTER_S = 1.0
+"""Seconds for which a control topic must be unknown to count as missing: one that was just created may be."""
 
 
 class SinkSummary(NamedTuple):
-    """A sink in the list: its last word (or why it cannot be read), when it was said, and its open transactions.
+    """A sink in the list: its last control record (or the error), when it was written, and its open transactions.
 
-    A sink that has open ones, and has committed none yet, has no last word.
+    A sink with open transactions and no commit so far has no record.
     """
 
     sink: str
@@ -46,14 +46,14 @@ class SinkSummary(NamedTuple):
 
 
 class SinkList(NamedTuple):
-    """The sinks of a cluster. If there is no control topic, `missing` says so, and `lines` are those with open transactions."""
+    """The sinks of a cluster. Without a control topic, `missing` is the error, and `lines` are those with open transactions."""
 
     lines: tuple[SinkSummary, ...]
     missing: ExactlyOnceError | None = None
 
 
 class OpenTransaction(NamedTuple):
-    """An open transaction: how long it is open, of how long it may be, in milliseconds; and where."""
+    """An open transaction: how long it has been open and its timeout, in milliseconds, and its partitions."""
 
     transactional_id: str
     state: str
@@ -63,7 +63,7 @@ class OpenTransaction(NamedTuple):
 
 
 class BlockingProducer(NamedTuple):
-    """A producer that holds readers back: where its transaction begins, and what its coordinator says of that, if it is told."""
+    """A producer that blocks readers: the first offset of its transaction, and its coordinator's description, if visible."""
 
     producer_id: int
     epoch: int
@@ -72,7 +72,7 @@ class BlockingProducer(NamedTuple):
 
 
 class BlockedReaders(NamedTuple):
-    """A partition in which readers of committed records have not reached the end, and who holds them back there.
+    """A partition whose last stable offset is before its end, and the producers that block readers there.
 
     `producers` is None if the right to see them is missing.
     """
@@ -84,7 +84,7 @@ class BlockedReaders(NamedTuple):
 
 
 class SinkDescription(NamedTuple):
-    """All about one sink. `outcomes` are those of the transactions of a `PARTIAL` record, by what the logs say; else empty."""
+    """The state of one sink. `outcomes` has those of the transactions of a `PARTIAL` record from the logs; else it is empty."""
 
     log_state: ControlLogState
     written_ms: int
@@ -96,7 +96,7 @@ class SinkDescription(NamedTuple):
 
 
 def list_sinks(client: BlockingClient, topic: str) -> SinkList:
-    """Return all sinks of a control topic, and those that have nothing but open transactions.
+    """Return all sinks of a control topic, and those with open transactions only.
 
     Raises: as `ControlLog.read` and `listed`.
     """
@@ -104,8 +104,8 @@ def list_sinks(client: BlockingClient, topic: str) -> SinkList:
     brokers = TransactionAdmin(client, "*")
     log = WholeControlLog(brokers, topic)
     records: dict[str, ControlRecord | PyProducerError] = {}
-    missing = _missing(brokers, topic, deadline)
-    opened = open_by_sink(brokers, deadline)  # before the records: what commits meanwhile has one
+    missing = _missing_topic(brokers, topic, deadline)
+    opened = open_by_sink(brokers, deadline)  # before the records: a sink that commits in between has one
     if missing is None:
         records = log.records(deadline)
     lines = (
@@ -116,7 +116,7 @@ def list_sinks(client: BlockingClient, topic: str) -> SinkList:
 
 
 def known_sinks(brokers: TransactionAdmin, topic: str) -> list[str]:
-    """Return the names of all sinks of a control topic, and of those that have nothing but open transactions.
+    """Return the names of all sinks of a control topic, and of those with open transactions only.
 
     Raises: as `ControlLog.read` and `listed`.
     """
@@ -124,8 +124,8 @@ def known_sinks(brokers: TransactionAdmin, topic: str) -> list[str]:
     return sorted({*WholeControlLog(brokers, topic).records(deadline), *open_by_sink(brokers, deadline)})
 
 
-def _missing(brokers: TransactionAdmin, topic: str, deadline: float) -> ExactlyOnceError | None:
-    """Return what it means that a control topic is not there, if it is not. Nobody shall make it by hand.
+def _missing_topic(brokers: TransactionAdmin, topic: str, deadline: float) -> ExactlyOnceError | None:
+    """Return the error for a control topic that does not exist; None if it does. It must not be created by hand.
 
     Raises: as `BlockingClient.metadata`.
     """
@@ -134,23 +134,23 @@ def _missing(brokers: TransactionAdmin, topic: str, deadline: float) -> ExactlyO
         rows = brokers.client.metadata([topic], deadline).topics
         if all(row.error_code not in (Code.UNKNOWN_TOPIC_OR_PARTITION, Code.INVALID_TOPIC_EXCEPTION) for row in rows):
             return None
-        if brokers.client.clock() - began >= min(MISSING_AFTER, (deadline - began) / 2):
+        if brokers.client.clock() - began >= min(MISSING_AFTER_S, (deadline - began) / 2):
             break
     return ExactlyOnceError(
-        f"there is no topic {topic!r}: nothing was ever written exactly once on this cluster, or with another control topic. "
-        "Check --bootstrap-servers and --control-topic; the first write makes the topic"
+        f"there is no topic {topic!r}: this cluster has no exactly-once writes, or they use another control topic. "
+        "Check --bootstrap-servers and --control-topic; the first write creates the topic"
     )
 
 
 def describe_sink(brokers: TransactionAdmin, topic: str, more: Collection[TopicPartition] = ()) -> SinkDescription:
-    """Look at a sink from all sides, and change nothing. `more` are partitions to look at besides those of its last batch.
+    """Return the state of a sink, and change nothing. `more` are partitions to check besides those of its last batch.
 
     Raises:
         ExactlyOnceError: there is no such control topic. And as `ControlLog.read`, and for rights that are missing.
     """
     deadline = brokers.client.deadline()
     log = ControlLog(brokers, topic)
-    missing = _missing(brokers, topic, deadline)
+    missing = _missing_topic(brokers, topic, deadline)
     if missing is not None:
         raise missing
     log_state = log.read(deadline)
@@ -180,15 +180,15 @@ def partitions_of_topics(brokers: TransactionAdmin, topics: Collection[str]) -> 
     """Return the partitions of topics.
 
     Raises:
-        BrokerError: one is not there, or the right to see it is missing. KafkaTimeout: no broker tells.
+        BrokerError: one does not exist, or the right to see it is missing. KafkaTimeout: no broker answers.
     """
     if not topics:
         return set()
-    answer = brokers.client.metadata(sorted(topics), brokers.client.deadline())
-    for row in answer.topics:
+    response = brokers.client.metadata(sorted(topics), brokers.client.deadline())
+    for row in response.topics:
         if row.error_code:
             raise broker_error(row.error_code, f"topic {row.name!r}", user=brokers.client.user)
-    return {TopicPartition(row.name or "", each.partition_index) for row in answer.topics for each in row.partitions}
+    return {TopicPartition(row.name or "", each.partition_index) for row in response.topics for each in row.partitions}
 
 
 def _outcomes(
@@ -210,25 +210,28 @@ def _partitions(record: ControlRecord | None) -> set[TopicPartition]:
 def find_blocked_readers(
     brokers: TransactionAdmin, partitions: Collection[TopicPartition], deadline: float
 ) -> tuple[BlockedReaders, ...]:
-    """Return the partitions among these in which readers of committed records have not reached the end.
+    """Return the partitions among these whose last stable offset is before their end.
 
     Raises:
-        BrokerError: the right to see a topic is missing. KafkaTimeout: not all brokers tell.
+        BrokerError: the right to see a topic is missing. KafkaTimeout: not all brokers answer.
     """
     stable = offsets(brokers, partitions, deadline)
     ends = offsets(brokers, partitions, deadline, at=LATEST, isolation=UNCOMMITTED)
-    behind = sorted(each for each in stable if stable[each] < ends[each])
-    known = producers(brokers, behind, deadline) if behind else {}
+    blocked = sorted(each for each in stable if stable[each] < ends[each])
+    known = producers(brokers, blocked, deadline) if blocked else {}
     holding = {
         each: [row for row in (rows or {}).values() if row.current_txn_start_offset >= 0]
         for each, rows in known.items()
     }
-    told = _transactions(brokers, {row.producer_id for rows in holding.values() for row in rows}, deadline)
+    open_transactions = _transactions(brokers, {row.producer_id for rows in holding.values() for row in rows}, deadline)
     found = []
-    for each in behind:
+    for each in blocked:
         holders = sorted(
             BlockingProducer(
-                row.producer_id, row.producer_epoch, row.current_txn_start_offset, told.get(row.producer_id)
+                row.producer_id,
+                row.producer_epoch,
+                row.current_txn_start_offset,
+                open_transactions.get(row.producer_id),
             )
             for row in holding.get(each, ())
         )
@@ -241,7 +244,7 @@ def find_blocked_readers(
 def _transactions(
     brokers: TransactionAdmin, producer_ids: Collection[int], deadline: float
 ) -> dict[int, OpenTransaction]:
-    """Return the open transactions of producers, of whatever program, as far as the user may see them."""
+    """Return the open transactions of producers, of any program, as far as the user may see them."""
     if not producer_ids:
         return {}
     rows = listed(brokers, ListTransactionsRequest((), tuple(sorted(producer_ids))), deadline)

@@ -1,4 +1,4 @@
-"""What people do to a sink that stands still: carry on what is decided, accept a part, write markers that were lost."""
+"""The repairs of a sink: complete what is decided, accept a part of a batch, write lost markers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_producer.exactly_once.cluster.command_executor import CommandExecutor
 from spark_producer.exactly_once.cluster.control_log import ControlLog
 from spark_producer.exactly_once.cluster.control_topic import PARTITION
 from spark_producer.exactly_once.cluster.required_acls import Right, missing_right
-from spark_producer.exactly_once.protocol import begin as beginning
+from spark_producer.exactly_once.protocol import begin as begin_protocol
 from spark_producer.exactly_once.protocol.commands import (
     ControlWritten,
     Fence,
@@ -35,35 +35,38 @@ from spark_producer.protocol.messages import WritableTxnMarker, WritableTxnMarke
 
 
 def resolve(cluster: CommandExecutor) -> ControlRecord | None:
-    """Take the sink over, finish what is decided, abort what is not, and return its last word. A running query is fenced.
+    """Take the sink over, complete decided writes, abort others, and return its last control record. A running query is fenced.
 
     Raises:
-        ExactlyOnceError: a person must decide first. KafkaTimeout, BrokerError, SecurityError: it is not there, or refuses.
+        ExactlyOnceError: a person must decide first. KafkaTimeout, BrokerError, SecurityError: the cluster does not answer, or
+            refuses.
     """
-    outcome = _begun(cluster)
+    outcome = _begin(cluster)
     return None if outcome is None else outcome.last
 
 
 def accept_difference(cluster: CommandExecutor) -> ControlRecord | None:
-    """As `resolve`; but the number of rows of the last batch is forgotten, so that it is skipped whatever rows it has when it is
-    run again; in `foreachBatch` that of all writes of the micro-batch.
+    """Resolve the sink, and remove the number of rows of its last batch, so that it is skipped with any rows when it runs again.
+
+    In `foreachBatch` those of all writes of the micro-batch are removed.
 
     Raises:
-        ExactlyOnceError: somebody else took the sink over; and as `resolve`.
+        ExactlyOnceError: another driver took the sink over; and as `resolve`.
     """
-    outcome = _begun(cluster)
+    outcome = _begin(cluster)
     if outcome is None or outcome.last is None:
         return None
     earlier = tuple(each._replace(rows=None, content=None) for each in outcome.last.earlier)
     record = outcome.last._replace(done_rows=None, done_content=None, earlier=earlier)
-    return _written(cluster, outcome.fencing, record)
+    return _write_record(cluster, outcome.fencing, record)
 
 
 def accept_partial(cluster: CommandExecutor) -> ControlRecord:
-    """Take what is visible of a `PARTIAL` batch for the whole of it, and return the word that says so.
+    """Accept the visible rows of a `PARTIAL` batch as the whole batch, and return the control record that says so.
 
     Raises:
-        ExactlyOnceError: the sink's last word is another, or somebody else took the sink over; and as `resolve`.
+        ExactlyOnceError: the sink's last control record has another status, or another driver took the sink over; and as
+            `resolve`.
     """
     cluster.prepare()
     fenced, found = cluster.perform(Fence()), cluster.perform(ReadControl())
@@ -74,25 +77,24 @@ def accept_partial(cluster: CommandExecutor) -> ControlRecord:
     record = found.record if isinstance(found, Found) else None
     if record is None or record.status is not Status.PARTIAL or not isinstance(fenced, Fenced):
         raise ExactlyOnceError(f"sink {cluster.sink!r}: there is no partial batch to accept")
-    return _written(cluster, fenced.fencing, with_final_status(record, Status.DONE))
+    return _write_record(cluster, fenced.fencing, with_final_status(record, Status.DONE))
 
 
 def rebind(cluster: CommandExecutor) -> ControlRecord:
-    """As `resolve`; then unbind the sink from its query, and forget its last number: the query that commits next gets it.
+    """Resolve the sink, unbind it from its query, and remove its last number: the query that commits next gets it.
 
     Raises:
         ExactlyOnceError: it has written nothing, or another driver took it over; and as `resolve`.
     """
-    outcome = _begun(cluster)
+    outcome = _begin(cluster)
     if outcome is None or outcome.last is None:
         raise ExactlyOnceError(f"sink {cluster.sink!r}: nothing to rebind: it has no record in {cluster.topic!r}")
     record = ControlRecord(cluster.sink, None, Status.INTENT, NO_BATCH, NO_BATCH, secrets.token_hex(16))
-    return _written(cluster, outcome.fencing, record)
+    return _write_record(cluster, outcome.fencing, record)
 
 
 def accept_no_record(cluster: CommandExecutor) -> ControlRecord:
-    """Reset a sink whose last record is lost to an older one in the control topic, which is written again, or to one that has
-    written nothing yet if there is none; and return the record that says so.
+    """Reset a sink whose last control record is lost to an older record, or to a new sink if there is none; return that record.
 
     Raises:
         ExactlyOnceError: the control topic has the sink's last record; or another driver took the sink over.
@@ -106,24 +108,25 @@ def accept_no_record(cluster: CommandExecutor) -> ControlRecord:
             f"sink {cluster.sink!r}: nothing to accept: the control topic {cluster.topic!r} has its last committed record"
         )
     nothing = ControlRecord(cluster.sink, None, Status.INTENT, NO_BATCH, NO_BATCH, secrets.token_hex(16))
-    return _written(cluster, fenced.fencing, found.older or nothing)
+    return _write_record(cluster, fenced.fencing, found.older or nothing)
 
 
-def _begun(cluster: CommandExecutor) -> Begun | None:
+def _begin(cluster: CommandExecutor) -> Begun | None:
     cluster.prepare()
-    outcome = run(beginning.begin(cluster.sink, secrets.token_hex(16)), cluster.perform)
+    outcome = run(begin_protocol.begin(cluster.sink, secrets.token_hex(16)), cluster.perform)
     if isinstance(outcome, Failed):
         raise ExactlyOnceError(outcome.text, kind=outcome.kind.name, names=outcome.names)
     return outcome if isinstance(outcome, Begun) else None
 
 
-def _written(cluster: CommandExecutor, fencing: ProducerIdAndEpoch, record: ControlRecord) -> ControlRecord:
-    answer = cluster.perform(WriteControl(fencing, record))
-    if isinstance(answer, MarkersLost):
-        raise ExactlyOnceError(markers_lost(cluster.sink, answer.partitions).text, kind=FailureKind.HUNG.name)
-    if not isinstance(answer, ControlWritten):
+def _write_record(cluster: CommandExecutor, fencing: ProducerIdAndEpoch, record: ControlRecord) -> ControlRecord:
+    response = cluster.perform(WriteControl(fencing, record))
+    if isinstance(response, MarkersLost):
+        raise ExactlyOnceError(markers_lost(cluster.sink, response.partitions).text, kind=FailureKind.HUNG.name)
+    if not isinstance(response, ControlWritten):
         raise ExactlyOnceError(
-            f"sink {cluster.sink!r}: the word was not written ({answer}); look again with `describe`"
+            f"sink {cluster.sink!r}: the control record was not written ({response}). Run `pyproducer txn "
+            f"describe {cluster.sink}`"
         )
     return record
 
@@ -133,39 +136,40 @@ def write_markers(
     lost: Sequence[LostMarker],
     more: Collection[TopicPartition] = (),
     *,
-    take_for: bool | None = None,
+    assumed: bool | None = None,
 ) -> None:
-    """Write the end of transactions into the partitions that have lost it, as their coordinator had decided it. `more` are the
-    partitions that were looked at besides those that the sink's last words name. `take_for`: how those were ended of which
-    nobody knows it, by the word of a person (True: committed).
+    """Write the lost markers of transactions, with the outcomes that their coordinators had decided.
+
+    `more` are the partitions that were checked besides those that the sink's last control records name. `assumed` is the outcome
+    (True: committed) that a person assumes for transactions whose outcome is unknown.
 
     Raises:
-        ExactlyOnceError: it is not known how one was ended (the others are written), or others are lost by now. BrokerError: the
-        right to ALTER the cluster is missing, or a leader refuses.
+        ExactlyOnceError: the outcome of one is unknown (the other markers are written), or other markers are lost by now.
+        BrokerError: the right to ALTER the cluster is missing, or a leader refuses.
     """
-    known = with_known_outcome(lost, take_for)
-    unknown = [each.topic_partition for each in lost if each.commit is None] if take_for is None else []
+    known = with_known_outcome(lost, assumed)
+    unknown = [each.topic_partition for each in lost if each.commit is None] if assumed is None else []
     if known:
         _write_markers(cluster, lost, known, more)
     if unknown and known:
         raise ExactlyOnceError(
-            f"sink {cluster.sink!r}: how the transactions in {format_partitions(unknown)} were ended was not known before "
-            "the others were. Run the command again: the logs may tell now"
+            f"sink {cluster.sink!r}: the outcome of the transactions in {format_partitions(unknown)} was not known before "
+            "the other markers were written. Run the command again: the logs may show it now"
         )
     if unknown:
         raise ExactlyOnceError(
-            f"sink {cluster.sink!r}: neither the coordinator nor the logs tell any more how the transactions in "
-            f"{format_partitions(unknown)} were ended, or they were committed and no record in {cluster.topic} names them (is "
-            "that its control topic?), so nothing is written anywhere. Look whether readers of committed records see rows of "
-            "that batch in other partitions. If they do, `--assume committed` is right, since its next run would double them; "
+            f"sink {cluster.sink!r}: the outcome of the transactions in {format_partitions(unknown)} is unknown to the "
+            f"coordinator and in the logs, or they were committed and no record in {cluster.topic} names them (is that its "
+            "control topic?). Nothing is written. Check whether consumers of committed records see rows of that batch in other "
+            "partitions. If they do, `--assume committed` is right, since its next run would write them twice; "
             "if they see none at all, `--assume aborted` is, and the batch runs again"
         )
 
 
-def with_known_outcome(lost: Sequence[LostMarker], take_for: bool | None = None) -> list[LostMarker]:
-    """Return those of which it is known how they were ended, and the others if somebody says what to take them for."""
-    told = [each._replace(commit=take_for) if each.commit is None else each for each in lost]
-    return [each for each in told if each.commit is not None]
+def with_known_outcome(lost: Sequence[LostMarker], assumed: bool | None = None) -> list[LostMarker]:
+    """Return those with a known outcome; with an `assumed` outcome all of them."""
+    assumed_markers = [each._replace(commit=assumed) if each.commit is None else each for each in lost]
+    return [each for each in assumed_markers if each.commit is not None]
 
 
 def _write_markers(
@@ -177,11 +181,11 @@ def _write_markers(
     now = find_lost_markers(brokers, log, TopicPartition(cluster.topic, PARTITION), log.read(deadline), deadline, more)
     if set(now.markers) != set(shown):
         raise ExactlyOnceError(
-            f"sink {cluster.sink!r}: somebody else writes to it, or repairs it: what is lost is not what was shown any more. "
-            "Nothing was written: stop its query, and look again with `pyproducer txn describe`"
+            f"sink {cluster.sink!r}: another program writes to it, or repairs it: the lost markers are no longer those that were "
+            f"shown. Nothing was written. Stop its query, and run `pyproducer txn describe {cluster.sink}` again"
         )
     leaders = brokers.leaders([each.topic_partition for each in lost], deadline)
-    bump = 1 if cluster.style is Style.IMPLICIT else 0
+    epoch_increment = 1 if cluster.style is Style.IMPLICIT else 0
     calls = [
         NodeRequest(
             leaders[each.topic_partition],
@@ -190,7 +194,7 @@ def _write_markers(
                 (
                     WritableTxnMarker(
                         each.producer_id,
-                        min(each.epoch + bump, LAST_EPOCH),
+                        min(each.epoch + epoch_increment, LAST_EPOCH),
                         bool(each.commit),
                         (WritableTxnMarkerTopic(each.topic_partition[0], (each.topic_partition[1],)),),
                         max(0, each.coordinator_epoch),
@@ -200,10 +204,10 @@ def _write_markers(
         )
         for each in lost
     ]
-    for each, answer in zip(lost, brokers.client.request_all(calls, deadline), strict=True):
-        if isinstance(answer, PyProducerError):
-            raise answer
-        codes = [row.error_code for marker in answer.markers for topic in marker.topics for row in topic.partitions]
+    for each, response in zip(lost, brokers.client.request_all(calls, deadline), strict=True):
+        if isinstance(response, PyProducerError):
+            raise response
+        codes = [row.error_code for marker in response.markers for topic in marker.topics for row in topic.partitions]
         for code in codes:
             if code == Code.CLUSTER_AUTHORIZATION_FAILED:
                 raise missing_right(Right.REPAIR, cluster.sink, cluster.client.user)

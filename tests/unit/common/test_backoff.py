@@ -13,7 +13,7 @@ import spark_producer
 from spark_producer.admin import BlockingClient
 from spark_producer.common.backoff import JITTER, Backoff, exponential
 from spark_producer.errors import KafkaTimeout
-from spark_producer.exactly_once.cluster.broker_requests import FIRST_PAUSE, MAX_PAUSE_S, RetryUntil
+from spark_producer.exactly_once.cluster.broker_requests import FIRST_PAUSE_S, MAX_PAUSE_S, RetryUntil
 from spark_producer.network import ConnectionSettings
 
 
@@ -90,7 +90,7 @@ def test_eb_attempts_of_exactly_once_writes_have_jitter() -> None:
         with pytest.raises(KafkaTimeout):
             list(RetryUntil(cast(Any, client), "orders", 10.0, "nothing"))
         for number, pause in enumerate(client.pauses):
-            usual = min(MAX_PAUSE_S, FIRST_PAUSE * 2**number)
+            usual = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2**number)
             assert usual * (1 - JITTER) <= pause <= min(MAX_PAUSE_S, usual * (1 + JITTER))
         firsts.add(client.pauses[0])
     assert len(firsts) > 1

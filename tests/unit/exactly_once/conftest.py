@@ -28,7 +28,7 @@ def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     for module in (await_markers, command_executor):
         monkeypatch.setattr(module, "LOST_AFTER_S", 0.3)
     for reader in (broker_requests, control_write, log_outcome):
-        monkeypatch.setattr(reader, "GONE_AFTER", 0.3)
+        monkeypatch.setattr(reader, "GONE_AFTER_S", 0.3)
     lossy: Lossy = set()
     write = PendingMarkers._write
 

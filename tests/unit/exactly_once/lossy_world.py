@@ -15,7 +15,7 @@ from spark_producer.exactly_once import driver
 from spark_producer.exactly_once.cluster import end_transactions
 from spark_producer.exactly_once.cluster.control_topic import PARTITION
 from spark_producer.exactly_once.cluster.control_write import ControlWrite
-from spark_producer.exactly_once.cluster.inline_produce import Production
+from spark_producer.exactly_once.cluster.inline_produce import InlineProduce
 from spark_producer.exactly_once.driver import SinkSettings
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
 from spark_producer.exactly_once.protocol.task_messages import EncodedBatch
@@ -52,7 +52,7 @@ class World:
         """Somebody begins with its id, and writes nothing yet."""
         name = transaction.transactional_id
         body, deadline = InitProducerIdRequest(name, TIMEOUT_MS), self.tasks.client.deadline()
-        self.tasks.brokers.settle(INIT_PRODUCER_ID, {name: body}, deadline, resend=True)
+        self.tasks.brokers.request_coordinators(INIT_PRODUCER_ID, {name: body}, deadline, resend=True)
 
     def commit(self, number: int, *tasks: TaskTransaction | EncodedBatch) -> None:
         """The driver commits a batch of transactions, and of rows that are left to it."""
@@ -78,19 +78,19 @@ class World:
         self, number: int, *tasks: TaskTransaction | EncodedBatch, without: TopicPartition | None = None
     ) -> None:
         """The driver dies when its rows and the record are in the log, before EndTxn; but nothing came to `without`."""
-        run = Production.run
+        run = InlineProduce.run
 
-        def some(self: Production, deadline: float) -> Any:
+        def some(self: InlineProduce, deadline: float) -> Any:
             if without is not None:
                 self._queues.pop(without, None)
             return run(self, deadline)
 
-        def dies(_: Production) -> None:
+        def dies(_: InlineProduce) -> None:
             raise Died
 
         with pytest.MonkeyPatch.context() as patch, suppress(Died):
-            patch.setattr(Production, "run", some)
-            patch.setattr(Production, "spans", dies)
+            patch.setattr(InlineProduce, "run", some)
+            patch.setattr(InlineProduce, "spans", dies)
             patch.setattr(ControlWrite, "_abort", lambda _: None)
             self.commit(number, *tasks)
 

@@ -22,7 +22,7 @@ EPOCHS = {DEPOSED: 5, ELECTED: 6}
 
 
 class CutOff(ScriptedClient):
-    """Broker 1 leads by its own word, and has seen less than broker 2, which leads. 2 coordinates; `any` broker is 1."""
+    """Broker 1 leads by its own word, and has seen less than broker 2, which leads. 2 coordinates; `request_any` broker is 1."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -49,7 +49,7 @@ def test_a_sink_whose_last_rows_went_there_goes_on(world: World) -> None:
 def test_a_transaction_of_a_task_is_not_committed(world: World) -> None:
     left = world.fill(0, (0, "a"), (1, "b"))
     make_smaller(world)
-    with pytest.raises(ExactlyOnceError, match="its rows are not in rows-1 any more") as caught:
+    with pytest.raises(ExactlyOnceError, match="its rows are no longer in rows-1") as caught:
         world.commit(0, left)
     assert caught.value.again
     driver.abort(world.sink, [prepared(world.handle, 0, left)], 0)

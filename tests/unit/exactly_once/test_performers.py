@@ -204,7 +204,7 @@ def test_a_transaction_that_stays_in_between_names_what_holds_it_up(client: Scri
     client.answers(END_TXN, ended(Code.CONCURRENT_TRANSACTIONS))
     topics = (messages.DescribedTransactionTopic("rows", (0,)),)
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("PrepareCommit", topics=topics)
-    with pytest.raises(KafkaTimeout, match=r"PrepareCommit, and still has to tell rows-0"):
+    with pytest.raises(KafkaTimeout, match=r"PrepareCommit, and still has to write markers to rows-0"):
         end_transactions.end_tasks(brokers_of(client), [TASK], True, client.deadline())
 
 
@@ -293,7 +293,7 @@ def test_a_write_whose_rows_are_gone_is_aborted(client: ScriptedClient, starts: 
     client.answers(END_TXN, ended())
     answer = write(client, told=True)
     assert isinstance(answer, Indeterminate)
-    assert "acknowledged are not in" in answer.reason
+    assert "acknowledged rows are no longer in" in answer.reason
     assert [body.committed for body in client.bodies(END_TXN)] == [False]
 
 
@@ -416,8 +416,8 @@ def fit(
         (5, ""),
         (4, "hangs in rows-0"),
         (0, "hangs in rows-0"),
-        (-1, "are not in rows-0 any more"),
-        (6, "are not in rows-0 any more"),
+        (-1, "are no longer in rows-0"),
+        (6, "are no longer in rows-0"),
     ],
 )
 def test_the_vote_looks_whether_the_transaction_is_open_from_its_first_row_on(
@@ -434,7 +434,7 @@ def test_the_vote_objects_if_leaders_do_not_know_the_producer(client: ScriptedCl
     row = {"producer_id": 8, "producer_epoch": 1, "transaction_timeout_ms": 30_000}
     client.scripts[DESCRIBE_TRANSACTIONS.name] = described("Ongoing", transaction_start_time_ms=NOW_MS, **row)
     [objection] = precommit_check.objections(brokers_of(client), [TASK], client.deadline())
-    assert "are not in rows-0 any more" in objection
+    assert "are no longer in rows-0" in objection
 
 
 def test_rows_that_one_leader_does_not_know_are_looked_for_at_the_next(client: ScriptedClient) -> None:
@@ -452,7 +452,7 @@ def test_rows_that_one_leader_does_not_know_are_looked_for_at_the_next(client: S
     assert len(client.bodies(DESCRIBE_PRODUCERS)) == 2
 
 
-@pytest.mark.parametrize(("stable", "told"), [(5, ""), (6, "are not in rows-0 any more")])
+@pytest.mark.parametrize(("stable", "told"), [(5, ""), (6, "are no longer in rows-0")])
 def test_without_the_right_to_read_the_last_stable_offset_tells(client: ScriptedClient, stable: int, told: str) -> None:
     def no_right(body: messages.DescribeProducersRequest) -> messages.DescribeProducersResponse:
         row = messages.DescribeProducersPartition(0, Code.TOPIC_AUTHORIZATION_FAILED)

@@ -77,10 +77,10 @@ def test_the_leader_is_looked_at_once_when_the_coordinator_is_done() -> None:
 
 def test_a_coordinator_that_is_known_to_be_done_is_not_asked() -> None:
     cluster = Cluster(COMPLETE)
-    assert cluster.wait(told=True) == ()
+    assert cluster.wait(markers_written=True) == ()
     assert cluster.asked == ["leader"]
     cluster = Cluster(COMPLETE, start=lambda _: 100)
-    assert cluster.wait(told=True) == (OURS.topic_partition,)
+    assert cluster.wait(markers_written=True) == (OURS.topic_partition,)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_may_be_the_next_transaction_of_the_producer_is_not_taken_for_a_los
 
 
 @pytest.mark.parametrize(
-    ("leader", "told"), [(1, "the end of transactions in rows-0"), (-1, "a live leader of rows-0")]
+    ("leader", "told"), [(1, "the markers of transactions in rows-0"), (-1, "a live leader of rows-0")]
 )
 def test_a_coordinator_that_is_never_done_is_told_with_what_it_has_to_tell(leader: int, told: str) -> None:
     cluster = Cluster(PREPARE)

@@ -122,7 +122,7 @@ def test_what_a_new_leader_does_not_show_yet_is_waited_for() -> None:
     assert (seen.record, seen.undecided) == (word(1), ())
     log.write(7, word(2))
     log.hidden = 1_000_000
-    with pytest.raises(KafkaTimeout, match="what lies before offset 5 of the control topic"):
+    with pytest.raises(KafkaTimeout, match="the records before offset 5 of the control topic"):
         log.reader().read(log.client.deadline())
 
 

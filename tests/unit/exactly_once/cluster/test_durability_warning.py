@@ -18,7 +18,7 @@ from tests.unit.exactly_once.scripted_brokers import LOST, ScriptedClient, broke
 
 @pytest.fixture(autouse=True)
 def fresh_process(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    monkeypatch.setattr(durability_warning, "_looked_at", set())
+    monkeypatch.setattr(durability_warning, "_checked_topics", set())
     with caplog.at_level(logging.INFO):
         yield
 

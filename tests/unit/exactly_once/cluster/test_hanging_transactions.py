@@ -11,7 +11,7 @@ from spark_producer.admin.exchange import NodeRequest, ResponseOrError
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import KafkaTimeout
-from spark_producer.exactly_once.cluster.await_markers import ASKING_S, LOST_AFTER_S, await_markers
+from spark_producer.exactly_once.cluster.await_markers import DEAD_TASKS_TIMEOUT_S, LOST_AFTER_S, await_markers
 from spark_producer.exactly_once.cluster.control_log import ControlLog, ControlLogState
 from spark_producer.exactly_once.cluster.hanging_transactions import find_hanging
 from spark_producer.exactly_once.cluster.partition_state import TransactionSpan
@@ -151,8 +151,8 @@ def test_a_coordinator_that_does_not_answer_proves_nothing_and_delays_no_write_f
     cluster = Cluster()
     cluster.client.answers(LIST_TRANSACTIONS, answer)
     assert cluster.wait() == ()
-    assert cluster.client.clock() <= ASKING_S
-    assert "whether it is that of a dead task, and holds back readers" in caplog.text
+    assert cluster.client.clock() <= DEAD_TASKS_TIMEOUT_S
+    assert "it is unknown whether it is a dead task's and blocks readers" in caplog.text
 
 
 def test_a_coordinator_that_loads_for_a_moment_is_asked_again() -> None:
@@ -193,7 +193,7 @@ def test_a_deposed_leader_is_not_believed() -> None:
 def test_with_little_time_left_a_write_that_is_carried_out_does_not_fail(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Cluster()
     assert await_markers(brokers_of(cluster.client), {"id": [OURS]}, cluster.client.clock() + 2) == ()
-    assert "waited in vain for the end of the transactions of dead tasks" in caplog.text
+    assert "timed out waiting for the end of the transactions of dead tasks" in caplog.text
 
 
 @pytest.mark.parametrize("state", ["CompleteCommit", "CompleteAbort", "Ongoing", "Empty"])

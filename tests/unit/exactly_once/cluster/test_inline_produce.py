@@ -10,7 +10,7 @@ import pytest
 from spark_producer.common.cluster import Style
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, PyProducerError
-from spark_producer.exactly_once.cluster.inline_produce import Production
+from spark_producer.exactly_once.cluster.inline_produce import InlineProduce
 from spark_producer.exactly_once.protocol.commands import FencedOff, Indeterminate
 from spark_producer.protocol import PRODUCE
 from tests.unit.exactly_once.scripted_brokers import LOST, PATIENCE, ScriptedClient, brokers_of
@@ -26,7 +26,7 @@ def client() -> ScriptedClient:
 
 def produce(client: ScriptedClient, log: Callable[[Any], Any], count: int) -> Any:
     client.scripts[PRODUCE.name] = log
-    made = Production(brokers_of(client), "id", OURS, Style.EXPLICIT, {ROWS: batches(ROWS, count)}, {})
+    made = InlineProduce(brokers_of(client), "id", OURS, Style.EXPLICIT, {ROWS: batches(ROWS, count)}, {})
     return made.run(client.deadline())
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from spark_producer.common.cluster import Span, Style
 from spark_producer.errors import KafkaTimeout
-from spark_producer.exactly_once.cluster.broker_requests import GONE_AFTER, RetryUntil, TransactionAdmin
-from spark_producer.exactly_once.cluster.log_outcome import _marker_behind, read_outcomes
+from spark_producer.exactly_once.cluster.broker_requests import GONE_AFTER_S, RetryUntil, TransactionAdmin
+from spark_producer.exactly_once.cluster.log_outcome import _await_marker_after, read_outcomes
 from spark_producer.exactly_once.cluster.partition_state import TransactionSpan
 from spark_producer.exactly_once.protocol.commands import TransactionOutcome
 from spark_producer.exactly_once.protocol.control_record import TaskTransaction
@@ -55,7 +55,7 @@ class Leader:
     def attempts(self, deadline: float, waiting_for: str) -> Iterator[int]:
         return iter(RetryUntil(cast(Any, self), "sink", deadline, waiting_for))
 
-    def ask_leaders(self, partitions: Any, question: Any, rows_of: Any, deadline: float) -> dict[Any, Any]:
+    def request_leaders(self, partitions: Any, question: Any, rows_of: Any, deadline: float) -> dict[Any, Any]:
         self.late -= 1
         if self.late >= 0:
             return {("orders", 0): FetchPartitionResponse(high_watermark=MARKER, records=memoryview(b""))}
@@ -75,12 +75,12 @@ def test_a_marker_that_the_replicas_do_not_have_yet_is_waited_for(
 ) -> None:
     """It was taken for lost, and a write that was in order ended as HUNG, without a partition to name."""
     leader = Leader(late, commits=commits)
-    assert _marker_behind(cast(TransactionAdmin, leader), STRETCH, 60.0) is fate
+    assert _await_marker_after(cast(TransactionAdmin, leader), STRETCH, 60.0) is fate
 
 
 def test_replicas_that_do_not_come_are_named() -> None:
     with pytest.raises(KafkaTimeout, match="the replicas of orders-0: a marker is on its way"):
-        _marker_behind(cast(TransactionAdmin, Leader(late=10_000)), STRETCH, 5.0)
+        _await_marker_after(cast(TransactionAdmin, Leader(late=10_000)), STRETCH, 5.0)
 
 
 TASK = TaskTransaction("pyproducer.orders.00.0", PRODUCER, 1, Style.EXPLICIT, (Span("orders", 0, 5, 6, 2),))
@@ -117,4 +117,4 @@ def test_rows_behind_the_end_of_the_log_are_gone_and_no_quiet_success() -> None:
     """It was taken for retention, and a batch without its rows became DONE."""
     client, fate = looking(start=0, end=2)
     assert fate is TransactionOutcome.MIXED
-    assert client.clock() >= GONE_AFTER, "it may be that of a leader which was deposed"
+    assert client.clock() >= GONE_AFTER_S, "it may be that of a leader which was deposed"

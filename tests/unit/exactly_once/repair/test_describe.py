@@ -14,7 +14,7 @@ from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.cluster.coordinator_state import open_by_sink
 from spark_producer.exactly_once.names import control_id, task_id
 from spark_producer.exactly_once.repair.describe import (
-    MISSING_AFTER,
+    MISSING_AFTER_S,
     BlockingProducer,
     describe_sink,
     find_blocked_readers,
@@ -94,7 +94,7 @@ def test_a_control_topic_that_is_not_there_is_said_so_after_a_second() -> None:
     client = Late(known_at=1e9)
     with pytest.raises(ExactlyOnceError, match="there is no topic 'commits'"):
         describe_sink(brokers_of(client), "commits")
-    assert MISSING_AFTER <= client.clock() < MISSING_AFTER + 0.5
+    assert MISSING_AFTER_S <= client.clock() < MISSING_AFTER_S + 0.5
     told = list_sinks(cast("BlockingClient", client), "commits")
     assert told.lines == ()
     assert "there is no topic 'commits'" in str(told.missing)
@@ -103,7 +103,7 @@ def test_a_control_topic_that_is_not_there_is_said_so_after_a_second() -> None:
 def test_a_control_topic_that_was_just_made_is_waited_for() -> None:
     client = Late(known_at=0.4)
     assert describe_sink(brokers_of(client), "commits").log_state.record is None
-    assert client.clock() < MISSING_AFTER
+    assert client.clock() < MISSING_AFTER_S
 
 
 def test_who_holds_readers_back_is_named_with_its_transaction() -> None:
