@@ -104,7 +104,7 @@ def test_more_replicas_than_brokers(
 ) -> None:
     assert run(embedded_broker, "topics", "create", topic, "--replication-factor", "3") == 1
     assert "INVALID_REPLICATION_FACTOR (38)" in (said := capsys.readouterr().err)
-    assert "What to do: ask for fewer replicas, or start more brokers" in said
+    assert "start more brokers" in said
 
 
 @pytest.mark.parametrize(("command", "action"), [("topics", "create"), ("txn", "resolve")])
