@@ -15,6 +15,8 @@ from tests.stages.workbench import workbench
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "sizing.md").read_text(encoding="utf-8")
+TEXT = " ".join(PAGE.split())
+"""The page without line ends."""
 BENCHMARKS = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
 MIB = 1 << 20
 BESIDE = executor_memory.WORKER_OVERHEAD // MIB
@@ -22,7 +24,7 @@ BESIDE = executor_memory.WORKER_OVERHEAD // MIB
 
 EXECUTORS = re.findall(r"^\| ([^|]+ cores[^|]*|the same[^|]*) \| (`spark[^|]+) \| (\d+) MiB \|$", PAGE, re.MULTILINE)
 POOLS = re.findall(r"^\| (\d+) MiB \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \|$", PAGE, re.MULTILINE)
-EXAMPLE = PAGE.partition("## An example\n")[2]
+EXAMPLE = TEXT.partition("## An example ")[2]
 
 
 def pool_of(settings: dict[str, str]) -> int:
@@ -33,7 +35,7 @@ def pool_of(settings: dict[str, str]) -> int:
 
 def test_the_measured_figures_are_those_of_the_benchmarks() -> None:
     assert with_measured_table(PAGE, BENCHMARKS) == PAGE, "run `make docs`"
-    (ratio,) = re.findall(r"of 256 MiB gave ([\d.]+×)", PAGE)
+    (ratio,) = re.findall(r"of 256 MiB gave ([\d.]+×)", TEXT)
     thousand = next(scene for scene in SCENES if scene.part == "thousand-partitions")
     rates = [
         float(figures(BENCHMARKS, thousand._replace(contender=name))[0])
@@ -71,15 +73,15 @@ def test_the_parts_of_a_workers_memory_are_those_that_defaults_are_made_of() -> 
     parts = dict(re.findall(r"^\| ([^|]+) \| (?:up to )?(\d+(?: to \d+)?) \| [^|]*\|$", PAGE, re.MULTILINE))
     assert int(parts["the interpreter, with PySpark and Arrow"]) + int(parts["rows in hand"]) == BESIDE
     assert parts["encoded batches, waiting and in flight"] == f"{LEAST // MIB} to {MOST // MIB}"
-    assert f"workers × ({BESIDE} MiB + 2 × the pool" in PAGE
-    assert f"libraries take {executor_memory.WORKER_ADDRESS_SPACE // MIB} MiB" in PAGE
+    assert f"workers × ({BESIDE} MiB + 2 × the pool" in TEXT
+    assert f"libraries take {executor_memory.WORKER_ADDRESS_SPACE // MIB} MiB" in TEXT
 
 
 def test_the_warning_is_true() -> None:
     overhead = round((32 << 10) * 0.1)
     assert (
         f"{overhead:,} MiB, and 16 workers of {BESIDE} + {LEAST // MIB} MiB want {16 * (BESIDE + LEAST // MIB):,} of it"
-        in PAGE
+        in TEXT
     )
     assert overhead < 16 * (BESIDE + LEAST // MIB) + (32 << 10) // 20, "the JVM's own part is not there"
 
@@ -97,4 +99,4 @@ def test_the_example_is_calculated_by_the_rules_of_the_page() -> None:
     executor = {"spark.executor.memory": "8g", "spark.executor.cores": "4", "spark.executor.memoryOverhead": setting}
     assert pool_of(executor) == round(pool)
     assert f"2 × 4 × (6 + 1) = **{2 * 4 * (6 + 1)}**" in EXAMPLE
-    assert f"20 executors with 4 cores and 6 brokers\nare {20 * 4 * (6 + 1)}" in PAGE
+    assert f"20 executors with 4 cores and 6 brokers are {20 * 4 * (6 + 1)}" in TEXT
