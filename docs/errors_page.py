@@ -27,22 +27,19 @@ from spark_producer.record.columns import LAST_SECOND, ReadColumns, read_columns
 
 PAGE = """# Errors
 
-This page is made by `make docs` from the package: the classes in `spark_producer/errors.py`, the table in
-`spark_producer/common/error_codes.py`, and the messages of the checks themselves.
+This page is made by `make docs` from the package.
 
-A message says what happened, to what, and what to do, and never holds a secret. All errors share the root
-`spark_producer.errors.PyProducerError`. In Spark look for the last line that names one of these classes: what stands around it
-is Spark's. What the driver can find out, it says before any task starts: options, columns, missing topics, logins, brokers that
-cannot be reached. [Secured clusters](security.md#what-you-see-and-what-to-do) and [exactly-once
-writes](exactly_once_explained.md#what-you-see-and-what-to-do) have tables of what they say and why.
+A message says what failed, why, and what to do, and never holds a secret. All errors share the root
+`spark_producer.errors.PyProducerError`. In Spark look for the last line that names one of these classes. What the driver can find
+out, it says before any task starts. [Secured clusters](security.md#what-you-see-and-what-to-do) and [exactly-once
+writes](exactly_once_explained.md#what-you-see-and-what-to-do) have their own tables.
 
 """
 
 CLASSES_SECTION = """## Exceptions
 
-*Again* says whether the same write can succeed without a change of the program and its options, once the cause is gone. A
-producer tries again by itself until `kafka.delivery.timeout.ms`, so what is raised has been tried. Before you run a batch write
-again: some of its rows may be in the topic already, unless it is [exactly once](exactly_once.md).
+*Again*: the same write can succeed unchanged once the cause is gone. Producers retry until `kafka.delivery.timeout.ms`. Before
+you run a batch write again: some rows may be in the topic, unless it is [exactly once](exactly_once.md).
 
 | exception | what happened | again | what to do |
 |---|---|---|---|
@@ -52,16 +49,14 @@ ROWS_SECTION = """
 ## Rows that cannot be written
 
 The first such row ends the write with a `RecordError` (`RecordTooLarge` for `size`), or goes to a [dead-letter
-topic](dead_letters.md) if its class is one of `deadLetterClasses`. To run the write again without a change gives the same error.
-The messages are those of an example.
+topic](dead_letters.md) if its class is one of `deadLetterClasses`. Examples:
 
 | class | message |
 |---|---|
 """
 
 REFUSED_ROWS = """
-Brokers refuse rows too. These error codes say something of single rows, so that a dead-letter topic can take them; with all
-others the write fails:
+Error codes of brokers that concern single rows:
 
 | class | error codes |
 |---|---|
@@ -74,20 +69,27 @@ The class `schema` is that of values and keys that their Avro schema refuses: [A
 CODES_SECTION = """
 ## Error codes of brokers
 
-What a broker refuses is a `BrokerError`, and its `code` one of these. Codes that are sent again reach you only when
-`kafka.delivery.timeout.ms` is over, or `kafka.max.block.ms` before a write. A code that is not here, of a newer broker, is told
-by its number, and is not tried again.
+A broker's refusal is a `BrokerError` with one of these as `code`. An unknown code is shown by its number, and not retried. What a
+producer does:
 
-| code | name | what the producer does | what to do |
+| | |
+|---|---|
+| fail | it fails the records, or the request, and goes on |
+| retry | it sends again, until `kafka.delivery.timeout.ms`, or `kafka.max.block.ms` before a write |
+| refresh | it requests metadata, and sends again |
+| split | it sends smaller batches; a record alone fails |
+| written | it counts the records as written |
+| end | the producer ends, with all that it holds |
+
+| code | name | producer | what to do |
 |---|---|---|---|
 """
 
 FAILURES_SECTION = """
 ## Kinds of `ExactlyOnceError`
 
-`error.kind` is one of these, or empty if the write never came to be judged. Where it runs again, each row is visible once in
-the end, and a restarted streaming query does it by itself. [What you see, and what to
-do](exactly_once_explained.md#what-you-see-and-what-to-do) has the messages.
+`error.kind` is one of these, or empty if the write was not judged. A restarted streaming query runs again by itself. [What to
+do](exactly_once_explained.md#what-you-see-and-what-to-do).
 
 | kind | why the write goes no further | again |
 |---|---|---|
@@ -95,8 +97,6 @@ do](exactly_once_explained.md#what-you-see-and-what-to-do) has the messages.
 
 SPARK_SECTION = """
 ## What Spark says itself
-
-Spark says these before it hands anything to this package, or besides, so they name none of its classes.
 
 | what you see | what it is, and what to do |
 |---|---|
@@ -215,12 +215,12 @@ ADVICE: dict[str, tuple[str, str]] = {
 """What to do about each class, and whether the same write can succeed without a change."""
 
 ACTIONS = {
-    Action.NONE: "fails the records, or the request, and goes on",
-    Action.RETRY: "sends again",
-    Action.RETRY | Action.REFRESH_METADATA: "asks who leads the partition, and sends again",
-    Action.SPLIT: "sends smaller batches; a record alone fails",
-    Action.SUCCESS: "counts the records as written",
-    Action.FATAL: "ends, with all that it holds",
+    Action.NONE: "fail",
+    Action.RETRY: "retry",
+    Action.RETRY | Action.REFRESH_METADATA: "refresh",
+    Action.SPLIT: "split",
+    Action.SUCCESS: "written",
+    Action.FATAL: "end",
 }
 
 

@@ -216,8 +216,10 @@ def _unknown(raw: str, name: str, by_lower: Mapping[str, str]) -> str:
 def render_markdown() -> str:
     """Return the refused names and their reasons, for docs/options.md."""
     lines = ["| option | why not |", "|---|---|"]
-    lines += [f"| `kafka.{name}` | {why} |" for name, why in REFUSED.items()]
-    lines += [f"| `kafka.{family}…` | {why} |" for family, why in _FAMILIES.items()]
+    named: dict[str, list[str]] = {}
+    for name, why in (*REFUSED.items(), *((f"{family}…", why) for family, why in _FAMILIES.items())):
+        named.setdefault(why, []).append(f"`kafka.{name}`")
+    lines += [f"| {', '.join(names)} | {why} |" for why, names in named.items()]
     lines.append(f"| {', '.join(f'`{name}`' for name in OF_THE_SOURCE)} | {_READING} |")
     lines.append(f"| {', '.join(f'`{name}`' for name in OF_THE_CHECKPOINT)} | {_ASYNCHRONOUS} |")
     lines.append(f"| `badRecordsPath` | {_OF_FILES['badRecordsPath']} |")

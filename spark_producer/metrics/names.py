@@ -7,6 +7,7 @@ promises, the metric keeps it, and a twin in the group `pyproducer-metrics` give
 from __future__ import annotations
 
 import enum
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -261,6 +262,11 @@ def render_markdown() -> str:
 
 
 def _table(rows: Iterable[Metric]) -> str:
-    lines = ["| metric | unit | what it is | read as | over tasks |", "|---|---|---|---|---|"]
-    lines += [f"| `{row.name}` | {row.unit} | {row.doc} | {row.stat.value[0]} | {row.stat.value[1]} |" for row in rows]
+    """Return a table in which metrics that say the same of one event share a row."""
+    lines = ["| metric | unit | what it is |", "|---|---|---|"]
+    for (doc, _), group in itertools.groupby(rows, lambda row: (row.doc, row.name.rpartition("-")[0])):
+        first, *others = group
+        names = ", ".join([f"`{first.name}`", *(f"`-{row.name.rpartition('-')[2]}`" for row in others)])
+        units = ", ".join(dict.fromkeys(row.unit for row in (first, *others)))
+        lines.append(f"| {names} | {units} | {doc} |")
     return "\n".join(lines) + "\n"
