@@ -1,4 +1,4 @@
-"""Cipher suites by their IANA names, which are Java's, as OpenSSL and the versions of TLS take them."""
+"""Cipher suites: the names of IANA and Java, and their mapping to OpenSSL's names and TLS versions."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ OPENSSL_NAMES: Final = {
     "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
 }
-"""The suites of TLS 1.2 with forward secrecy and authenticated encryption (RFC 5289, RFC 7905)."""
+"""OpenSSL's names of the TLS 1.2 suites with forward secrecy and authenticated encryption (RFC 5289, RFC 7905)."""
 
 SUITES_OF_1_3: Final = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
-"""Python's `ssl` cannot choose among these."""
+"""The suites of TLS 1.3, all of which Python's `ssl` always enables."""
 
 
 class TlsVersionsAndSuites(NamedTuple):
-    """What a context is told: versions of TLS, and the suites of 1.2 as OpenSSL writes them; empty for its own choice."""
+    """The TLS versions of a context, and its TLS 1.2 suites in OpenSSL's syntax; empty for OpenSSL's default."""
 
     versions: tuple[str, ...]
     suites: str
 
 
 def choose(protocols: Sequence[str], suites: Sequence[str]) -> TlsVersionsAndSuites:
-    """Return the versions and suites for a context, so that nothing is negotiated that was not named.
+    """Return the versions and suites for a context, so that only the given ones can be negotiated.
 
-    Without a suite of a version, that version is left out, as in Java.
+    A version without a suite is disabled, as in Java.
 
     Raises:
-        ConfigError: a protocol or suite is unknown, no suite is left for the protocols, or some of TLS 1.3's are missing.
+        ConfigError: a protocol or suite is unknown, no suite matches the protocols, or only some suites of TLS 1.3 are given.
     """
     unknown = sorted({*protocols} - {TLS_1_2, TLS_1_3}) or sorted({*suites} - {*OPENSSL_NAMES} - SUITES_OF_1_3)
     if unknown or not protocols:
         raise ConfigError(
-            f"TLS cannot use {', '.join(unknown) or 'no protocol'}: protocols are {TLS_1_2} and {TLS_1_3}, and cipher suites "
-            f"are {', '.join([*OPENSSL_NAMES, *sorted(SUITES_OF_1_3)])} (ssl.enabled.protocols, ssl.cipher.suites)"
+            f"TLS does not support {', '.join(unknown) or 'an empty list of protocols'}: supported are the protocols {TLS_1_2} "
+            f"and {TLS_1_3}, and the cipher suites {', '.join([*OPENSSL_NAMES, *sorted(SUITES_OF_1_3)])} "
+            "(ssl.enabled.protocols, ssl.cipher.suites)"
         )
     if not suites:
         return TlsVersionsAndSuites(tuple(sorted({*protocols})), "")
@@ -51,8 +52,8 @@ def choose(protocols: Sequence[str], suites: Sequence[str]) -> TlsVersionsAndSui
     newer = SUITES_OF_1_3 & {*suites}
     if newer and newer != SUITES_OF_1_3 and TLS_1_3 in protocols:
         raise ConfigError(
-            f"ssl.cipher.suites names only {', '.join(sorted(newer))} of TLS 1.3, and Python's ssl always allows all three: name "
-            f"{', '.join(sorted(SUITES_OF_1_3 - newer))} too, or set ssl.enabled.protocols to {TLS_1_2}"
+            f"ssl.cipher.suites has only {', '.join(sorted(newer))} of TLS 1.3, and Python's ssl always allows all three: add "
+            f"{', '.join(sorted(SUITES_OF_1_3 - newer))}, or set ssl.enabled.protocols to {TLS_1_2}"
         )
     versions = [version for version, found in ((TLS_1_2, older), (TLS_1_3, newer)) if found and version in protocols]
     if not versions:

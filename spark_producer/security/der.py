@@ -1,4 +1,4 @@
-"""A reader of DER (X.690): the elements of a value, one level at a time, without copies."""
+"""A DER reader (X.690), which reads the elements of a value one level at a time without copies."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ SEQUENCE: Final = 0x30
 SET: Final = 0x31
 
 _MAX_LENGTH_BYTES = 4
-"""The most bytes of a length, which is more than a key store ever takes."""
+"""Maximum bytes of a length field, more than any key store needs."""
 
 
 class Element(NamedTuple):
-    """One element: its tag, and what it holds."""
+    """One element: its tag and its content."""
 
     tag: int
     content: memoryview
 
     def children(self) -> Iterator[Element]:
-        """Read the elements that it holds.
+        """Yield the elements in the content.
 
         Raises:
-            ValueError: it does not hold whole elements.
+            ValueError: the content is not a sequence of whole elements.
         """
         return elements(self.content)
 
@@ -34,7 +34,7 @@ class Element(NamedTuple):
         """Return the element at the end of a path of indices.
 
         Raises:
-            ValueError: there is none.
+            ValueError: there is no such element.
         """
         found = self
         for index in path:
@@ -46,10 +46,10 @@ class Element(NamedTuple):
 
 
 def elements(data: bytes | memoryview) -> Iterator[Element]:
-    """Read one element after the other until the end of `data`.
+    """Yield the elements of `data`.
 
     Raises:
-        ValueError: `data` does not hold whole elements with short tags and definite lengths.
+        ValueError: `data` is not a sequence of whole elements with short tags and definite lengths.
     """
     rest = memoryview(data)
     while rest:
@@ -58,10 +58,10 @@ def elements(data: bytes | memoryview) -> Iterator[Element]:
 
 
 def element(data: bytes | memoryview, tag: int) -> Element:
-    """Return the one element that `data` is, which must have this tag.
+    """Return the only element of `data`, which must have this tag.
 
     Raises:
-        ValueError: it is another one, or more than one.
+        ValueError: the tag is another one, or there are more elements.
     """
     found, rest = _first(memoryview(data))
     if rest or found.tag != tag:

@@ -1,6 +1,7 @@
-"""How often a file makes whoever opens it hash the password: a hostile one could keep a process busy for hours.
+"""Limits the iterations of the password hash of a file: a hostile file could keep a process busy for hours.
 
-OpenSSL computes whatever PKCS12 files (RFC 7292) and encrypted keys (RFC 8018) ask for, so that is looked at before.
+OpenSSL computes any number of iterations that a PKCS12 file (RFC 7292) or an encrypted key (RFC 8018) asks for, so it is checked
+before.
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from typing import Final
 from spark_producer.security.der import INTEGER, OCTET_STRING, SEQUENCE, Element, elements
 
 MAX_ITERATIONS: Final = 1_000_000
-"""The maximum number of iterations, as for SCRAM. OpenSSL writes 2,048, Java 10,000; a million take about a second."""
+"""Maximum number of iterations, as for SCRAM. OpenSSL writes 2,048, Java 10,000; a million take about a second."""
 
 _MAX_ELEMENTS: Final = 500_000
-"""The maximum elements of a file that are looked at. A store of a thousand certificates has about 100,000."""
+"""Maximum number of elements of a file. A store of a thousand certificates has about 100,000."""
 
 _CONSTRUCTED: Final = 0x20
 
 
 def iterations_problem(der: bytes) -> str:
-    """Return why a PKCS12 file or an encrypted key must not be opened; empty if nothing that can be seen forbids it."""
+    """Return why a PKCS12 file or an encrypted key must not be opened; empty if it may be opened."""
     waiting = [memoryview(der)]
     seen = 0
     while waiting:
@@ -29,19 +30,19 @@ def iterations_problem(der: bytes) -> str:
             for found in elements(data):
                 seen += 1
                 if seen > _MAX_ELEMENTS:
-                    return f"it has more than {_MAX_ELEMENTS} elements, which no store needs"
+                    return f"it has more than {_MAX_ELEMENTS} elements, the maximum of a key store"
                 if _iterations(found) > MAX_ITERATIONS:
-                    return f"it asks for more than {MAX_ITERATIONS} iterations to open it"
-                # what a file holds is often DER again, within a string
+                    return f"it needs more than {MAX_ITERATIONS} iterations to open it"
+                # an octet string often holds DER again
                 if found.tag & _CONSTRUCTED or (found.tag == OCTET_STRING and bytes(found.content[:1]) == b"\x30"):
                     waiting.append(found.content)
-        except ValueError:  # it is no DER, and whoever opens the file says so
+        except ValueError:  # not DER, which the reader of the file reports
             continue
     return ""
 
 
 def _iterations(found: Element) -> int:
-    """Return the number in the parameters of PBES1 and PBKDF2 (salt, number, …) or in MacData (digest, salt, number); else 0."""
+    """Return the iterations in parameters of PBES1 or PBKDF2 (salt, number, …), or in MacData (digest, salt, number); else 0."""
     if found.tag != SEQUENCE:
         return 0
     try:

@@ -1,7 +1,7 @@
-"""A reader of Java's own key stores (JKS), which the standard library suffices for.
+"""A reader of Java key stores (JKS), which needs only the standard library.
 
-The format is told by Java's class `sun.security.provider.JavaKeyStore`, the protection of keys by `KeyProtector`: SHA-1 makes a
-stream of bytes out of the password. That is weak by today's measure, and such files should be protected by their mode.
+The format is that of Java's class `sun.security.provider.JavaKeyStore`, the protection of keys that of `KeyProtector`: a key
+stream that SHA-1 derives from the password. That is weak today, so file permissions should protect such files.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from spark_producer.security.pem import pem_text
 MAGIC: Final = b"\xfe\xed\xfe\xed"
 _KEY, _CERTIFICATE = 1, 2
 _CHECK_BYTES: Final = 20
-"""The bytes of SHA-1, of a salt, and of the check at the end of a file and of a key."""
+"""Bytes of a SHA-1 digest, of a salt, and of the check at the end of a file and of a key."""
 _WHITENER: Final = b"Mighty Aphrodite"
 _ALGORITHM: Final = bytes.fromhex("2b060104012a02110101")
-"""1.3.6.1.4.1.42.2.17.1.1, Sun's protection of keys."""
+"""1.3.6.1.4.1.42.2.17.1.1, Sun's key protection algorithm."""
 
 
 class ProtectedKey(NamedTuple):
-    """A private key that a password protects, and its certificates, its own first."""
+    """An encrypted private key, and its certificate chain with its own certificate first."""
 
     alias: str
     protected: bytes
@@ -35,20 +35,20 @@ class ProtectedKey(NamedTuple):
 
 
 class JavaKeyStore(NamedTuple):
-    """What a file holds: certificates in DER, and keys."""
+    """The contents of a file: certificates in DER, and keys."""
 
     certificates: tuple[bytes, ...]
     keys: tuple[ProtectedKey, ...]
 
 
 def read_jks(data: bytes, origin: str, password: Secret | None) -> JavaKeyStore:
-    """Read a whole file; with a password its check is verified, as in Java. Keys stay protected.
+    """Return the contents of a file. With a password the file's check is verified, as in Java. Keys stay encrypted.
 
     Raises:
-        TlsFailed: it is damaged, cut off, or the password is another one (fatal). `origin` names it.
+        TlsFailed: the file is damaged or truncated, or the password is wrong (fatal). `origin` is its name in the message.
     """
     if len(data) < _CHECK_BYTES or not data.startswith(MAGIC):
-        raise _bad(origin, "it is no whole Java key store")
+        raise _bad(origin, "it is not a Java key store, or is truncated")
     body = data[:-_CHECK_BYTES]
     if password is not None and not hmac.compare_digest(_check(body, password), data[-_CHECK_BYTES:]):
         raise _bad(origin, "the password of the store is wrong, or the file is damaged")
@@ -62,7 +62,7 @@ def decrypt_key(key: ProtectedKey, origin: str, password: Secret | None) -> Secr
     """Return a private key as PEM.
 
     Raises:
-        TlsFailed: the password is missing or another one, or the key is protected in another way (fatal).
+        TlsFailed: the password is missing or wrong, or the key has another protection (fatal).
     """
     if password is None:
         raise _bad(origin, f"its key {key.alias!r} needs a password: set ssl.keystore.password")
@@ -72,11 +72,11 @@ def decrypt_key(key: ProtectedKey, origin: str, password: Secret | None) -> Secr
     except ValueError as error:
         raise _bad(origin, f"its key {key.alias!r} is damaged") from error
     if not known or len(held.content) < 2 * _CHECK_BYTES:
-        raise _bad(origin, f"its key {key.alias!r} is protected in a way that Java key stores do not know")
+        raise _bad(origin, f"its key {key.alias!r} has a protection that Java key stores do not use")
     found = _decrypted(bytes(held.content), password)
     if found is None:
         raise _bad(
-            origin, f"the password does not open its key {key.alias!r} (ssl.key.password, ssl.keystore.password)"
+            origin, f"the password does not decrypt its key {key.alias!r} (ssl.key.password, ssl.keystore.password)"
         )
     return found
 
@@ -95,7 +95,7 @@ class _Cursor:
 
     def take(self, size: int) -> bytes:
         if len(self._data) - self._at < size:
-            raise ValueError("it ends too early")
+            raise ValueError("it is truncated")
         self._at += size
         return self._data[self._at - size : self._at]
 
@@ -112,7 +112,7 @@ def _entries(cursor: _Cursor) -> JavaKeyStore:
     for _ in range(count):
         tag = cursor.number(">I")
         alias = for_log(cursor.take(cursor.number(">H")))
-        cursor.take(8)  # the time when it was made
+        cursor.take(8)  # the time of its creation
         if tag == _CERTIFICATE:
             certificates.append(_certificate(cursor, version))
         elif tag == _KEY:
@@ -120,9 +120,9 @@ def _entries(cursor: _Cursor) -> JavaKeyStore:
             length = cursor.number(">I")
             keys.append(ProtectedKey(alias, protected, tuple(_certificate(cursor, version) for _ in range(length))))
         else:
-            raise ValueError("an entry is of no known kind")
+            raise ValueError("an entry has an unknown type")
     if not cursor.at_end():
-        raise ValueError("something follows the last entry")
+        raise ValueError("bytes follow the last entry")
     return JavaKeyStore(tuple(certificates), tuple(keys))
 
 
@@ -137,7 +137,7 @@ def _check(body: bytes, password: Secret) -> bytes:
 
 
 def _decrypted(content: bytes, password: Secret) -> Secret | None:
-    """Return the key, or None if the check fails: no frame that holds a key raises anything."""
+    """Return the key, or None if the check fails. It raises nothing, so that no traceback holds a key."""
     salt, hidden, check = content[:_CHECK_BYTES], content[_CHECK_BYTES:-_CHECK_BYTES], content[-_CHECK_BYTES:]
     stream = bytearray()
     block = salt

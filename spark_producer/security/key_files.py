@@ -1,4 +1,4 @@
-"""Files that hold a private key for as long as OpenSSL reads it, because Python's `ssl` takes keys from files only."""
+"""Temporary files for private keys, because Python's `ssl` reads keys only from files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MEMORY_NAME = "pyproducer"
 
 @contextmanager
 def key_file(text: Secret) -> Iterator[str]:
-    """Give the path of a file with `text` that nobody else can open, and that is gone afterwards.
+    """Yield the path of a file with `text` that only this process can open, and delete it afterwards.
 
-    Where the system has files without a name in memory (memfd_create of Linux), nothing is written to a disk. Else it is a new
-    file with mode 0600.
+    On Linux it is an anonymous file in memory (memfd_create), so that nothing is written to a disk; elsewhere a new file with
+    mode 0600.
     """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create(_MEMORY_NAME, os.MFD_CLOEXEC)
@@ -25,7 +25,7 @@ def key_file(text: Secret) -> Iterator[str]:
             file.write(text.reveal().encode())
             file.flush()
             path = f"/proc/self/fd/{descriptor}"
-            if os.access(path, os.R_OK):  # it is not where /proc is not mounted
+            if os.access(path, os.R_OK):  # false where /proc is not mounted
                 yield path
                 return
     descriptor, path = tempfile.mkstemp(prefix="pyproducer-")  # O_EXCL, 0600
@@ -34,4 +34,4 @@ def key_file(text: Secret) -> Iterator[str]:
             file.write(text.reveal().encode())
         yield path
     finally:
-        os.unlink(path)  # noqa: PTH108  (a Path would do the same)
+        os.unlink(path)  # noqa: PTH108  (a Path would do no better)

@@ -1,4 +1,4 @@
-"""OAUTHBEARER (RFC 7628): a token and its extensions (KIP-342) in one message, and the broker's reason if it refuses."""
+"""OAUTHBEARER (RFC 7628): a token and its extensions (KIP-342) in one message, and the broker's error response."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _MAX_REASON_LENGTH: Final = 64 * 1024
 
 
 def oauthbearer(token: Secret, extensions: tuple[tuple[str, str], ...] = ()) -> Generator[bytes, bytes, None]:
-    """Log in by a token. If the broker refuses it, the answer is one byte, as the RFC demands, after which it ends the login.
+    """Log in with a token. A rejection is answered with one byte, as the RFC requires, after which the broker ends the login.
 
     Raises:
-        AuthenticationFailed: The token or an extension cannot be sent, or the broker refuses. It is fatal.
+        AuthenticationFailed: the token or an extension cannot be sent, or the broker rejects it (fatal).
     """
     problem = token_problem(token)
     if problem:
-        raise AuthenticationFailed(f"the token for OAUTHBEARER cannot be sent: {problem}", fatal=True)
+        raise AuthenticationFailed(f"cannot send the token for OAUTHBEARER: {problem}", fatal=True)
     problem = extension_problem(extensions)
     if problem:
         raise AuthenticationFailed(f"kafka.sasl.oauthbearer.extensions: {problem}", fatal=True)
     remember(token)
-    answer = yield _first_message(token, extensions)
-    if not answer:
+    response = yield _first_message(token, extensions)
+    if not response:
         return
     yield _SEPARATOR
-    raise AuthenticationFailed(f"the broker refuses the token: {failure_reason(answer)}", fatal=True)
+    raise AuthenticationFailed(f"the broker rejected the token: {failure_reason(response)}", fatal=True)
 
 
 def _first_message(token: Secret, extensions: tuple[tuple[str, str], ...]) -> bytes:
@@ -42,14 +42,16 @@ def _first_message(token: Secret, extensions: tuple[tuple[str, str], ...]) -> by
     return _HEADER + _SEPARATOR + b"".join(pair.encode("ascii") + _SEPARATOR for pair in pairs) + _SEPARATOR
 
 
-def failure_reason(answer: bytes) -> str:
-    """Return the status and scope of a refusal (RFC 7628, 3.2.2), or what else the broker says, escaped."""
+def failure_reason(response: bytes) -> str:
+    """Return the status and scope of an error response (RFC 7628, 3.2.2), or its text, escaped."""
     try:
-        said = json.loads(answer[:_MAX_REASON_LENGTH])
+        parsed = json.loads(response[:_MAX_REASON_LENGTH])
     except (ValueError, RecursionError):
-        said = None
-    status = said.get("status") if isinstance(said, dict) else None
+        parsed = None
+    status = parsed.get("status") if isinstance(parsed, dict) else None
     if not isinstance(status, str):
-        return for_log(answer)
-    scope = said.get("scope") if isinstance(said, dict) else None
-    return for_log(status) + (f" (it wants the scope {for_log(scope)!r})" if isinstance(scope, str) and scope else "")
+        return for_log(response)
+    scope = parsed.get("scope") if isinstance(parsed, dict) else None
+    return for_log(status) + (
+        f" (it requires the scope {for_log(scope)!r})" if isinstance(scope, str) and scope else ""
+    )

@@ -1,4 +1,4 @@
-"""PEM text (RFC 7468): its blocks, also where somebody put all of it on one line."""
+"""Parses and writes PEM text (RFC 7468), also if all of it is on one line."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ KEY_LABELS: Final = ("PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "RSA PRIVATE KEY", 
 
 _BEGIN = re.compile(r"(?=-----BEGIN ([A-Z0-9 ]{1,40})-----)")
 _END = re.compile(r"(?=-----END ([A-Z0-9 ]{1,40})-----)")
-"""Begin and end of a block; two may share their dashes."""
+"""The markers of a block; two may share their dashes."""
 _LEGACY = re.compile(r"\s*(Proc-Type:\s*4,ENCRYPTED)\s+(DEK-Info:\s*\S+)\s+(.*)", re.DOTALL)
-"""The headers of a key that OpenSSL encrypted in its own old way (RFC 1421)."""
+"""The headers of a key in OpenSSL's legacy encryption (RFC 1421)."""
 _LINE = 64
 
 
 class PemBlock(NamedTuple):
-    """One block: what its first line calls it, and its text in lines of its own."""
+    """One block: its label, and its text in normalised lines."""
 
     label: str
     text: str
@@ -31,10 +31,10 @@ class PemBlock(NamedTuple):
 
 
 def pem_blocks(text: str) -> list[PemBlock]:
-    """Return the blocks of a text; whatever lies between them is ignored.
+    """Return the blocks of a text. Text between blocks is ignored.
 
-    Line ends may be missing, blanks, or written as `\\n`: options hold such text, and OpenSSL takes none of it. The time is
-    linear in the length of the text, however many blocks begin in it and do not end.
+    Line ends may be missing, blanks, or written as `\\n`: options have such text, which OpenSSL does not accept. The time is
+    linear in the length of the text, even with many blocks that have no end.
     """
     lines = text.replace("\\r", "").replace("\\n", "\n")
     ends: defaultdict[str, list[int]] = defaultdict(list)
@@ -54,10 +54,10 @@ def pem_blocks(text: str) -> list[PemBlock]:
 
 
 def der_of(block: PemBlock) -> bytes:
-    """Return the bytes of a block without headers.
+    """Return the DER bytes of a block without headers.
 
     Raises:
-        ValueError: it is not base64.
+        ValueError: the block is not base64.
     """
     body = "".join(block.text.splitlines()[1:-1])
     try:
@@ -67,7 +67,7 @@ def der_of(block: PemBlock) -> bytes:
 
 
 def pem_text(label: str, der: bytes) -> str:
-    """Return bytes as a block of PEM text."""
+    """Return DER bytes as a block of PEM text."""
     return _normalised(label, base64.b64encode(der).decode("ascii"))
 
 

@@ -1,4 +1,4 @@
-"""Key stores in PKCS12 (RFC 7292), by the library `cryptography`, which the extra `pkcs12` brings."""
+"""A reader of PKCS12 key stores (RFC 7292), which needs the library `cryptography` (the extra `pkcs12`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_producer.security.iterations import iterations_problem
 
 
 class Pkcs12Store(NamedTuple):
-    """What a file holds: the key as PEM with its certificate, if there is one, and all other certificates in DER."""
+    """The contents of a file: the key as PEM and its certificate, if there are any, and all other certificates in DER."""
 
     key: Secret | None
     certificate: bytes | None
@@ -18,10 +18,11 @@ class Pkcs12Store(NamedTuple):
 
 
 def read_pkcs12(data: bytes, origin: str, password: Secret | None) -> Pkcs12Store:
-    """Read a whole file. A truststore of keytool's has its CAs among the `others`.
+    """Return the contents of a file. The CAs of a truststore that keytool has written are in `others`.
 
     Raises:
-        TlsFailed: `cryptography` is missing, the password is another one, or the file is damaged (fatal). `origin` names it.
+        TlsFailed: `cryptography` is missing, the password is wrong, or the file is damaged (fatal). `origin` is its name in the
+            message.
     """
     try:
         from cryptography.exceptions import UnsupportedAlgorithm

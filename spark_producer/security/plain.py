@@ -1,4 +1,4 @@
-"""PLAIN (RFC 4616): name and password in one message."""
+"""PLAIN (RFC 4616): user name and password in one message."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from spark_producer.errors import AuthenticationFailed
 
 
 def plain(username: str, password: Secret) -> Generator[bytes, bytes, None]:
-    """Log in by PLAIN. What the server answers means nothing: whether the login succeeded is told by the error code around it.
+    """Log in with PLAIN. The response of the server is ignored: the error code of SaslAuthenticate has the result.
 
     Raises:
-        AuthenticationFailed: Name or password is empty, holds NUL, or is no Unicode text. It is fatal.
+        AuthenticationFailed: the name or password is empty, contains NUL, or is not Unicode text (fatal).
     """
     _check("user name", "kafka.sasl.username", Secret(username))
     _check("password", "kafka.sasl.password", password)
     remember(password)
-    # The name to act for stays empty: brokers refuse any but the user's own (PlainSaslServer).
+    # The authorization id stays empty: brokers reject any but the user's own (PlainSaslServer).
     yield b"\0" + username.encode() + b"\0" + password.reveal().encode()
 
 
-def _check(what: str, option: str, text: Secret) -> None:
-    """Raise an error if PLAIN cannot carry `text`, without showing it."""
+def _check(field: str, option: str, text: Secret) -> None:
+    """Raise an error, without the text, if PLAIN cannot send `text`."""
     if not text:
-        raise AuthenticationFailed(f"PLAIN needs a {what}, and it is empty: set {option}", fatal=True)
+        raise AuthenticationFailed(f"PLAIN needs a {field}, and it is empty: set {option}", fatal=True)
     if "\0" in text.reveal():
-        raise AuthenticationFailed(f"PLAIN cannot carry the {what}: it holds the character NUL", fatal=True)
+        raise AuthenticationFailed(f"PLAIN cannot send the {field}: it contains the character NUL", fatal=True)
     if not is_unicode(text):
-        raise AuthenticationFailed(f"PLAIN cannot carry the {what}: it is no Unicode text", fatal=True)
+        raise AuthenticationFailed(f"PLAIN cannot send the {field}: it is not Unicode text", fatal=True)
 
 
 def is_unicode(text: Secret) -> bool:
-    """Whether UTF-8 can write `text`: lone surrogates it cannot."""
+    """Return whether `text` can be encoded as UTF-8, which lone surrogates cannot."""
     try:
         text.reveal().encode()
-    except UnicodeEncodeError:  # it holds the text, so nothing is raised while it is handled
+    except UnicodeEncodeError:  # it holds the text, so no error may be raised while it is handled
         return False
     return True

@@ -1,7 +1,7 @@
-"""References to secrets, `${env:NAME}` and `${file:/path}`, which are read in the process that connects, and nowhere before.
+"""References to secrets, `${env:NAME}` and `${file:/path}`, which are resolved only in the process that connects.
 
-They are narrower than the config providers of Kafka's Java client (KIP-297, KIP-421), whose default let everybody who writes
-options read every file and variable of the process (CVE-2024-31141): here nothing may be named unless a list allows it.
+They are more restricted than the config providers of Kafka's Java client (KIP-297, KIP-421), whose defaults let the author of
+options read all files and variables of the process (CVE-2024-31141): here a list must allow each reference.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from spark_producer.common.secret import Secret
 from spark_producer.errors import ConfigError
 
 ALLOW_VARIABLE: Final = "PYPRODUCER_SECRETS_ALLOW"
-"""The environment variable that takes the place of the option `secretsAllow`, be it empty: so the platform decides."""
+"""The environment variable that overrides the option `secretsAllow`, even if it is empty, so that the platform decides."""
 
 MAX_FILE_BYTES: Final = 64 * 1024
-"""The most bytes of a file that a reference names: keys and passwords are smaller, and a worker must not read a disk."""
+"""Maximum bytes of a file that a reference names: keys and passwords are smaller, and a worker must not read a whole disk."""
 
 _REFERENCE: Final = re.compile(r"\$\{(?P<provider>[A-Za-z][\w.-]*):(?P<rest>.*)\}", re.DOTALL)
 _PART: Final = re.compile(r"\$\{(?:env|file):")
@@ -31,66 +31,66 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_]+")
 
 
 class _Variables:
-    """The environment, in a form that a traceback with local variables does not print."""
+    """The environment, wrapped so that a traceback with local variables does not print it."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.get = environ.get
 
 
 def is_reference(text: str) -> bool:
-    """Whether `text` as a whole is a reference, of whatever provider. Blanks around it do not count."""
+    """Return whether the whole `text` is a reference to any provider. Surrounding blanks are ignored."""
     return _REFERENCE.fullmatch(text.strip()) is not None
 
 
 def resolve(
     secret: Secret, allowed: Sequence[str], environ: Mapping[str, str] = os.environ, *, name: str = "a secret option"
 ) -> str:
-    """Return the text of a secret, or what it refers to. Files and variables are read anew each time.
+    """Return the text of a secret, or the target of a reference. Files and variables are read on each call.
 
-    `allowed` has the rules of what references may name: `env:NAME`, `env:PREFIX*` or `file:/directory/`. PYPRODUCER_SECRETS_ALLOW
-    in `environ` wins, with commas between rules. `name` is the option's name, for errors.
+    `allowed` has the rules for references: `env:NAME`, `env:PREFIX*` or `file:/directory/`. PYPRODUCER_SECRETS_ALLOW in `environ`
+    overrides them, with commas between rules. `name` is the option's name, for errors.
 
     Raises:
-        ConfigError: The reference is not allowed, not written as one, or what it names is not there or cannot be read. The error
-            has the attribute `fatal`, and holds names alone.
+        ConfigError: the reference is not allowed or malformed, or its target does not exist or cannot be read. The error has the
+            attribute `fatal`, and contains only names.
     """
     variables = _Variables(environ)
     del environ
     found = _REFERENCE.fullmatch(secret.reveal().strip())
     if found is None:
         if _PART.search(secret.reveal()):
-            raise _error(name, "a reference must be the whole value, without any text around it")
+            raise _error(name, "a reference must be the whole value, without text around it")
         return secret.reveal()
     provider, rest = found["provider"], found["rest"]
     if "${" in rest or "}" in rest:
-        raise _error(name, "a reference must not hold another one")
+        raise _error(name, "a reference must not contain another one")
     rules = _rules(allowed, variables)
     if provider == "env":
         text = _of_environment(rest, rules, variables, name)
     elif provider == "file":
         text = _of_file(rest, rules, name)
     else:
-        raise _error(name, f"there are references to env and file, and none to {for_log(provider)!r}")
+        raise _error(name, f"a reference can name env or file, not {for_log(provider)!r}")
     if is_reference(text.reveal()):
-        raise _error(name, f"what {_written(provider, rest)} refers to is a reference again, which is not followed")
+        raise _error(name, f"the target of {_reference(provider, rest)} is a reference again, which is not followed")
     return text.reveal()
 
 
 def _rules(allowed: Sequence[str], variables: _Variables) -> list[str]:
-    """Return what references may name."""
-    of_platform = variables.get(ALLOW_VARIABLE)
-    listed = allowed if of_platform is None else of_platform.split(",")
+    """Return the rules for references."""
+    from_platform = variables.get(ALLOW_VARIABLE)
+    listed = allowed if from_platform is None else from_platform.split(",")
     rules = [rule.strip() for rule in listed if rule.strip()]
     for rule in rules:
         if not _RULE.fullmatch(rule):
-            source = "secretsAllow" if of_platform is None else ALLOW_VARIABLE
-            raise _error(source, f"{for_log(rule)!r} is none of env:NAME, env:PREFIX* and file:/directory/")
+            source = "secretsAllow" if from_platform is None else ALLOW_VARIABLE
+            raise _error(source, f"{for_log(rule)!r} is not a rule; write env:NAME, env:PREFIX* or file:/directory/")
     return rules
 
 
 def _of_environment(variable: str, rules: Sequence[str], variables: _Variables, name: str) -> Secret:
     if not _NAME.fullmatch(variable):
-        raise _error(name, "the name after ${env: must be letters, digits and underscores")
+        raise _error(name, "the name after ${env: must consist of letters, digits and underscores")
     patterns = [rule.removeprefix("env:") for rule in rules if rule.startswith("env:")]
     if not any(variable.startswith(p[:-1]) if p.endswith("*") else variable == p for p in patterns):
         raise _not_allowed(name, f"env:{variable}", f"env:{variable}")
@@ -98,7 +98,7 @@ def _of_environment(variable: str, rules: Sequence[str], variables: _Variables, 
     if value is None:
         raise _error(
             name,
-            f"{_written('env', variable)} is not set in the environment of this process; with Spark, set it "
+            f"{_reference('env', variable)} is not set in the environment of this process; with Spark, set it "
             "for the driver and the executors before Spark starts",
         )
     return Secret(value)
@@ -106,14 +106,14 @@ def _of_environment(variable: str, rules: Sequence[str], variables: _Variables, 
 
 def _of_file(rest: str, rules: Sequence[str], name: str) -> Secret:
     path, _, key = rest.partition(":")
-    reference = _written("file", rest)
+    reference = _reference("file", rest)
     if not re.fullmatch(r"/[^\0\ud800-\udfff]*", path, re.DOTALL):
-        raise _error(name, "the path after ${file: must be absolute, and one that a file can have")
+        raise _error(name, "the path after ${file: must be absolute and valid")
     real = _real(path)
     if real is None:
-        raise _error(name, f"{reference}: it cannot be read: a link on its way has vanished meanwhile")
-    folders = [_real(rule.removeprefix("file:")) for rule in rules if rule.startswith("file:")]
-    if not any(folder is not None and real.startswith(folder.rstrip("/") + "/") for folder in folders):
+        raise _error(name, f"{reference}: it cannot be read: a symbolic link in its path was removed meanwhile")
+    directories = [_real(rule.removeprefix("file:")) for rule in rules if rule.startswith("file:")]
+    if not any(directory is not None and real.startswith(directory.rstrip("/") + "/") for directory in directories):
         raise _not_allowed(name, f"file:{path}", f"file:{os.path.dirname(path).rstrip('/')}/")  # noqa: PTH120
     text, problem = _read(real)
     if problem:
@@ -123,12 +123,12 @@ def _of_file(rest: str, rules: Sequence[str], name: str) -> Secret:
     value = property_of(key, text)
     if value is None:
         del text
-        raise _error(name, f"{reference}: the file has no property of this name")
+        raise _error(name, f"{reference}: the file has no such property")
     return Secret(value)
 
 
 def _real(path: str) -> str | None:
-    """Return where a path leads; None if it is changed while it is followed."""
+    """Return the real path; None if a link changes while it is followed."""
     try:
         return os.path.realpath(path)
     except OSError:
@@ -136,16 +136,16 @@ def _real(path: str) -> str | None:
 
 
 def _read(path: str) -> tuple[str, str]:
-    """Return the text of a file, or else what is wrong with it. It never waits: a FIFO or device is not even opened."""
+    """Return the text of a file and its problem, one of which is empty. It does not block: a FIFO or device is not opened."""
     try:
         if not stat.S_ISREG(Path(path).stat().st_mode):
-            return "", "it is no regular file"
+            return "", "it is not a regular file"
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return "", "it is no regular file"
+                return "", "it is not a regular file"
             if not _is_at(descriptor, path):
-                return "", "a folder on its way was exchanged meanwhile"
+                return "", "a directory in its path was replaced meanwhile"
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         return "", f"it cannot be read: {error.strerror}"
@@ -154,15 +154,15 @@ def _read(path: str) -> tuple[str, str]:
     try:
         return content.decode(), ""
     except UnicodeDecodeError:
-        return "", "it is no UTF-8 text"
+        return "", "it is not UTF-8 text"
 
 
 def _is_at(descriptor: int, path: str) -> bool:
-    """Whether an open file is the one at `path`, where the system tells: after a rule was applied to the path, whoever may write
-    to a folder of it could have put a link in its place.
+    """Return whether an open file is the one at `path`, as far as the system shows it. After a rule has allowed the path, another
+    user with write access to one of its directories could have replaced it by a link.
     """
     try:
-        return os.readlink(f"/proc/self/fd/{descriptor}") in (path, f"{path} (deleted)")  # noqa: PTH115  (of a path that is none)
+        return os.readlink(f"/proc/self/fd/{descriptor}") in (path, f"{path} (deleted)")  # noqa: PTH115  (not a path of a file)
     except OSError:
         return True  # there is no /proc
 
@@ -171,7 +171,7 @@ def _without_last_newline(text: str) -> str:
     return text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
 
 
-def _written(provider: str, rest: str) -> str:
+def _reference(provider: str, rest: str) -> str:
     return f"${{{provider}:{for_log(rest)}}}"
 
 
@@ -179,7 +179,7 @@ def _not_allowed(name: str, wanted: str, rule: str) -> ConfigError:
     return _error(
         name,
         f"references to {for_log(wanted)} are not allowed here: add {for_log(rule)} to secretsAllow, or to "
-        f"{ALLOW_VARIABLE} in the environment of driver and executors, which wins if it is set",
+        f"{ALLOW_VARIABLE} in the environment of driver and executors, which overrides it",
     )
 
 

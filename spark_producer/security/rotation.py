@@ -1,4 +1,4 @@
-"""Contexts that follow their files: a connection that is made after a certificate was renewed uses the new one."""
+"""TLS contexts that reload their files, so that new connections use a renewed certificate."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ _REFERENCED_FILE: Final = re.compile(r"\$\{file:(/[^:}]*)")
 
 
 class ReloadingContext:
-    """One context, built when it is first needed, and anew when one of its files has changed. Its users share one thread.
+    """A context that is built on demand, and again after one of its files has changed. Its users share one thread.
 
-    If what changed cannot be used, for example because the certificate was replaced and its key not yet, the former context
-    stays, with a warning, and the next connection tries again.
+    If the changed files cannot be used, for example because the certificate was replaced and its key not yet, the previous
+    context stays in use, with a warning, and the next connection tries again.
     """
 
     def __init__(self, build: Callable[[], TlsContext], files: Callable[[], Iterator[Path]]) -> None:
         self._build = build
         self._files = files
         self._context: TlsContext | None = None
-        self._seen: list[object] = []
-        self._complained: list[object] = []
+        self._file_states: list[object] = []
+        self._warned_about: list[object] = []
 
     def current(self) -> TlsContext:
-        """Return the context for a new connection. If nothing has changed it costs a few calls of `stat`.
+        """Return the context for a new connection. Without a change it costs a few calls of `stat`.
 
         Raises:
-            TlsFailed: the first one cannot be built (fatal).
+            TlsFailed: the first context cannot be built (fatal).
             ConfigError: as `client_context` does.
         """
-        seen: list[object] = [
+        states: list[object] = [
             _state(path) for path in self._files()
-        ]  # before the files are read, so no change is missed
-        if self._context is not None and seen == self._seen:
+        ]  # before the files are read, so that no change is missed
+        if self._context is not None and states == self._file_states:
             return self._context
         try:
             self._context = self._build()
         except (TlsFailed, ConfigError) as error:
             if self._context is None:
                 raise
-            if seen != self._complained:
-                logger.warning("Files of TLS have changed and cannot be used; the former ones stay in use: %s", error)
-                self._complained = seen
+            if states != self._warned_about:
+                logger.warning("TLS files have changed and cannot be used; the previous ones stay in use: %s", error)
+                self._warned_about = states
         else:
-            if self._seen:
-                logger.info("Files of TLS have changed: new connections use the new ones")
-            self._seen, self._complained = seen, []
+            if self._file_states:
+                logger.info("TLS files have changed; new connections use the new ones")
+            self._file_states, self._warned_about = states, []
         return self._context
 
 
 def reloading_client_context(settings: TlsSettings, allowed: Sequence[str]) -> ReloadingContext:
-    """Return the context of a client, see `client_context`."""
+    """Return the reloading context of a client; see `client_context`."""
     return ReloadingContext(
         lambda: client_context(settings, allowed),
         lambda: _files_of(settings.trust, settings.identity),
@@ -71,7 +71,7 @@ def reloading_client_context(settings: TlsSettings, allowed: Sequence[str]) -> R
 def reloading_server_context(
     certificate: str, key: str, client_ca: str | None = None, key_password: Secret | None = None
 ) -> ReloadingContext:
-    """Return the context of a listener, see `server_context`."""
+    """Return the reloading context of a listener; see `server_context`."""
     files = [Path(path) for path in (certificate, key, client_ca) if path is not None]
     return ReloadingContext(lambda: server_context(certificate, key, client_ca, key_password), lambda: iter(files))
 
@@ -88,7 +88,7 @@ def _files_of(*stores: Store | None) -> Iterator[Path]:
 
 
 def _state(path: Path) -> tuple[str, int, int, int, int] | str:
-    """Return what changes with a file's content: links are followed, since Kubernetes replaces the folder behind them."""
+    """Return values that change with a file's content. Links are followed, since Kubernetes replaces their target directories."""
     try:
         found = path.stat()
     except OSError:

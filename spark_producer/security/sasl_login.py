@@ -1,8 +1,8 @@
-"""A login: which mechanism, and its messages, with secrets that are read anew each time it starts."""
+"""The login to a broker: its SASL mechanism, with secrets that are resolved at each start."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 from spark_producer.common.secret import Secret
 from spark_producer.errors import AuthenticationFailed, ConfigError
@@ -15,7 +15,7 @@ from spark_producer.security.token import ENDLESS, Token, TokenSource
 
 
 class SaslLogin:
-    """How to log in to one broker, as often as its connection must be made or has to prove itself again (KIP-368)."""
+    """The login to a broker. Each connection, and each re-authentication (KIP-368), starts it once."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class SaslLogin:
         clock: Callable[[], float] | None = None,
         nonce: Callable[[], str] = fresh_nonce,
     ) -> None:
-        """`tokens` gives those of OAUTHBEARER, `clock` the seconds since 1970, for messages about their end."""
+        """`tokens` has the tokens of OAUTHBEARER. `clock` returns seconds since 1970, for messages about their expiry."""
         self._settings = settings
         self._allowed = tuple(allowed)
         self._tokens = tokens
@@ -40,65 +40,69 @@ class SaslLogin:
 
     @property
     def user(self) -> str:
-        """Whom messages name; empty if only the token knows."""
+        """The user name for messages; empty if only the token has it."""
         return self._settings.username
 
     @property
     def given_by(self) -> str:
-        """The options that hold name and password, for messages."""
+        """The options with the user name and password, for messages."""
         return self._settings.given_by
 
     def start(self) -> Generator[bytes, bytes, None]:
-        """Return a new run of the mechanism: `next` gives the first message, `send(challenge)` the next ones.
+        """Start the mechanism: `next` returns the first message, `send(challenge)` each following one.
 
-        It returns once the server has proved itself. A refusal by an error code should be thrown into it: it raises the error
-        again, with what it knows of the reason.
+        The generator returns after the last message of the server. The caller throws an error code of the server into it, and
+        it raises that error again with the reason that it knows.
 
         Raises:
-            ConfigError: A reference to a secret cannot be resolved. It has the attribute `fatal`.
-            AuthenticationFailed: There is no token. The run itself raises it, too.
+            ConfigError: a reference to a secret cannot be resolved. It has the attribute `fatal`.
+            AuthenticationFailed: there is no token. The generator raises it too.
         """
-        settings = self._settings
-        if settings.mechanism == "PLAIN":
-            return plain(self._username(), self._password())
-        if settings.mechanism in HASHES:
-            return scram(
-                settings.mechanism,
-                self._username(),
-                self._password(),
-                token_auth=settings.token_auth,
-                nonce=self._nonce,
+        mechanism = _MECHANISMS.get(self.mechanism)
+        if mechanism is None:
+            raise ConfigError(f"kafka.sasl.mechanism: {self.mechanism} is not supported", fatal=True)
+        return mechanism(self)
+
+    def _plain(self) -> Generator[bytes, bytes, None]:
+        return plain(self._username(), self._password())
+
+    def _scram(self) -> Generator[bytes, bytes, None]:
+        token_auth = self._settings.token_auth
+        return scram(self.mechanism, self._username(), self._password(), token_auth=token_auth, nonce=self._nonce)
+
+    def _oauthbearer(self) -> Generator[bytes, bytes, None]:
+        if self._tokens is None:
+            raise ConfigError(
+                "no source of tokens for OAUTHBEARER: set a token endpoint or a token provider", fatal=True
             )
-        if settings.mechanism == "OAUTHBEARER" and self._tokens is not None:
-            return self._by_token(self._tokens, self._tokens.token())
-        raise ConfigError(f"kafka.sasl.mechanism: {settings.mechanism} is not known", fatal=True)
+        return self._by_token(self._tokens, self._tokens.token())
 
     def _by_token(self, tokens: TokenSource, token: Token) -> Generator[bytes, bytes, None]:
-        """Log in by a token. The first time that one is refused, the error is not fatal, since a fresh one may do."""
+        """Log in with a token. The first rejection of a token is not fatal, since a new one may succeed."""
         try:
             yield from oauthbearer(token.text, self._settings.extensions + token.extensions)
         except AuthenticationFailed as error:
-            refused = error
+            rejection = error
         else:
             tokens.accepted(token)
             return
-        again = refused.fatal and tokens.refused(token)  # else it is not the token's fault
-        # Another object than the one that was thrown in: its text is new, and it is no cause of itself.
-        told = AuthenticationFailed(f"{refused}{self._life(token)}")
-        told.__dict__.update(refused.__dict__, fatal=refused.fatal and not again)
-        raise told
+        again = rejection.fatal and tokens.refused(token)  # otherwise the token is not the cause
+        # A new exception: its message differs, and re-raising the same object would make it its own `__cause__`.
+        final = AuthenticationFailed(f"{rejection}{self._lifetime(token)}")
+        final.__dict__.update(rejection.__dict__, fatal=rejection.fatal and not again)
+        raise final
 
-    def _life(self, token: Token) -> str:
-        """Return what our clock says of the token's end."""
+    def _lifetime(self, token: Token) -> str:
+        """Return a sentence on the token's expiry by this machine's clock."""
         if self._clock is None or token.expires_at == ENDLESS:
             return ""
-        rest = token.expires_at - self._clock()
-        if rest < 0:
-            return f" By this machine's clock the token ended {-rest:.0f} s ago."
-        return f" By this machine's clock the token lives for {rest:.0f} s more."
+        remaining = token.expires_at - self._clock()
+        if remaining < 0:
+            return f" By this machine's clock the token expired {-remaining:.0f} s ago."
+        return f" By this machine's clock the token expires in {remaining:.0f} s."
 
     def _username(self) -> str:
-        """Return the user's name, which in a JAAS entry may be a reference."""
+        """Return the user name, which may be a reference in a JAAS entry."""
         name = self._settings.username
         return self._resolved(Secret(name), "kafka.sasl.username") if is_reference(name) else name
 
@@ -109,6 +113,14 @@ class SaslLogin:
         return resolve(secret, self._allowed, name=name)
 
 
+_MECHANISMS: Mapping[str, Callable[[SaslLogin], Generator[bytes, bytes, None]]] = {
+    "PLAIN": SaslLogin._plain,
+    "OAUTHBEARER": SaslLogin._oauthbearer,
+    **dict.fromkeys(HASHES, SaslLogin._scram),
+}
+"""The SASL mechanisms of a client, by Kafka's names."""
+
+
 def sasl_login(
     settings: SaslSettings,
     allowed: Sequence[str],
@@ -117,5 +129,5 @@ def sasl_login(
     clock: Callable[[], float] | None = None,
     nonce: Callable[[], str] = fresh_nonce,
 ) -> SaslLogin:
-    """Return how to log in by `settings`. `allowed` is what references may name; the rest is as in `SaslLogin`."""
+    """Return the login for `settings`. `allowed` has the rules for references; the other arguments are those of `SaslLogin`."""
     return SaslLogin(settings, allowed, tokens=tokens, clock=clock, nonce=nonce)

@@ -1,6 +1,6 @@
-"""How to make connections secure, as frozen values: what was asked for, with references to secrets that are not resolved yet.
+"""The security settings of connections as frozen values, with references to secrets that are not resolved yet.
 
-They compare by value, so that new credentials mean a new producer, and they can be pickled. Like secrets, they have no hash.
+They compare by value, so that new credentials need a new producer, and can be pickled. Like secrets, they have no hash.
 """
 
 from __future__ import annotations
@@ -12,98 +12,98 @@ from spark_producer.common.secret import Secret
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Certificates, and perhaps a key: in a file of any format, or as PEM text. At most one of `location` and `pem` is set."""
+    """Certificates, and possibly a key, in a file of any format or as PEM text. At most one of `location` and `pem` is set."""
 
     location: str = ""
-    """A file, or for certificates to trust also a directory of PEM files."""
+    """A file, or a directory of PEM files for trusted certificates."""
     declared_type: str = ""
-    """The format as the user declared it: JKS, PKCS12, PEM or empty. It is a hint; the first bytes of the file decide."""
+    """The declared format: JKS, PKCS12, PEM or empty. It is ignored: the first bytes of the file decide."""
     password: Secret | None = None
-    """The password of the store, and of its key if that has none of its own."""
+    """The password of the store, and of its key unless `key_password` is set."""
     pem: str = ""
-    """The certificates as PEM text; the chain, if a key belongs to them."""
+    """The certificates as PEM text; with a key, its certificate chain."""
     key_pem: Secret | None = None
     """The private key as PEM text."""
     key_location: str = ""
-    """The file of the private key, where `location` holds the chain alone (librdkafka's `ssl.key.location`)."""
+    """The file of the private key, if `location` has only the chain (librdkafka's `ssl.key.location`)."""
     key_password: Secret | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """How to speak TLS."""
+    """The settings of TLS."""
 
     trust: Store | None = None
-    """The certificates to trust; None for those of the system."""
+    """The trusted certificates; None for those of the system."""
     identity: Store | None = None
-    """The certificate and key to show to a broker that asks for one; None for none."""
+    """The client certificate and its key; None for none."""
     check_name: bool = True
-    """Whether the certificate must be one for the host's name."""
+    """Whether the certificate must match the host name."""
     verify: bool = True
-    """Whether the certificate is checked at all."""
+    """Whether the certificate is verified at all."""
     protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     cipher_suites: tuple[str, ...] = ()
-    """IANA names; empty for the library's own choice."""
+    """IANA names; empty for OpenSSL's default."""
 
 
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
-    """Where OAUTHBEARER gets its tokens: by client credentials from an endpoint (RFC 6749, 4.4)."""
+    """The token endpoint of OAUTHBEARER, and its client credentials (RFC 6749, 4.4)."""
 
     token_endpoint: str
     client_id: str
     client_secret: Secret
     scope: str = ""
     urlencode_header: bool = False
-    """Whether id and secret are form-encoded before they go into the header (RFC 6749, 2.3.1)."""
+    """Whether the id and secret are form-encoded in the header (RFC 6749, 2.3.1)."""
     trust: Store | None = None
-    """The certificates that the endpoint's TLS is checked against; None for those of the system."""
+    """The trusted certificates for the endpoint; None for those of the system."""
     connect_timeout: float = 10.0
     read_timeout: float = 10.0
     retry_backoff: float = 0.1
     retry_backoff_max: float = 10.0
-    """Seconds, as are those above."""
+    """Minimum and maximum backoff in seconds, as are the timeouts."""
 
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
-    """How to log in."""
+    """The settings of a login."""
 
     mechanism: str
     """PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER."""
     username: str = ""
     password: Secret | None = None
     token_auth: bool = False
-    """Whether name and password are the id and HMAC of a delegation token (SCRAM)."""
+    """Whether the name and password are the id and HMAC of a delegation token (SCRAM)."""
     extensions: tuple[tuple[str, str], ...] = ()
     """OAUTHBEARER's extensions (KIP-342)."""
     oidc: OidcSettings | None = None
     provider: str = ""
-    """`module:function` that gives tokens, or `aws-msk-iam`."""
+    """The token provider, `module:function`, or `aws-msk-iam`."""
     provider_options: tuple[tuple[str, str], ...] = ()
-    """What the JAAS entry of AWS says: awsProfileName, awsRoleArn, awsRoleSessionName."""
+    """The options of the JAAS entry for AWS: awsProfileName, awsRoleArn, awsRoleSessionName."""
     refresh_window_factor: float = 0.8
     refresh_window_jitter: float = 0.05
     refresh_min_period: float = 60.0
     refresh_buffer: float = 300.0
-    """When to get a new token before the old one ends (Kafka's `sasl.login.refresh.*`); seconds."""
+    """When to get a new token before the current one expires, in seconds (Kafka's `sasl.login.refresh.*`)."""
     loopback_only: bool = False
-    """Whether only this machine may be told the password or token, since it would cross a network in clear."""
+    """Whether the password or token may only be sent to loopback addresses, since it would cross a network in clear text."""
     given_by: str = field(default="kafka.sasl.username and kafka.sasl.password", compare=False)
-    """The options that hold name and password, for messages: advice names those that the user has set."""
+    """The options with the user name and password that the user has set, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class SecuritySettings:
-    """What a connection needs beside an address. PLAINTEXT is the one with neither `tls` nor `sasl`."""
+    """The security settings of a connection. PLAINTEXT has neither `tls` nor `sasl`."""
 
     tls: TlsSettings | None = None
     sasl: SaslSettings | None = None
     allowed_secrets: tuple[str, ...] = ()
-    """What references may name: `env:PREFIX*`, `file:/mount/`; the environment's PYPRODUCER_SECRETS_ALLOW wins."""
+    """The rules for references: `env:PREFIX*`, `file:/mount/`; PYPRODUCER_SECRETS_ALLOW in the environment overrides them."""
 
     @property
     def protocol(self) -> str:
-        """Kafka's name of it: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+        """The security protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
         tls = "SSL" if self.tls else "PLAINTEXT"
         return f"SASL_{tls}" if self.sasl else tls

@@ -1,4 +1,4 @@
-"""Stores of certificates and keys, in files of any format or as text, as the bytes that a TLS context takes."""
+"""Reads certificates and keys from files of any format, or from text, into the bytes that a TLS context needs."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from spark_producer.security.references import resolve
 from spark_producer.security.settings import Store
 
 MAX_STORE_BYTES: Final = 16 * 1024 * 1024
-"""The most bytes of one file; all CAs of a system are about 200 kB."""
+"""Maximum bytes of one file; all CAs of a system have about 200 kB."""
 
 MAX_CERTIFICATES: Final = 10_000
-"""The maximum number of certificates of one store. Systems trust about 150; OpenSSL's time grows with their square."""
+"""Maximum number of certificates in a store. Systems trust about 150; OpenSSL's time grows with the square."""
 
 _JCEKS_MAGIC: Final = b"\xce\xce\xce\xce"
 
 
 class TrustStore(NamedTuple):
-    """Certificates to trust, in DER, and where they are from, for messages."""
+    """Trusted certificates in DER, and their file, for messages."""
 
     certificates: tuple[bytes, ...]
     origin: str
 
 
 class KeyStoreEntry(NamedTuple):
-    """A certificate in DER with those that lead to its CA, and its private key as PEM, which may be encrypted."""
+    """A certificate chain in DER, and its private key as PEM, which may be encrypted."""
 
     chain: tuple[bytes, ...]
     key: Secret
@@ -42,17 +42,17 @@ class KeyStoreEntry(NamedTuple):
 
 
 class StoreContents(NamedTuple):
-    """What one file holds: all certificates that a truststore of it trusts, and a key with its chain if there is one."""
+    """The contents of one file: the certificates that it has as a truststore, and its key with the chain, if there is one."""
 
     certificates: tuple[bytes, ...] = ()
     chain: tuple[bytes, ...] = ()
     key: Secret | None = None
     protected: ProtectedKey | None = None
-    """The key of a Java key store, which has a password of its own."""
+    """The encrypted key of a Java key store, which may have its own password."""
 
 
 class FileContent:
-    """The bytes of a file, which a traceback with local variables must not show: a private key may be among them."""
+    """The bytes of a file, wrapped so that a traceback with local variables does not show them: they may hold a private key."""
 
     __slots__ = ("data",)
 
@@ -63,22 +63,22 @@ class FileContent:
 def load_trust(
     store: Store, allowed: Sequence[str], option: str = "ssl.truststore.location (or ssl.ca.location)"
 ) -> TrustStore:
-    """Return the certificates that `store` says to trust. Errors name the `option` that named its file.
+    """Return the trusted certificates of `store`. Errors name `option` as the source of the file name.
 
     Raises:
-        TlsFailed: a file cannot be read, is damaged, or holds no certificate (fatal).
+        TlsFailed: a file cannot be read, is damaged, or has no certificate (fatal).
         ConfigError: a reference to a secret cannot be resolved.
     """
     if store.pem:
         return TrustStore(
-            _some(_pem(Secret(store.pem), "ssl.truststore.certificates").certificates, store), "the PEM text"
+            _checked(_pem(Secret(store.pem), "ssl.truststore.certificates").certificates, store), "the PEM text"
         )
     path = Path(store.location)
     password = _resolved(store.password, allowed, "ssl.truststore.password")
-    with _told_of(option):
+    with _prefixing_errors(option):
         files = sorted(trusted_files(path)) if path.is_dir() else [path]
         found = [certificate for file in files for certificate in _contents(file, password).certificates]
-    return TrustStore(_some(tuple(found), store), str(path))
+    return TrustStore(_checked(tuple(found), store), str(path))
 
 
 def load_identity(
@@ -86,7 +86,7 @@ def load_identity(
     allowed: Sequence[str],
     options: tuple[str, str] = ("ssl.certificate.location", "ssl.key.location"),
 ) -> KeyStoreEntry:
-    """Return the certificate and key that `store` names. Errors name the one of the `options` that named the file.
+    """Return the certificate and key of `store`. Errors name the one of the `options` that has the file.
 
     Raises:
         TlsFailed: a file cannot be read, is damaged, or has no key or no certificate (fatal).
@@ -96,48 +96,48 @@ def load_identity(
     key_password = _resolved(store.key_password, allowed, "ssl.key.password") or password
     origin = store.location or "the PEM text"
     if store.location:
-        with _told_of(options[0] if store.key_location else "ssl.keystore.location"):
-            held = _contents(Path(store.location), password)
+        with _prefixing_errors(options[0] if store.key_location else "ssl.keystore.location"):
+            contents = _contents(Path(store.location), password)
     else:
-        held = _pem(Secret(store.pem), "ssl.keystore.certificate.chain")
-    key = held.key
+        contents = _pem(Secret(store.pem), "ssl.keystore.certificate.chain")
+    key = contents.key
     if store.key_location:
         if store.key_location != store.location:
             origin = f"{origin} and {store.key_location}"
-        with _told_of(options[1]):
+        with _prefixing_errors(options[1]):
             key = _contents(Path(store.key_location), password).key
     elif store.key_pem:
         origin = f"{origin} and ssl.keystore.key"
         key = _key_of(_resolved(store.key_pem, allowed, "ssl.keystore.key"), "ssl.keystore.key")
-    elif held.protected is not None:
-        key = decrypt_key(held.protected, origin, key_password)
+    elif contents.protected is not None:
+        key = decrypt_key(contents.protected, origin, key_password)
     if key is None:
-        way = "add it to the keystore, or give it by ssl.key.location or ssl.keystore.key"
-        if options[1] != "ssl.key.location":  # it is the broker's, which has no keystore
-            way = f"give the file that has it as {options[1]}"
-        raise TlsFailed(f"there is no private key in {origin}: {way}", fatal=True)
-    if not held.chain:
-        raise TlsFailed(f"there is no certificate for the private key in {origin}", fatal=True)
-    return KeyStoreEntry(_some(held.chain, store), key, key_password, origin)
+        advice = "add it to the keystore, or set ssl.key.location or ssl.keystore.key"
+        if options[1] != "ssl.key.location":  # the embedded broker, which has no keystore
+            advice = f"give its file as {options[1]}"
+        raise TlsFailed(f"no private key in {origin}: {advice}", fatal=True)
+    if not contents.chain:
+        raise TlsFailed(f"no certificate for the private key in {origin}: add it, before those of the CAs", fatal=True)
+    return KeyStoreEntry(_checked(contents.chain, store), key, key_password, origin)
 
 
-def trusted_files(folder: Path) -> list[Path]:
-    """Return the files of a folder of certificates; hidden ones, which mounted secrets of Kubernetes have, are left out."""
+def trusted_files(directory: Path) -> list[Path]:
+    """Return the files of a directory of certificates, except hidden ones, which mounted Kubernetes secrets have."""
     try:
-        return [path for path in folder.iterdir() if path.name[0] != "." and path.is_file()]
+        return [path for path in directory.iterdir() if path.name[0] != "." and path.is_file()]
     except OSError as error:
-        raise _unreadable(folder, error) from error
+        raise _unreadable(directory, error) from error
 
 
 def _contents(path: Path, password: Secret | None) -> StoreContents:
-    """Read one file, whatever its name and declared type say of its format: the first bytes decide."""
+    """Return the contents of one file. Its first bytes decide on the format, not its name or the declared type."""
     content = _read(path)
     start = content.data[:4]
     if start == MAGIC:
         return _java(read_jks(content.data, str(path), password))
     if start == _JCEKS_MAGIC:
         raise TlsFailed(
-            f"{path} is a JCEKS key store, which is not supported: convert it by keytool -importkeystore -srckeystore {path} "
+            f"{path} is a JCEKS key store, which is not supported: convert it with keytool -importkeystore -srckeystore {path} "
             "-srcstoretype JCEKS -deststoretype PKCS12 -destkeystore FILE.p12",
             fatal=True,
         )
@@ -149,7 +149,7 @@ def _contents(path: Path, password: Secret | None) -> StoreContents:
 
 
 def _java(store: JavaKeyStore) -> StoreContents:
-    """As in Java, the first certificate of each key is trusted, too."""
+    """Return the contents of a Java key store. As in Java, the first certificate of each key is trusted too."""
     first = store.keys[0] if store.keys else None
     own = tuple(key.chain[0] for key in store.keys if key.chain)
     return StoreContents(store.certificates + own, first.chain if first else (), None, first)
@@ -162,14 +162,16 @@ def _pkcs12(store: Pkcs12Store) -> StoreContents:
 
 def _read(path: Path) -> FileContent:
     try:
-        if path.exists() and not path.is_file():  # to open a pipe would wait for its writer
-            raise TlsFailed(f"{path} is no regular file", fatal=True)
+        if path.exists() and not path.is_file():  # opening a pipe would block until it has a writer
+            raise TlsFailed(f"{path} is not a regular file", fatal=True)
         with path.open("rb") as file:
             content = FileContent(file.read(MAX_STORE_BYTES + 1))
     except OSError as error:
         raise _unreadable(path, error) from error
     if len(content.data) > MAX_STORE_BYTES:
-        raise TlsFailed(f"{path} has more than {MAX_STORE_BYTES} bytes, which is no store of certificates", fatal=True)
+        raise TlsFailed(
+            f"{path} is too large: it has more than {MAX_STORE_BYTES} bytes, the maximum of a key store", fatal=True
+        )
     return content
 
 
@@ -201,21 +203,21 @@ def _openable(block: PemBlock, origin: str) -> Secret:
 def _key_of(text: Secret | None, origin: str) -> Secret:
     key = _pem(text, origin).key if text else None
     if key is None:
-        raise ConfigError(f"{origin} holds no private key in PEM (-----BEGIN PRIVATE KEY-----)")
+        raise ConfigError(f"{origin} has no private key in PEM (-----BEGIN PRIVATE KEY-----)")
     return key
 
 
-def _some(certificates: tuple[bytes, ...], store: Store) -> tuple[bytes, ...]:
+def _checked(certificates: tuple[bytes, ...], store: Store) -> tuple[bytes, ...]:
     if not certificates:
         raise TlsFailed(
-            f"there is no certificate in {store.location or 'the PEM text of the truststore'}: "
-            "nothing could be trusted (ssl.truststore.location, ssl.ca.location)",
+            f"no certificate in {store.location or 'the PEM text of the truststore'}, so that nothing could be trusted "
+            "(ssl.truststore.location, ssl.ca.location)",
             fatal=True,
         )
     if len(certificates) > MAX_CERTIFICATES:
         raise TlsFailed(
-            f"{store.location or 'the PEM text'} has {len(certificates)} certificates, and at most {MAX_CERTIFICATES} can be "
-            "used: leave out those that no broker needs",
+            f"{store.location or 'the PEM text'} has {len(certificates)} certificates; the maximum is {MAX_CERTIFICATES}. Remove "
+            "those that no broker needs",
             fatal=True,
         )
     if not all(certificates):
@@ -228,8 +230,8 @@ def _resolved(secret: Secret | None, allowed: Sequence[str], option: str) -> Sec
 
 
 @contextlib.contextmanager
-def _told_of(option: str) -> Iterator[None]:
-    """Put the option in front of what is wrong with its file: two stores may be set, and each has a password."""
+def _prefixing_errors(option: str) -> Iterator[None]:
+    """Prefix errors of a file with its option: two stores may be set, and each has a password."""
     try:
         yield
     except TlsFailed as error:

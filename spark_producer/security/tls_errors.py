@@ -1,4 +1,4 @@
-"""What went wrong in TLS, in words that say which side to change."""
+"""Translates errors of TLS into messages with the cause and the side to change."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from spark_producer.security.contexts import ContextInfo
 from spark_producer.security.x509 import Certificate
 
 
-def _no_clock() -> str:
+def _no_time() -> str:
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Whom a stream talks to, for messages."""
+    """The peer of a stream, for messages."""
 
     name: str = "the peer"
     """As in "the certificate of …": an address, or "the client"."""
     host_from: str = ""
-    """Where the host's name is from: `bootstrap.servers`, or the broker's `advertised.listeners`."""
-    now: Callable[[], str] = _no_clock
-    """Gives our clock like `2026-01-31 23:59:59 UTC`, and nothing if nobody knows it."""
+    """The source of the host name: `bootstrap.servers`, or the broker's `advertised.listeners`."""
+    now: Callable[[], str] = _no_time
+    """Returns the time of this machine, such as `2026-01-31 23:59:59 UTC`; empty if there is no clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandshakePhase:
-    """How far a stream had come when it failed."""
+    """The progress of a stream when it failed."""
 
     host: str | None
-    """The name that the certificate must be for."""
+    """The host name that the certificate must match."""
     info: ContextInfo
     chain: tuple[Certificate, ...] = ()
-    """What the peer showed, its own certificate first."""
+    """The certificate chain of the peer, its own certificate first."""
     established: bool = False
     """Whether the handshake was done."""
     answered: bool = False
-    """Whether a first byte of the peer was decrypted. With TLS 1.3 it refuses a certificate after our handshake."""
-    heard: bool = False
-    """Whether anything came from the peer at all."""
+    """Whether data of the peer was decrypted. With TLS 1.3 it rejects a certificate after the client's handshake."""
+    received: bool = False
+    """Whether any byte was received from the peer."""
 
 
 _ALERT: Final = re.compile(r"(?:SSLV3|TLSV1|TLSV13)_ALERT_(\w+)")
@@ -68,24 +68,24 @@ _NOTHING_IN_COMMON: Final = frozenset(
     }
 )  # fmt: skip
 NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "RECORD_LAYER_FAILURE"})
-"""OpenSSL's reasons if what the other side sent is no TLS."""
+"""OpenSSL's reasons for bytes from the peer that are not TLS."""
 
 
 def client_tls_error(error: ssl.SSLError, peer: Peer, phase: HandshakePhase) -> TlsFailed:
-    """Return the error of this package for one of a client's stream. It is fatal unless another attempt may succeed."""
+    """Return `TlsFailed` for an error of a client's stream. It is fatal unless a retry may succeed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return TlsFailed(_certificate(error, peer, phase), fatal=True)
     reason = error.reason or ""
     alert = _ALERT.fullmatch(reason)
     if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError) or reason == "UNEXPECTED_EOF_WHILE_READING":
-        return TlsFailed(_ended(peer, phase), fatal=False, silent=not phase.heard)
+        return TlsFailed(_closed(peer, phase), fatal=False, silent=not phase.received)
     if alert:
         return TlsFailed(_alert(alert[1], peer, phase), fatal=not phase.answered)
     if reason in _NOTHING_IN_COMMON:
-        return TlsFailed(_nothing_in_common(f"OpenSSL says {reason}", peer, phase), fatal=True)
+        return TlsFailed(_nothing_in_common(f"OpenSSL reports {reason}", peer, phase), fatal=True)
     if reason in NOT_TLS and not phase.established:
         return TlsFailed(
-            f"{peer.name} does not answer in TLS: this port speaks plain text or something else; check host, port and "
+            f"the response of {peer.name} is not TLS: the port expects plain text or another protocol. Check host, port and "
             "security.protocol",
             fatal=True,
         )
@@ -93,16 +93,18 @@ def client_tls_error(error: ssl.SSLError, peer: Peer, phase: HandshakePhase) -> 
 
 
 def is_tls_error(error: BaseException | None) -> bool:
-    """Whether an error of a library that has connections of its own began as one of TLS."""
+    """Return whether an error of a library has an error of TLS as its cause."""
     while error is not None and not isinstance(error, ssl.SSLError):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
 def server_tls_error(error: ssl.SSLError, peer: Peer) -> TlsFailed:
-    """Return the error of this package for one of a server's stream."""
+    """Return `TlsFailed` for an error of a server's stream."""
     if error.reason in NOT_TLS:
-        return TlsFailed(f"{peer.name} does not speak TLS ({for_log(error.reason)}): this listener does", fatal=False)
+        return TlsFailed(
+            f"{peer.name} does not use TLS ({for_log(error.reason)}), which this listener requires", fatal=False
+        )
     return TlsFailed(f"TLS with {peer.name} failed: {for_log(error.reason or str(error))}", fatal=False)
 
 
@@ -112,72 +114,79 @@ def _certificate(error: ssl.SSLCertVerificationError, peer: Peer, phase: Handsha
     if code in _UNTRUSTED:
         issuer = f"'{phase.chain[-1].issuer}'" if phase.chain else "its issuer"
         count = phase.info.trusted
-        held = f" ({count} certificate{'s' if count > 1 else ''})" if count else ""
+        count_text = f" ({count} certificate{'s' if count > 1 else ''})" if count else ""
         return (
-            f"{first}it was issued by {issuer}, and that CA is not in {phase.info.trust}{held}. Give the CA's certificate by "
+            f"{first}it was issued by {issuer}, and that CA is not in {phase.info.trust}{count_text}. Set its certificate by "
             f"ssl.truststore.location or ssl.ca.location ({error.verify_message})"
         )
     if code in (_EXPIRED, _NOT_YET):
-        return first + _dates(code, peer.now(), phase.chain)
+        return first + _validity(code, peer.now(), phase.chain)
     if code in _OTHER_NAME:
         names = ", ".join(phase.chain[0].names) if phase.chain else ""
         origin = f", a host of {peer.host_from}," if peer.host_from else ""
         return (
             f"{first}it is not for {phase.host!r}{origin} but for {names or 'no name at all'}. Connect by a name of the "
-            "certificate, or have one made for this name"
+            "certificate, or issue a certificate for this name"
         )
     return f"{first}{for_log(error.verify_message)}"
 
 
-def _dates(code: int, now: str, chain: tuple[Certificate, ...]) -> str:
-    """Say which certificate of the chain it is; times compare as texts."""
-    clock = f"; our clock says {now}" if now else ""
+def _validity(code: int, now: str, chain: tuple[Certificate, ...]) -> str:
+    """Return the message for an expired certificate, or one that is not valid yet; times compare as texts."""
+    clock = f"; this machine's clock is {now}" if now else ""
     if code == _EXPIRED:
         late = next((one for one in chain if now and one.not_after < now), chain[0] if chain else None)
-        return f"{_whose(late, chain)} expired{' on ' + late.not_after if late else ''}{clock}"
+        return f"{_certificate_name(late, chain)} expired{' on ' + late.not_after if late else ''}{clock}"
     early = next((one for one in chain if now and one.not_before > now), chain[0] if chain else None)
-    return f"{_whose(early, chain)} is not valid before {early.not_before if early else 'some later day'}{clock}"
+    return (
+        f"{_certificate_name(early, chain)} is not valid before {early.not_before if early else 'a later date'}{clock}"
+    )
 
 
-def _whose(found: Certificate | None, chain: tuple[Certificate, ...]) -> str:
+def _certificate_name(found: Certificate | None, chain: tuple[Certificate, ...]) -> str:
     return "it" if found is None or found is chain[0] else f"that of its CA '{found.subject}'"
 
 
-def _ended(peer: Peer, phase: HandshakePhase) -> str:
+def _closed(peer: Peer, phase: HandshakePhase) -> str:
     if phase.established:
         return f"{peer.name} closed the TLS connection"
-    if phase.heard:
-        return f"{peer.name} closed the connection in the midst of the TLS handshake"
+    if phase.received:
+        return f"{peer.name} closed the connection during the TLS handshake"
     return (
-        f"{peer.name} closed the connection at our TLS ClientHello: it may be a listener without TLS (then set "
-        "security.protocol to PLAINTEXT or SASL_PLAINTEXT), or a proxy without its server"
+        f"{peer.name} closed the connection at the TLS ClientHello: it may be a listener without TLS (then set "
+        "security.protocol to PLAINTEXT or SASL_PLAINTEXT), or a proxy whose server is down"
     )
 
 
 def _alert(alert: str, peer: Peer, phase: HandshakePhase) -> str:
-    said = f"(alert {alert.lower()})"
+    alert_text = f"(alert {alert.lower()})"
     if phase.answered:
-        return f"{peer.name} ended the TLS connection {said}"
-    # Whoever has shown a certificate has agreed to version and suite: OpenSSL's servers of TLS 1.2 call ours missing that way.
+        return f"{peer.name} ended the TLS connection {alert_text}"
+    # A peer that has sent its certificate has agreed to version and suite: OpenSSL's TLS 1.2 servers report a missing client
+    # certificate so.
     negotiated = alert == "HANDSHAKE_FAILURE" and phase.chain and not phase.established
     about_ours = negotiated or alert in _ABOUT_CERTIFICATE
     if about_ours and not phase.info.identity:
         return (
-            f"{peer.name} wants a certificate of the client and got none {said}: set ssl.keystore.location, or "
+            f"{peer.name} requires a client certificate, and none is set {alert_text}: set ssl.keystore.location, or "
             "ssl.certificate.location and ssl.key.location"
         )
     if about_ours:
         own = phase.info.own
-        ours = f"'{own.subject}', issued by '{own.issuer}', valid until {own.not_after}" if own else "ours"
-        return f"{peer.name} refused the certificate of {phase.info.identity} {said}: {ours}"
+        details = (
+            f"'{own.subject}', issued by '{own.issuer}', valid until {own.not_after}"
+            if own
+            else "its details are unknown"
+        )
+        return f"{peer.name} rejected the certificate of {phase.info.identity} {alert_text}: {details}"
     if alert in _NOTHING_IN_COMMON and not phase.established:
-        return _nothing_in_common(said, peer, phase)
-    return f"{peer.name} ended the TLS handshake {said}"
+        return _nothing_in_common(alert_text, peer, phase)
+    return f"{peer.name} ended the TLS handshake {alert_text}"
 
 
-def _nothing_in_common(said: str, peer: Peer, phase: HandshakePhase) -> str:
+def _nothing_in_common(detail: str, peer: Peer, phase: HandshakePhase) -> str:
     suites = ", ".join(phase.info.suites) or "the default ones"
     return (
-        f"there is no TLS version or cipher suite in common with {peer.name} {said}: ours are "
+        f"no TLS version or cipher suite in common with {peer.name} {detail}: this client has "
         f"{', '.join(phase.info.versions)} with {suites} (ssl.enabled.protocols, ssl.cipher.suites)"
     )

@@ -1,4 +1,4 @@
-"""Tokens of OAUTHBEARER as values: how long they live, and when to get the next one. Times are passed in."""
+"""OAUTHBEARER tokens as values: validation, expiry, and the time of the next refresh. The time is an argument."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_producer.common.secret import Secret
 from spark_producer.security.settings import SaslSettings
 
 ENDLESS: Final = math.inf
-"""The end of a token of which nobody says when it ends."""
+"""Expiry of a token without a known one."""
 
 _TOKEN: Final = re.compile(r"[-_~+/.A-Za-z0-9]+=*")
 _KEY: Final = re.compile(r"[A-Za-z]+")
@@ -24,55 +24,55 @@ _RESERVED_KEY: Final = "auth"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token and what is known of it. Times are in seconds since 1970."""
+    """A token and its properties. Times are in seconds since 1970."""
 
     text: Secret
     expires_at: float = ENDLESS
     extensions: tuple[tuple[str, str], ...] = ()
-    """Extensions (KIP-342) that came with the token; those of the settings are sent too."""
+    """Extensions (KIP-342) from the source of the token; those of the settings are sent too."""
 
 
 class TokenSource(Protocol):
-    """Who gives tokens to a login. None of the methods blocks."""
+    """The source of a login's tokens. No method blocks."""
 
     def token(self) -> Token:
-        """Return a token that is alive, or raise AuthenticationFailed if there is none."""
+        """Return a valid token; raise AuthenticationFailed if there is none."""
 
     def refused(self, token: Token) -> bool:
-        """The broker refused `token`. Return whether another login with a fresh one may succeed."""
+        """Note that the broker rejected `token`. Return whether a login with a new one may succeed."""
 
     def accepted(self, token: Token) -> None:
-        """The broker took `token`."""
+        """Note that the broker accepted `token`."""
 
 
 def token_problem(text: Secret) -> str:
-    """Return what is wrong with the text of a token, without showing it; empty if it can be sent (RFC 6750, 2.1)."""
+    """Return the problem of a token's text, without the text; empty if it can be sent (RFC 6750, 2.1)."""
     if not text:
         return "it is empty"
-    return "" if _TOKEN.fullmatch(text.reveal()) else "it holds characters that no bearer token has (RFC 6750)"
+    return "" if _TOKEN.fullmatch(text.reveal()) else "it contains characters that bearer tokens cannot have (RFC 6750)"
 
 
 def extension_problem(extensions: tuple[tuple[str, str], ...]) -> str:
-    """Return what is wrong with extensions, without their values; empty if they can be sent.
+    """Return the problem of extensions, without their values; empty if they can be sent.
 
     The rules are those of Kafka's OAuthBearerClientInitialResponse.
     """
     seen: set[str] = set()
     for key, value in extensions:
         if not _KEY.fullmatch(key) or key == _RESERVED_KEY:
-            return f"{key!a} cannot be the name of an extension: it takes letters, and not the word auth"
+            return f"{key!a} is not a valid name of an extension: use letters only, and not 'auth'"
         if key in seen:
-            return f"the extension {key} is there twice"
+            return f"the extension {key} is set twice"
         if not _VALUE.fullmatch(value):
-            return f"the value of the extension {key} is empty, or holds characters that are no printable ASCII"
+            return f"the value of the extension {key} is empty, or contains characters that are not printable ASCII"
         seen.add(key)
     return ""
 
 
 def jwt_expiry(text: Secret) -> float:
-    """Return the claim `exp` of a JWT in seconds since 1970. Nothing is verified: brokers do that.
+    """Return the claim `exp` of a JWT in seconds since 1970, without verifying the token, which brokers do.
 
-    It is `ENDLESS` where there is no such claim, or no JWT. A time that no clock has any more is one that is over.
+    It is `ENDLESS` without such a claim, or if the token is not a JWT.
     """
     parts = text.reveal().split(".")
     if len(parts) != 3:
@@ -86,9 +86,9 @@ def jwt_expiry(text: Secret) -> float:
 
 
 def parse_seconds(value: object) -> float | None:
-    """Return a number of seconds that JSON holds, as a number or in digits; None if it is none.
+    """Return a number of seconds in JSON, which is a number or a string of digits; None for other values.
 
-    It may be negative, infinite or not a number (NaN), which Python's JSON reads: whoever asks decides what that means.
+    It may be negative, infinite or NaN, which Python's JSON parser accepts; the caller must check that.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
@@ -101,15 +101,15 @@ def parse_seconds(value: object) -> float | None:
 
 
 def next_refresh(settings: SaslSettings, expires_at: float, now: float, chance: float) -> float:
-    """Return when to get the next token, for one that came `now`. `chance` is from 0 to 1.
+    """Return the time of the next fetch, for a token that was received `now`. `chance` is from 0 to 1.
 
-    As in Kafka's ExpiringCredentialRefreshingLogin: after 80 to 85 % of its life, but not in its last five minutes and not in the
-    first one. A life that is too short for both has neither limit.
+    As in Kafka's ExpiringCredentialRefreshingLogin: after 80 to 85 % of the lifetime, but not in its last five minutes and not in
+    the first one. A lifetime that is too short for both has neither limit.
     """
     if expires_at == ENDLESS:
         return ENDLESS
-    part = settings.refresh_window_factor + settings.refresh_window_jitter * chance
-    proposed = now + (expires_at - now) * part
+    fraction = settings.refresh_window_factor + settings.refresh_window_jitter * chance
+    proposed = now + (expires_at - now) * fraction
     if now + settings.refresh_min_period + settings.refresh_buffer > expires_at:
         return proposed
     return max(min(proposed, expires_at - settings.refresh_buffer), now + settings.refresh_min_period)

@@ -1,4 +1,4 @@
-"""What messages tell of a certificate: subject, issuer, dates and names (RFC 5280). Nothing is verified here."""
+"""Reads the properties of a certificate for messages: subject, issuer, dates and names (RFC 5280). It verifies nothing."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ _IP_ADDRESS: Final = 0x87
 _UTC_TIME: Final = 0x17
 _BMP_STRING: Final = 0x1E
 _MAX_NAMES: Final = 20
-"""The most alternative names that are told, since a certificate may have thousands."""
+"""Maximum number of alternative names in a message, since a certificate may have thousands."""
 
 _MAX_FIELDS: Final = 20
-"""The maximum elements that are read of fields, extensions and names; a certificate has ten fields (RFC 5280, 4.1)."""
+"""Maximum number of fields, extensions and names that are read; a certificate has ten fields (RFC 5280, 4.1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """One certificate as messages show it; all texts are escaped. Times are like `2026-01-31 23:59:59 UTC`."""
+    """A certificate for messages, with escaped texts and times such as `2026-01-31 23:59:59 UTC`."""
 
     subject: str
     issuer: str
     not_before: str
     not_after: str
     names: tuple[str, ...]
-    """The DNS names and IP addresses that it is for; its common name, if it has no other (RFC 6125, 6.4.4)."""
+    """Its DNS names and IP addresses; its common name if it has none (RFC 6125, 6.4.4)."""
 
 
 def read_certificate(der: bytes) -> Certificate | None:
-    """Return what a certificate says, or None if it cannot be read."""
+    """Return the properties of a certificate; None if it cannot be parsed."""
     try:
         return _read(der)
     except ValueError:

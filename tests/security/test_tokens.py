@@ -76,7 +76,7 @@ def test_sec19_a_second_refusal_ends_the_wait_and_says_what_the_clocks_say(broke
         write(broker, lambda _: token_reply(token_for(lives.pop())))
     assert refused.value.fatal
     assert "invalid_token" in str(refused.value)
-    assert "By this machine's clock the token lives for" in str(refused.value)
+    assert "By this machine's clock the token expires in" in str(refused.value)
     assert not lives
 
 

@@ -45,6 +45,7 @@ READ: tuple[str, ...] = (
     "metrics",
     "network",
     "partitioner",
+    "security",
 )
 """Folders and files below `spark_producer/` that have been read with the glossary beside them."""
 

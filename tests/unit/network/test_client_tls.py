@@ -247,7 +247,7 @@ def test_sec20_a_listener_that_closes_three_connections_at_our_first_message_has
         error = until_hopeless(driver)
         assert isinstance(error, TlsFailed)
         assert error.fatal
-        assert "closed the connection at our TLS ClientHello" in str(error)
+        assert "closed the connection at the TLS ClientHello" in str(error)
         assert server.accepted == 3
 
 

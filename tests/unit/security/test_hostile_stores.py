@@ -98,7 +98,7 @@ def test_a_store_of_too_many_certificates_is_refused(tmp_path: Path, monkeypatch
     (tmp_path / "ca.pem").write_text(block * 3, encoding="utf-8")
     assert certificates_of(tmp_path / "ca.pem") == 3
     (tmp_path / "ca.pem").write_text(block * 4, encoding="utf-8")
-    with pytest.raises(TlsFailed, match=r"ca\.pem has 4 certificates, and at most 3 can be used"):
+    with pytest.raises(TlsFailed, match=r"ca\.pem has 4 certificates; the maximum is 3"):
         certificates_of(tmp_path / "ca.pem")
     (tmp_path / "more.pem").write_text(block, encoding="utf-8")
     with pytest.raises(TlsFailed, match="has 5 certificates"):
@@ -139,9 +139,9 @@ def test_an_encrypted_key_and_a_pkcs12_file_of_hours_are_refused(certificates: C
     store = Store(
         location=str(certificates.file("broker.pem")), key_location=str(tmp_path / "key.pem"), password=Secret("x")
     )
-    with pytest.raises(TlsFailed, match=r"key\.pem cannot be used: it asks for more than 1000000 iterations"):
+    with pytest.raises(TlsFailed, match=r"key\.pem cannot be used: it needs more than 1000000 iterations"):
         load_identity(store, ())
-    with pytest.raises(TlsFailed, match="asks for more than 1000000 iterations"):
+    with pytest.raises(TlsFailed, match="needs more than 1000000 iterations"):
         read_pkcs12(key_info, "store.p12", Secret("x"))
 
 

@@ -84,7 +84,7 @@ def test_sec7_what_was_written_is_read(
     assert [key.chain for key in found.keys] == [tuple(chain) for _, chain in keys]
     for (key, _), one in zip(keys, found.keys, strict=True):
         assert der_of(pem_blocks(decrypt_key(one, "store.jks", Secret(key_password)).reveal())[0]) == key
-        with pytest.raises(TlsFailed, match="does not open its key 'own'"):
+        with pytest.raises(TlsFailed, match="does not decrypt its key 'own'"):
             decrypt_key(one, "store.jks", Secret(key_password + "x"))
 
 
@@ -123,9 +123,9 @@ def test_sec9_damage_without_a_password_is_told_and_claimed_sizes_take_no_memory
     [
         (b"", "is damaged"),
         (tlv(0x30, ALGORITHM), "is damaged"),
-        (tlv(0x30, tlv(0x30, tlv(0x06, b"\x2a")) + tlv(0x04, bytes(60))), "is protected in a way that"),
-        (tlv(0x30, ALGORITHM + tlv(0x04, bytes(39))), "is protected in a way that"),
-        (tlv(0x30, ALGORITHM + tlv(0x04, bytes(40))), "the password does not open its key"),
+        (tlv(0x30, tlv(0x30, tlv(0x06, b"\x2a")) + tlv(0x04, bytes(60))), "has a protection that"),
+        (tlv(0x30, ALGORITHM + tlv(0x04, bytes(39))), "has a protection that"),
+        (tlv(0x30, ALGORITHM + tlv(0x04, bytes(40))), "the password does not decrypt its key"),
     ],
 )
 def test_sec9_keys_that_cannot_be_opened(protected: bytes, words: str) -> None:

@@ -51,7 +51,7 @@ def test_an_empty_answer_is_success() -> None:
     ("answer", "reason"),
     [
         (INVALID, "invalid_token"),
-        (b'{"status":"insufficient_scope","scope":"produce"}', "insufficient_scope (it wants the scope 'produce')"),
+        (b'{"status":"insufficient_scope","scope":"produce"}', "insufficient_scope (it requires the scope 'produce')"),
         (b'{"status":"a\\n\\u001b[31m"}', r"a\n\x1b[31m"),
         (b'{"status":7}', '{"status":7}'),
         (b"no json\n", r"no json\n"),
@@ -67,7 +67,7 @@ def test_sec19_a_refusal_is_answered_by_one_byte_and_told(answer: bytes, reason:
     with pytest.raises(AuthenticationFailed) as refused:
         client.send(b"")
     assert refused.value.fatal
-    assert str(refused.value) == f"the broker refuses the token: {reason}"
+    assert str(refused.value) == f"the broker rejected the token: {reason}"
     assert failure_reason(answer) == reason
 
 
@@ -82,7 +82,7 @@ def test_sec19_the_error_that_follows_passes_through() -> None:
 
 @pytest.mark.parametrize("token", ["", "a b", "a\x01auth=Bearer x", "a\n", "=", "ä", "a=b", "tok,en", "\ud800"])
 def test_sec19_a_token_that_would_add_to_the_message_is_refused(token: str) -> None:
-    with pytest.raises(AuthenticationFailed, match="cannot be sent") as refused:
+    with pytest.raises(AuthenticationFailed, match="cannot send") as refused:
         begun(token=token)
     assert refused.value.fatal
     assert not token or token not in str(refused.value)

@@ -51,10 +51,10 @@ def test_sec15_names_and_passwords_go_as_they_are(user: str, password: str) -> N
     [
         ("", "canary", "needs a user name"),
         ("app", "", "needs a password"),
-        ("a\0b", "canary", "user name: it holds the character NUL"),
-        ("app", "can\0ary", "password: it holds the character NUL"),
-        ("\ud800", "canary", "user name: it is no Unicode"),
-        ("app", "canary\udfff", "password: it is no Unicode"),
+        ("a\0b", "canary", "user name: it contains the character NUL"),
+        ("app", "can\0ary", "password: it contains the character NUL"),
+        ("\ud800", "canary", "user name: it is not Unicode"),
+        ("app", "canary\udfff", "password: it is not Unicode"),
     ],
 )
 def test_sec15_what_plain_cannot_carry_is_refused_before_anything_is_sent(

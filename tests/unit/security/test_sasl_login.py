@@ -76,8 +76,8 @@ class OneToken:
 @pytest.mark.parametrize(
     ("expires_at", "words"),
     [
-        (1000.0, " By this machine's clock the token ended 12 s ago."),
-        (1300.0, " By this machine's clock the token lives for 288 s more."),
+        (1000.0, " By this machine's clock the token expired 12 s ago."),
+        (1300.0, " By this machine's clock the token expires in 288 s."),
         (ENDLESS, ""),
     ],
 )

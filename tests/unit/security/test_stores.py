@@ -193,7 +193,7 @@ WRONG: dict[str, tuple[Callable[[Certificates], Store], str]] = {
     ),
     "jks, key's password": (
         lambda _: Store(location=str(STORES / "own.jks"), password=STORE_PASSWORD, key_password=Secret("canary")),
-        r"own.jks cannot be used: the password does not open its key 'own' \(ssl.key.password",
+        r"own.jks cannot be used: the password does not decrypt its key 'own' \(ssl.key.password",
     ),
     "jks, no password": (
         lambda _: Store(location=str(STORES / "own.jks")),
@@ -201,7 +201,7 @@ WRONG: dict[str, tuple[Callable[[Certificates], Store], str]] = {
     ),
     "jks, no key": (
         lambda _: Store(location=str(STORES / "trust.jks"), password=STORE_PASSWORD),
-        r"there is no private key in .*trust.jks: add it to the keystore",
+        r"no private key in .*trust.jks: add it to the keystore",
     ),
     "pkcs12, password": (
         lambda _: Store(location=str(STORES / "own12.jks"), password=Secret("canary")),
@@ -213,39 +213,39 @@ WRONG: dict[str, tuple[Callable[[Certificates], Store], str]] = {
     ),
     "pkcs12, no key": (
         lambda _: Store(location=str(STORES / "trust.p12"), password=STORE_PASSWORD),
-        r"there is no private key in .*trust.p12: add it",
+        r"no private key in .*trust.p12: add it",
     ),
     "pem, password": (
         lambda made: locked(made, "canary"),
-        r"client.locked.key cannot be used: ssl.key.password does not open",
+        r"client.locked.key cannot be used: ssl.key.password does not decrypt",
     ),
     "pem, no password": (
         lambda made: locked(made, None),
-        r"client.locked.key cannot be used: the key is encrypted, set ssl.key.password",
+        r"client.locked.key cannot be used: the key is encrypted; set ssl.key.password",
     ),
     "pem, a password too long": (lambda made: locked(made, LONG), r"a key's password has at most 1024 bytes"),
     "pem, another key": (
         lambda made: replace(locked(made, None), key_location=str(made.file("broker.key"))),
-        r"broker.key cannot be used: the key does not belong to the certificate",
+        r"broker.key cannot be used: the key does not match the certificate",
     ),
     "pem, no key": (
         lambda made: Store(location=str(made.file("client.crt"))),
-        r"there is no private key in .*client.crt: add it to the keystore, or give it by ssl.key.location",
+        r"no private key in .*client.crt: add it to the keystore, or set ssl.key.location",
     ),
     "pem, no certificate": (
         lambda made: Store(location=str(made.file("client.key"))),
-        r"there is no certificate for the private key in .*client.key",
+        r"no certificate for the private key in .*client.key",
     ),
     "pem text, no key": (
         lambda made: Store(pem=made.file("client.crt").read_text(), key_pem=Secret("canary")),
-        r"ssl.keystore.key holds no private key in PEM",
+        r"ssl.keystore.key has no private key in PEM",
     ),
     "pem text, a damaged key": (
         lambda made: Store(
             pem=made.file("client.crt").read_text(),
             key_pem=Secret("-----BEGIN PRIVATE KEY-----canary-----END PRIVATE KEY-----"),
         ),
-        r"the PEM text and ssl.keystore.key cannot be used: OpenSSL says ",
+        r"the PEM text and ssl.keystore.key cannot be used: OpenSSL reports ",
     ),
     "no file": (
         lambda _: Store(location="/absent/file"),
@@ -291,7 +291,7 @@ def trust_of(content: bytes) -> Callable[[Path], Store]:
         (trust_of(b"\xce\xce\xce\xce\0\0\0\2"), r"store.jks is a JCEKS key store.*keytool -importkeystore"),
         (trust_of(b"anything"), "store.jks is neither PEM, JKS nor PKCS12"),
         (trust_of(b""), "store.jks is neither PEM, JKS nor PKCS12"),
-        (trust_of(b"-----BEGIN CERTIFICATE-----"), r"there is no certificate in .*store.jks: nothing could be trusted"),
+        (trust_of(b"-----BEGIN CERTIFICATE-----"), r"no certificate in .*store.jks, so that nothing could be trusted"),
         (
             trust_of(b"-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----"),
             "certificate 1 of .*store.jks: it is not base64",
@@ -302,8 +302,8 @@ def trust_of(content: bytes) -> Callable[[Path], Store]:
         ),
         (trust_of((STORES / "trust.jks").read_bytes()[:-30]), r"store.jks cannot be used: it is damaged"),
         (trust_of((STORES / "trust.p12").read_bytes()[:-30]), r"store.jks cannot be used: it needs a password"),
-        (lambda folder: Store(location=str(folder)), "there is no certificate in"),
-        (lambda folder: Store(pem="nothing"), "there is no certificate in the PEM text of the truststore"),
+        (lambda folder: Store(location=str(folder)), "no certificate in"),
+        (lambda folder: Store(pem="nothing"), "no certificate in the PEM text of the truststore"),
     ],
 )
 def test_sec9_what_is_wrong_with_a_truststore_is_told(
@@ -329,7 +329,7 @@ def test_sec9_a_pipe_is_refused_instead_of_waiting_for_its_writer(
     identity = Store(location=str(certificates.file("client.crt")), key_location=str(certificates.file("client.key")))
     pipe = str(tmp_path / "pipe")
     identity = replace(identity, location=pipe) if where == "location" else replace(identity, key_location=pipe)
-    with pytest.raises(TlsFailed, match="pipe is no regular file"):
+    with pytest.raises(TlsFailed, match="pipe is not a regular file"):
         client_context(TlsSettings(identity=identity), ())
 
 

@@ -75,15 +75,15 @@ def test_sec20_an_unknown_ca_is_named_beside_what_is_trusted(odd: Certificates, 
 def test_sec20_a_certificate_that_signed_itself_is_one_of_an_unknown_ca(odd: Certificates, tmp_path: Path) -> None:
     peer = server(odd, "untrusted")
     client = TlsStream(client_context(TlsSettings(), ()), HOST)
-    assert "that CA is not in the system's certificates. Give" in str(failure(client, peer))
+    assert "that CA is not in the system's certificates. Set its certificate" in str(failure(client, peer))
 
 
 @VERSIONS
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("expired", ["it expired on 20", " UTC; our clock says "]),
-        ("early", ["it is not valid before 20", "our clock says "]),
+        ("expired", ["it expired on 20", " UTC; this machine's clock is "]),
+        ("early", ["it is not valid before 20", "this machine's clock is "]),
     ],
 )
 def test_sec20_dates_are_told_beside_our_clock(
@@ -110,7 +110,7 @@ def test_sec20_another_name_is_told_with_the_names_of_the_certificate(
 def test_sec21_a_client_without_a_certificate_is_told_to_have_one(odd: Certificates, version: ssl.TLSVersion) -> None:
     told = failure(stream(odd), server(odd, ask=True, version=version))
     assert told.fatal
-    assert "broker:9093 wants a certificate of the client and got none (alert " in str(told)
+    assert "broker:9093 requires a client certificate, and none is set (alert " in str(told)
     assert "ssl.keystore.location" in str(told)
 
 
@@ -121,14 +121,14 @@ def test_sec21_a_certificate_that_is_refused_is_described(
     odd.issue("client", ["c@example.org"], common_name="mallory", trusted=False)
     told = failure(stream(odd, identity="client"), server(odd, ask=True, version=version))
     assert told.fatal
-    assert f"broker:9093 refused the certificate of {odd.file('client.pem')} (alert unknown_ca): 'O=" in str(told)
+    assert f"broker:9093 rejected the certificate of {odd.file('client.pem')} (alert unknown_ca): 'O=" in str(told)
     assert "CN=mallory', issued by 'O=stranger, OU=another CA', valid until 20" in str(told)
 
 
 def test_sec22_no_version_in_common_names_ours(odd: Certificates) -> None:
     told = failure(stream(odd, protocols=("TLSv1.2",)), server(odd, version=ssl.TLSVersion.TLSv1_3))
     assert told.fatal
-    assert "(alert protocol_version): ours are TLSv1.2 with the default ones (ssl.enabled.protocols" in str(told)
+    assert "(alert protocol_version): this client has TLSv1.2 with the default ones (ssl.enabled.protocols" in str(told)
 
 
 def test_sec22_no_cipher_suite_in_common_names_ours(odd: Certificates) -> None:
@@ -136,7 +136,7 @@ def test_sec22_no_cipher_suite_in_common_names_ours(odd: Certificates) -> None:
     peer = server(odd, version=ssl.TLSVersion.TLSv1_2, suites="ECDHE-ECDSA-AES128-GCM-SHA256")
     told = failure(stream(odd, cipher_suites=(suite,)), peer)
     assert told.fatal
-    assert f"(alert handshake_failure): ours are TLSv1.2 with {suite}" in str(told)
+    assert f"(alert handshake_failure): this client has TLSv1.2 with {suite}" in str(told)
 
 
 def test_sec23_an_end_at_our_first_words_may_be_a_plaintext_listener_and_is_tried_again(odd: Certificates) -> None:
@@ -144,7 +144,7 @@ def test_sec23_an_end_at_our_first_words_may_be_a_plaintext_listener_and_is_trie
     assert not client.handshake()
     client.feed_eof()
     with pytest.raises(
-        TlsFailed, match="broker:9093 closed the connection at our TLS ClientHello: it may be a listener"
+        TlsFailed, match="broker:9093 closed the connection at the TLS ClientHello: it may be a listener"
     ) as raised:
         client.handshake()
     assert not raised.value.fatal
@@ -156,9 +156,7 @@ def test_sec23_an_end_in_the_midst_of_the_handshake_is_tried_again(odd: Certific
     peer.turn(client)
     assert not client.handshake()
     client.feed_eof()
-    with pytest.raises(
-        TlsFailed, match="broker:9093 closed the connection in the midst of the TLS handshake"
-    ) as raised:
+    with pytest.raises(TlsFailed, match="broker:9093 closed the connection during the TLS handshake") as raised:
         client.handshake()
     assert not raised.value.fatal
 
@@ -167,9 +165,7 @@ def test_sec23_a_goodbye_in_the_handshake_is_an_end_like_another(odd: Certificat
     client = stream(odd)
     assert not client.handshake()
     client.feed(b"\x15\x03\x03\0\x02\x01\0")  # close_notify, as a broker sends it that stops
-    with pytest.raises(
-        TlsFailed, match="broker:9093 closed the connection in the midst of the TLS handshake"
-    ) as raised:
+    with pytest.raises(TlsFailed, match="broker:9093 closed the connection during the TLS handshake") as raised:
         client.handshake()
     assert not raised.value.fatal
 
@@ -179,7 +175,7 @@ def test_sec23_a_peer_that_does_not_speak_tls_is_told_as_such(odd: Certificates,
     client = stream(odd)
     assert not client.handshake()
     client.feed(answer)
-    with pytest.raises(TlsFailed, match="broker:9093 does not answer in TLS: this port speaks plain text") as raised:
+    with pytest.raises(TlsFailed, match="broker:9093 is not TLS: the port expects plain text") as raised:
         client.handshake()
     assert raised.value.fatal
 

@@ -161,6 +161,6 @@ def test_a_server_is_not_hurt_by_what_is_no_tls(certificates: Certificates) -> N
 def test_a_client_without_tls_is_told_by_the_alert_of_kafkas_brokers(certificates: Certificates) -> None:
     stream = server_stream(certificates, False)
     stream.feed(bytes.fromhex("0000001700120004000000010000"))  # how ApiVersions begins
-    with pytest.raises(TlsFailed, match=r"the client at 10\.0\.0\.1:5 does not speak TLS \(WRONG_VERSION_NUMBER\)"):
+    with pytest.raises(TlsFailed, match=r"the client at 10\.0\.0\.1:5 does not use TLS \(WRONG_VERSION_NUMBER\)"):
         stream.handshake()
     assert stream.take_outgoing() == bytes.fromhex("15030300020250")

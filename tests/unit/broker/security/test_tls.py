@@ -218,7 +218,7 @@ def test_sec43_new_connections_use_new_certificates(
             assert serial_of(broker.port, files / "ca.pem") == after
             own.unlink()
             assert serial_of(broker.port, files / "ca.pem") == after
-        told = [line for line in caplog.messages if "cannot be used; the former ones stay" in line]
+        told = [line for line in caplog.messages if "cannot be used; the previous ones stay" in line]
         assert len(told) == 2, "one line for each change"
         shutil.copy(files / "broker.pem", own)
         shutil.copy(files / "broker.pem", key)
