@@ -36,7 +36,7 @@ READ: tuple[str, ...] = (
     "broker/security",
     "broker/server.py",
     "broker/settings.py",
-    "broker/storage/segments",
+    "broker/storage",
     "broker/topic_names.py",
     "broker/topic_store.py",
     "broker/transport.py",

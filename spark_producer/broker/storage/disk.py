@@ -54,7 +54,7 @@ def full_disk_message(error: OSError, needed: int, free: int | None) -> str:
     there = "" if free is None else f", and {free:,} are free"
     return (
         f"{error.strerror or error}: {needed:,} bytes are needed{there}. Free some space on that disk; no acknowledged "
-        "record is lost, and the broker then goes on"
+        "record is lost, and the broker then continues"
     )
 
 

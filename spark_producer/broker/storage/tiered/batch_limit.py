@@ -1,4 +1,4 @@
-"""The largest batch that the write cache takes, and what is said of topics that promise to take larger ones."""
+"""The maximum size of a batch, half of the write cache, and the warnings for topics with a larger `max.message.bytes`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ logger = escaping_logger(__name__)
 
 
 class BatchLimit:
-    """A half of the write cache, of `half_size` bytes, which holds each batch whole. Only the broker's thread uses it.
+    """The limit: a batch must fit in a half of the write cache, of `half_size` bytes. Only the broker's thread uses it.
 
-    Nobody may give a topic a larger `max.message.bytes`. One that has it, from a time with more memory, is told in the log once,
-    and so is its first batch that is refused.
+    A topic cannot be given a larger `max.message.bytes`. A topic that has it, from a run with more memory, is logged once, and so
+    is its first refused batch.
     """
 
     def __init__(self, half_size: int) -> None:
@@ -28,7 +28,7 @@ class BatchLimit:
         self._refused: set[str] = set()
 
     def warn_if_exceeded(self, topic: str, settings: TopicSettings) -> None:
-        """Warn of a topic with these settings if it promises more than there is room for, unless that was said before."""
+        """Log a warning if `max.message.bytes` of a topic exceeds the limit, once for each value."""
         promised = settings.max_message_bytes
         if promised <= self.half_size:
             self._warned.pop(topic, None)
@@ -41,7 +41,7 @@ class BatchLimit:
             )
 
     def check_setting(self, size: int) -> None:
-        """Check the `max.message.bytes` that somebody wants for a topic. The words are those of Kafka's ConfigDef.Range.
+        """Check a new value of `max.message.bytes`. The message is that of Kafka's ConfigDef.Range.
 
         Raises:
             BrokerError: INVALID_CONFIG.
@@ -68,10 +68,10 @@ class BatchLimit:
         )
         if topic not in self._refused:
             self._refused.add(topic)
-            logger.warning("topic %s refuses batches, the first of which is told: %s", quoted(topic), why)
+            logger.warning("topic %s: batches are refused, and only the first is logged: %s", quoted(topic), why)
         raise BrokerError(why, code=Code.MESSAGE_TOO_LARGE)
 
     def forget(self, topic: str) -> None:
-        """Forget what was said of a topic that was deleted."""
+        """Forget the warnings for a deleted topic."""
         self._warned.pop(topic, None)
         self._refused.discard(topic)

@@ -1,7 +1,7 @@
-"""The catalog: which logs a data directory has, where each begins, and its ledgers. `catalog_file` keeps it on the disk.
+"""The catalog: the logs of a data directory, each with its start offset and ledgers. `catalog_file` stores it on the disk.
 
-A log has an id that no other log of the directory ever has, so what is left of a deleted topic is never taken for records of a
-new one with its name. The journal, the entry logs and the index know the ids alone.
+No two logs of a directory ever have the same id, so remains of a deleted topic are never considered records of a new one with its
+name. The journal, the entry logs and the index have only the ids.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from spark_producer.errors import CorruptRecord
 
 _FORMAT: Final = 2
 _WITHOUT_DIRECTORIES: Final = 1
-"""The format of data directories from before a journal and entry logs could be elsewhere."""
+"""Format of earlier versions, without external directories for the journal and the entry logs."""
 
 
 class ExternalDirectories(NamedTuple):
-    """The directories that an engine uses outside of its data directory; none where they are inside, as they are by default."""
+    """The directories of an engine outside its data directory: None and empty by default."""
 
     journal: str | None = None
     ledgers: tuple[str, ...] = ()
@@ -32,11 +32,11 @@ class ExternalDirectories(NamedTuple):
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """A log, as far as it was flushed.
+    """A log, up to its last flushed batch.
 
-    start_offset: records before it are deleted.
-    is_lost: its records belonged to no topic when a topic of its name was created. They are kept, and nobody reads them.
-    is_compacted: compaction has rewritten batches of it, so that files may have offsets of it and yet nothing that is needed.
+    start_offset: log start offset; records before it are deleted.
+    is_lost: its records belonged to no topic when a topic of its name was created. They are kept, but cannot be read.
+    is_compacted: compaction has rewritten batches of it, so its batches in a file may be unneeded although their offsets exist.
     """
 
     log_id: int
@@ -49,21 +49,21 @@ class CatalogEntry:
 
     @property
     def flushed_end(self) -> int:
-        """The offset behind the last batch that was flushed."""
+        """The offset after the last flushed batch."""
         return max(self.start_offset, self.ledgers[-1].end_offset if self.ledgers else 0)
 
     def holds(self, first_offset: int, end_offset: int) -> bool:
-        """Return whether a file with these offsets may be needed: any of them was flushed, and is not deleted."""
+        """Return whether any batch with these offsets was flushed, and is not deleted."""
         return first_offset < self.flushed_end and end_offset > self.start_offset
 
 
 class Catalog:
     """The catalog in a directory. Any thread may use it; `store` alone calls the disk.
 
-    What is changed is on the disk after the next `store` that has returned.
+    Changes are on the disk after the next `store`.
 
     Raises:
-        CorruptRecord: the file is not what a broker of this version wrote.
+        CorruptRecord: the file was not written by a broker of this version, or is damaged.
         OSError: the disk refused.
     """
 
@@ -77,15 +77,15 @@ class Catalog:
         self._ids: dict[tuple[str, int], int] = {}
         self._index_bytes: dict[int, int] = {}
         self.is_new = True
-        """Whether there was none on the disk."""
+        """Whether there was no catalog on the disk."""
         self.identity = uuid.uuid4().hex
-        """What tells this data directory from all others."""
+        """Unique id of this data directory."""
         self.external: ExternalDirectories | None = None
-        """The directories outside that belong to this one; None as long as it has not been settled which they are."""
+        """The external directories that belong to this data directory; None until they are set."""
         self._changes, self._stored = (
             1,
             0,
-        )  # what can be read need not be on the disk, if the last life could not sync it
+        )  # the loaded catalog may not be on the disk, if the last run could not sync it
         self._changed: set[int] = set()
         """The ids of logs that were changed or removed since the catalog was stored."""
         self._load()
@@ -97,11 +97,11 @@ class Catalog:
                 self.is_new = False
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptRecord(
-                f"{self.path} is not a broker's catalog ({error}); restore it from a backup of the whole data directory"
+                f"{self.path} cannot be read as a broker's catalog: {error}. Restore it from a backup of the whole data directory"
             ) from error
 
     def _take(self, stored: dict[str, Any]) -> None:
-        """Take what was stored: the whole catalog, or what has changed since."""
+        """Apply stored content: the whole catalog, or later changes."""
         if stored["format"] not in (_WITHOUT_DIRECTORIES, _FORMAT):
             raise ValueError("unknown format")
         self._next_log_id = stored["next_log_id"]
@@ -133,10 +133,10 @@ class Catalog:
         self._changed.add(log_id)
 
     def check_new(self, traces: Iterable[str]) -> None:
-        """Check that there are no `traces` of a life with a catalog, if there is none.
+        """Check that there are no `traces` of an earlier catalog, if there is none now.
 
         Raises:
-            CorruptRecord: there are.
+            CorruptRecord: there are traces.
         """
         trace = next(iter(traces), None) if self.is_new else None
         if trace is not None:
@@ -144,11 +144,11 @@ class Catalog:
 
     @property
     def next_log_id(self) -> int:
-        """No log of this id or a larger one was ever noted."""
+        """The id of the next log. All logs, also deleted ones, have smaller ids."""
         return self._next_log_id
 
     def adopt(self, log_id: int) -> CatalogEntry:
-        """Note a log of which there are batches, and whose name nobody knows: its records are kept, and nobody reads them."""
+        """Add a log with batches and an unknown name: its records are kept, but cannot be read."""
         with self._lock:
             entry = CatalogEntry(log_id, f"unknown-{log_id}", 0, is_lost=True)
             self._next_log_id = max(self._next_log_id, log_id + 1)
@@ -157,23 +157,23 @@ class Catalog:
             return entry
 
     def index_bytes(self, directory: int) -> int:
-        """Return the bytes of the index in a ledger directory, by its number, that were on the disk for certain when the catalog
-        was stored."""
+        """Return the number of index bytes in the ledger directory of that number that were certainly on the disk when the
+        catalog was stored."""
         return self._index_bytes.get(directory, 0)
 
     def set_external(self, external: ExternalDirectories) -> None:
-        """Note which directories outside belong to this one."""
+        """Set the external directories of this data directory."""
         with self._lock:
             self.external = external
             self._changes += 1
 
     def entries(self) -> list[CatalogEntry]:
-        """Return all logs, also lost ones."""
+        """Return all logs, including lost ones."""
         with self._lock:
             return list(self._entries.values())
 
     def get(self, log_id: int) -> CatalogEntry | None:
-        """Return the log of an id, None if there is none or it was deleted."""
+        """Return the log of an id, None if there is none."""
         with self._lock:
             return self._entries.get(log_id)
 
@@ -184,7 +184,7 @@ class Catalog:
             return None if log_id is None else self._entries[log_id]
 
     def add(self, topic: str, partition: int) -> CatalogEntry:
-        """Note a new log, with a new id, for a partition that has none."""
+        """Add a log with a new id for a partition that has none."""
         with self._lock:
             entry = CatalogEntry(self._next_log_id, topic, partition)
             self._next_log_id += 1
@@ -193,13 +193,13 @@ class Catalog:
             return entry
 
     def remove(self, log_id: int) -> None:
-        """Note that a log was deleted."""
+        """Remove a log."""
         with self._lock:
             self._drop(log_id)
             self._changes += 1
 
     def set_aside(self, log_id: int) -> None:
-        """Note that the records of a log belong to no topic; its partition has no log then."""
+        """Mark a log as lost, since its records belong to no topic; its partition has no log then."""
         with self._lock:
             entry = self._entries[log_id]
             self._ids.pop((entry.topic, entry.partition), None)
@@ -207,7 +207,7 @@ class Catalog:
             self._changes += 1
 
     def set_start(self, log_id: int, start_offset: int) -> None:
-        """Note that the records of a log before an offset are deleted."""
+        """Set the log start offset, if it is larger than before."""
         with self._lock:
             entry = self._entries.get(log_id)
             if entry is not None and start_offset > entry.start_offset:
@@ -216,7 +216,7 @@ class Catalog:
                 self._changes += 1
 
     def set_compacted(self, log_id: int, sizes: Mapping[int, tuple[int, int]]) -> None:
-        """Note that a log was compacted, with (batches, bytes) of those of its ledgers, by first offset, that have changed."""
+        """Mark a log as compacted, with (number of batches, bytes) of its changed ledgers by first offset."""
         with self._lock:
             entry = self._entries.get(log_id)
             if entry is not None:
@@ -230,7 +230,7 @@ class Catalog:
                 self._changes += 1
 
     def set_ledgers(self, ledgers: Mapping[int, Sequence[Ledger]]) -> None:
-        """Note the ledgers of logs after a flush. Logs that were deleted, and ledgers that were, are left out."""
+        """Set the ledgers of logs after a flush. Deleted logs and deleted ledgers are ignored."""
         with self._lock:
             for log_id, some in ledgers.items():
                 entry = self._entries.get(log_id)
@@ -240,7 +240,7 @@ class Catalog:
             self._changes += 1
 
     def set_index_bytes(self, directory: int, size: int) -> None:
-        """Note how many bytes of the index in a ledger directory are on the disk for certain."""
+        """Set the number of index bytes in a ledger directory that are certainly on the disk."""
         with self._lock:
             self._index_bytes[directory] = size
             self._changes += 1
@@ -251,10 +251,10 @@ class Catalog:
         return self._stored == self._changes
 
     def store(self) -> None:
-        """Put all changes on the disk.
+        """Store all changes on the disk.
 
         Raises:
-            OSError: the disk refused; after a crash, either the old or the new catalog is there.
+            OSError: the disk refused; a crash then leaves either the old or the new catalog.
         """
         with self._storing:
             with self._lock:
@@ -292,5 +292,7 @@ def _fields(entry: CatalogEntry) -> dict[str, object]:
         "partition": entry.partition,
         "start_offset": entry.start_offset,
         "is_lost": entry.is_lost,
-        **({"is_compacted": True} if entry.is_compacted else {}),  # so that earlier versions can read the others
+        **(
+            {"is_compacted": True} if entry.is_compacted else {}
+        ),  # omitted otherwise, so that earlier versions can read the entry
     }

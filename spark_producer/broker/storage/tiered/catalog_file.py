@@ -1,8 +1,8 @@
-"""The files of the catalog: `catalog.json`, and behind it what has changed since that was written, in `catalog.<generation>`.
+"""The files of the catalog: `catalog.json`, and the changes since it was written in `catalog.<generation>`.
 
-With thousands of partitions the whole catalog takes longer to write than a flush may take, and a flush changes few of them. So
-changes are appended, a line each, until they are as large as the file; then that is written anew, with the next generation.
-The file for changes is made, empty, before `catalog.json` names its generation, so one that is missing was lost.
+With thousands of partitions, writing the whole catalog takes longer than a flush may take, and a flush changes few of them. So
+changes are appended, a line each, until they are as large as the file; then the file is rewritten, with the next generation. The
+file of changes is created, empty, before `catalog.json` with its generation is written, so a missing one was lost.
 
 `catalog.json` is its CRC-32C in hexadecimal, a newline, and JSON. A line of changes is a CRC, a space, and JSON without a
 newline.
@@ -23,32 +23,32 @@ from spark_producer.record.checksum import crc32c
 NAME: Final = "catalog.json"
 _CHANGES: Final = "catalog."
 _MIN_CHANGED_BYTES: Final = 64 * 1024
-"""Changes of fewer bytes are no reason to write the file anew."""
+"""Minimum size of the changes in bytes at which the file is rewritten."""
 
 logger = escaping_logger(__name__)
 
 
 class CatalogFile:
-    """The files in a directory. One thread at a time may use them. Each life begins with a `replace`: what its predecessor has
-    appended last may be torn, and nothing is appended behind that."""
+    """The files in a directory. One thread at a time may use it. The first write of each run is a `replace`: the last appended
+    line of the previous run may be torn, and a line after it would be lost."""
 
     def __init__(self, files: FileOps, directory: Path) -> None:
         self._files = files
         self._directory = directory
         self.path = directory / NAME
         self.must_replace = True
-        """Whether `replace` comes next, and not `append`."""
+        """Whether the next write must be `replace` instead of `append`."""
         self._generation = 0
         self._torn = ""
         self._size = self._max_changed_bytes = 0
-        """The bytes of changes, and how many there may be."""
+        """The size of the changes in bytes, and its maximum."""
 
     def load(self) -> Iterator[dict[str, Any]]:
-        """Yield what was given to the last `replace` and to each `append` since; nothing if there was none.
+        """Yield the content of the last `replace` and of each `append` since; nothing if there is no catalog.
 
         Raises:
-            ValueError, KeyError, TypeError: a file is not what a broker of this version wrote.
-            CorruptRecord: a file is damaged, or missing although it was there.
+            ValueError, KeyError, TypeError: a file was not written by a broker of this version.
+            CorruptRecord: a file is damaged or missing.
             OSError: the disk refused.
         """
         names = self._files.names(self._directory)
@@ -57,7 +57,7 @@ class CatalogFile:
             return
         crc, _, text = self._files.read_file(self.path).partition(b"\n")
         if int(crc, 16) != crc32c(text):
-            raise ValueError("its checksum does not fit")
+            raise ValueError("its checksum does not match")
         stored = json.loads(text)
         self._generation = int(stored.get("generation", 0))
         yield stored
@@ -66,12 +66,12 @@ class CatalogFile:
             yield from self._read_changes()
         elif stored.get("has_changes", False):
             raise CorruptRecord(
-                f"{changes} is missing, and {self.path} says that it was there: records that it lists would be lost. "
-                "Put it back, or restore a backup of the whole data directory"
+                f"{changes} is missing, and {self.path} refers to it: records that it lists would be lost. Put it back, or "
+                "restore a backup of the whole data directory"
             )
 
     def _check_new(self, names: list[str]) -> None:
-        """Check that there was no catalog before. The first start makes the file for changes first."""
+        """Check that there was no earlier catalog. The first start creates the file of changes first."""
         for name in names:
             number = name.removeprefix(_CHANGES)
             if (
@@ -88,7 +88,7 @@ class CatalogFile:
         torn = next((number for number, text in enumerate(whole) if text is None), len(whole))
         if any(text is not None for text in whole[torn:]):
             raise CorruptRecord(
-                f"{path} is damaged before its end; restore it from a backup of the whole data directory"
+                f"{path} is damaged before its end. Restore it from a backup of the whole data directory"
             )
         for text in whole[:torn]:
             if text is not None:
@@ -102,7 +102,7 @@ class CatalogFile:
             )
 
     def _text(self, line: bytes) -> bytes | None:
-        """Return what a line says, None if a crash has torn it."""
+        """Return the JSON of a line, None if a crash has torn it."""
         crc, _, text = line.partition(b" ")
         try:
             return text if text and int(crc, 16) == self._checksum(text) else None
@@ -119,7 +119,7 @@ class CatalogFile:
         """Write the whole catalog.
 
         Raises:
-            OSError: the disk refused; after a crash, either the old or the new one is there.
+            OSError: the disk refused; a crash then leaves either the old or the new one.
         """
         self.must_replace = True
         self._generation += 1
@@ -135,7 +135,7 @@ class CatalogFile:
         self._remove_older()
 
     def _remove_older(self) -> None:
-        """Remove the changes of older generations. Those that stay are never read."""
+        """Remove the changes of older generations, which are never read."""
         for name in self._files.names(self._directory):
             number = name.removeprefix(_CHANGES)
             if name != number and number.isdecimal() and int(number) != self._generation:
@@ -148,12 +148,12 @@ class CatalogFile:
                     logger.warning("%s could not be removed: %s", self._directory / name, error)
 
     def append(self, change: Mapping[str, Any]) -> None:
-        """Write what has changed since.
+        """Append a change.
 
         Raises:
-            OSError: the disk refused; after a crash, the change is there or not.
+            OSError: the disk refused; after a crash, the change is stored or not.
         """
-        self.must_replace = True  # until it has succeeded: nobody knows what a force that failed has written
+        self.must_replace = True  # until the append has succeeded: it is unknown which bytes a failed force has written
         text = json.dumps(change).encode()
         line = b"%08x " % self._checksum(text) + text + b"\n"
         file = self._files.open(self._changes(self._generation))
@@ -167,8 +167,8 @@ class CatalogFile:
 
 
 def missing_catalog(path: Path, trace: str) -> str:
-    """Return the sentence that a catalog is missing, by what proves that it was there."""
+    """Return the error message for a missing catalog; `trace` describes the proof that it existed."""
     return (
-        f"{path} is missing, which says to which topics the records belong; it was there, since there is {trace}. Put it "
-        "back, or restore a backup of the whole data directory"
+        f"{path} is missing, which maps the records to topics; it existed, since there is {trace}. Put it back, or restore a "
+        "backup of the whole data directory"
     )

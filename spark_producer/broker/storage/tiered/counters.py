@@ -1,7 +1,7 @@
-"""What the tiers of the tiered engine count: a dataclass for each, with BookKeeper's and Pulsar's names of the same metrics.
+"""The metrics of the tiered engine: a dataclass for each tier, with the BookKeeper or Pulsar metric for the same value.
 
-The law of the read path: the entries that were fetched are the sum of the tiers' hits, `ReadPathCounters.fetched` = tail hits +
-write cache hits of both halves + read cache hits + entry log reads.
+Invariant of the read path: the number of fetched entries is the sum of the hits of all tiers. `ReadPathCounters.fetched` = tail
+hits + write cache hits of both halves + read cache hits + entry log reads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spark_producer.broker.storage.tiered.journal import JournalCounters
 
 @dataclass
 class TailCounters:
-    """Of the tail cache, which Pulsar calls the managed ledgers' cache. Entries are record batches."""
+    """Counters of the tail cache, Pulsar's managed ledger cache. Entries are record batches."""
 
     hit: int = counter("entries read from the tail cache", "pulsar_ml_cache_hits_rate")
     hit_bytes: int = counter("bytes read from the tail cache", "pulsar_ml_cache_hits_throughput")
@@ -32,15 +32,15 @@ class TailCounters:
 
 @dataclass
 class CursorCounters:
-    """Of the partitions with a durable cursor: those whose readers are near the end, and the others."""
+    """Counters of the partitions with a durable cursor: those whose readers are near the end, and the others."""
 
     active: int = gauge("partitions with a durable cursor that lags less than the threshold")
-    inactive: int = gauge("partitions with a durable cursor that nobody reads near the end")
+    inactive: int = gauge("partitions with a durable cursor that no reader reads near the end")
 
 
 @dataclass
 class WriteCacheCounters:
-    """Of the two halves of the write cache."""
+    """Counters of the write cache."""
 
     hit_active: int = counter("entries read from the half that is written to", "bookie_write_cache_hits")
     hit_flushing: int = counter("entries read from the half that is being flushed", "bookie_write_cache_hits")
@@ -48,13 +48,13 @@ class WriteCacheCounters:
     bytes: int = gauge("bytes in both halves", "bookie_write_cache_size")
     entries: int = gauge("entries in both halves", "bookie_write_cache_count")
     swaps: int = counter("times that the halves were swapped")
-    throttled: int = counter("times that requests began to wait for room", "bookie_throttled_write")
-    rejected: int = counter("batches refused because there was no room", "bookie_rejected_write_requests")
+    throttled: int = counter("times that requests began to wait for space", "bookie_throttled_write")
+    rejected: int = counter("batches refused because there was no space", "bookie_rejected_write_requests")
 
 
 @dataclass
 class FlushCounters:
-    """Of the flushes of a half into the entry log and the index."""
+    """Counters of the flushes of a half to the entry log and the index."""
 
     count: int = counter("flushes that were completed", "bookie_flush")
     bytes: int = counter("bytes flushed", "bookie_flush_size")
@@ -66,12 +66,12 @@ class FlushCounters:
 
 @dataclass
 class ReadCacheCounters:
-    """Of the read cache, which read-ahead fills."""
+    """Counters of the read cache, which read-ahead fills."""
 
     hit: int = counter("entries read from the read cache", "bookie_read_cache_hits")
     miss: int = counter("entries that the read cache did not have", "bookie_read_cache_misses")
     insert: int = counter("entries put into the read cache")
-    evict: int = counter("entries dropped because their segment was begun anew")
+    evict: int = counter("entries dropped because their segment was reused")
     too_large: int = counter("entries larger than a segment, which are never cached")
     entries: int = gauge("entries in the read cache", "bookie_read_cache_count")
     bytes: int = gauge("bytes of the entries in the read cache", "bookie_read_cache_size")
@@ -79,22 +79,22 @@ class ReadCacheCounters:
 
 @dataclass
 class ReadAheadCounters:
-    """Of the entries that are read from an entry log because those before them were wanted."""
+    """Counters of read-ahead: entries that are read because those before them were requested."""
 
     batches: int = counter("times that entries were read ahead", "bookie_readahead_batch_count")
     entries: int = counter("entries read ahead", "bookie_readahead_batch_count")
     bytes: int = counter("bytes read ahead", "bookie_readahead_batch_size")
     us: int = counter("microseconds spent reading ahead", "bookie_readahead_time")
-    stop_count: int = counter("read-aheads that ended at the most entries of one")
-    stop_bytes: int = counter("read-aheads that ended at the most bytes of one")
+    stop_count: int = counter("read-aheads that ended at the maximum number of entries")
+    stop_bytes: int = counter("read-aheads that ended at the maximum number of bytes")
     stop_other_log: int = counter("read-aheads that ended at an entry of another partition")
-    stop_gap: int = counter("read-aheads that ended at an entry that does not follow")
+    stop_gap: int = counter("read-aheads that ended at a gap in the offsets")
     stop_end: int = counter("read-aheads that ended at the end of a file, or at damage")
 
 
 @dataclass
 class IndexCounters:
-    """Of the index of locations."""
+    """Counters of the location index."""
 
     lookup: int = counter("lookups of a location", "bookie_read_locations_index_time")
     us: int = counter("microseconds spent in lookups", "bookie_read_locations_index_time")
@@ -104,27 +104,27 @@ class IndexCounters:
 
 @dataclass
 class EntryLogCounters:
-    """Of the reads of wanted entries from entry logs; those read ahead are counted apart."""
+    """Counters of requested entries that were read from entry logs, without those that were read ahead."""
 
-    read: int = counter("wanted entries read from entry logs", "bookie_read_entrylog_time")
-    read_bytes: int = counter("bytes of wanted entries read from entry logs")
-    read_page_cache: int = counter("wanted entries that the operating system had in its page cache")
-    read_disk: int = counter("wanted entries that had to come from the disk")
-    read_us: int = counter("microseconds spent reading wanted entries", "bookie_read_entrylog_time")
+    read: int = counter("requested entries read from entry logs", "bookie_read_entrylog_time")
+    read_bytes: int = counter("bytes of requested entries read from entry logs")
+    read_page_cache: int = counter("requested entries that were in the page cache of the operating system")
+    read_disk: int = counter("requested entries that were read from the disk")
+    read_us: int = counter("microseconds spent reading requested entries", "bookie_read_entrylog_time")
 
 
 @dataclass
 class ReadPathCounters:
-    """Of all reads."""
+    """Counters of all reads."""
 
-    fetched: int = counter("entries returned to readers, from whatever tier", "bookkeeper_server_READ_ENTRY_REQUEST")
-    fetched_bytes: int = counter("bytes returned to readers, from whatever tier", "bookie_READ_BYTES")
-    catchup_bytes: int = counter("bytes returned from the read cache and from entry logs: readers that were far behind")
+    fetched: int = counter("entries returned to readers, from all tiers", "bookkeeper_server_READ_ENTRY_REQUEST")
+    fetched_bytes: int = counter("bytes returned to readers, from all tiers", "bookie_READ_BYTES")
+    catchup_bytes: int = counter("bytes returned from the read cache and from entry logs, to readers far from the end")
 
 
 @dataclass
 class TierCounters:
-    """The counters of a whole engine, tier by tier."""
+    """The counters of all tiers of an engine."""
 
     tail: TailCounters = field(default_factory=TailCounters)
     cursor: CursorCounters = field(default_factory=CursorCounters)
@@ -139,11 +139,11 @@ class TierCounters:
 
     @property
     def served(self) -> int:
-        """The entries that the tiers say they served. By the law of the read path it is `read.fetched`."""
+        """The sum of the hits of all tiers. By the invariant of the read path it equals `read.fetched`."""
         in_memory = self.tail.hit + self.write_cache.hit_active + self.write_cache.hit_flushing + self.read_cache.hit
         return in_memory + self.entrylog.read
 
     def readings(self) -> Iterator[MetricReading]:
-        """Yield every counter of every tier."""
+        """Yield all counters of all tiers."""
         for tier in fields(self):
             yield from readings(tier.name, getattr(self, tier.name))

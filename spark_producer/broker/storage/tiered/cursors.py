@@ -1,11 +1,11 @@
-"""Which partitions have an active cursor: batches go into the tail cache only for these.
+"""Active cursors: only batches of partitions with an active cursor are put into the tail cache.
 
 A cursor of Pulsar is a durable subscription. Here it is a consumer group that has committed an offset of the partition, or has a
 member that reads it. It is active while it lags less than 1,000 entries, and an entry is a batch (Pulsar's
-managedLedgerCursorBackloggedThreshold). Pulsar looks every 60 s; here each fetch and each new batch counts at once.
+managedLedgerCursorBackloggedThreshold). Pulsar checks every 60 s; here each fetch and each new batch is a check.
 
-A Fetch names no group. So what is known of the groups is their number for each partition, and what is seen are the offsets from
-which somebody reads. A fetch from the offset at which the one before ended is taken for the same reader's next one.
+A Fetch does not name its group. So only the number of groups of each partition is known, and the offsets from which readers
+fetch. A fetch from the offset at which the previous one ended is considered the next one of the same reader.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import Final
 from spark_producer.broker.storage.tiered.counters import CursorCounters
 
 MAX_ACTIVE_LAG: Final = 1000
-"""The lag in entries from which on a cursor is inactive."""
+"""Lag in entries from which on a cursor is inactive."""
 
 IDLE_S: Final = 60.0
-"""The seconds after which a reader that does not fetch is forgotten (Pulsar looks at its cursors once in so many seconds)."""
+"""Seconds after which a reader that does not fetch is forgotten (the interval at which Pulsar checks its cursors)."""
 
 MAX_READERS: Final = 100
-"""The most readers that are told apart in one partition; of more, the one that has been silent longest is forgotten."""
+"""Maximum number of readers that are tracked per partition; then the one without a fetch for the longest time is forgotten."""
 
 
 class _Partition:
-    """The readers of one log, and where its last entries end.
+    """The readers of one log, and the end offsets of its last entries.
 
-    `readers` has the moments at which they were seen last, by position: several readers may be at the same one.
-    `known_from`: from this offset on all entries are in `ends`. A reader before it counts as far behind. It is None until the
-    first entry comes.
+    readers: times of the last fetch by position; several readers may be at the same one.
+    known_from: from this offset on all entries are in `ends`. A reader before it is considered to lag by the maximum. None until
+        the first entry was admitted.
     """
 
     def __init__(self) -> None:
@@ -50,13 +50,13 @@ class _Partition:
             del self.ends[:gone]
 
     def lag(self, position: int, threshold: int) -> int:
-        """Return the entries that a reader at `position` has not read yet, or `threshold` if they are so many at least."""
+        """Return the number of entries that a reader at `position` has not read yet, at most `threshold`."""
         if self.known_from is None or position < self.known_from:
             return threshold
         return min(len(self.ends) - bisect_right(self.ends, position), threshold)
 
     def reader_moved(self, offset: int, next_offset: int, now: float) -> None:
-        """Note that a reader has come from `offset` to `next_offset`; it is a new one if none was there."""
+        """Note that a reader has moved from `offset` to `next_offset`; it is a new one if none was at `offset`."""
         there = self.readers.get(offset)
         if there:
             there.pop(0)
@@ -84,9 +84,9 @@ class _Partition:
 
 
 class Cursors:
-    """Knows for each log whether it has an active cursor, and how far all of them have read. The broker's thread uses it.
+    """Tracks for each log whether it has an active cursor, and the positions of its readers. Only the broker's thread uses it.
 
-    With `require_durable` false every reader counts as a cursor, also one without a group. The clock gives seconds.
+    If `require_durable` is false, readers without a group count as cursors too. `clock` returns seconds.
     """
 
     def __init__(
@@ -104,20 +104,20 @@ class Cursors:
         self._logs: dict[int, _Partition] = {}
 
     def set_durable(self, log_id: int, groups: int) -> None:
-        """Note how many groups have a cursor in a log; with 0 of them what is known of its readers is forgotten."""
+        """Set the number of groups with a cursor in a log; if it is 0, the readers of the log are forgotten."""
         if groups == 0 and self._require_durable:
             self.forget(log_id)
         elif groups or log_id in self._logs:
             self._known(log_id).durable = groups
 
     def forget(self, log_id: int) -> None:
-        """Forget a log, which was deleted or has no cursor any more."""
+        """Remove a log, which was deleted or has no cursor any more."""
         partition = self._logs.pop(log_id, None)
         if partition is not None:
             self._count(partition, -1)
 
     def admitted(self, log_id: int, base_offset: int, end_offset: int) -> bool:
-        """Note the entry that a log has just admitted; return whether it had an active cursor, who will want the entry soon."""
+        """Note an admitted entry of a log; return whether the log had an active cursor, which will read the entry soon."""
         partition = self._logs.get(log_id)
         if partition is None:
             return False
@@ -136,11 +136,11 @@ class Cursors:
         return partition is not None and partition.is_active
 
     def reader_waits(self, log_id: int, offset: int) -> None:
-        """Note that somebody waits to read from `offset` on."""
+        """Note that a reader waits for entries from `offset` on."""
         self.reader_moved(log_id, offset, offset)
 
     def reader_moved(self, log_id: int, offset: int, next_offset: int) -> None:
-        """Note that somebody has read from `offset` to `next_offset`."""
+        """Note that a reader has read from `offset` to `next_offset`."""
         if self._require_durable and log_id not in self._logs:
             return
         partition = self._known(log_id)
@@ -148,9 +148,9 @@ class Cursors:
         self._update_active(partition)
 
     def slowest(self, log_id: int) -> int | None:
-        """Return the offset before which every active cursor has read everything; None if that is not known.
+        """Return the position of the slowest active cursor; None if it is unknown.
 
-        It is known if as many readers are seen as there are groups.
+        It is known if there are at least as many readers as groups.
         """
         partition = self._logs.get(log_id)
         if partition is None or partition.count < max(partition.durable, 1):

@@ -1,8 +1,8 @@
-"""The directories of an engine: those of the journal and of the ledgers lie in its folder, or outside where the user says so.
+"""The directories of the journal and of the ledgers: inside the directory of the engine, or external ones from the settings.
 
-A directory outside belongs to one data directory. A file in it tells which, and as what (BookKeeper's cookies). So the broker
-does not begin with a directory that another one uses, in another order, or while the disk that should be there is not mounted: it
-would take records for lost that are somewhere else.
+An external directory belongs to one data directory. A file in it has the id of that one, and its role (BookKeeper's cookies). So
+the broker does not start with a directory of another broker, with a different order of directories, or while a disk is not
+mounted: records in the right directories would be missing.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from spark_producer.errors import ConfigError
 JOURNAL: Final = "journal"
 LEDGERS: Final = "ledgers"
 OWNER: Final = "owner"
-"""The name of the file in a directory outside that says to which data directory it belongs."""
+"""Name of the file in an external directory with the id of its data directory."""
 
 _IGNORED_NAMES: Final = frozenset({OWNER, f"{OWNER}.new", LOCK_NAME, "lost+found"})
-"""Names that an empty directory may have: a new file system has the last one."""
+"""Names that do not count when a directory must be empty: a new file system has the last one."""
 
 logger = escaping_logger(__name__)
 
 
 class EngineDirectories(NamedTuple):
-    """The directory of the journal, and those of the ledgers by their numbers."""
+    """The directory of the journal, and those of the ledgers in the order of their numbers."""
 
     journal: Path
     ledgers: tuple[Path, ...]
 
 
 def check_new_engine(files: FileOps, directory: Path, options: TieredOptions) -> None:
-    """Check that an engine can begin in the folder `directory`, if that is not there yet. Nothing is made.
+    """Check that an engine can be created in `directory`, if that does not exist yet. No file is created.
 
-    The folder decides with which engine the data directory is opened from then on, so a start that is refused must not leave it.
+    The existence of the directory decides the engine of the data directory, so a refused start must not create it.
 
     Raises:
-        ConfigError: a directory outside holds anything, or belongs to another data directory; or a library is missing.
+        ConfigError: an external directory is not empty, or belongs to another data directory; or a library is missing.
         OSError: the disk refused.
     """
     if directory.name in _names(files, directory.parent):
@@ -62,24 +62,24 @@ def _names(files: FileOps, path: Path) -> list[str]:
 
 
 def _check_free(files: FileOps, path: Path, names: list[str], owner: bytes) -> None:
-    """Check that a directory outside, which has these names, may be taken."""
+    """Check that an external directory with these `names` can be used."""
     if OWNER in names and files.read_file(path / OWNER) != owner:
         raise ConfigError(
-            f"the directory {path} belongs to another data directory, or to this one as something else ({path / OWNER} says "
-            "so): name an empty one"
+            f"cannot use the directory {path}: by its file {OWNER} it belongs to another data directory, or has another role in "
+            "this one. Name an empty directory"
         )
     if not _IGNORED_NAMES.issuperset(names):
         found = min(set(names) - _IGNORED_NAMES)
-        raise ConfigError(f"the directory {path} is not empty (it has {found}): name an empty one")
+        raise ConfigError(f"cannot use the directory {path}: it is not empty (it has {found}). Name an empty directory")
 
 
 def prepare_directories(files: FileOps, directory: Path, options: TieredOptions, catalog: Catalog) -> EngineDirectories:
-    """Return the directories of the engine in the folder `directory`, all of which are there then.
+    """Create the directories of the engine in `directory`, and return them.
 
-    Those that are outside are taken when the catalog is new; later they must be the same ones.
+    External ones are assigned when the catalog is new; later they must be the same ones.
 
     Raises:
-        ConfigError: they are not those of before; or a new one holds anything, or belongs to another data directory.
+        ConfigError: they have changed; or a new one is not empty, or belongs to another data directory.
         OSError: the disk refused.
     """
     external = ExternalDirectories(
@@ -89,11 +89,11 @@ def prepare_directories(files: FileOps, directory: Path, options: TieredOptions,
     if catalog.external is None:
         _take(files, owners, catalog)
         catalog.set_external(external)
-        catalog.store()  # else its loss could not be told from a first start that a full disk has ended
+        catalog.store()  # else its loss would look like a first start that a full disk has ended
     elif catalog.external != external:
         raise ConfigError(
-            f"the records of {directory} are kept with {_described(catalog.external)}, and this start names "
-            f"{_described(external)}: name the same directories, in the same order"
+            f"cannot open {directory} with {_described(external)}: its records are kept with {_described(catalog.external)}. "
+            "Name the same directories, in the same order"
         )
     else:
         _check(files, owners, directory)
@@ -104,15 +104,15 @@ def prepare_directories(files: FileOps, directory: Path, options: TieredOptions,
 
 
 def engine_directories(directory: Path, options: TieredOptions) -> EngineDirectories:
-    """Return the directories of the engine in the folder `directory`, whether they are there or not."""
+    """Return the directories of the engine in `directory`, whether they exist or not."""
     return EngineDirectories(options.journal_dir or directory / JOURNAL, options.ledger_dirs or (directory / LEDGERS,))
 
 
 def log_shared_devices(files: FileOps, directory: Path, directories: EngineDirectories, are_chosen: bool) -> None:
-    """Say in the log if the journal or any of the ledgers share a device. It is for engines that force each batch.
+    """Log if the journal and ledgers share a device. Call it for engines that force each batch.
 
-    BookKeeper recommends to put them apart, because a force of the journal waits for what a flush writes to the same disk. It
-    is a warning for those who have chosen directories, and a mere information for those with one for everything.
+    BookKeeper recommends separate disks, because a force of the journal waits for the writes of a flush to the same disk. The
+    level is WARNING if the directories were configured, else INFO.
 
     Raises:
         OSError: the disk refused.
@@ -132,7 +132,7 @@ def log_shared_devices(files: FileOps, directory: Path, directories: EngineDirec
 
 
 def _owners(identity: str, external: ExternalDirectories) -> dict[Path, bytes]:
-    """Return what the file of each directory outside says."""
+    """Return the content of the owner file of each external directory."""
     journal = {} if external.journal is None else {external.journal: "journal"}
     count = len(external.ledgers)
     ledgers = {path: f"ledgers {number} of {count}" for number, path in enumerate(external.ledgers, 1)}
@@ -141,7 +141,7 @@ def _owners(identity: str, external: ExternalDirectories) -> dict[Path, bytes]:
 
 def _take(files: FileOps, owners: dict[Path, bytes], catalog: Catalog) -> None:
     if owners:
-        catalog.store()  # so that after a crash the next life is the same owner
+        catalog.store()  # so that after a crash the next run has the same id
     for path, owner in owners.items():
         files.make_directory(path)
         _check_free(files, path, files.names(path), owner)
@@ -154,12 +154,13 @@ def _check(files: FileOps, owners: dict[Path, bytes], directory: Path) -> None:
             found = files.read_file(path / OWNER)
         except FileNotFoundError:
             raise ConfigError(
-                f"{path} is not the directory in which {directory} keeps records: its file {OWNER} is missing. "
-                "Is its disk mounted?"
+                f"{path} is not the directory in which {directory} keeps records: its file {OWNER} is missing. Check that its "
+                "disk is mounted"
             ) from None
         if found != owner:
             raise ConfigError(
-                f"{path} is not the directory in which {directory} keeps records: its file {OWNER} says that it is another one's"
+                f"{path} is not the directory in which {directory} keeps records: by its file {OWNER} it belongs to another "
+                "data directory. Name the right directory"
             )
 
 

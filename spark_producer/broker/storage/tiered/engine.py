@@ -1,4 +1,4 @@
-"""The parts of a tiered engine, put together: how it begins, and how it ends."""
+"""The assembly of a tiered engine from its parts, its start and its stop."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord
 
 DISK_TIMEOUT_S: Final = 30.0
-"""For how many seconds the end of an engine waits for a disk that does not answer: once for the journal when the logs are closed,
-and once for all the rest. So the broker says what is left before systemd kills it, after 90 s by default (DefaultTimeoutStopSec).
-To flush the write cache takes about a second of a disk that works."""
+"""Maximum time in seconds that the stop of an engine waits for a disk that does not respond: once for the journal when the logs
+are closed, and once for all other parts. So the broker logs the state of its data before systemd kills it, after 90 s by default
+(DefaultTimeoutStopSec). On a working disk a flush of the write cache takes about a second."""
 
 logger = escaping_logger(__name__)
 
 
 class Engine:
-    """Everything between the logs of `TieredStorage` and the disk. See `TieredStorage` for what raises."""
+    """All parts between the logs of `TieredStorage` and the disk. `TieredStorage` documents the errors."""
 
     def __init__(
         self, directory: Path, files: FileOps, options: TieredOptions, *, sync: bool, clock_ms: Callable[[], int]
@@ -66,7 +66,7 @@ class Engine:
         self._files, self._options, self.sync = files, options, sync
         self._disk_timed_out = False
         self.write_cache: WriteCache[Mark | None] = (
-            WriteCache(  # the system may not have the memory: nothing is made before
+            WriteCache(  # first, since the system may lack the memory: no file is created before
                 options.write_cache_bytes // 2, self._mark, swapped=self._swapped, counters=self.counters.write_cache
             )
         )
@@ -103,14 +103,14 @@ class Engine:
             kept = self.journal.keep_files()
             for name, count in recovery.journal_only.items():
                 logger.error(
-                    "partition %s is damaged, and %d batches of it are kept in the journal: %s", name, count, kept
+                    "partition %s is damaged, and %d of its batches are kept in the journal: %s", name, count, kept
                 )
         self.flusher = self._make_flusher()
         self._finish_recovery()
         self.flusher.start()
 
     def _check_traces(self) -> None:
-        """Check that a catalog that is missing was never there."""
+        """Check that a missing catalog never existed."""
         try:
             self.catalog.check_new(traces(self._files, *engine_directories(self.directory, self._options)))
         except CorruptRecord as error:
@@ -142,7 +142,7 @@ class Engine:
 
     def _open_journal(self) -> Journal:
         settings = self._options.journal
-        if not self.sync:  # each record is a group, and nothing is gained by whole pages that are not forced
+        if not self.sync:  # each record is a group, and whole pages have no benefit without a force
             settings = replace(settings, alignment=MIN_ALIGNMENT)
         return Journal(
             self.directories.journal,
@@ -180,23 +180,23 @@ class Engine:
         )
 
     def _flush_replayed(self) -> None:
-        """Empty the write cache in the middle of a replay. The mark does not move, so the replay may begin again."""
+        """Flush the write cache during a replay. The mark does not move, so the replay can be repeated."""
         self.write_cache.swap()
         waiting = self.write_cache.flushing
         if waiting is not None:
             Flush(*waiting, self._targets(None)).run()
 
     def _finish_recovery(self) -> None:
-        """Flush what was replayed, so that it is on the disk before anybody reads it, and drop the journals of earlier lives.
+        """Flush the replayed batches, so that they are on the disk before they can be read, and drop the old journal files.
 
-        Without `sync`, a disk that refuses is no reason not to serve what can be read: the thread of the flush goes on trying.
-        With it, nobody may read what is not known to be on the disk.
+        Without `sync`, an error of the disk does not prevent reads: the flush thread retries. With it, only batches that are
+        certainly on the disk may be read.
         """
         try:
             self.flusher.flush_now()
             self.catalog.store()
             for state in self.write_path.states.values():
-                state.is_in_catalog = True  # so that their first batches need not wait for the catalog's disk
+                state.is_in_catalog = True  # so that their first batches do not wait for the disk of the catalog
             mark = self.journal.mark()
             if mark is not None:
                 self.last_mark.advance(mark)
@@ -208,31 +208,31 @@ class Engine:
                 except OSError:
                     self.close(flush=False)
                     raise
-            logger.warning("%s: what the journal had could not be flushed: %s", self.directory, error)
+            logger.warning("%s: the replayed batches could not be flushed: %s", self.directory, error)
 
     def _force_replayed(self, error: OSError) -> None:
-        """Have what was replayed on the disk for certain where it is, in the journal, if the disk is full: that takes no space.
+        """Force the replayed batches in the journal, if the disk is full, since that needs no space.
 
         Raises:
-            OSError: the disk refused, or `error` is not that it is full.
+            OSError: the disk refused, or `error` is not that of a full disk.
         """
         if error.errno not in DISK_FULL_ERRNOS:
             raise error
         force_again(self.directories.journal, self._files, self.last_mark.latest)
 
     def find(self, topic: str, partition: int) -> LogState | None:
-        """Return the state of a partition's log, None if it has none."""
+        """Return the state of the log of a partition, None if it has none."""
         entry = self.catalog.find(topic, partition)
         return None if entry is None else self.write_path.states[entry.log_id]
 
     def add(self, topic: str, partition: int) -> LogState:
-        """Give a partition a new log."""
+        """Create a log for a partition."""
         state = LogState.of(self.catalog.add(topic, partition), 0, 0)
         self.write_path.states[state.log_id] = state
         return state
 
     def remove(self, state: LogState) -> None:
-        """Delete a log. The catalog on the disk does not know of it yet."""
+        """Delete a log. The catalog is not stored yet."""
         self.catalog.remove(state.log_id)
         self.write_path.states.pop(state.log_id, None)
         self.write_path.limit.forget(state.topic)
@@ -245,16 +245,16 @@ class Engine:
         self.flusher.wake()
 
     def set_aside(self, state: LogState) -> None:
-        """Keep the records of a log, whose partition has no log then."""
+        """Set the records of a log aside; its partition has no log then."""
         self.catalog.set_aside(state.log_id)
 
     def states_with_records(self) -> list[LogState]:
-        """Return the states of the logs that hold records, except for those that were set aside."""
+        """Return the states of all logs with records, except for those that were set aside."""
         found = [self.write_path.states[entry.log_id] for entry in self.catalog.entries() if not entry.is_lost]
         return [state for state in found if state.has_records]
 
     def readings(self) -> Iterator[MetricReading]:
-        """Return every counter of every tier. Any thread may call this."""
+        """Return all counters of all tiers. Any thread may call this."""
         counters, journal = self.counters, self.journal
         counters.journal.queue = counters.journal.added - journal.written_ticket
         counters.journal.memory = journal.waiting_bytes
@@ -263,10 +263,10 @@ class Engine:
         return counters.readings()
 
     def force(self) -> None:
-        """Return when everything that was admitted is on the disk.
+        """Force all admitted batches to the disk.
 
         Raises:
-            OSError: the disk has not answered in time.
+            OSError: the disk did not respond in time.
             BrokerError: the journal has failed.
         """
         if self.journal.full:
@@ -274,18 +274,18 @@ class Engine:
         ticket = self.journal.counters.added
         timeout = (
             0.0 if self._disk_timed_out else DISK_TIMEOUT_S
-        )  # else logs that are closed one after another would each wait
+        )  # else each of the logs would wait when they are closed one after another
         end = time.monotonic() + timeout
         written = self.journal.wait_written(ticket, timeout)
         left = max(0.0, end - time.monotonic())
         if not written or (self.journal.forced_ticket < ticket and not self.journal.force_now(left)):
             self._disk_timed_out = True
-            raise TimeoutError(f"the disk of {self.directories.journal} has not answered for {DISK_TIMEOUT_S} s")
+            raise TimeoutError(f"the disk of {self.directories.journal} has not responded for {DISK_TIMEOUT_S} s")
 
     def close(self, *, flush: bool) -> bool:
-        """End all threads and close all files; flush the write cache before, if that is asked for.
+        """Stop all threads and close all files, after a flush of the write cache if `flush` is true.
 
-        An error of the disk is logged: everything that was confirmed is in the journal. If the disk does not answer within
+        An error of the disk is logged: all confirmed batches are in the journal. If the disk does not respond within
         `DISK_TIMEOUT_S`, that is logged too, and False is returned: a thread still waits for it, so no other process may use the
         directory until this one has ended.
         """
@@ -310,9 +310,9 @@ class Engine:
     def _log_unflushed(self) -> None:
         cache, journal = self.counters.write_cache, self.journal
         logger.error(
-            "%s: the disk has not answered for %s s, so the broker ends without it. %d batches (%s bytes) are not flushed; those "
-            "of them that were confirmed are in the journal, which the next start reads. %d batches are not in the journal, and "
-            "were not confirmed. The directory stays locked until this process has ended",
+            "%s: the disk has not responded for %s s, so the broker stops without it. %d batches (%s bytes) are not flushed; "
+            "those of them that were confirmed are in the journal, which the next start reads. %d batches are not in the "
+            "journal, and were not confirmed. The directory stays locked until this process has ended",
             *(self.directory, DISK_TIMEOUT_S, cache.entries, f"{cache.bytes:,}"),
             self._unconfirmed(journal),
         )
@@ -334,4 +334,4 @@ class Engine:
             try:
                 self.journal.close()
             except OSError as error:
-                logger.error("%s: the journal was not closed as it should be: %s", self.directory, error)
+                logger.error("%s: the journal could not be closed: %s", self.directory, error)

@@ -1,6 +1,6 @@
-"""The writer of entry logs: files in which batches of many logs lie one after another, sorted by log within each flush.
+"""The writer of entry logs: files with the batches of many logs, sorted by log within each flush.
 
-Only the thread of the flush uses it.
+Only the flush thread uses it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from spark_producer.broker.storage.tiered.entry_log_format import (
 from spark_producer.common.escape import escaping_logger
 
 CHUNK: Final = 2 * 1024 * 1024
-"""Entries are written in calls of about so many bytes, so that the journal's forces come between."""
+"""Number of bytes of entries that are written per call, so that forces of the journal can run in between."""
 
 logger = escaping_logger(__name__)
 
 
 class NewEntry(NamedTuple):
-    """A batch to be written, with the offsets that it has in its log."""
+    """A batch to write, with its offsets in the log."""
 
     log_id: int
     base_offset: int
@@ -41,7 +41,7 @@ class NewEntry(NamedTuple):
 
 
 class EntryPosition(NamedTuple):
-    """Where an entry was written: the file, and the byte at which the entry begins."""
+    """The position of a written entry: the file, and the byte at which the entry begins."""
 
     file_id: int
     position: int
@@ -49,7 +49,7 @@ class EntryPosition(NamedTuple):
 
 @dataclass
 class _OpenLog:
-    """The file that is written to."""
+    """The open file, which takes the next entries."""
 
     file_id: int
     file: int
@@ -58,22 +58,23 @@ class _OpenLog:
 
 
 class EntryLogWriter:
-    """Writes entry logs of about `max_bytes` at most into a directory. Each life of the broker begins a file of its own, so the
-    torn end that a crash leaves is never written over.
+    """Writes entry logs of at most about `max_bytes` to a directory. Each run of the broker creates a new file, so the torn end
+    that a crash leaves is never overwritten.
 
-    Of several directories each takes every so-manieth id, so no two files have the same, and it tells in which one a file is.
+    With several directories, the remainder of a file's id divided by their number is the number of its directory, so ids are
+    unique.
     """
 
     def __init__(
         self, files: FileOps, directory: Path, max_bytes: int, *, number: int = 0, directories: int = 1
     ) -> None:
-        """Look up which files there are.
+        """List the files of the directory.
 
         Args:
-            files, directory: where they are.
-            max_bytes: of one file.
-            number: of the directory; the remainder of its files' ids when they are divided by `directories`.
-            directories: how many there are.
+            files, directory: of the entry logs.
+            max_bytes: maximum size of one file.
+            number: number of the directory: the remainder of the ids of its files divided by `directories`.
+            directories: number of directories.
 
         Raises:
             OSError: the disk refused.
@@ -87,23 +88,23 @@ class EntryLogWriter:
         self._log: _OpenLog | None = None
         self._begun: list[int] = []
         self.readable_ends: dict[int, int] = {}
-        """Up to where each file may be read: what was forced, and in files of earlier lives what the index has."""
+        """End of the readable entries of each file: of the forced ones, and in files of earlier runs of those in the index."""
 
     def skip_ids(self, last: int) -> None:
-        """Give no file an id up to `last`: there was one of that id, though it may be missing now."""
+        """Do not use ids up to `last`: a file had that id, even if it is missing now."""
         self._next_id = max(self._next_id, last + 1 + (self._number - last - 1) % self._step)
 
     @property
     def open_id(self) -> int | None:
-        """The id of the file that is written to, None if there is none."""
+        """The id of the open file, None if there is none."""
         return None if self._log is None else self._log.file_id
 
     def write(self, entries: Iterable[NewEntry]) -> list[EntryPosition]:
-        """Write entries and force them; return where each of them is.
+        """Write entries and force them; return their positions.
 
         Raises:
-            OSError: the disk refused. The same entries may be written again: they go to a new file, because nothing of a file may
-                be relied on after a force that failed.
+            OSError: the disk refused. The same entries may be written again, to a new file, because a file may not be relied on
+                after a failed force.
         """
         self._begun = []
         try:
@@ -153,16 +154,16 @@ class EntryLogWriter:
 
     @property
     def open_extents(self) -> list[Extent]:
-        """What the file holds that is written to."""
+        """The extents of the open file."""
         return [] if self._log is None else self._log.extents
 
     def end(self) -> None:
-        """End the file that is written to, between two calls of `write`. The next call begins a new one.
+        """Seal the open file, between two calls of `write`. The next call creates a new one.
 
         Raises:
-            OSError: the disk refused; nothing that was written is lost, and nothing more is written to the file.
+            OSError: the disk refused; no written entry is lost, and the file is not written any more.
         """
-        self._begun = []  # all that was written has been forced, so no file is removed
+        self._begun = []  # all written entries were forced, so no file is removed
         try:
             self.seal()
         except OSError:
@@ -170,7 +171,7 @@ class EntryLogWriter:
             raise
 
     def seal(self) -> None:
-        """End the file that is written to: its map is written, and the place of the map into its header.
+        """Seal the open file: write its map, and the position of the map in its header.
 
         Raises:
             OSError: the disk refused.
@@ -179,7 +180,7 @@ class EntryLogWriter:
         if log is None:
             return
         self._files.write(log.file, [pack_map(log.extents)], log.end)
-        self._files.force(log.file)  # the header may not name a map that is not there
+        self._files.force(log.file)  # the header must not point to a map that is not on the disk
         self._files.write(log.file, [file_header(log.file_id, log.end)], 0)
         self._files.force(log.file)
         self.readable_ends[log.file_id] = log.end
@@ -187,7 +188,7 @@ class EntryLogWriter:
         self._files.close(log.file)
 
     def _abandon(self) -> None:
-        """Write no more to the file, and remove those that were begun since the last force."""
+        """Close the open file, and remove the files that were created since the last force."""
         log, self._log = self._log, None
         if log is not None:
             with contextlib.suppress(OSError):
@@ -197,10 +198,10 @@ class EntryLogWriter:
             try:
                 self._files.unlink(self._directory / name_of(file_id))
             except OSError as error:
-                logger.warning("%s was left behind: %s", self._directory / name_of(file_id), error)
+                logger.warning("%s could not be removed: %s", self._directory / name_of(file_id), error)
 
     def close(self) -> None:
-        """Close the file that is written to, as it is."""
+        """Close the open file as it is."""
         if self._log is not None:
             self._files.close(self._log.file)
             self._log = None

@@ -1,4 +1,4 @@
-"""The reader of entry logs. Any thread may use it, while others write files or delete them."""
+"""The reader of entry logs. Any thread may use it, while other threads write or delete files."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from spark_producer.record.checksum import crc32c
 
 FIRST_READ: Final = 64 * 1024
 MAX_READ_BYTES: Final = 512 * 1024
-"""The bytes that are read at a time: twice as many as the time before, since who wants one entry may want no other one. With
-more, the bytes are no longer in the processor's cache when they are checked and copied."""
+"""Maximum number of bytes per read. Each read is twice as large as the previous one, since a reader may need only one entry. With
+more, the bytes are no longer in the cache of the processor when they are checked and copied."""
 
 
 class EntryLogFiles:
-    """The entry logs in a directory (a `sources.EntryLogReader`).
+    """The entry logs in a directory (an `interfaces.EntryLogReader`).
 
-    No file stays open, as those of the segments do not. `readable_end` tells up to which byte a file may be read, None if it
-    may be up to its end.
+    No file stays open, as in the segments engine. `readable_end` returns the byte up to which a file may be read, None for its
+    end.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class EntryLogFiles:
         return self._directory / name_of(file_id)
 
     def ids(self) -> list[int]:
-        """Return the ids of all files, in order.
+        """Return the sorted ids of all files.
 
         Raises:
             OSError: the disk refused.
@@ -55,10 +55,10 @@ class EntryLogFiles:
         return ids_in(self._directory, self._files)
 
     def lost(self, ends: Mapping[int, int]) -> dict[int, str]:
-        """Return the files that are missing, or shorter than they were, with a sentence on each.
+        """Return the ids of files that are missing or too short, with an error message for each.
 
         Args:
-            ends: up to where each file was written, for certain.
+            ends: minimum size of each file in bytes.
 
         Raises:
             OSError: the disk refused.
@@ -75,23 +75,23 @@ class EntryLogFiles:
             finally:
                 self._files.close(file)
             if size < end:
-                found[file_id] = f"the entry log {self.path(file_id)} has {size} bytes, and had {end} at least"
+                found[file_id] = f"the entry log {self.path(file_id)} has {size} bytes, but had at least {end}"
         return found
 
     def entries(self, file_id: int, position: int = HEADER_SIZE) -> Iterator[StoredEntry]:
-        """Yield the entries of a file from the one at `position` on, to the last one that was flushed. A batch may be a view of
-        bytes that are used again.
+        """Yield the entries of a file from the one at `position` to the last flushed one. A batch may be a view of a buffer that
+        is reused.
 
         Raises:
-            EntryMissing: the file is gone.
-            CorruptRecord: what is there is no entry.
+            EntryMissing: the file was deleted.
+            CorruptRecord: there is no valid entry.
             OSError: the disk refused.
         """
         file = self._open(file_id)
         try:
             end = self._end(file, file_id)
             view, at, read = memoryview(b""), 0, FIRST_READ  # the entry at `position` begins at byte `at` of `view`
-            seeds: dict[int, int] = {}  # the checksum of each id, with which that of an entry begins
+            seeds: dict[int, int] = {}  # start value for the checksum of an entry, by id of the log
             while position < end:
                 if at + ENTRY_HEADER.size > len(view):
                     view, at = memoryview(self._files.read(file, min(read, end - position), position)), 0
@@ -115,7 +115,7 @@ class EntryLogFiles:
             self._files.close(file)
 
     def runs(self, location: Location, consumer: EntryConsumer) -> Generator[EntryRun, None, None]:
-        """See `sources.EntryLogReader.runs`."""
+        """See `interfaces.EntryLogReader.runs`."""
         file = self._open(location.file_id)
         try:
             end = self._end(file, location.file_id)
@@ -123,13 +123,13 @@ class EntryLogFiles:
             while not consumer.is_done:
                 size = min(read, end - position)
                 view = memoryview(self._files.read(file, size, position)) if size > 0 else memoryview(b"")
-                if len(view) < size:  # a part of the file is gone, which another read would not bring back
+                if len(view) < size:  # the file has become shorter: another read would return no more
                     end = position + len(view)
                 run, taken = consumer.take(view)
                 if run is not None:
                     yield run
                     read = min(2 * read, MAX_READ_BYTES)
-                elif not consumer.is_done:  # it is larger than what was read, or what the file has left
+                elif not consumer.is_done:  # the entry is larger than the read, or than the rest of the file
                     read = self._whole(view, end - position, consumer)
                 position += taken
         except CorruptRecord as error:
@@ -138,7 +138,7 @@ class EntryLogFiles:
             self._files.close(file)
 
     def _whole(self, view: memoryview, end: int, consumer: EntryConsumer) -> int:
-        """Return how much must be read for an entry with whose first bytes `view` begins; there are `end` bytes of the file."""
+        """Return the size of the entry that begins with `view`; report damage if it exceeds `end`, the rest of the file."""
         whole = ENTRY_HEADER.size + ENTRY_HEADER.unpack_from(view)[0] if len(view) >= ENTRY_HEADER.size else 0
         if not len(view) < whole <= end:
             consumer.on_damage()
@@ -148,7 +148,7 @@ class EntryLogFiles:
         try:
             return self._files.open(self.path(file_id))
         except FileNotFoundError as error:
-            raise EntryMissing(f"{self.path(file_id)} is gone") from error
+            raise EntryMissing(f"{self.path(file_id)} is missing") from error
 
     def _entry_header(self, data: memoryview, at: int, file_id: int, position: int) -> tuple[int, int, int]:
         if at + ENTRY_HEADER.size > len(data):
@@ -160,14 +160,14 @@ class EntryLogFiles:
         return CorruptRecord(f"{self.path(file_id)} has no entry at byte {position}, or a damaged one")
 
     def _end(self, file: int, file_id: int) -> int:
-        """Return the end of the entries of a file, as far as it is known; else that of the file."""
+        """Return the end of the readable entries of a file, or the end of the file if that is unknown."""
         forced = self._readable_end(file_id)
         if forced is not None:
             return forced
         return map_position(self._files.read(file, HEADER_SIZE, 0), file_id) or self._files.size(file)
 
     def is_cached(self, location: Location) -> bool | None:
-        """See `sources.EntryLogReader.is_cached`."""
+        """See `interfaces.EntryLogReader.is_cached`."""
         try:
             file = self._open(location.file_id)
         except EntryMissing:
@@ -178,10 +178,10 @@ class EntryLogFiles:
             self._files.close(file)
 
     def stored_extents(self, file_id: int) -> list[Extent] | None:
-        """Return what a file holds by its map, None if it has none, or that is gone.
+        """Return the extents of a file from its map, None if it has no valid map.
 
         Raises:
-            EntryMissing: the file is gone.
+            EntryMissing: the file was deleted.
             OSError: the disk refused.
         """
         file = self._open(file_id)
@@ -193,7 +193,7 @@ class EntryLogFiles:
             self._files.close(file)
 
     def scanned_extents(self, file_id: int) -> Generator[Extent, None, None]:
-        """Yield what a file holds, entry by entry, up to the first damage: it is read as a whole.
+        """Yield the extents of a file, entry by entry, up to the first damage. The whole file is read.
 
         Raises:
             EntryMissing, OSError: as `entries`.
@@ -205,4 +205,4 @@ class EntryLogFiles:
                 size, position = entry.next_position - position, entry.next_position
                 yield Extent(entry.log_id, header.base_offset, header.last_offset + 1, size)
         except CorruptRecord:
-            return  # a crash has torn the end
+            return  # the torn end after a crash

@@ -1,16 +1,16 @@
-"""The bytes of an entry log: its header, its entries, and the map of what it holds, which is written when it is full.
+"""The format of an entry log: header, entries, and the map of its contents, which is written when the file is sealed.
 
 Everything is big-endian. A file begins with a header of 1,024 bytes,
 
-    8 magic | u32 id of the file | u64 place of the map, 0 while there is none | u32 CRC-32C of all before | zeros
+    8 magic | u32 id of the file | u64 position of the map, 0 while there is none | u32 CRC-32C of all before | zeros
 
 and an entry is one batch of one log:
 
     u32 size of the batch | u32 CRC-32C of the id and the batch | u64 id of the log | batch
 
-The map has a row for each stretch of a log in the file: id of the log, first offset, offset after the last, bytes of its entries
-(u64 each); before it the number of rows and the CRC-32C of the rows (u32 each). From it the garbage collection knows without a
-scan what is still needed (BookKeeper's "ledgers map").
+The map has a row for each extent: id of the log, first offset, offset after the last, bytes of its entries (u64 each); before the
+rows their number and CRC-32C (u32 each). With it the garbage collection knows without a scan which entries are still needed
+(BookKeeper's "ledgers map").
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ _NAME: Final = re.compile(r"([0-9a-f]{8})\.log")
 
 
 class Extent(NamedTuple):
-    """Batches of one log that follow each other in a file: offsets from `first_offset` to before `end_offset`, and their
-    bytes."""
+    """Consecutive batches of one log in a file: offsets from `first_offset` to before `end_offset`, and their size in bytes."""
 
     log_id: int
     first_offset: int
@@ -53,7 +52,7 @@ def name_of(file_id: int) -> str:
 
 
 def ids_in(directory: Path, files: FileOps) -> list[int]:
-    """Return the ids of the entry logs in a directory, in order.
+    """Return the sorted ids of the entry logs in a directory.
 
     Raises:
         OSError: the disk refused.
@@ -63,22 +62,22 @@ def ids_in(directory: Path, files: FileOps) -> list[int]:
 
 
 def file_header(file_id: int, map_position: int = 0) -> bytes:
-    """Return the first bytes of a file."""
+    """Return the header of a file."""
     fields = _HEADER.pack(_MAGIC, file_id, map_position)
     return (fields + _CRC.pack(crc32c(fields))).ljust(HEADER_SIZE, b"\0")
 
 
 def map_position(start: bytes, file_id: int) -> int | None:
-    """Return where the map of a file is that begins with `start`, 0 if it has none; None if these are no bytes of that file."""
+    """Return the position of the map from the header `start` of a file, 0 if it has none; None if the header is invalid."""
     fields = start[: _HEADER.size]
     if len(start) < _HEADER.size + _CRC.size or _CRC.unpack_from(start, _HEADER.size) != (crc32c(fields),):
         return None
-    magic, found, place = _HEADER.unpack(fields)
-    return int(place) if magic == _MAGIC and found == file_id else None
+    magic, found, position = _HEADER.unpack(fields)
+    return int(position) if magic == _MAGIC and found == file_id else None
 
 
 def entry_header(log_id: int, batch: Buffer) -> bytes:
-    """Return what stands before a batch."""
+    """Return the header of an entry."""
     return ENTRY_HEADER.pack(len(batch), checksum(log_id, batch), log_id)
 
 
@@ -94,7 +93,7 @@ def pack_map(extents: Sequence[Extent]) -> bytes:
 
 
 def read_map(data: bytes) -> list[Extent] | None:
-    """Return the rows of a map, None if these bytes are none."""
+    """Return the rows of a map, None if `data` is not a valid map."""
     try:
         count, crc = _MAP.unpack_from(data)
     except error:
@@ -106,14 +105,14 @@ def read_map(data: bytes) -> list[Extent] | None:
 
 
 def merge_extents(entries: Iterable[Extent]) -> list[Extent]:
-    """Return extents of a file, given entry by entry in the order of the file, with those joined that follow each other."""
+    """Return the extents of a file, given entry by entry in the order of the file, with consecutive ones merged."""
     found: list[Extent] = []
     last: dict[int, int] = {}
     for each in entries:
-        place = last.get(each.log_id)
-        if place is not None and found[place].end_offset == each.first_offset:
-            before = found[place]
-            found[place] = before._replace(end_offset=each.end_offset, bytes=before.bytes + each.bytes)
+        index = last.get(each.log_id)
+        if index is not None and found[index].end_offset == each.first_offset:
+            before = found[index]
+            found[index] = before._replace(end_offset=each.end_offset, bytes=before.bytes + each.bytes)
         else:
             last[each.log_id] = len(found)
             found.append(each)

@@ -1,11 +1,12 @@
-"""One flush of a half of the write cache: what is done, step by step, each of which may be repeated after a failure.
+"""The flush of a half of the write cache, as a sequence of steps that can be repeated after a failure.
 
-The order is what makes a crash at any moment harmless. Batches are in the entry log before the index names them, in the index
-before the catalog counts them, and in all of them before the mark of the journal passes them; their journals go last.
+The order of the steps makes a crash at any moment harmless. Batches are written to the entry log before they are added to the
+index, to the index before the catalog counts them, and to all three before the mark of the journal passes them; journal files are
+removed last.
 
-One flush goes to all ledger directories, because one mark is for all of them. If one refuses, the flush fails, and says which;
-what the others have is not written again. BookKeeper goes on with the other directories, where any of them takes any ledger. Here
-a log's batches stay in one, so that one place knows all of them.
+A flush writes to all ledger directories, because they share one mark. If one directory fails, the flush fails with its name, and
+the batches in the others are not written again. BookKeeper continues with the other directories, since any of them can take any
+ledger. Here all batches of a log stay in one directory, so that one index has all of them.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from spark_producer.common.escape import escaping_logger
 from spark_producer.record.batch_v2 import HEADER_SIZE
 
 MAX_JOURNAL_WAIT_S: Final = 1.0
-"""How long a flush waits for the journal at a time, at most."""
+"""Maximum time in seconds of one wait for the journal."""
 
 logger = escaping_logger(__name__)
 
 
 class JournalForFlush(Protocol):
-    """What a flush asks of the journal."""
+    """The journal, as a flush sees it."""
 
     def wait_written(self, ticket: int, timeout: float) -> bool:
         """See `Journal.wait_written`."""
@@ -59,10 +60,10 @@ class JournalForFlush(Protocol):
 
 @dataclass(frozen=True)
 class FlushTargets:
-    """Where a flush writes. Without a journal (in a recovery) nothing is waited for, and nothing dropped.
+    """The write cache and the parts that a flush writes to. Without a journal (in a recovery) it neither waits nor removes files.
 
     With `sync` batches are confirmed when the journal is forced, else when it is written; the flush waits for that, so the index
-    has nothing but confirmed batches. A flush fails if the journal takes longer than `journal_timeout_s`.
+    has only confirmed batches. A flush fails if the journal takes longer than `journal_timeout_s`.
     """
 
     write_cache: WriteCache[Mark | None]
@@ -77,7 +78,7 @@ class FlushTargets:
 
 
 class Flush:
-    """The flush of one half, with the mark that was taken for it (None: the mark stays). Only the thread of the flush uses it."""
+    """The flush of one half. `mark` is the new mark of the journal, None for no change. Only the flush thread uses it."""
 
     def __init__(self, half: WriteCacheHalf, mark: Mark | None, targets: FlushTargets) -> None:
         self._half = half
@@ -85,9 +86,9 @@ class Flush:
         self._targets = targets
         self._contents: list[tuple[int, list[Slot]]] = []
         self._rows: dict[int, dict[int, list[IndexRow]]] = {}
-        """By directory that has the batches in its entry log: by log."""
+        """By number of each directory whose entry log has the batches: the rows by log."""
         self._added: set[int] = set()
-        """The directories that have the rows in their index."""
+        """Numbers of the directories whose index has the rows."""
         self._steps: list[Callable[[], None]] = [
             self._await_journal,
             self._write_entries,
@@ -99,10 +100,10 @@ class Flush:
         ]
 
     def run(self) -> None:
-        """Do all steps that are not done yet.
+        """Run all steps that are not completed yet.
 
         Raises:
-            OSError: the disk refused. The next call goes on with the step that failed.
+            OSError: the disk refused. The next call repeats the step that failed.
             BrokerError: the journal has failed.
         """
         while self._steps:
@@ -110,7 +111,7 @@ class Flush:
             del self._steps[0]
 
     def _await_journal(self) -> None:
-        """Wait until the journal, which writes from the half, needs it no more, and its batches are confirmed."""
+        """Wait until the journal has written the batches of the half, and they are confirmed."""
         journal, ticket = self._targets.journal, self._half.ticket
         if journal is None or ticket == NO_TICKET:
             return
@@ -131,7 +132,7 @@ class Flush:
 
     def _write_entries(self) -> None:
         begin = self._targets.clock()
-        if not self._rows:  # those that some directories have must be the same ones after a failure
+        if not self._rows:  # after a failure these must be the batches that some directories already have
             self._contents = self._targets.write_cache.contents()
         for ledger in self._targets.ledgers:
             if ledger.number not in self._rows:
@@ -155,7 +156,7 @@ class Flush:
         return IndexRow(bytes(self._half.view(slot)[:HEADER_SIZE]), slot.batch.position, file_id, file_position)
 
     def _since(self, begin: float) -> int:
-        """Return the microseconds since a moment."""
+        """Return the microseconds since `begin`."""
         return int((self._targets.clock() - begin) * 1_000_000)
 
     def _add_rows(self) -> None:
@@ -173,7 +174,7 @@ class Flush:
         for log_id, _ in self._contents:
             if log_id in known:
                 ledgers.of(log_id).index.delete_before(log_id, known[log_id].start_offset)
-            else:  # it was deleted meanwhile
+            else:  # the log was deleted meanwhile
                 ledgers.of(log_id).index.delete_log(log_id)
         catalog.set_ledgers(
             {
@@ -199,12 +200,12 @@ class Flush:
             try:
                 self._targets.journal.drop_before(latest)
             except OSError as error:
-                logger.warning("files of the journal that are not needed any more could not be removed: %s", error)
+                logger.warning("journal files that are not needed any more could not be removed: %s", error)
 
 
 @contextmanager
 def _naming_directory(path: Path) -> Iterator[None]:
-    """Have an OSError inside the `with` block say which directory refused."""
+    """Add the directory to an OSError inside the `with` block."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The thread of the flush: it flushes a half of the write cache that is full or old, again and again until that succeeds."""
+"""The flush thread: it flushes a half of the write cache that is full or old, and retries until that succeeds."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from spark_producer.errors import BrokerError
 CLOSE_TIMEOUT_S: Final = 60.0
 EXPIRY_INTERVAL_S: Final = 1.0
 ERROR_PREFIX_CHARS: Final = 24
-"""So many characters of what the system says of an error tell it from others; numbers that change come behind them."""
+"""Number of characters by which messages of full-disk errors are compared; numbers that change follow after them."""
 
 logger = escaping_logger(__name__)
 
 
 class Flusher:
-    """Flushes as `FlushTargets` say. Its thread begins with `start`; `flush_now` flushes in the thread of the caller.
+    """Flushes to `targets`. `start` starts its thread; `flush_now` flushes in the thread of the caller.
 
-    A flush that failed is repeated from the step that failed, with the same half: the halves do not change places meanwhile, and
-    the mark does not move. After `flush_tries` failures `flushes_failed` is called with the reason, and there is no further try.
-    `cleared` is called after each flush, when there is room again. `collect_garbage` is called between
+    A failed flush is repeated from the step that failed, with the same half: the halves are not swapped meanwhile, and the mark
+    does not move. After `flush_tries` failures `flushes_failed` is called with an error message, and there is no further attempt.
+    `cleared` is called after each flush, when a half is free again. `collect_garbage` is called between
     flushes (see `between_flushes`), and returns the seconds after which it is due again. `expire` is called every second, for the
     tail cache when nothing is written.
     """
@@ -64,27 +64,27 @@ class Flusher:
         self._collect_at = math.inf
         self._next_due = clock() + options.flush_interval_s
         self._logged_error = ""
-        """The last error that was logged, which is not logged again while it stays the same."""
+        """The last logged error, which is not logged again."""
         self._thread = threading.Thread(target=self._run, name="flush", daemon=True)
 
     def start(self) -> None:
-        """Begin to flush."""
+        """Start the thread."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Have the thread look for something to do. It does not wait."""
+        """Wake the thread, which then checks for work. This does not block."""
         self._wake.set()
 
     @property
     def is_stopped(self) -> bool:
-        """Whether flushes failed so often that they are not tried any more."""
+        """Whether too many flushes have failed, so that there are no further attempts."""
         return self._failures >= self._options.flush_tries
 
     def flush_now(self) -> None:
-        """Flush everything that is in the write cache.
+        """Flush all batches of the write cache.
 
         Raises:
-            OSError: the disk refused; what was not flushed is still in the write cache and in the journal.
+            OSError: the disk refused; batches that were not flushed are still in the write cache and in the journal.
             BrokerError: the journal has failed.
         """
         with self._running:
@@ -93,10 +93,10 @@ class Flusher:
                 self._finish()
 
     def between_flushes(self, work: Callable[[], object]) -> bool:
-        """Do something while no flush is under way; return whether it was done.
+        """Call `work` while no flush is running; return whether it was called.
 
-        A flush that failed is under way until it is repeated, even if it never will be: the index may have rows of it that do not
-        count yet, and to the collection of entry logs its batches look as if nobody needed them.
+        A failed flush counts as running until it is repeated, even if it never is: the index may have rows of it that are not
+        valid yet, and garbage collection would consider its batches not needed.
         """
         with self._running:
             if self._flush is None:
@@ -104,7 +104,7 @@ class Flusher:
             return self._flush is None
 
     def if_idle(self, work: Callable[[], object]) -> bool:
-        """As `between_flushes`, but return False at once, with nothing done, while this object is at work."""
+        """As `between_flushes`, but return False without blocking if a flush or `work` is running."""
         if not self._running.acquire(blocking=False):
             return False
         try:
@@ -115,7 +115,7 @@ class Flusher:
             self._running.release()
 
     def _finish(self) -> None:
-        """Flush the half that is to be flushed, if there is one."""
+        """Flush the swapped half, if there is one."""
         waiting = self._targets.write_cache.flushing
         if waiting is None or self.is_stopped:
             return
@@ -145,18 +145,18 @@ class Flusher:
             logger.error("flush %d of the same batches failed: %s", self._failures, error)
         else:
             self._flushes_failed(
-                f"the broker takes no more records: {self._failures} flushes of its write cache failed, the last with: {error}. "
-                "Look after the disk, then restart the broker; no record is lost, all are in the journal"
+                f"the broker accepts no more records: {self._failures} flushes of its write cache failed, the last with: "
+                f"{error}. Repair the disk, then restart the broker; no record is lost, all are in the journal"
             )
 
     def _found_no_space(self, error: OSError) -> None:
-        """Try again later, for as long as it takes: a full disk is no broken one."""
+        """Retry later, without a limit: a full disk does not count as a failure."""
         self._retry_at = self._clock() + self._options.flush_retry_s
         self.counters.failed += 1
         what = error.strerror or str(error)
         if self._logged_error != what[:ERROR_PREFIX_CHARS]:
             self._logged_error = what[:ERROR_PREFIX_CHARS]
-            logger.error("the write cache is not flushed, and the same is tried again until there is space: %s", error)
+            logger.error("the write cache is not flushed, which is retried until the disk has space: %s", error)
 
     def _run(self) -> None:
         while not self._closing:
@@ -170,22 +170,22 @@ class Flusher:
                     self._logged_error = ""
             except OSError as error:
                 self._refused(error)
-            except BrokerError as error:  # the journal has failed: everything is left as it is for a recovery
-                logger.error("nothing is flushed any more: %s", error)
+            except BrokerError as error:  # the journal has failed: the files are left as they are for a recovery
+                logger.error("the flush thread stops: %s", error)
                 return
-            except Exception as error:  # of whatever kind: without this thread the write cache would be full for ever
-                logger.exception("the thread of the flush has ended")
+            except Exception as error:  # any error: without this thread the write cache would stay full
+                logger.exception("the flush thread has failed")
                 self._flushes_failed(
-                    f"the broker takes no more records: its flush has ended with {error!r}. Restart the broker"
+                    f"the broker accepts no more records: its flush thread has failed with {error!r}. Restart the broker"
                 )
                 return
 
     def _refused(self, error: OSError) -> None:
-        """Log what the disk has refused, once: a disk that is full refuses it again every second."""
-        what = error.strerror or str(error)  # whatever file it is
-        if self._flush is None and self._logged_error != what:  # of a flush `_failed` has told
+        """Log an error of the disk once: a full disk raises it again every second."""
+        what = error.strerror or str(error)  # without the file, which may differ
+        if self._flush is None and self._logged_error != what:  # `_failed` logs the error of a flush
             self._logged_error = what
-            logger.warning("the thread of the flush goes on after an error: %s", error)
+            logger.warning("the flush thread continues after an error: %s", error)
 
     def _seconds_to_wait(self) -> float:
         if self.is_stopped:
@@ -203,13 +203,13 @@ class Flusher:
                 self._finish()
         self._collect_at = (
             math.inf
-        )  # should the disk refuse, the next round comes with `EXPIRY_INTERVAL_S`, and not at once
+        )  # after an error of the disk, the next round is after `EXPIRY_INTERVAL_S`, not at once
         self._targets.catalog.store()
         if self._flush is None:  # see `between_flushes`
             self._collect_at = self._collect_garbage() + self._clock()
 
     def close(self) -> None:
-        """End the thread. What is in the write cache stays there: see `flush_now`."""
+        """Stop the thread. The batches in the write cache stay there: see `flush_now`."""
         self._closing = True
         self._wake.set()
         if self._thread.is_alive():

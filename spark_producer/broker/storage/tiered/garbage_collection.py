@@ -1,8 +1,8 @@
-"""The garbage collection of entry logs: files that nobody needs are deleted, and those that are nearly empty are compacted.
+"""The garbage collection of entry logs: files without needed batches are deleted, and those with few are compacted.
 
-Batches of many logs lie in a file, so a ledger that was deleted leaves a hole. A file with nothing but holes is deleted. One
-with many of them is compacted: what is left is copied to the file that is written to, and the index is told (BookKeeper's
-GarbageCollectorThread and EntryLogCompactor). Only the thread of the flush does this, between two flushes.
+A file has batches of many logs, so a deleted ledger leaves a hole. A file with only holes is deleted. A file with many holes is
+compacted: the remaining batches are copied to the open file, and their locations in the index are changed (BookKeeper's
+GarbageCollectorThread and EntryLogCompactor). Only the flush thread does this, between two flushes.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import read_header
 
 _MIN_USAGE: Final = 1e-9
-"""A part smaller than this is no entry."""
+"""Minimum fraction of a file that an entry can be."""
 
 logger = escaping_logger(__name__)
 
 
 @dataclass
 class GarbageCollectionCounters:
-    """What garbage collections have done: files deleted, files compacted, and bytes copied by compactions."""
+    """Counters of garbage collections: files deleted, files compacted, and bytes copied by compactions."""
 
     deleted: int = 0
     compacted: int = 0
@@ -42,10 +42,10 @@ class GarbageCollectionCounters:
 
 
 class GarbageCollector:
-    """Collects the garbage of one ledger directory, by its number.
+    """Collects the garbage of the ledger directory `number`.
 
-    It reads files without a map, and copies what compactions keep, `CHUNK` bytes at a time, and `compaction_rate` bytes per
-    second at most. In between the thread of the flush flushes, so that producers do not wait for it.
+    It scans files without a map, and copies batches for compactions, in steps of `CHUNK` bytes and with at most `compaction_rate`
+    bytes per second. In between the flush thread flushes, so that producers do not wait.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class GarbageCollector:
         self._continue_at = 0.0
         self._is_requested = self._is_thorough = False
         self.is_paused = False
-        """Whether entries are being written that the index does not have yet: nothing may be collected then."""
+        """Whether entries are being written that are not in the index yet: then there must be no garbage collection."""
         self._extents: dict[int, list[Extent]] = {}
         now = clock()
         self._begun_at = -math.inf
@@ -78,14 +78,14 @@ class GarbageCollector:
         self._next_major = now + options.major_interval_s
 
     def request(self) -> None:
-        """Have a collection begin soon, since a log was deleted. Any thread may call this."""
+        """Request a collection soon, since a log was deleted. Any thread may call this."""
         self._is_requested = True
 
     def run_if_due(self) -> float:
-        """Do what the intervals of the options say is due now; return the seconds after which there is something to do again.
+        """Run a step of a collection if it is due; return the seconds until the next step.
 
         Raises:
-            OSError: the disk refused; what is left is done another time.
+            OSError: the disk refused; a later collection continues.
         """
         now = self._clock()
         if self._is_requested:
@@ -102,7 +102,7 @@ class GarbageCollector:
         return max(0.0, until - self._clock())
 
     def _threshold_of(self, now: float) -> float:
-        """Return below which part in use a file is compacted by the collection that begins now."""
+        """Return the threshold of the collection that begins now: files with a smaller fraction in use are compacted."""
         self._begun_at, self._next = now, now + self._options.gc_interval_s
         threshold = self._options.major_threshold if self._is_thorough else 0.0
         self._is_thorough = False
@@ -115,7 +115,7 @@ class GarbageCollector:
         return threshold
 
     def _continue(self, work: Generator[int, None, None]) -> None:
-        """Read or copy once more, and see how long to wait after it."""
+        """Run the next step, and set the time of the one after it."""
         try:
             done = next(work, None)
         except BaseException:
@@ -127,10 +127,10 @@ class GarbageCollector:
             self._continue_at = self._clock() + done / self._options.compaction_rate
 
     def steps(self, threshold: float) -> Generator[int, None, None]:
-        """Delete the files of which nothing is needed, and compact those of which a smaller part than `threshold` is. Yield after
-        each chunk how many bytes were copied, or read to find out what a file holds; flushes may come between.
+        """Delete the files without needed batches, and compact those of which a smaller fraction than `threshold` is needed.
+        Yield after each chunk the number of bytes that were copied or scanned; flushes may run in between.
 
-        Nothing is done while the catalog on the disk does not know of all deletions: after a crash it would need what is gone.
+        Do nothing while the catalog on the disk does not have all deletions: after a crash it would refer to deleted batches.
 
         Raises:
             OSError: the disk refused.
@@ -139,24 +139,28 @@ class GarbageCollector:
             return
         self._end_open_file(threshold)
         known, unknown = self._closed_files()
-        yield from self._collect(known, threshold)  # first, since to read the others may take minutes
+        yield from self._collect(known, threshold)  # first, since the scan of the others may take minutes
         for file_id in unknown:
             yield from self._scan(file_id)
         yield from self._collect(unknown, threshold)
         self._index.compact(self._store_index_bytes)
 
     def _collect(self, file_ids: Sequence[int], threshold: float) -> Iterator[int]:
-        """Delete or compact those of these files for which it is time."""
+        """Delete or compact the files of this list for which that is due."""
         usages = {file_id: self._needed_part(file_id, self._extents[file_id]) for file_id in file_ids}
         indexed = self._indexed() if 0.0 in usages.values() else set()
         for file_id, usage in sorted(usages.items(), key=lambda each: each[1]):
             if usage == 0.0 and file_id in indexed:
                 path = self._entry_log_files.path(file_id)
-                logger.error("entry log %s is not deleted: it is damaged, and the index has batches behind that", path)
+                logger.error(
+                    "entry log %s is not deleted: it is damaged, and the index has batches after the damage", path
+                )
             elif usage == 0.0 and (unknown := self._unknown(file_id)) is not None:
                 path = self._entry_log_files.path(file_id)
                 logger.error(
-                    "entry log %s is not deleted: it has batches of log %d, which the catalog lost", path, unknown
+                    "entry log %s is not deleted: it has batches of log %d, which is missing in the catalog",
+                    path,
+                    unknown,
                 )
             elif usage == 0.0:
                 self._delete(file_id)
@@ -164,7 +168,7 @@ class GarbageCollector:
                 yield from self._compact(file_id)
 
     def close(self) -> None:
-        """Leave what is left undone to the next life."""
+        """Stop the collection. The next run of the broker continues."""
         if self._work is not None:
             self._work.close()
             self._work = None
@@ -174,14 +178,14 @@ class GarbageCollector:
         self._catalog.store()
 
     def _end_open_file(self, threshold: float) -> None:
-        """End the file that is written to if it is to be deleted or compacted: it might not be full for a long time."""
+        """Seal the open file if it must be deleted or compacted: it might not become full for a long time."""
         extents, file_id = self._entry_log.open_extents, self._entry_log.open_id
         if extents and file_id is not None and self._needed_part(file_id, extents) < max(threshold, _MIN_USAGE):
             self._entry_log.end()
 
     def _closed_files(self) -> tuple[list[int], list[int]]:
-        """Return the files that are not written to: those of which it is known what they hold, by their maps if need be, and
-        those that must be read for it."""
+        """Return the ids of the closed files: those with known extents, which are read from their maps if needed, and those that
+        must be scanned."""
         closed = [file_id for file_id in self._entry_log_files.ids() if file_id != self._entry_log.open_id]
         for file_id in closed:
             found = None if file_id in self._extents else self._entry_log_files.stored_extents(file_id)
@@ -191,8 +195,8 @@ class GarbageCollector:
         return sorted(known), [file_id for file_id in closed if file_id not in known]
 
     def _scan(self, file_id: int) -> Iterator[int]:
-        """Learn what a file without a map holds, as each life leaves its last one. It is read as a whole: yield after each chunk
-        how many bytes that were."""
+        """Scan the extents of a file without a map, which is the last one of a run of the broker. The whole file is read; yield
+        the number of bytes after each chunk."""
         found: list[Extent] = []
         with contextlib.closing(self._entry_log_files.scanned_extents(file_id)) as entries:
             for chunk, size in _by_chunks(entries):
@@ -201,8 +205,8 @@ class GarbageCollector:
         self._extents[file_id] = found
 
     def _needed_part(self, file_id: int, extents: Sequence[Extent]) -> float:
-        """Return which part of a file's entries, by bytes, belongs to ledgers that there are. Of a log that was compacted the
-        index knows which batches are left."""
+        """Return the fraction of the bytes of a file that belongs to existing ledgers. The index has the remaining batches of a
+        compacted log."""
         total = sum(extent.bytes for extent in extents)
         needed = sum(extent.bytes for extent in extents if self._is_needed(extent))
         for log_id in {extent.log_id for extent in extents if self._is_compacted(extent.log_id)}:
@@ -214,7 +218,7 @@ class GarbageCollector:
         return entry is not None and entry.is_compacted
 
     def _indexed(self) -> set[int]:
-        """Return the files of which the index has batches. A file without a map may have more than a scan up to damage finds."""
+        """Return the ids of the files with batches in the index. A file may have more batches than a scan up to damage finds."""
         return set[int]().union(*map(self._index.file_ids, self._index.log_ids()))
 
     def _is_needed(self, extent: Extent) -> bool:
@@ -222,19 +226,19 @@ class GarbageCollector:
         return entry is not None and not entry.is_compacted and entry.holds(extent.first_offset, extent.end_offset)
 
     def _unknown(self, file_id: int) -> int | None:
-        """Return the id of a log in a file of which the catalog never knew, None if it knew all of them."""
+        """Return the id of a log in a file that the catalog never had, None if it had all of them."""
         ids = {extent.log_id for extent in self._extents[file_id]}
         return next((log_id for log_id in sorted(ids) if log_id >= self._catalog.next_log_id), None)
 
     def _delete(self, file_id: int) -> None:
-        self._catalog.store()  # a log may have been deleted since it was looked what is needed
+        self._catalog.store()  # a log may have been deleted since the check
         self._files.unlink(self._entry_log_files.path(file_id))
         self._extents.pop(file_id, None)
         self.counters.deleted += 1
-        logger.info("entry log %s was deleted: nothing in it is needed", self._entry_log_files.path(file_id))
+        logger.info("entry log %s was deleted: none of its batches is needed", self._entry_log_files.path(file_id))
 
     def _compact(self, file_id: int) -> Iterator[int]:
-        """Copy what is needed of a file elsewhere, and delete it. A damaged file stays as it is."""
+        """Copy the needed batches of a file to the open file, and delete it. A damaged file is not changed."""
         try:
             for chunk in self._chunks(file_id):
                 yield self._move(chunk)
@@ -245,7 +249,7 @@ class GarbageCollector:
         self._delete(file_id)
 
     def _move(self, chunk: list[NewEntry]) -> int:
-        """Copy entries, and tell the index; return their bytes."""
+        """Copy entries and change their locations in the index; return their size in bytes."""
         written = self._entry_log.write(chunk)
         locations: dict[int, list[Location]] = {}
         for entry, (file_id, position) in zip(chunk, written, strict=True):
@@ -257,7 +261,7 @@ class GarbageCollector:
         return copied
 
     def _chunks(self, file_id: int) -> Iterator[list[NewEntry]]:
-        """Yield the entries of a file that the index has in it, some at a time."""
+        """Yield the entries of a file that are in the index, in chunks."""
         chunk: list[NewEntry] = []
         size, position = 0, HEADER_SIZE
         for entry in self._entry_log_files.entries(file_id):
@@ -276,7 +280,7 @@ class GarbageCollector:
 
 
 def _by_chunks(entries: Iterable[Extent]) -> Iterator[tuple[list[Extent], int]]:
-    """Yield entries some at a time, with their bytes."""
+    """Yield the entries in chunks, with their size in bytes."""
     chunk: list[Extent] = []
     size = 0
     for entry in entries:

@@ -1,7 +1,7 @@
-"""What the read path asks of the parts that keep entries: the write cache, the index of locations, and the entry logs.
+"""The interfaces between the read path and the tiers with entries: the write cache, the location index, and the entry logs.
 
-An entry is one record batch. It is looked up by its log's id and *any* offset in it, because the base offsets of batches are not
-dense: the entry with the largest base offset up to that one is the only candidate, and its end offset decides.
+An entry is one record batch. It is looked up by the id of its log and *any* offset in it, because the base offsets of batches are
+not dense: the only candidate is the entry with the largest base offset up to that offset, and its end offset decides.
 """
 
 from __future__ import annotations
@@ -13,23 +13,22 @@ from spark_producer.errors import PyProducerError
 
 
 class ReadLimits(NamedTuple):
-    """What a reader takes of the entries that follow each other: those before the offset `end`, `max_bytes` bytes at most; with
-    `at_least_one` the first of them however large it is."""
+    """The limits of a read: entries before the offset `end`, at most `max_bytes`; with `at_least_one` the first may be larger."""
 
     end: int
     max_bytes: int
     at_least_one: bool = False
 
     def allows(self, size: int, taken: int) -> bool:
-        """Return whether an entry of `size` bytes is taken too, after others of `taken` bytes together."""
+        """Return whether an entry of `size` bytes may follow others of `taken` bytes together."""
         return taken + size <= self.max_bytes or (self.at_least_one and not taken)
 
 
 class ReadResult(NamedTuple):
-    """Entries of a log that follow each other up to before `end_offset`, copied one behind the other into `data`.
+    """Consecutive entries of a log, up to `end_offset` (exclusive), copied one after another to `data`.
 
-    There are no `entries` if the first one takes more room than there is. `is_flushing`: whether they are in the half of the
-    write cache that is being flushed.
+    entries: their number; 0 if the first one exceeds the limits.
+    is_flushing: whether they are in the half of the write cache that is being flushed.
     """
 
     entries: int
@@ -39,22 +38,22 @@ class ReadResult(NamedTuple):
 
 
 class WriteCacheReader(Protocol):
-    """The two halves of the write cache, as the read path sees them."""
+    """The write cache, as the read path sees it."""
 
     def read(self, log_id: int, offset: int, limits: ReadLimits) -> ReadResult | None:
-        """Return entries from the one that holds `offset` on, as many as one half has of those wanted, or fewer: from the active
-        half or else from the one being flushed. Return None if neither has that entry.
+        """Return entries of one half from the one that holds `offset` on, within `limits`; None if neither half has that entry.
 
-        The bytes are a copy, made while the half could neither be swapped nor cleared. A half is cleared only after the index
-        knows its entries: so an entry that is not found here is found there, if the index is asked afterwards.
+        The active half is searched before the one that is being flushed. The bytes are a copy, made while the half could neither
+        be swapped nor cleared. A half is cleared only after its entries are in the index: so an entry that is not found here is
+        in the index, if that is searched afterwards.
         """
 
 
 class Location(NamedTuple):
-    """Where an entry lies.
+    """The location of an entry.
 
-    position: the byte in the file at which the entry begins, with its size and checksum.
-    size: the bytes of its batch.
+    position: byte in the file at which the header of the entry begins.
+    size: size of its batch in bytes.
     """
 
     base_offset: int
@@ -65,14 +64,14 @@ class Location(NamedTuple):
 
 
 class LocationReader(Protocol):
-    """The index of locations, as the read path sees it."""
+    """The location index, as the read path sees it."""
 
     def find(self, log_id: int, offset: int) -> Location | None:
         """Return the location of the entry that holds `offset`, None if no entry does."""
 
 
 class StoredEntry(NamedTuple):
-    """An entry as a scan of an entry log finds it. `next_position` is where the next one begins in the same file."""
+    """An entry in a scan of an entry log. `next_position`: byte of the file at which the next entry begins."""
 
     log_id: int
     batch: bytes | memoryview
@@ -80,11 +79,11 @@ class StoredEntry(NamedTuple):
 
 
 class EntryRun(NamedTuple):
-    """Entries of one log that follow each other.
+    """A run: consecutive entries of one log.
 
     bases: the base offset of each.
-    end_offset: the offset behind the last one.
-    batches: the bytes of each, which may be views of a buffer that is used again.
+    end_offset: the offset after the last one.
+    batches: the bytes of each, which may be views of a buffer that is reused.
     """
 
     bases: list[int]
@@ -93,11 +92,11 @@ class EntryRun(NamedTuple):
 
 
 class EntryConsumer(Protocol):
-    """Who takes entries of what is read of an entry log: see `read_ahead.ReadAhead`."""
+    """Takes entries from the bytes of an entry log: see `read_ahead.ReadAhead`."""
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more is taken."""
+        """Whether it takes no more entries."""
 
     def take(self, view: memoryview, at: int = 0) -> tuple[EntryRun | None, int]:
         """See `ReadAhead.take`."""
@@ -107,11 +106,11 @@ class EntryConsumer(Protocol):
 
 
 class EntryMissing(PyProducerError):
-    """There is no such entry at a location, since its file was deleted after a compaction, or there is another one."""
+    """The entry is not at its location: the file was deleted after a compaction, or has another entry there."""
 
 
 class EntryLogReader(Protocol):
-    """The entry logs, as the read path sees them. What it returns was checked against the checksum of the entry."""
+    """The entry logs, as the read path sees them. The checksums of returned entries were checked."""
 
     def runs(self, location: Location, consumer: EntryConsumer) -> Generator[EntryRun, None, None]:
         """Yield the entries of a file that `consumer` takes, from a location to the last entry that was flushed: one run for each
@@ -124,4 +123,4 @@ class EntryLogReader(Protocol):
         """
 
     def is_cached(self, location: Location) -> bool | None:
-        """Return whether the operating system has the entry in its page cache; None if it cannot tell."""
+        """Return whether the entry is in the page cache of the operating system; None if that is unknown."""

@@ -1,8 +1,8 @@
-"""The ledger directories: each has entry logs, an index of the batches in them, and a collection of their garbage.
+"""The ledger directories: each has entry logs, an index of the batches in them, and a garbage collector.
 
-There may be several, on disks of their own (BookKeeper's `ledgerDirectories`). A log has all of its batches in the one that its
-id tells, and so does a file: the remainder of its id, divided by the number of directories. That number never changes in the life
-of a data directory.
+There may be several, on separate disks (BookKeeper's `ledgerDirectories`). All batches of a log are in one directory: its number
+is the remainder of the log's id divided by the number of directories; the same holds for the ids of entry logs. The number of
+directories never changes.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from spark_producer.broker.storage.tiered.options import TieredOptions
 
 @dataclass(frozen=True)
 class LedgerDirectory:
-    """One directory, with its number from 0 on, and what is in it.
+    """One directory with its parts. `number` counts from 0.
 
-    lost_files: the entry logs of which the index has batches that are gone, with what is said of each.
+    lost_files: ids of the entry logs that lack batches of the index, with an error message for each.
     """
 
     number: int
@@ -38,14 +38,14 @@ class LedgerDirectory:
     lost_files: Mapping[int, str]
 
     def close(self) -> None:
-        """Close all files of it."""
+        """Close all files of the directory."""
         self.collector.close()
         self.index.close()
         self.entry_log.close()
 
 
 class LedgerDirectories:
-    """All of them. To the read path they are one `LocationReader` and one `EntryLogReader`."""
+    """All ledger directories. For the read path they are one `LocationReader` and one `EntryLogReader`."""
 
     def __init__(self, directories: Sequence[LedgerDirectory]) -> None:
         self._directories = tuple(directories)
@@ -60,11 +60,11 @@ class LedgerDirectories:
         return self._directories[number]
 
     def of(self, log_id: int) -> LedgerDirectory:
-        """Return the directory in which the batches of a log lie."""
+        """Return the directory with the batches of a log."""
         return self._directories[log_id % len(self._directories)]
 
     def find(self, log_id: int, offset: int) -> Location | None:
-        """See `sources.LocationReader.find`."""
+        """See `interfaces.LocationReader.find`."""
         return self.of(log_id).index.find(log_id, offset)
 
     def entries(self, file_id: int, position: int = HEADER_SIZE) -> Iterator[StoredEntry]:
@@ -72,11 +72,11 @@ class LedgerDirectories:
         return self._files(file_id).entries(file_id, position)
 
     def runs(self, location: Location, consumer: EntryConsumer) -> Generator[EntryRun, None, None]:
-        """See `sources.EntryLogReader.runs`."""
+        """See `interfaces.EntryLogReader.runs`."""
         return self._files(location.file_id).runs(location, consumer)
 
     def is_cached(self, location: Location) -> bool | None:
-        """See `sources.EntryLogReader.is_cached`."""
+        """See `interfaces.EntryLogReader.is_cached`."""
         return self._files(location.file_id).is_cached(location)
 
     def _files(self, file_id: int) -> EntryLogFiles:
@@ -88,10 +88,10 @@ class LedgerDirectories:
         return sum(each.index.row_count for each in self._directories)
 
     def collect(self) -> float:
-        """Collect garbage wherever it is due; return the seconds after which something is due again.
+        """Run the due steps of garbage collection; return the seconds until the next step.
 
         Raises:
-            OSError: a disk refused; what is left is done another time.
+            OSError: a disk refused; a later collection continues.
         """
         return min(each.collector.run_if_due() for each in self._directories)
 
@@ -102,10 +102,10 @@ class LedgerDirectories:
 
 
 def open_ledgers(files: FileOps, paths: Sequence[Path], catalog: Catalog, options: TieredOptions) -> LedgerDirectories:
-    """Open the directories, which exist, and are always given in the same order.
+    """Open the directories, which must exist, and must always be given in the same order.
 
     Raises:
-        ConfigError: a library is missing that the index needs.
+        ConfigError: a library of the index is missing.
         OSError: the disk refused.
     """
     found: list[LedgerDirectory] = []

@@ -1,7 +1,7 @@
-"""Ledgers: the stretches into which a log is cut, so that old records can be deleted (what Kafka calls segments).
+"""Ledgers: the parts of a log that are deleted together (Kafka's segments).
 
-As in Pulsar, a ledger is no file: its batches lie among those of other logs. It is the unit of retention, and what the catalog
-knows of a log.
+As in Pulsar, a ledger is not a file: its batches are stored among those of other logs. It is the unit of retention, and the
+catalog has the ledgers of each log.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from spark_producer.record.batch_v2 import NO_TIMESTAMP
 
 @dataclass(frozen=True)
 class RollRules:
-    """When a log begins a new ledger, besides what its topic's settings say (Pulsar's ServiceConfiguration).
+    """When a log begins a new ledger, besides the settings of its topic (Pulsar's ServiceConfiguration).
 
-    A ledger of `min_ms` milliseconds ends with `max_entries` batches or `max_bytes` bytes; one of `max_ms` milliseconds ends
-    anyway (managedLedgerMinLedgerRolloverTimeMinutes, managedLedgerMaxEntriesPerLedger, managedLedgerMaxSizePerLedgerMbytes,
+    A ledger ends when it is at least `min_ms` old and has `max_entries` batches or `max_bytes` bytes, or when it is `max_ms` old
+    (managedLedgerMinLedgerRolloverTimeMinutes, managedLedgerMaxEntriesPerLedger, managedLedgerMaxSizePerLedgerMbytes,
     managedLedgerMaxLedgerRolloverTimeMinutes).
     """
 
@@ -30,10 +30,10 @@ class RollRules:
 
 @dataclass
 class Ledger:
-    """Batches that follow each other in a log.
+    """Consecutive batches of a log.
 
-    first_timestamp and max_timestamp are those of records; begun_ms and written_ms are by the broker's clock. All are
-    milliseconds since 1970, and -1 where there is none.
+    first_timestamp and max_timestamp are of records; begun_ms and written_ms are of the broker's clock. All are in milliseconds
+    since 1970, -1 for none.
     """
 
     first_offset: int
@@ -46,7 +46,7 @@ class Ledger:
     max_timestamp: int = NO_TIMESTAMP
 
     def add_batch(self, end_offset: int, size: int, max_timestamp: int, now_ms: int) -> None:
-        """Count a batch, which comes after all others."""
+        """Add a batch after all others."""
         if not self.entries:
             self.first_timestamp = max_timestamp
         self.end_offset = end_offset
@@ -57,7 +57,7 @@ class Ledger:
 
     @property
     def newest_ms(self) -> int:
-        """The time by which the ledger expires: that of its newest record, or of its last batch if records have no time."""
+        """The time for its retention: the maximum timestamp, or the time of the last write if records have no timestamps."""
         return self.written_ms if self.max_timestamp == NO_TIMESTAMP else self.max_timestamp
 
 
@@ -78,10 +78,10 @@ def must_roll(
 
 
 def with_batches(ledgers: Sequence[Ledger], batches: Iterable[tuple[Ledger, int, int, int]]) -> list[Ledger]:
-    """Return the ledgers of a log after more batches were flushed; those that were given stay as they are.
+    """Return the ledgers of a log after a flush of more batches; the arguments are not changed.
 
     Args:
-        batches: (ledger, end offset, size, largest timestamp) of each, in order.
+        batches: (ledger, end offset, size, maximum timestamp) of each, in order.
     """
     extended = [*ledgers[:-1], *(replace(ledger) for ledger in ledgers[-1:])]
     for live, end_offset, size, max_timestamp in batches:

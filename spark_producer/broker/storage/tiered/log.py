@@ -1,4 +1,4 @@
-"""The log of one partition in the tiered engine: where its offsets are, and what may be read of it."""
+"""The log of one partition in the tiered engine: its offsets, reads, and retention."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ logger = escaping_logger(__name__)
 
 
 class TieredLog:
-    """A `storage.base.Log`, whose batches are wherever the engine keeps them. `settings` may be replaced at any time.
+    """A `storage.base.Log` whose batches are in the tiers of the engine. `settings` may be replaced at any time.
 
     `closed` is called by `close`, with `discard`.
     """
@@ -55,7 +55,7 @@ class TieredLog:
 
     @property
     def settings(self) -> TopicSettings:
-        """The settings of the topic. One that promises larger batches than the write cache takes is told in the log."""
+        """The settings of the topic. A warning is logged if `max.message.bytes` exceeds half of the write cache."""
         return self._settings
 
     @settings.setter
@@ -65,17 +65,17 @@ class TieredLog:
 
     @property
     def start_offset(self) -> int:
-        """The first offset that may be read."""
+        """The log start offset."""
         return self._state.start_offset
 
     @property
     def high_watermark(self) -> int:
-        """The offset behind the last batch that the journal has confirmed."""
+        """The offset after the last confirmed batch."""
         return max(self._state.confirmed_end, self._state.start_offset)
 
     def admit(self, batch: memoryview, header: BatchHeader) -> int:
-        """See `Log.admit`. A batch that finds no room is refused with NOT_ENOUGH_REPLICAS, for which clients send it again; one
-        that is larger than half of the write cache, with MESSAGE_TOO_LARGE."""
+        """See `Log.admit`. If there is no space, the error is NOT_ENOUGH_REPLICAS, which clients retry; for a batch larger than
+        half of the write cache it is MESSAGE_TOO_LARGE."""
         return self._write_path.admit(self._state, self.settings, batch, header)
 
     def is_confirmed(self, offset: int) -> bool:
@@ -86,7 +86,7 @@ class TieredLog:
         return False
 
     def is_written(self, offset: int) -> bool:
-        """Return whether the journal has written the admitted batch that holds `offset`, though perhaps not forced it (`acks=1`).
+        """See `Log.is_written`: whether the journal has written the batch, but not necessarily forced it.
 
         Raises:
             BrokerError: as `is_confirmed`.
@@ -94,7 +94,7 @@ class TieredLog:
         return offset < self._state.written_end or self.is_confirmed(offset)
 
     def check_offset(self, offset: int) -> None:
-        """See `Log.check_offset`. Offsets that are admitted and not confirmed are no reason to begin elsewhere."""
+        """See `Log.check_offset`. Offsets that are admitted and not confirmed are in range."""
         end = self._state.end_offset
         if self.high_watermark < offset <= end:
             self._write_path.check_writable()
@@ -120,7 +120,9 @@ class TieredLog:
         position = self._position(offset) + size
         log_id = self._state.log_id
         found = self._write_cache.first_at_or_after_position(log_id, position)
-        indexed = self._index.first_at_or_after_position(log_id, position)  # after the halves: see Halves.clear
+        indexed = self._index.first_at_or_after_position(
+            log_id, position
+        )  # after the write cache: see `WriteCache.clear`
         return min((each.base_offset for each in (found, indexed) if each is not None), default=self._state.end_offset)
 
     def available(self, offset: int, at_most: int, *, up_to: int | None = None) -> int:
@@ -134,13 +136,13 @@ class TieredLog:
         return min(self._position(end) - self._position(offset), at_most)
 
     def _position(self, offset: int) -> int:
-        """Return where in the log's bytes the batch begins that holds `offset`; the end of the log if there is none."""
+        """Return the position in the log of the batch that holds `offset`; the end of the log if there is none."""
         if offset >= self._state.end_offset:
             return self._state.end_position
         return self._known(offset).position
 
     def _known(self, offset: int) -> CachedBatch | IndexedBatch:
-        """Return what is known of the batch that holds `offset`. The halves are asked first: see `WriteCache.clear`."""
+        """Return the metadata of the batch that holds `offset`. The write cache is searched first: see `WriteCache.clear`."""
         log_id = self._state.log_id
         found = self._write_cache.cached_batch(log_id, offset) or self._index.indexed(log_id, offset)
         if found is None:
@@ -163,7 +165,7 @@ class TieredLog:
             state.log_id,
             lambda batch: batch.max_timestamp >= timestamp and begin <= batch.base_offset < end,
         )
-        self._index.delete_before(state.log_id, begin)  # a flush may have added batches that were deleted before
+        self._index.delete_before(state.log_id, begin)  # a flush may have added batches that were already deleted
         indexed = self._index.first_at_or_after(state.log_id, timestamp)
         found = [each for each in (cached, indexed) if each is not None and each.base_offset < end]
         return min(found, key=lambda each: each.base_offset, default=None)
@@ -194,7 +196,7 @@ class TieredLog:
             self._index.delete_before(state.log_id, start)
             self._catalog.store()
         state.is_in_catalog = True
-        logger.info("%s: deleted %d ledgers; offsets begin at %d", state.name, count, start)
+        logger.info("%s: deleted %d ledgers; the log start offset is %d", state.name, count, start)
 
     def delete_before(self, offset: int) -> None:
         """See `Log.delete_before`."""
@@ -215,7 +217,7 @@ class TieredLog:
 
     @contextlib.contextmanager
     def _read_errors(self) -> Iterator[None]:
-        """Raise KAFKA_STORAGE_ERROR for everything that cannot be read inside the `with` block."""
+        """Raise KAFKA_STORAGE_ERROR for every read error inside the `with` block."""
         try:
             yield
         except (CorruptRecord, EntryMissing, OSError) as error:

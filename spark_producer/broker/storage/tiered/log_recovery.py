@@ -1,4 +1,4 @@
-"""The visit of every batch of a log that is opened, from which the broker learns again what it knew of producers."""
+"""The visit of all batches of a log when it is opened: the broker rebuilds its state of producers from them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 def visit(state: LogState, engine: Engine, recovered: Recovered) -> None:
     """Call `recovered` for every batch of a log, in order.
 
-    The index has the headers of what was flushed, so only control batches are read from the entry logs.
+    The index has the headers of the flushed batches, so only control batches are read from the entry logs.
 
     Raises:
         CorruptRecord: a batch is damaged.
-        EntryMissing, IndexDamaged: batches are gone.
+        EntryMissing, IndexDamaged: batches are missing.
         OSError: the disk refused.
     """
     ledger = engine.ledgers.of(state.log_id)

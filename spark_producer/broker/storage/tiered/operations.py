@@ -1,7 +1,7 @@
-"""What administrators and compaction do to a log of the tiered engine: its start is moved, its settled batches are rewritten.
+"""Operations of administrators and of compaction on a log: moving its start offset, and rewriting its batches.
 
-Rewritten batches go to the entry log as flushed ones do, and count once the index has them in the place of the old ones, which is
-one write of it. The old ones are garbage then. Meanwhile no garbage is collected, to which the new ones would look alike.
+Rewritten batches are written to the entry log, and become valid when they replace the old ones in the index, with one write. Then
+the old ones are garbage. Until then garbage collection is paused, since the new batches look like garbage too.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class LogOperations:
         self._engine = engine
 
     def delete_before(self, state: LogState, offset: int) -> None:
-        """See `Log.delete_before`. If the log is to begin within a batch, that is flushed first: what is found in the journal
-        alone begins where the log does."""
+        """See `Log.delete_before`. If the new start offset is within a batch, that is flushed first: a replay of the journal
+        expects batches from the start offset on."""
         if offset <= state.start_offset:
             return
         engine = self._engine
@@ -46,10 +46,10 @@ class LogOperations:
             engine.catalog.store()
         state.is_in_catalog = True
         engine.ledgers.of(state.log_id).collector.request()
-        logger.info("%s: offsets begin at %d", state.name, offset)
+        logger.info("%s: the log start offset is %d", state.name, offset)
 
     def rewritable_end(self, state: LogState) -> int:
-        """See `Log.rewritable_end`: of what was flushed, all before the last ledger."""
+        """See `Log.rewritable_end`: the end of the flushed batches before the last ledger."""
         last = self._engine.ledgers.of(state.log_id).index.last(state.log_id)
         if last is None or not state.ledgers or self._engine.write_path.failure is not None:
             return state.start_offset
@@ -78,7 +78,7 @@ class LogRewriting:
         self._directory.collector.is_paused = True
 
     def add(self, batch: bytes) -> bool:
-        """See `Rewriting.add`. Batches are written some at a time, between two flushes."""
+        """See `Rewriting.add`. Batches are written in chunks, between two flushes."""
         if self._waiting_bytes >= CHUNK and not self._write():
             return False
         self._waiting.append(batch)
@@ -86,7 +86,7 @@ class LogRewriting:
         return True
 
     def _write(self) -> bool:
-        """Write what waits; return False if a flush is under way."""
+        """Write the waiting batches; return False if a flush is running."""
         with storage_errors(self._directory.path):
             return self._engine.flusher.if_idle(self._write_waiting)
 
@@ -110,7 +110,9 @@ class LogRewriting:
         engine, state = self._engine, self._state
         headers = [read_header(header) for header in self._headers]
         sizes = self._ledger_sizes(headers)
-        engine.catalog.set_compacted(state.log_id, {})  # before the index, whose old rows were else counted as needed
+        engine.catalog.set_compacted(
+            state.log_id, {}
+        )  # before the index, whose old rows would otherwise count as needed
         engine.catalog.store()
         self._directory.index.replace(state.log_id, self._rows(headers))
         for ledger in state.ledgers:
@@ -124,7 +126,7 @@ class LogRewriting:
         engine.catalog.store()
 
     def _rows(self, headers: list[BatchHeader]) -> list[IndexRow]:
-        """Return the rows of the new batches. Their positions end where those of the old ones do."""
+        """Return the rows of the new batches. Their positions have the same end as those of the old ones."""
         last = self._directory.index.indexed(self._state.log_id, self._end - 1)
         assert last is not None
         position = last.position + last.size - sum(header.size for header in headers)
@@ -135,7 +137,7 @@ class LogRewriting:
         return rows
 
     def _ledger_sizes(self, headers: list[BatchHeader]) -> dict[int, tuple[int, int]]:
-        """Return (batches, bytes) of the ledgers before the end, by first offset."""
+        """Return (number of batches, bytes) of the ledgers before the end, by first offset."""
         ledgers = [ledger for ledger in self._state.ledgers if ledger.end_offset <= self._end]
         counts, sizes = [0] * len(ledgers), [0] * len(ledgers)
         firsts = [ledger.first_offset for ledger in ledgers]
@@ -146,7 +148,7 @@ class LogRewriting:
         return {first: (counts[number], sizes[number]) for number, first in enumerate(firsts)}
 
     def abort(self) -> None:
-        """See `Rewriting.abort`. What was written is garbage, which the index does not have."""
+        """See `Rewriting.abort`. Batches that were written are garbage, since they are not in the index."""
         self._waiting = []
         self._resume_collecting()
 

@@ -1,5 +1,4 @@
-"""The settings of the tiered engine that are no broker's and no topic's: sizes of its tiers and times, under the article's
-names."""
+"""The settings of the tiered engine besides those of the broker and of topics: sizes of the tiers, and times."""
 
 from __future__ import annotations
 
@@ -31,34 +30,35 @@ _POSITIVE: Final = (
 
 @dataclass(frozen=True)
 class TieredOptions:
-    """How a tiered engine uses memory and disk. Sizes are in bytes, times in the unit of their names.
+    """Options of a tiered engine. Sizes are in bytes, times in the unit of their names.
 
-    write_cache_bytes: of both halves together (`dbStorage_writeCacheMaxSizeMb`).
-    read_cache_bytes: of the read cache (`dbStorage_readAheadCacheMaxSizeMb`).
-    tail_cache_bytes: of the newest batches that readers with a group wait for (`managedLedgerCacheSizeMB`).
-    tail_ttl_ms: how long a batch stays there (`managedLedgerCacheEvictionTimeThresholdMillis`).
-    index_engine: what keeps the index of locations, "arrays" or "rocks" (RocksDB, as the article's bookie has it).
-    index_cache_bytes: the memory of RocksDB (`dbStorage_rocksDB_blockCacheSize`).
-    read_ahead_entries: how many batches are read ahead at most (`dbStorage_readAheadCacheBatchSize`).
-    entry_log_bytes: an entry log is ended before it would grow larger (`logSizeLimit`).
-    flush_interval_s: a half is flushed after this time, however little is in it (`flushInterval`, 60 s in Pulsar).
-    flush_retry_s: the pause before a flush that failed is tried again.
-    journal_timeout_s: a flush fails when the journal has not taken its batches after this time.
-    flush_tries: after so many failures of the same flush the engine takes no more batches.
-    gc_interval_s: how often entry logs are searched for what nobody needs (`gcWaitTime`, 15 minutes in Pulsar).
-    gc_after_deletion_s, gc_spacing_s: after a topic was deleted they are searched so soon, but not before so long has passed
-        since the search before. It compacts as a major one does.
-    minor_threshold, minor_interval_s: an entry log with a smaller part in use is compacted, looked for so often (0.2, 1 h).
-    major_threshold, major_interval_s: the same, more thorough and less often (0.5 in Pulsar, 24 h).
-    compaction_rate: the bytes per second that garbage collections read and copy at most, so that flushes come between
-        (`compactionRateByBytes`; there 1,000,000, if it is switched on, and for compactions alone).
+    write_cache_bytes: size of both halves together (`dbStorage_writeCacheMaxSizeMb`).
+    read_cache_bytes: size of the read cache (`dbStorage_readAheadCacheMaxSizeMb`).
+    tail_cache_bytes: size of the cache of the newest batches, for readers near the end (`managedLedgerCacheSizeMB`).
+    tail_ttl_ms: maximum time of a batch in the tail cache (`managedLedgerCacheEvictionTimeThresholdMillis`).
+    index_engine: engine of the location index, "arrays" or "rocks" (RocksDB, as in BookKeeper).
+    index_cache_bytes: memory of RocksDB (`dbStorage_rocksDB_blockCacheSize`).
+    read_ahead_entries: maximum number of batches that are read ahead (`dbStorage_readAheadCacheBatchSize`).
+    entry_log_bytes: maximum size of an entry log (`logSizeLimit`).
+    flush_interval_s: maximum time between two flushes (`flushInterval`, 60 s in Pulsar).
+    flush_retry_s: pause before a failed flush is retried.
+    journal_timeout_s: maximum time that a flush waits for the journal to write its batches.
+    flush_tries: number of failures of the same flush after which the engine accepts no more batches.
+    gc_interval_s: interval of garbage collections (`gcWaitTime`, 15 minutes in Pulsar).
+    gc_after_deletion_s: time after the deletion of a topic at which a garbage collection starts. It compacts like a major one.
+    gc_spacing_s: minimum time between two garbage collections after deletions.
+    minor_threshold, minor_interval_s: an entry log with a smaller fraction in use is compacted; interval of minor compactions
+        (0.2, 1 h).
+    major_threshold, major_interval_s: the same for major compactions (0.5 in Pulsar, 24 h).
+    compaction_rate: maximum bytes per second that garbage collections read and copy, so that flushes can run in between
+        (`compactionRateByBytes`; there 1,000,000, if it is enabled, and only for compactions).
     roll: when a log begins a new ledger.
-    journal: the settings of the journal.
-    journal_dir: where the journal is (`journalDirectories`), None for inside of the data directory. On a disk of its own it is
-        not slowed down by flushes.
-    ledger_dirs: where entry logs and their indexes are (`ledgerDirectories`), none for inside. The batches of a log are all in
-        one of them.
-    skip_damage: whether the engine starts although records of the journal are missing or damaged, and goes on without them.
+    journal: settings of the journal.
+    journal_dir: directory of the journal (`journalDirectories`); None for one in the data directory. On a separate disk flushes
+        do not slow it down.
+    ledger_dirs: directories of entry logs and their indexes (`ledgerDirectories`); empty for one in the data directory. All
+        batches of a log are in one of them.
+    skip_damage: whether the engine starts without the journal records that are missing or damaged.
     """
 
     write_cache_bytes: int = 16 * MIB
@@ -90,21 +90,21 @@ class TieredOptions:
     def __post_init__(self) -> None:
         for name in _POSITIVE:
             if getattr(self, name) < 1:
-                raise ConfigError(f"the tiered engine's {name} is {getattr(self, name)}; it must be positive")
+                raise ConfigError(f"the tiered engine's {name} is {getattr(self, name)}: use a positive number")
         if not 0 <= self.minor_threshold <= self.major_threshold < 1:
             raise ConfigError(
-                f"the thresholds of compaction are {self.minor_threshold} (minor) and {self.major_threshold} (major); they "
-                "rise, from 0 to below 1"
+                f"the thresholds of compaction are {self.minor_threshold} (minor) and {self.major_threshold} (major): use "
+                "0 <= minor <= major < 1"
             )
 
     @property
     def chooses_directories(self) -> bool:
-        """Whether the journal or ledgers lie elsewhere than in the data directory."""
+        """Whether the journal or ledgers are outside the data directory."""
         return self.journal_dir is not None or bool(self.ledger_dirs)
 
 
 def options_of(plan: MemoryPlan) -> TieredOptions:
-    """Return the options of an engine that keeps to a memory plan."""
+    """Return the options of an engine with the sizes of a memory plan."""
     return TieredOptions(
         write_cache_bytes=plan.write_cache,
         read_cache_bytes=plan.read_cache,
@@ -115,7 +115,7 @@ def options_of(plan: MemoryPlan) -> TieredOptions:
 
 
 def options_for(settings: BrokerSettings) -> TieredOptions:
-    """Return the options of the engine of a broker with these settings. Directories are relative to the working directory."""
+    """Return the options for a broker with these settings. Relative directories are resolved in the working directory."""
     return replace(
         options_of(settings.memory),
         index_engine=settings.index_engine,

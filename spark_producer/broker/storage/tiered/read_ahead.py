@@ -1,8 +1,8 @@
-"""Read-ahead: who wants an entry of an entry log will soon want those behind it, which a flush has put beside each other.
+"""Read-ahead: a reader of an entry soon needs the entries after it, which a flush has written next to it.
 
-The rule is that of BookKeeper's SingleDirectoryDbLedgerStorage.fillReadAheadCache. Base offsets here are not dense as its entry
-ids are, so an entry follows another if it begins at the offset at which the other ends. What is read of a file comes in pieces,
-and of each piece all entries are taken at once: with a call for each entry, small ones would cost more than their bytes.
+The rule is that of BookKeeper's SingleDirectoryDbLedgerStorage.fillReadAheadCache. Base offsets are not dense like its entry ids,
+so an entry follows another one if it begins at the offset at which the other ends. A file is read in pieces, and all entries of a
+piece are taken in one call: with a call for each entry, small entries would cost more than their bytes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spark_producer.record.batch_v2 import HEADER_SIZE, LOG_OVERHEAD, MAGIC
 from spark_producer.record.checksum import crc32c
 
 MAX_ENTRIES: Final = 1000
-"""The most entries read ahead at a time: `dbStorage_readAheadCacheBatchSize`, as Pulsar configures it (100 in the code)."""
+"""Maximum number of entries per read-ahead: `dbStorage_readAheadCacheBatchSize` in Pulsar's configuration (100 in the code)."""
 
 UNLIMITED: Final = -1
 
@@ -26,7 +26,7 @@ _HEAD: Final = Struct(">IIQqi4xb6xi")
 """Size, checksum and log of an entry; base offset, length, magic and last offset delta of its batch."""
 _ENTRY_HEADER_BYTES: Final = ENTRY_HEADER.size
 _MIN_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
-"""The least length that a batch may claim."""
+"""Minimum length field of a batch, in bytes."""
 
 
 class Stop(Enum):
@@ -40,10 +40,10 @@ class Stop(Enum):
 
 
 class ReadAheadLimits(NamedTuple):
-    """The limits of one read-ahead. A limit of bytes may be exceeded by the entry that reaches it.
+    """The limits of one read-ahead. The entry that reaches a limit of bytes may exceed it.
 
-    max_entries: so many entries at most.
-    cache_bytes: half of the read cache, so that what is read ahead does not drop itself.
+    max_entries: maximum number of entries.
+    cache_bytes: half of the read cache, so that a read-ahead does not evict its own entries.
     max_bytes: `dbStorage_readAheadCacheBatchBytesSize`; -1 for no further limit.
     """
 
@@ -53,7 +53,7 @@ class ReadAheadLimits(NamedTuple):
 
 
 class _RejectedEntry(NamedTuple):
-    """An entry that is not taken. `is_batch`: whether it looks like a record batch."""
+    """An entry that is not taken. `is_batch`: whether its header is that of a record batch."""
 
     log_id: int
     is_batch: bool
@@ -62,11 +62,11 @@ class _RejectedEntry(NamedTuple):
 
 
 class ReadAhead:
-    """Takes the entry of the log `log_id` that begins at `base_offset`, which is wanted, and then those behind it, as far as the
-    rule goes (a `sources.EntryConsumer`).
+    """Takes the requested entry, which is that of the log `log_id` at `base_offset`, and the entries after it by the rule above
+    (an `interfaces.EntryConsumer`).
 
-    entries, bytes: what was taken behind the wanted entry; -1 entries as long as that one was not.
-    stop: why nothing more is taken, None while something is.
+    entries, bytes: number and size of the entries taken after the requested one; `entries` is -1 until that one was taken.
+    stop: why no more entries are taken, None until then.
     """
 
     def __init__(self, limits: ReadAheadLimits, log_id: int, base_offset: int) -> None:
@@ -74,32 +74,32 @@ class ReadAhead:
         self._max_bytes = min(limits.cache_bytes, limits.max_bytes) if limits.max_bytes > 0 else limits.cache_bytes
         self._log_id = log_id
         self._next_offset = base_offset
-        self._seed = checksum(log_id, b"")  # with which the checksum of each of its entries begins
+        self._seed = checksum(log_id, b"")  # start value for the checksum of each of its entries
         self.entries = -1
         self.bytes = 0
         self.stop: Stop | None = None
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more is taken."""
+        """Whether no more entries are taken."""
         return self.stop is not None
 
     def on_damage(self) -> None:
-        """Note that the file ends, or is damaged, where the next entry should be. Whoever wants that entry itself will be told.
+        """Note that the file ends, or is damaged, at the next entry. A read of that entry itself raises.
 
         Raises:
-            CorruptRecord: it is the one that is wanted.
+            CorruptRecord: the next entry is the requested one.
         """
         self.stop = Stop.END
         if self.entries < 0:
             raise CorruptRecord("there is no entry, or a damaged one")
 
     def take(self, view: memoryview, at: int = 0) -> tuple[EntryRun | None, int]:
-        """Take what is whole of the entries in `view` from byte `at` on. Return it, if it is anything, and where the next entry
-        begins.
+        """Take the whole entries in `view` from byte `at` on. Return them, or None if there are none, and the position of the
+        next entry.
 
         Raises:
-            CorruptRecord: the entry that is wanted is damaged.
+            CorruptRecord: the requested entry is damaged.
         """
         bases: list[int] = []
         batches: list[memoryview] = []
@@ -110,7 +110,7 @@ class ReadAhead:
         while len(bases) < most and done < enough and at + _HEAD.size <= whole:
             size, crc, found, base, length, magic, delta = unpack(view, at)
             end = at + _ENTRY_HEADER_BYTES + size
-            if end > whole:  # the rest of it comes with the next read
+            if end > whole:  # the next read has the rest of it
                 break
             batch = view[at + _ENTRY_HEADER_BYTES : end]
             is_batch = magic == MAGIC and length >= _MIN_LENGTH and size >= HEADER_SIZE
@@ -136,7 +136,7 @@ class ReadAhead:
             self.stop = Stop.OTHER_LOG if entry.log_id != self._log_id else Stop.GAP
 
     def _note(self, entries: int, size: int, next_offset: int) -> None:
-        """Count what was taken."""
+        """Count the entries taken."""
         self.entries += entries
         self.bytes += size
         self._next_offset = next_offset

@@ -1,8 +1,8 @@
 """The read cache: a ring of memory segments that read-ahead fills (BookKeeper's ReadCache).
 
-Entries are copied into the newest segment, a stretch of those that follow each other at a time. When it is full, the oldest
-segment is begun anew, which drops all of its entries at once. So no memory is allocated or freed for single entries, and never
-more than the cache was given.
+Entries are copied to the newest segment, a run of consecutive ones at a time. When it is full, the oldest segment is cleared and
+reused, which drops all of its entries at once. So no memory is allocated or freed for single entries, and the size of the cache
+is never exceeded.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from spark_producer.broker.storage.tiered.interfaces import EntryRun, ReadLimits
 MAX_SEGMENT_BYTES: Final = 1 << 30
 MIN_SEGMENTS: Final = 2
 MIN_LARGE_BYTES: Final = 8 * 1024
-"""From this size on entries are copied one by one. Smaller ones are joined before, which costs less than a step for each."""
+"""Minimum mean size in bytes of entries that are copied one by one. Smaller ones are joined first, which is faster."""
 ALIGNMENT: Final = 64
-"""Stretches begin at multiples of this: two of them never share a cache line of the processor."""
+"""Runs begin at multiples of this number of bytes, so that two of them never share a cache line of the processor."""
 
 
 class _CachedRun(NamedTuple):
-    """Entries of a log that follow each other in a segment: its byte at which they begin, and the byte behind each."""
+    """A run in a segment: the byte at which it begins, the base offset and the end byte of each entry, and the end offset."""
 
     start: int
     bases: list[int]
@@ -32,7 +32,7 @@ class _CachedRun(NamedTuple):
     end_offset: int
 
     def part(self, first: int, end: int) -> list[_CachedRun]:
-        """Return the rows from `first` to before `end`, in a list that is empty if there are none."""
+        """Return the entries from row `first` to before `end` in a list, which is empty if there are none."""
         if first >= end:
             return []
         start = self.ends[first - 1] if first else self.start
@@ -40,26 +40,26 @@ class _CachedRun(NamedTuple):
         return [_CachedRun(start, self.bases[first:end], self.ends[first:end], end_offset)]
 
     def row(self, offset: int) -> int:
-        """Return the row of the entry that holds `offset`, which one of them does."""
+        """Return the row of the entry that holds `offset`, which must be in the run."""
         return bisect_right(self.bases, offset) - 1
 
 
 class _LogRuns:
-    """What a segment has of one log: stretches that do not overlap, by the base offset of their first entries."""
+    """The runs of one log in a segment, which do not overlap, sorted by their first base offset."""
 
     def __init__(self) -> None:
         self.firsts: list[int] = []
         self.runs: list[_CachedRun] = []
 
     def add(self, cached: _CachedRun) -> None:
-        """Add a stretch, of which the segment has no entry."""
+        """Add a run, none of whose entries is in the segment."""
         first = cached.bases[0]
         at = len(self.firsts) if not self.firsts or first > self.firsts[-1] else bisect_left(self.firsts, first)
         self.firsts.insert(at, first)
         self.runs.insert(at, cached)
 
     def cut(self, first: int, end: int) -> list[_CachedRun]:
-        """Leave out the entries that begin at the offsets from `first` to before `end`; return them."""
+        """Remove the entries with base offsets from `first` to before `end`; return them."""
         found: list[_CachedRun] = []
         if not self.runs or self.runs[-1].end_offset <= first:
             return found
@@ -75,13 +75,13 @@ class _LogRuns:
         return found
 
     def index(self, offset: int) -> int | None:
-        """Return the place of the stretch that holds `offset`, None if there is none."""
+        """Return the index of the run that holds `offset`, None if there is none."""
         at = bisect_right(self.firsts, offset) - 1
         return at if at >= 0 and offset < self.runs[at].end_offset else None
 
 
 class _Segment:
-    """A piece of memory, and an index of the entries in it."""
+    """A memory segment, and an index of the entries in it."""
 
     def __init__(self, size: int) -> None:
         self._memory = memoryview(mmap.mmap(-1, size))
@@ -96,7 +96,7 @@ class _Segment:
         return self._size - self._used
 
     def put(self, log_id: int, run: EntryRun, ends: list[int]) -> None:
-        """Put a copy of a stretch into the segment, which has room for it. `ends`: the bytes up to the end of each entry."""
+        """Copy a run to the segment, which must have space for it. `ends`: end of each entry in the run, in bytes."""
         size, start = ends[-1], self._used
         if size > MIN_LARGE_BYTES * len(ends):
             for batch, end in zip(run.batches, ends, strict=True):
@@ -154,9 +154,9 @@ class _Segment:
 
 
 class ReadCache:
-    """Batches that were read from entry logs, at least for as long as half of its bytes were put in after them.
+    """Batches that were read from entry logs. A batch stays at least until half of `max_bytes` was put in after it.
 
-    Only the broker's thread uses it. There are two segments, or as many of 1 GiB as fit into `max_bytes`.
+    Only the broker's thread uses it. There are two segments, or as many of 1 GiB as fit in `max_bytes`.
     """
 
     def __init__(
@@ -169,8 +169,8 @@ class ReadCache:
         self._current = 0
 
     def put(self, log_id: int, run: EntryRun) -> None:
-        """Put a copy of a stretch into the newest segment, or what goes there, and the rest into the next one. An entry that is
-        larger than a segment is left out. One that an older segment has is then there twice: the newer one is found."""
+        """Copy a run to the newest segment, and the rest that does not fit to the next one. An entry that is larger than a
+        segment is skipped. An entry may be in two segments: then the newer copy is read."""
         row, count, ends = 0, len(run.bases), list(accumulate(map(len, run.batches)))
         while row < count:
             begin = ends[row - 1] if row else 0
@@ -195,7 +195,7 @@ class ReadCache:
         counters.bytes += segment.bytes - size
 
     def _begin_next(self) -> None:
-        """Begin the oldest segment anew."""
+        """Clear the oldest segment and make it the newest one."""
         self._current = (self._current + 1) % len(self._segments)
         counters, segment = self._counters, self._segments[self._current]
         counters.evict += segment.entries
@@ -204,8 +204,7 @@ class ReadCache:
         segment.clear()
 
     def read(self, log_id: int, offset: int, limits: ReadLimits) -> ReadResult | None:
-        """Return entries from the one that holds `offset` on, as many as its segment has of those wanted; None if that one is not
-        there."""
+        """Return entries of one segment from the one that holds `offset` on, within `limits`; None if no segment has that one."""
         for back in range(len(self._segments)):
             found = self._segments[self._current - back].read(log_id, offset, limits)
             if found is not None:
@@ -213,7 +212,7 @@ class ReadCache:
         return None
 
     def forget(self, log_id: int) -> None:
-        """Drop the entries of a log, whose batches were rewritten."""
+        """Drop the entries of a log that was rewritten."""
         for segment in self._segments:
             entries, size = segment.entries, segment.bytes
             segment.forget(log_id)
@@ -221,13 +220,13 @@ class ReadCache:
             self._counters.bytes -= size - segment.bytes
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         for segment in self._segments:
             segment.clear()
             segment.close()
 
 
 def _slice(run: EntryRun, first: int, end: int) -> EntryRun:
-    """Return the rows of a stretch from `first` to before `end`."""
+    """Return the entries of a run from row `first` to before `end`."""
     end_offset = run.bases[end] if end < len(run.bases) else run.end_offset
     return EntryRun(run.bases[first:end], end_offset, run.batches[first:end])

@@ -1,8 +1,8 @@
-"""The way of a read through the tiers, in the order of Pulsar's broker and BookKeeper's bookie.
+"""The read path: a read goes through the tiers in the order of Pulsar's broker and BookKeeper's bookie.
 
-(1) The tail cache, for the whole range or not at all. Otherwise, for each batch: (2) the half of the write cache that is written
-to, (3) the half that is being flushed, (4) the read cache, (5) the index of locations, (6) the entry log; then (7) the entries
-behind it are read ahead, (8) all of them go into the read cache, and (9) the batch is returned.
+(1) The tail cache, if it has the whole range. Otherwise, for each batch: (2) the active half of the write cache, (3) the half
+that is being flushed, (4) the read cache, (5) the location index, (6) the entry log; then (7) the entries after it are read
+ahead, (8) all of them are put into the read cache, and (9) the batch is returned.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from spark_producer.errors import CorruptRecord
 from spark_producer.record.batch_v2 import read_header
 
 _MAX_LOOKUPS: Final = 3
-"""How often a location is looked up if its file has gone: each compaction moves an entry once."""
+"""Maximum number of lookups of a location whose file was deleted: each compaction moves an entry once."""
 
 
 class Tier(Enum):
-    """Where a batch came from that was not in the tail cache."""
+    """The tier that had a batch which was not in the tail cache."""
 
     ACTIVE = "active half"
     FLUSHING = "flushing half"
@@ -43,14 +43,14 @@ class Tier(Enum):
 
 
 class _TierResult(NamedTuple):
-    """What one tier has given."""
+    """The result of one tier."""
 
     tier: Tier
     result: ReadResult
 
 
 class _ReadPieces(NamedTuple):
-    """What a read returns: its bytes in pieces, how many entries they are, and the offset behind them."""
+    """The result of a read: its bytes in pieces, the number of entries, and the offset after them."""
 
     pieces: list[bytes]
     entries: int
@@ -58,10 +58,7 @@ class _ReadPieces(NamedTuple):
 
 
 class ReadPath:
-    """Reads the logs whose write cache, read cache, index and entry logs it was given. Only the broker's thread uses it.
-
-    The clock gives seconds.
-    """
+    """Reads logs through all tiers. Only the broker's thread uses it. `clock` returns seconds."""
 
     def __init__(
         self,
@@ -87,21 +84,21 @@ class ReadPath:
         self._clock = clock
 
     def admitted(self, log_id: int, base_offset: int, end_offset: int, batch: bytes | memoryview) -> None:
-        """Note a batch that its log has just admitted; it goes into the tail cache if the log has an active cursor.
+        """Put an admitted batch into the tail cache if its log has an active cursor.
 
-        Pulsar inserts it when it is written. Here nobody reads it before, because no read passes the high watermark; and a
-        reader that is told of the new high watermark finds it there.
+        Pulsar inserts a batch after it was written. Here a batch cannot be read earlier either, because no read passes the high
+        watermark; and a reader that waits for the new high watermark finds the batch there.
         """
         if self._cursors.admitted(log_id, base_offset, end_offset):
             self._tail.insert(log_id, base_offset, end_offset, batch)
 
     def reader_waits(self, log_id: int, offset: int) -> None:
-        """Note that somebody waits for batches from `offset` on."""
+        """Note that a reader waits for batches from `offset` on."""
         self._cursors.reader_waits(log_id, offset)
 
     def expire(self) -> float | None:
-        """Drop what is too old for the tail cache; return the moment at which to call again, None if nothing is in it. Any thread
-        may call this."""
+        """Drop expired batches of the tail cache; return the time of the next call, None if the cache is empty. Any thread may
+        call this."""
         return self._tail.expire()
 
     def cursor_changed(self, log_id: int, exists: bool) -> None:
@@ -109,23 +106,23 @@ class ReadPath:
         self._cursors.set_durable(log_id, int(exists))
 
     def forget(self, log_id: int) -> None:
-        """Forget a log, which was deleted."""
+        """Remove a deleted log."""
         self._tail.invalidate(log_id)
         self._cursors.forget(log_id)
 
     def rewritten(self, log_id: int) -> None:
-        """Drop what is cached of a log, whose batches have been rewritten."""
+        """Drop the cached batches of a log that was rewritten."""
         self._tail.invalidate(log_id)
         self._read_cache.forget(log_id)
 
     def read(self, log_id: int, offset: int, end: int, max_bytes: int, *, at_least_one: bool = True) -> bytes:
         """Return whole batches, in order, from the one that holds `offset` on, before the one that begins at `end`.
 
-        They are `max_bytes` at most; with `at_least_one` the first one is returned however large it is.
+        They have at most `max_bytes`; with `at_least_one` the first one may be larger.
 
         Args:
-            log_id: of the log.
-            offset: from its start offset to its high watermark.
+            log_id: id of the log.
+            offset: at least its start offset, and at most its high watermark.
             end: its high watermark, or the base offset of a batch before it.
 
         Raises:
@@ -146,7 +143,7 @@ class ReadPath:
         return data
 
     def _from_tail(self, log_id: int, offset: int, limits: ReadLimits) -> _ReadPieces | None:
-        """Return what is wanted from the tail cache; None if any of it is missing there."""
+        """Return all batches within `limits` from the tail cache; None if one of them is missing there."""
         if offset >= limits.end:
             return _ReadPieces([], 0, offset)
         found = self._tail.read(log_id, offset, limits.end, limits.max_bytes, at_least_one=limits.at_least_one)
@@ -180,7 +177,7 @@ class ReadPath:
     def _find(self, log_id: int, offset: int, limits: ReadLimits) -> _TierResult:
         """Return batches from the one that holds `offset` on, from the first tier that has that one.
 
-        The halves are asked before the index: a batch that has left them since is in it.
+        The write cache is searched before the index: a batch that leaves the cache meanwhile is in the index.
         """
         written = self._write_cache.read(log_id, offset, limits)
         if written is not None:
@@ -197,7 +194,7 @@ class ReadPath:
             except EntryMissing:
                 if attempt == _MAX_LOOKUPS - 1 or self._locate(log_id, offset) == location:
                     raise
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("the last lookup returns or raises")
 
     def _locate(self, log_id: int, offset: int) -> Location:
         begin = self._clock()
@@ -209,7 +206,7 @@ class ReadPath:
         return location
 
     def _load(self, log_id: int, location: Location) -> bytes:
-        """Read an entry, read those behind it ahead, and put all of them into the read cache."""
+        """Read an entry, read the following ones ahead, put all of them into the read cache, and return the first."""
         is_cached = self._entry_logs.is_cached(location)
         begin = self._clock()
         ahead = ReadAhead(self._limits, log_id, location.base_offset)
@@ -230,7 +227,7 @@ class ReadPath:
                 for run in runs:
                     self._read_cache.put(log_id, run)
             except OSError:
-                ahead.stop = Stop.END  # whoever wants what is there will be told
+                ahead.stop = Stop.END  # a read of these entries raises the error
             self._count_ahead(ahead, self._clock() - begin)
         return batch
 
@@ -244,7 +241,7 @@ class ReadPath:
         setattr(counters, name, getattr(counters, name) + 1)
 
     def _count(self, found: _TierResult) -> None:
-        """Count batches that are returned: a hit of their tier, and a miss of those before it, for each."""
+        """Count returned batches: for each a hit of its tier, and a miss of the tiers before it."""
         counters, entries, size = self._counters, found.result.entries, len(found.result.data)
         counters.tail.miss += entries
         counters.tail.miss_bytes += size

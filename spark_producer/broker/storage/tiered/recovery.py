@@ -1,4 +1,4 @@
-"""What the engine does before it serves: it finds out what the logs have, from the catalog, the index and the journal."""
+"""The recovery of an engine at its start: the states of all logs, from the catalog, the index and the journal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = escaping_logger(__name__)
 class Recovery:
     """Rebuilds the states of all logs. `clock_ms` gives milliseconds since 1970.
 
-    The topics' settings are not known yet: ledgers of batches that the catalog does not count are cut by the default ones.
+    The settings of topics are not known yet: ledgers of batches that are not in the catalog are rolled by the default ones.
     """
 
     def __init__(
@@ -35,19 +35,19 @@ class Recovery:
         *,
         skip_damage: bool = False,
     ) -> None:
-        """`skip_damage`: go on without what is missing, and count it in the log."""
+        """`skip_damage`: continue without missing records, and log their number."""
         self._catalog, self._ledgers, self._roll, self._clock_ms = catalog, ledgers, roll, clock_ms
         self._skip_damage = skip_damage
         self._skipped: dict[str, int] = {}
         self.journal_only: dict[str, int] = {}
-        """By damaged partition: how many of its batches are in the journal alone."""
+        """Number of batches that are only in the journal, by damaged partition."""
         self.states: dict[int, LogState] = {}
 
     def read_index(self) -> None:
-        """Find the logs and what was flushed of them. Rows of logs that were deleted are dropped.
+        """Restore the states of all logs up to their flushed batches. Index rows of deleted logs are dropped.
 
         Raises:
-            CorruptRecord: there is a log of which the catalog never knew.
+            CorruptRecord: the index has a log that the catalog never had.
         """
         for ledger in self._ledgers:
             for log_id in ledger.index.log_ids():
@@ -61,12 +61,12 @@ class Recovery:
                     ledger.index.delete_log(log_id)
 
     def _adopt(self, log_id: int, where: str) -> CatalogEntry:
-        """Keep a log of which the catalog never knew, if damage is skipped.
+        """Add a log that the catalog never had, if damage is skipped.
 
         Raises:
-            CorruptRecord: it is not.
+            CorruptRecord: damage is not skipped.
         """
-        what = f"{where} has batches of log {log_id}, and the catalog {self._catalog.path} has lost that log"
+        what = f"{where} has batches of log {log_id}, which is missing in the catalog {self._catalog.path}"
         if not self._skip_damage:
             raise CorruptRecord(f"{what}. Restore a backup of the whole data directory")
         logger.error("%s: its records are kept, and cannot be read, since their topic is unknown", what)
@@ -93,7 +93,7 @@ class Recovery:
         return state
 
     def _count_uncounted(self, state: LogState, begin: int, end: int) -> None:
-        """Count batches in ledgers that the index has and the catalog does not: a crash came between."""
+        """Add batches to ledgers that are in the index but not in the catalog, since a crash interrupted the flush."""
         offset, now, index = begin, self._clock_ms(), self._ledgers.of(state.log_id).index
         while offset < end and (found := index.indexed(state.log_id, offset)) is not None:
             state.end_offset = found.base_offset
@@ -108,12 +108,12 @@ class Recovery:
         write_cache: WriteCache[Mark | None],
         flush_cache: Callable[[], None],
     ) -> int:
-        """Put the batches of the journal into the write cache that were not flushed; return how many there were.
+        """Put the batches of the journal that were not flushed into the write cache; return their number.
 
         `flush_cache` is called when the cache is full, and must empty it.
 
         Raises:
-            OSError: there is no room, because the disk refuses to take what is in the cache.
+            OSError: the cache is full, and could not be flushed.
         """
         count = 0
         for log_id, batch in records:
@@ -167,5 +167,5 @@ class Recovery:
 
 
 def _not_handed_over(_view: memoryview) -> int:
-    """The batch is in the journal already."""
+    """Return no ticket: the batch is already in the journal."""
     return NO_TICKET

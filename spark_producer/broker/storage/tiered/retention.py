@@ -10,7 +10,7 @@ from spark_producer.broker.storage.tiered.ledgers import Ledger
 
 
 def count_expired(ledgers: Sequence[Ledger], settings: TopicSettings, now_ms: int, high_watermark: int) -> int:
-    """Return how many ledgers, from the oldest on, are to be deleted, all of them confirmed up to `high_watermark`."""
+    """Return the number of ledgers to delete, from the oldest on. All of them end at `high_watermark` or before."""
     confirmed = next((index for index, each in enumerate(ledgers) if each.end_offset > high_watermark), len(ledgers))
     return min(confirmed, max(_past_their_time(ledgers, settings, now_ms), _beyond_the_size(ledgers, settings)))
 

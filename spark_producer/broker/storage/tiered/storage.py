@@ -1,4 +1,4 @@
-"""The storage of the tiered engine: all logs of a data directory, with one journal, one write cache and one set of entry logs."""
+"""The storage of the tiered engine: all logs of a data directory, with one journal, one write cache and common entry logs."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord, PyProducerError
 
 NAME: Final = "tiered"
-"""The folder in a data directory. No partition can have that name, because the names of partitions end in `-` and a number."""
+"""Name of its directory in a data directory. No partition can have that name, because partition names end in `-` and a number."""
 
 logger = escaping_logger(__name__)
 
 
 def holds_tiers(data_dir: Path) -> bool:
-    """Return whether this engine has been used in a data directory."""
+    """Return whether a data directory has a directory of this engine."""
     return (data_dir / NAME).is_dir()
 
 
 class TieredStorage:
-    """A `Storage` after the memory design of Pulsar's broker and BookKeeper's bookie. It lives in the folder `tiered` of the data
+    """A `Storage` with the memory design of Pulsar's broker and BookKeeper's bookie, in the directory `tiered` of the data
     directory.
 
-    A batch is confirmed once it is in the journal, and on the disk if `sync_each_append` says so. Nothing waits for the disk if
-    data is thrown away in the end, which settings without `sync_on_close` and `sync_each_append` say.
+    A batch is confirmed when it was written to the journal or, with `sync_each_append`, forced. Without `sync_on_close` and
+    `sync_each_append` the data is temporary, and no call waits for the disk.
     """
 
     name = NAME
@@ -59,40 +59,40 @@ class TieredStorage:
         files: FileOps | None = None,
         clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
-        """Read what earlier lives have left, and begin.
+        """Recover the data of earlier runs, and start the engine.
 
         Raises:
-            ConfigError: the directories outside are not those of before, or not free.
+            ConfigError: the external directories have changed, or are in use.
             CorruptRecord: the catalog cannot be read.
-            BrokerError: the journal has lost records that were acknowledged (KAFKA_STORAGE_ERROR); the text says what to do.
+            BrokerError: the journal has lost acknowledged records (KAFKA_STORAGE_ERROR); the message says what to do.
             OSError: the disk refused.
         """
         self._is_kept = settings.sync_on_close or settings.sync_each_append
         options = options or options_for(settings)
-        with contextlib.ExitStack() as life:
-            if files is None:  # those of a simulated disk are nobody else's
+        with contextlib.ExitStack() as resources:
+            if files is None:  # a simulated disk is not shared
                 files = SystemFiles() if self._is_kept else UnforcedFiles()
-                life.callback(files.release)
+                resources.callback(files.release)
                 _check_catalog(data_dir, skip_damage=settings.skip_damage)
                 check_new_engine(files, data_dir / NAME, options)
-                _lock_external_directories(options, life)
+                _lock_external_directories(options, resources)
             self.engine = Engine(data_dir / NAME, files, options, sync=settings.sync_each_append, clock_ms=clock_ms)
             if isinstance(files, SystemFiles):
                 directories = self.engine.directories
                 for path in (data_dir, data_dir / NAME, directories.journal, *directories.ledgers):
                     files.hold(path)
-            self._life = life.pop_all()
+            self._resources = resources.pop_all()
 
     def watch(self, confirmed: Callable[[str, int], None], space_freed: Callable[[], None]) -> None:
-        """See `Storage.watch`. A batch is told when it is written, and with `sync_each_append` again when it is confirmed."""
+        """See `Storage.watch`. A batch is reported when it is written, and with `sync_each_append` again when it is confirmed."""
         self.engine.write_path.notify_log, self.engine.write_path.notify_space = confirmed, space_freed
 
     def has_space(self, size: int) -> bool:
-        """See `Storage.has_space`. A request larger than a half of the write cache waits until a half is free."""
+        """See `Storage.has_space`. A request larger than half of the write cache waits until a half is free."""
         return self.engine.write_path.has_space(size)
 
     def check_largest_batch(self, size: int) -> None:
-        """See `Storage.check_largest_batch`: half of the write cache holds each batch whole."""
+        """See `Storage.check_largest_batch`: a batch must fit in half of the write cache."""
         self.engine.write_path.limit.check_setting(size)
 
     def cursor_changed(self, topic: str, partition: int, exists: bool) -> None:
@@ -102,11 +102,11 @@ class TieredStorage:
             self.engine.read_path.cursor_changed(state.log_id, exists)
 
     def readings(self) -> Iterable[MetricReading]:
-        """See `Storage.readings`: every counter of every tier."""
+        """See `Storage.readings`: all counters of all tiers."""
         return self.engine.readings()
 
     def orphaned(self, topics: Mapping[str, int]) -> list[str]:
-        """Return the names of partitions in the catalog whose records belong to none of `topics`."""
+        """See `Storage.orphaned`: the names of partitions in the catalog."""
         return sorted(
             entry_state.name
             for entry_state in self.engine.states_with_records()
@@ -119,17 +119,17 @@ class TieredStorage:
         return sorted(f"{each.topic}-{each.partition}" for each in known)
 
     def recover(self, topics: Mapping[str, int]) -> None:
-        """Warn of records that belong to no topic. What a crash has left undone was done when the engine was started."""
+        """Warn of records that belong to no topic. The start of the engine has completed interrupted operations."""
         orphaned = self.orphaned(topics)
         if orphaned:
             logger.warning(
-                "%s: %d logs hold records of no topic (%s), after a deletion that was cut short, or a change of broker.json. "
-                "They stay until a topic of that name is created; then they are set aside in %s, and kept",
+                "%s: %d logs hold records of no topic (%s), after an incomplete deletion, or a change of broker.json. They stay "
+                "until a topic of that name is created; then they are set aside in %s, and kept",
                 *(self.engine.directory, len(orphaned), first_few(orphaned), self.engine.catalog.path),
             )
 
     def open(self, topic: str, partition: int, settings: TopicSettings, recovered: Recovered) -> TieredLog:
-        """Open the log of a partition, which is made if the catalog does not have it."""
+        """Open the log of a partition, which is created if it is not in the catalog."""
         state = self.engine.find(topic, partition) or self.engine.add(topic, partition)
         if state.damage is not None:
             raise _unreadable(state, state.damage)
@@ -140,7 +140,7 @@ class TieredStorage:
         return self._log(state, settings)
 
     def create(self, topic: str, partition: int, settings: TopicSettings) -> TieredLog:
-        """Make a log with a new id. The catalog on the disk has it before its first batch is admitted."""
+        """Create a log with a new id. The catalog on the disk has it before its first batch is admitted."""
         state = self.engine.find(topic, partition)
         if state is not None and state.has_records:
             self.engine.set_aside(state)
@@ -153,7 +153,7 @@ class TieredStorage:
         return self._log(self.engine.add(topic, partition), settings)
 
     def delete(self, partitions: Collection[tuple[str, int]]) -> None:
-        """Forget logs. Their batches are removed from the entry logs later, as others are that nobody needs."""
+        """Delete logs. Garbage collection removes their batches from the entry logs later."""
         for topic, partition in partitions:
             state = self.engine.find(topic, partition)
             if state is not None:
@@ -175,7 +175,7 @@ class TieredStorage:
         )
 
     def _log_closed(self, discard: bool) -> None:
-        """Make everything durable that was confirmed.
+        """Force all confirmed batches to the disk.
 
         Raises:
             OSError: the disk refused.
@@ -188,21 +188,21 @@ class TieredStorage:
             raise OSError(str(error)) from error
 
     def close(self) -> bool:
-        """End the engine. What is kept is flushed, so that the next life has nothing to replay. See `Storage.close`."""
+        """Stop the engine. Data that is kept is flushed, so that the next start has no records to replay. See `Storage.close`."""
         is_done = True
         try:
             is_done = self.engine.close(flush=self._is_kept)
         finally:
             if is_done:
-                self._life.close()
+                self._resources.close()
         return is_done
 
 
 def _check_catalog(data_dir: Path, *, skip_damage: bool) -> None:
-    """Check that there is a catalog if there are topics, which are made after it. Nothing is made before that is known.
+    """Check that there is a catalog if there are topics, which are created after it. This comes before any file is created.
 
     Raises:
-        CorruptRecord: there is none, and damage is not skipped; or the list of topics cannot be read.
+        CorruptRecord: there is no catalog, and damage is not skipped; or the list of topics cannot be read.
     """
     path, state = data_dir / NAME / CATALOG, StateFile(data_dir)
     if state.load().topics and not path.exists():
@@ -212,16 +212,16 @@ def _check_catalog(data_dir: Path, *, skip_damage: bool) -> None:
         logger.error("%s", text)
 
 
-def _lock_external_directories(options: TieredOptions, life: contextlib.ExitStack) -> None:
-    """Lock the directories outside of the data directory, which is locked already."""
+def _lock_external_directories(options: TieredOptions, resources: contextlib.ExitStack) -> None:
+    """Lock the external directories. The data directory is already locked."""
     for path in (*([] if options.journal_dir is None else [options.journal_dir]), *options.ledger_dirs):
         make_private_directory(path)
-        life.callback(DirectoryLock(path).close)
+        resources.callback(DirectoryLock(path).close)
 
 
 def _unreadable(state: LogState, why: str) -> UnreadableLog:
     return UnreadableLog(
-        f"partition {state.name} is not opened: {why}. Restore the data directory from a backup; or delete the topic, whose "
-        "records are lost then",
+        f"partition {state.name} is not opened: {why}. Restore the data directory from a backup; or delete the topic, which "
+        "loses its records",
         code=Code.KAFKA_STORAGE_ERROR,
     )

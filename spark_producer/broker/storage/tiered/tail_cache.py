@@ -1,8 +1,8 @@
-"""The tail cache: batches that were just written, for readers that are near the end (Pulsar's managed ledger cache).
+"""The tail cache: the newest batches, for readers near the end of a log (Pulsar's managed ledger cache).
 
-Entries leave it in the order in which they came, whatever log they belong to, as in Pulsar since 4.1 (PIP-430,
-RangeCacheRemovalQueue). Before, the largest logs were evicted first, which drops new entries of busy topics before old entries of
-idle ones. An entry leaves for one of three reasons: the cache is full, the entry is old, or all active cursors have read it.
+Entries of all logs are evicted in the order of their insertion, as in Pulsar since 4.1 (PIP-430, RangeCacheRemovalQueue). Earlier
+versions of Pulsar evicted the largest logs first, which drops new entries of busy topics before old entries of idle ones. An
+entry is dropped for one of three reasons: the cache is full, the entry has expired, or all active cursors have read it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 from spark_producer.broker.storage.tiered.counters import TailCounters
 
 EVICTION_THRESHOLD: Final = 0.98
-"""The part of its size beyond which the cache evicts (Pulsar's EntryCacheManagerImpl)."""
+"""Fraction of its maximum size above which the cache evicts entries (Pulsar's EntryCacheManagerImpl)."""
 
 EVICTION_TARGET: Final = 0.90
-"""The part of its size to which it evicts (managedLedgerCacheEvictionWatermark)."""
+"""Fraction of its maximum size down to which it evicts (managedLedgerCacheEvictionWatermark)."""
 
 TTL_MS: Final = 1000
-"""The milliseconds after which an entry is dropped (managedLedgerCacheEvictionTimeThresholdMillis)."""
+"""Maximum time of an entry in the cache, in milliseconds (managedLedgerCacheEvictionTimeThresholdMillis)."""
 
 _MIN_SWEPT: Final = 64
 
@@ -69,10 +69,10 @@ class _Bases:
 
 
 class TailCache:
-    """The newest batches of all logs, each copied, `max_bytes` of them at most for longer than one insertion takes.
+    """Copies of the newest batches of all logs, at most `max_bytes` except during an insertion.
 
-    Every thread may use it: the broker's thread inserts and reads, and another one calls `expire` for when nothing else happens.
-    Only the bytes of batches are counted, as in Pulsar. The clock gives seconds.
+    Any thread may use it: the broker's thread inserts and reads, and another one calls `expire` when there are no insertions.
+    Only the bytes of batches are counted, as in Pulsar. `clock` returns seconds.
     """
 
     def __init__(
@@ -87,9 +87,9 @@ class TailCache:
         self._logs: dict[int, _Bases] = {}
 
     def insert(self, log_id: int, base_offset: int, end_offset: int, batch: bytes | memoryview) -> bool:
-        """Put a copy of a batch behind all others, and evict if the cache is then full. Return whether it was put in.
+        """Add a copy of a batch, and evict old entries if the cache is then full. Return whether the batch was added.
 
-        It is not if it is larger than the cache, or if an entry of its log from the same offset or a later one is there already.
+        A batch is not added if it is larger than the cache, or if its log has an entry at the same or a later offset.
         """
         with self._lock:
             now = self._clock()
@@ -97,7 +97,7 @@ class TailCache:
             bases = self._logs.get(log_id)
             if len(batch) > self._max_bytes or (bases is not None and base_offset <= bases.last):
                 return False
-            copied = _Cached(end_offset, bytes(batch), now)  # before anything is changed, since it takes memory
+            copied = _Cached(end_offset, bytes(batch), now)  # first, since it may raise MemoryError
             if bases is None:
                 bases = self._logs[log_id] = _Bases()
             bases.append(base_offset)
@@ -114,8 +114,8 @@ class TailCache:
     ) -> list[bytes] | None:
         """Return the batches from the one that holds `offset` on, before offset `end`; None if any of them is missing.
 
-        They are `max_bytes` at most, or with `at_least_one` one of any size. If one is missing, storage serves all of them
-        (RangeEntryCacheImpl).
+        They have at most `max_bytes`; with `at_least_one` the first may be larger. If one is missing, all of them are read from
+        the other tiers (RangeEntryCacheImpl).
         """
         with self._lock:
             bases = self._logs.get(log_id)
@@ -136,9 +136,9 @@ class TailCache:
             return found
 
     def expire(self) -> float | None:
-        """Drop the entries that are too old; return the moment at which the next one will be, None if the cache is empty.
+        """Drop the expired entries; return the time at which the next one expires, None if the cache is empty.
 
-        Each insertion does so too. Pulsar does so every 10 ms (managedLedgerCacheEvictionIntervalMs).
+        Each insertion drops expired entries too. Pulsar does so every 10 ms (managedLedgerCacheEvictionIntervalMs).
         """
         with self._lock:
             return self._expire(self._clock())
@@ -153,7 +153,7 @@ class TailCache:
                 self._counters.evict_cursor += 1
 
     def invalidate(self, log_id: int) -> None:
-        """Drop all entries of a log, because it was deleted, or reading it failed."""
+        """Drop all entries of a log, which was deleted, or could not be read."""
         with self._lock:
             while log_id in self._logs:
                 self._drop_first(log_id)
@@ -177,7 +177,7 @@ class TailCache:
         return evicted
 
     def _drop_first(self, log_id: int) -> None:
-        """Drop the first entry of a log. The first of the whole queue is also the first of its log, since both are in order."""
+        """Drop the first entry of a log. The first entry of the queue is also the first of its log, since both are sorted."""
         bases = self._logs[log_id]
         cached = self._queue.pop((log_id, bases.first()))
         bases.drop_first()

@@ -1,7 +1,7 @@
-"""The traces of an earlier life in the directories of an engine: they prove that a file which is missing was there once.
+"""Traces of an earlier run in the directories of an engine: they prove that a missing catalog existed.
 
-A life writes its catalog before anything that the catalog tells of. So where there are batches, or a mark, there was a catalog,
-at whatever moment that life ended. A directory without such traces is new: the first start may have died in it.
+The catalog is written before the data that it describes. So if there are batches, or a mark, there was a catalog, even after a
+crash. A directory without such traces is new, or its first start was interrupted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spark_producer.broker.storage.tiered.location_index.arrays import NAME as I
 
 
 def traces(files: FileOps, journal: Path, ledgers: tuple[Path, ...]) -> Iterator[str]:
-    """Yield what there is in these directories that a life with a catalog has left, each as its path and what it has.
+    """Yield descriptions of the files in these directories that prove that there was a catalog, with their paths.
 
     Raises:
         OSError: the disk refused.

@@ -1,7 +1,7 @@
-"""The write cache: a half that takes batches, and one that is being flushed or is empty. They change places.
+"""The write cache: an active half that takes batches, and one that is being flushed or is empty. They are swapped.
 
-Its lock is the only one between the broker's thread and the flush. It is held for a copy or a change of places, never for a call
-of the disk. Inside it the journal is asked for its mark and given batches, which takes the journal's own lock.
+Its lock is the only one between the broker's thread and the flush. It is held for a copy or a swap, never for a call of the disk.
+While it is held, the mark of the journal is read and batches are appended to the journal, which takes the journal's own lock.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ MarkT = TypeVar("MarkT")
 
 
 class WriteCache(Generic[MarkT]):
-    """Two halves of `half_size` bytes each. Any thread may call.
+    """Two halves of `half_size` bytes each. Any thread may use it.
 
-    `mark` tells the place in the journal up to which it holds batches that were put before. It is asked right before each swap,
-    so everything up to the mark is in the half that is then flushed, or was flushed before. `swapped` is called right after each
-    swap, and must not wait.
+    `mark` returns the position in the journal up to which all batches are in the cache. It is called right before each swap, so
+    all batches before the mark are in the half that is then flushed, or were flushed before. `swapped` is called right after each
+    swap, and must not block.
     """
 
     def __init__(
@@ -45,11 +45,11 @@ class WriteCache(Generic[MarkT]):
 
     @property
     def flushing(self) -> tuple[WriteCacheHalf, MarkT] | None:
-        """The half to be flushed with the mark that was taken for it, None while there is none."""
+        """The half to flush and its mark, None if there is none."""
         return self._flushing
 
     def contents(self) -> list[tuple[int, list[Slot]]]:
-        """Return the batches to be flushed: ids of logs, in order, each with its slots by base offset."""
+        """Return the batches to flush: the sorted ids of logs, each with its slots by base offset."""
         with self._lock:
             half = self._other
             return [(log_id, list(half.slots(log_id))) for log_id in half.log_ids()] if self._flushing else []
@@ -60,16 +60,16 @@ class WriteCache(Generic[MarkT]):
         return not self._active.used and not self._other.used
 
     def has_space(self, size: int) -> bool:
-        """Return whether batches of `size` bytes together can be put now, as far as one can tell."""
+        """Return whether batches of `size` bytes together probably fit now."""
         return self._active.has_space(size) or (self._flushing is None and size <= self.half_size)
 
     def put(
         self, log_id: int, batch: CachedBatch, parts: Iterable[Buffer], hand_over: Callable[[memoryview], int]
     ) -> bool:
-        """Put a batch into the active half, and call `hand_over` with the view of it, which returns the journal's ticket.
+        """Put a batch into the active half, and call `hand_over` with its view, which returns the ticket of the journal.
 
-        If the active half is full and the other one is free, they change places first. Return False if there is no room. What
-        `hand_over` raises is raised; the batch is not in the cache then. Batches of a log come in order.
+        If the active half is full and the other one is free, they are swapped first. Return False if there is no space. If
+        `hand_over` raises, the batch is not in the cache. The batches of a log must come in order.
         """
         with self._lock:
             view = self._active.put(log_id, batch, parts)
@@ -81,13 +81,13 @@ class WriteCache(Generic[MarkT]):
             try:
                 self._active.ticket = hand_over(view)
             except BaseException:
-                self._active.take_back(log_id)  # a flush must not keep what the journal never got
+                self._active.take_back(log_id)  # a flush must not store a batch that is not in the journal
                 raise
             self._count()
             return True
 
     def swap(self) -> bool:
-        """Make the active half the one to be flushed. Return False if it is empty, or the other one is not free."""
+        """Swap the halves, so that the active one can be flushed. Return False if it is empty, or the other one is not free."""
         with self._lock:
             if self._flushing is not None or not self._active.used:
                 return False
@@ -102,14 +102,14 @@ class WriteCache(Generic[MarkT]):
         self._swapped()
 
     def clear(self) -> None:
-        """Make the half that was flushed free. The index must know all of its batches."""
+        """Clear the flushed half. All of its batches must be in the index."""
         with self._lock:
             self._other.clear()
             self._flushing = None
             self._count()
 
     def read(self, log_id: int, offset: int, limits: ReadLimits) -> ReadResult | None:
-        """See `sources.WriteCacheReader.read`."""
+        """See `interfaces.WriteCacheReader.read`."""
         with self._lock:
             for half in (self._active, self._other):
                 found = half.read(log_id, offset, limits)
@@ -119,19 +119,19 @@ class WriteCache(Generic[MarkT]):
         return None
 
     def cached_batch(self, log_id: int, offset: int) -> CachedBatch | None:
-        """Return what is known of the batch that holds `offset`, None if neither half has it."""
+        """Return the metadata of the batch that holds `offset`, None if neither half has it."""
         with self._lock:
             slot = self._active.find(log_id, offset) or self._other.find(log_id, offset)
         return slot.batch if slot is not None else None
 
     def cached_batches(self, log_id: int) -> list[tuple[CachedBatch, bytes]]:
-        """Return all batches of a log in order, each with a copy of its bytes. It may be slow: it is for the opening of a log."""
+        """Return all batches of a log in order, each with a copy of its bytes. This may be slow; it is used to open a log."""
         with self._lock:
             halves = (self._other, self._active)
             return [(slot.batch, bytes(half.view(slot))) for half in halves for slot in half.slots(log_id)]
 
     def first_at_or_after_position(self, log_id: int, position: int) -> CachedBatch | None:
-        """Return the first batch of a log that begins at `position` or behind it."""
+        """Return the first batch of a log at or after `position`."""
         with self._lock:
             slot = self._other.first_at_or_after_position(log_id, position) or self._active.first_at_or_after_position(
                 log_id, position
@@ -139,19 +139,19 @@ class WriteCache(Generic[MarkT]):
         return slot.batch if slot is not None else None
 
     def first(self, log_id: int, predicate: Callable[[CachedBatch], bool]) -> CachedBatch | None:
-        """Return the first batch of a log of which `predicate` is true."""
+        """Return the first batch of a log for which `predicate` is true."""
         with self._lock:
             found = (slot.batch for half in (self._other, self._active) for slot in half.slots(log_id))
             return next(filter(predicate, found), None)
 
     def latest_timestamp(self, log_id: int, start: int, end: int) -> int | None:
-        """Return the largest timestamp of the batches of a log between two offsets, None if there are none."""
+        """Return the maximum timestamp of the batches of a log between two offsets, None if there are none."""
         with self._lock:
             batches = (slot.batch for half in (self._other, self._active) for slot in half.slots(log_id))
             return max((each.max_timestamp for each in batches if start <= each.base_offset < end), default=None)
 
     def forget(self, log_id: int) -> None:
-        """Leave out the batches of a log that was deleted."""
+        """Remove the batches of a deleted log."""
         with self._lock:
             self._active.forget(log_id)
             self._other.forget(log_id)

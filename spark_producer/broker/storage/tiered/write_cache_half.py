@@ -1,7 +1,7 @@
-"""One half of the write cache: batches that are not yet in an entry log, copied into memory that is reserved once and used again.
+"""One half of the write cache: copies of batches that are not yet in an entry log, in memory that is reserved once and reused.
 
-The memory is an anonymous mapping. A batch lies in a slot of it, which begins at a multiple of 64 bytes (BookKeeper's
-WriteCache). The journal and the flush write straight from the slots, so a half may be cleared only when both are done with it.
+The memory is an anonymous mapping. A batch has a slot in it, which begins at a multiple of 64 bytes (BookKeeper's WriteCache).
+The journal and the flush write directly from the slots, so a half may be cleared only after both have completed.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from spark_producer.broker.storage.tiered.ledgers import Ledger
 
 SLOT_ALIGNMENT: Final = 64
 NO_TICKET: Final = 0
-"""The ticket of a half of which the journal was given nothing."""
+"""The ticket of a half without batches in the journal."""
 
 
 class CachedBatch(NamedTuple):
-    """What is known of a batch when it is put into the cache.
+    """The metadata of a batch in the cache.
 
-    position: the bytes of the log's batches before it. Only differences of positions mean anything.
-    ledger: the ledger of its log to which it belongs.
+    position: size of all earlier batches of the log in bytes, plus a constant: only differences of positions are meaningful.
+    ledger: the ledger of the batch.
     """
 
     base_offset: int
@@ -37,19 +37,19 @@ class CachedBatch(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A batch in the half, and the byte of the half at which it begins."""
+    """A batch in the half, and the byte at which it begins."""
 
     batch: CachedBatch
     start: int
 
 
 class WriteCacheHalf:
-    """Batches of many logs in `size` bytes. It locks nothing: see `WriteCache`."""
+    """Batches of many logs in `size` bytes. It has no lock: see `WriteCache`."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.ticket = NO_TICKET
-        """The ticket of the last batch that was handed to the journal."""
+        """The ticket of the last batch that was appended to the journal."""
         self.entries = 0
         self.bytes = 0
         self._memory = memoryview(mmap.mmap(-1, size))
@@ -59,7 +59,7 @@ class WriteCacheHalf:
 
     @property
     def used(self) -> int:
-        """The bytes of the half that are taken."""
+        """The number of used bytes."""
         return self._used
 
     def has_space(self, size: int) -> bool:
@@ -69,8 +69,8 @@ class WriteCacheHalf:
     def put(self, log_id: int, batch: CachedBatch, parts: Iterable[Buffer]) -> memoryview | None:
         """Copy a batch, given in parts, and return the view of its slot; return None if it does not fit.
 
-        A batch takes the place of one with the same base offset, whose slot stays used. Batches may come in any order. After a
-        MemoryError everything is as it was.
+        A batch replaces one with the same base offset, whose slot stays used. The order of batches is free. After a MemoryError
+        the half is unchanged.
         """
         if not self.has_space(batch.size):
             return None
@@ -79,7 +79,7 @@ class WriteCacheHalf:
             self._memory[at : at + len(part)] = part
             at += len(part)
         view = self._memory[start:at]
-        self._enter(log_id, Slot(batch, start))  # as the last of all for which there may be no memory
+        self._enter(log_id, Slot(batch, start))  # last, since it may raise MemoryError
         self._used = -(-at // SLOT_ALIGNMENT) * SLOT_ALIGNMENT
         return view
 
@@ -95,13 +95,13 @@ class WriteCacheHalf:
             try:
                 slots.insert(index, slot)
             except MemoryError:
-                del bases[index]  # else every batch behind it would be looked for one row too far
+                del bases[index]  # else the rows of all following batches would be off by one
                 raise
             self.entries += 1
         self.bytes += slot.batch.size
 
     def take_back(self, log_id: int) -> None:
-        """Leave out the last batch of a log, which was put last, and give its room back."""
+        """Remove the last batch of a log, which must be the batch that was put last, and free its bytes."""
         self._bases[log_id].pop()
         slot = self._slots[log_id].pop()
         self._used = slot.start
@@ -118,8 +118,8 @@ class WriteCacheHalf:
         return slot if offset < slot.batch.end_offset else None
 
     def read(self, log_id: int, offset: int, limits: ReadLimits) -> tuple[list[memoryview], int] | None:
-        """Return the bytes of the batches from the one that holds `offset` on, as many as are wanted and follow each other, and
-        the offset behind them; None if the half has no such batch. The bytes change when the half is used again."""
+        """Return consecutive batches from the one that holds `offset` on, within `limits`, and the offset after them; None if the
+        half has no such batch. The bytes change when the half is reused."""
         bases = self._bases.get(log_id)
         index = bisect_right(bases, offset) - 1 if bases else -1
         if index < 0 or offset >= self._slots[log_id][index].batch.end_offset:
@@ -135,32 +135,32 @@ class WriteCacheHalf:
         return views, expected
 
     def first_at_or_after_position(self, log_id: int, position: int) -> Slot | None:
-        """Return the slot of the first batch that begins at `position` of its log or behind it."""
+        """Return the slot of the first batch of a log at or after `position`."""
         slots = self._slots.get(log_id, ())
         index = bisect_left(slots, position, key=lambda slot: slot.batch.position)
         return slots[index] if index < len(slots) else None
 
     def slots(self, log_id: int) -> Sequence[Slot]:
-        """Return the slots of a log, ordered by base offset."""
+        """Return the slots of a log by base offset."""
         return self._slots.get(log_id, ())
 
     def log_ids(self) -> list[int]:
-        """Return the ids of the logs that have batches here, in order."""
+        """Return the sorted ids of the logs with batches in the half."""
         return sorted(self._slots)
 
     def view(self, slot: Slot) -> memoryview:
-        """Return the bytes of a batch, which change when the half is used again."""
+        """Return the bytes of a batch, which change when the half is reused."""
         return self._memory[slot.start : slot.start + slot.batch.size]
 
     def forget(self, log_id: int) -> None:
-        """Leave out the batches of a log from now on. Their room comes back when the half is cleared."""
+        """Remove the batches of a log. Their bytes are freed when the half is cleared."""
         self._bases.pop(log_id, None)
         for slot in self._slots.pop(log_id, []):
             self.entries -= 1
             self.bytes -= slot.batch.size
 
     def clear(self) -> None:
-        """Make all of the half free."""
+        """Remove all batches."""
         self._slots.clear()
         self._bases.clear()
         self._used = self.entries = self.bytes = 0

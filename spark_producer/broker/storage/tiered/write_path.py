@@ -1,4 +1,4 @@
-"""The way of a batch into the engine: into the write cache, then to the journal; and what the journal says about it later."""
+"""The write path: a batch is copied to the write cache and appended to the journal, which later confirms it."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from spark_producer.errors import BrokerError
 from spark_producer.record.batch_v2 import BatchHeader, assign_base_offset
 
 _ASSIGNED_BYTES: Final = 16
-"""The first bytes of a batch: base offset, length and leader epoch. A broker changes nothing after them."""
+"""Number of bytes at the start of a batch that a broker changes: base offset, length and leader epoch."""
 
 logger = escaping_logger(__name__)
 
 
 class AdmittedListener(Protocol):
-    """Who is told of each batch that was admitted: see `ReadPath.admitted`."""
+    """Called with each admitted batch: see `ReadPath.admitted`."""
 
     def __call__(self, log_id: int, base_offset: int, end_offset: int, batch: bytes | memoryview, /) -> None:
-        """Take note of the batch."""
+        """Note the batch."""
 
 
 def stamped(batch: memoryview, base_offset: int) -> tuple[Buffer, Buffer]:
-    """Return the parts of a batch with this base offset and the leader epoch of all batches; `batch` is not changed."""
+    """Return the parts of a batch with this base offset and `LEADER_EPOCH`; `batch` is not changed."""
     head = memoryview(bytearray(batch[:_ASSIGNED_BYTES]))
     assign_base_offset(head, base_offset, LEADER_EPOCH)
     return head, batch[_ASSIGNED_BYTES:]
 
 
 class WritePath:
-    """Admits batches of all logs in `states`. The broker's thread calls, and the journal's threads where it is said.
+    """Admits batches of all logs in `states`. The broker's thread uses it; docstrings name other threads.
 
     `clock_ms` gives milliseconds since 1970.
     """
@@ -60,24 +60,24 @@ class WritePath:
     ) -> None:
         self.states = states
         self.failure: str | None = None
-        """Why nothing is confirmed any more: the journal has failed."""
+        """Error message after the journal has failed: no batch is confirmed any more."""
         self.refusal: str | None = None
-        """Why nothing is admitted any more: flushes failed again and again."""
+        """Error message after too many flushes have failed: no batch is admitted any more."""
         self.notify_log: LogListener = lambda _topic, _partition: None
         self.notify_space: Callable[[], None] = lambda: None
         self.journal: Journal | None = None
-        """None until the journals of earlier lives were read."""
+        """None until the journals of earlier runs were replayed."""
         self.limit = BatchLimit(write_cache.half_size)
         self._write_cache, self._catalog, self._sync, self._roll = write_cache, catalog, sync, roll
         self._clock_ms, self._admitted = clock_ms, admitted
         self._space_is_awaited = False
 
     def has_space(self, size: int) -> bool:
-        """Return whether a request of `size` bytes may be handled now. Where nothing is admitted any more, `admit` says why."""
+        """See `Storage.has_space`. Return True too if no batch is admitted any more: then `admit` raises the reason."""
         if self.failure is not None or self.refusal is not None or self.journal is None:
             return True
         had_space = not self._space_is_awaited
-        self._space_is_awaited = True  # before looking, so that room that comes at once is told
+        self._space_is_awaited = True  # before the check, so that space that is freed during it is reported
         if self._write_cache.has_space(min(size, self._write_cache.half_size)) and self.journal.has_memory(size):
             self._space_is_awaited = False
             return True
@@ -101,13 +101,13 @@ class WritePath:
             state.add_batch(ledger, end, header.size, header.max_timestamp, now)
             try:
                 self._admitted(state.log_id, base, end, view)
-            except MemoryError:  # the journal has the batch, so it is admitted, with or without a copy there
+            except MemoryError:  # the journal has the batch, so it is admitted even without a copy there
                 logger.warning("%s: no memory for a batch in the tail cache", state.name)
             return ticket
 
         try:
             is_put = self._write_cache.put(state.log_id, cached, stamped(batch, base), hand_over)
-        except MemoryError as error:  # neither the write cache nor the journal has it
+        except MemoryError as error:  # neither the write cache nor the journal has the batch
             raise self._out_of_space("the process has no memory for the batch") from error
         if not is_put:
             raise self._out_of_space("the write cache is full, and its other half is being flushed")
@@ -118,7 +118,7 @@ class WritePath:
         if self.refusal is not None:
             raise BrokerError(self.refusal, code=Code.KAFKA_STORAGE_ERROR)
         self.limit.check(topic, size)
-        assert self.journal is not None, "nothing is admitted before the recovery has ended"
+        assert self.journal is not None, "no batch is admitted before the recovery has ended"
         if self.journal.full:
             raise self._out_of_space(self.journal.full)
         if not self.journal.has_memory(size):
@@ -126,13 +126,13 @@ class WritePath:
         return self.journal
 
     def _out_of_space(self, why: str) -> BrokerError:
-        """Count a refusal; return the error that tells a producer to send the batch again.
+        """Count a refusal; return the retriable error for the producer.
 
-        Kafka answers NOT_ENOUGH_REPLICAS for a batch that cannot be kept safely now; all clients send it again, and know that it
-        was not kept. BookKeeper's code for it, TooManyRequests, has no other counterpart that librdkafka takes for retriable.
+        Kafka returns NOT_ENOUGH_REPLICAS for a batch that cannot be stored safely now; all clients send the batch again, and know
+        that it was not stored. BookKeeper's code for this, TooManyRequests, has no other counterpart that librdkafka retries.
         """
         self._write_cache.counters.rejected += 1
-        return BrokerError(f"no room: {why}; send the batch again", code=Code.NOT_ENOUGH_REPLICAS)
+        return BrokerError(f"no space for the batch: {why}. Send it again", code=Code.NOT_ENOUGH_REPLICAS)
 
     def check_writable(self) -> None:
         """Check that the journal works.
@@ -144,19 +144,19 @@ class WritePath:
             raise BrokerError(self.failure, code=Code.KAFKA_STORAGE_ERROR)
 
     def written(self, records: Sequence[JournalRecord], by_caller: bool) -> None:
-        """Note the records that the journal has written. Its threads call this; without `sync` mostly `admit` does (`by_caller`),
-        whose caller finds out what is confirmed when it returns."""
+        """Note the records that the journal has written. The threads of the journal call this; without `sync` mostly `admit` does
+        (`by_caller`), whose caller sees the confirmed offset when it returns."""
         self._advance(records, confirms=not self._sync, notifies=not by_caller)
 
     def forced(self, records: Sequence[JournalRecord]) -> None:
-        """Note what the journal has forced to the disk. Its threads call this."""
+        """Note the records that the journal has forced. The threads of the journal call this."""
         self._advance(records, confirms=True, notifies=True)
 
     def _advance(self, records: Sequence[JournalRecord], *, confirms: bool, notifies: bool) -> None:
         touched: dict[int, LogState] = {}
         for record in records:
             state = self.states.get(record.log_id)
-            if state is not None:  # else it was deleted
+            if state is not None:  # else the log was deleted
                 state.written_end = max(state.written_end, record.end_offset)
                 if confirms:
                     state.confirmed_end = record.end_offset
@@ -167,11 +167,11 @@ class WritePath:
             self.space_freed()
 
     def failed(self, error: BaseException) -> None:
-        """Note that the journal has failed. Its threads call this."""
+        """Note that the journal has failed. The threads of the journal call this."""
         self.failure = (
             f"the broker is read-only: its journal has failed ({error!r}), so batches that are not acknowledged may not be on "
-            "the disk. Look after the disk, then restart the broker: it recovers what is there, and producers that send their "
-            "batches again get each of them in once"
+            "the disk. Repair the disk, then restart the broker: it recovers the stored batches, and idempotent producers can "
+            "send their batches again without duplicates"
         )
         logger.error("%s", self.failure)
         for state in list(self.states.values()):
@@ -180,13 +180,13 @@ class WritePath:
         self.space_freed()
 
     def flushes_failed(self, reason: str) -> None:
-        """Note that flushes failed too often. The flush's thread calls this."""
+        """Note that too many flushes have failed. The flush thread calls this."""
         self.refusal = reason
         logger.error("%s", reason)
         self.space_freed()
 
     def space_freed(self) -> None:
-        """Tell that there is room again, if somebody found none. Any thread may call."""
+        """Report that there is space again, if `has_space` has returned False. Any thread may call this."""
         if self._space_is_awaited:
             self._space_is_awaited = False
             self.notify_space()

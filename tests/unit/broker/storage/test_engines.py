@@ -188,7 +188,7 @@ def test_a_folder_of_the_tiered_engine_that_is_lost_is_missed(tmp_path: Path, le
     before = sorted(tmp_path.rglob("*"))
     for _ in range(2):
         with pytest.raises(
-            CorruptRecord, match=r"tiered/catalog\.json is missing.*it was there.*broker\.json, which has topics"
+            CorruptRecord, match=r"tiered/catalog\.json is missing.*it existed.*broker\.json, which has topics"
         ):
             LocalBroker(tmp_path, settings=BrokerSettings(storage_engine=named))
         assert sorted(tmp_path.rglob("*")) == before, "nothing is made"

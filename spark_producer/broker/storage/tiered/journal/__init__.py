@@ -1,7 +1,8 @@
-"""The journal: one log of all partitions' batches, which are safe once it is forced to the disk. Many batches share a force.
+"""The journal: a write-ahead log of the batches of all partitions. Many batches share a force (group commit).
 
-Owns: its files (`records`, `file`, `listing`), when a group of batches is written (`queue`, `group_commit`) and forced
-(`regrouping`), the two threads that do it (`journal`), reading it again (`replay`, `reader`), and where that begins (`mark`).
+Owns: its files (`records`, `file`, `file_names`, `old_files`), the rules for writing a group of batches (`queue`, `group_commit`)
+and for forcing it (`adaptive_grouping`), the two threads that do so (`journal`), the replay (`replay`, `reader`) and its first
+position (`mark`).
 Must not know: partitions and offsets (a record has the id of a log and a batch), the caches, the entry logs.
 """
 

@@ -1,9 +1,9 @@
-"""Whether the next force waits a moment for records of those who have just been told that their last ones are safe.
+"""Adaptive grouping: a short pause before a force, for the next records of the writers whose last records were just confirmed.
 
-Writers that each wait for their batch before they append the next one fall into two crowds: while the batches of one are forced,
-those of the other are written, and are forced at once when that is done. The crowds never meet again, each force has half of the
-batches, and each batch takes the time of two. A short pause lets them meet. `commit_delay` of PostgreSQL is such a pause, and its
-manual recommends half of the time of a force. BookKeeper has none (`journalAdaptiveGroupWrites` is read and not used).
+Writers that wait for each batch before they append the next one split into two crowds: while the batches of one crowd are forced,
+those of the other are written, and are forced as soon as that is done. The crowds stay apart, each force has half of the batches,
+and each batch takes the time of two forces. A short pause joins them. PostgreSQL's `commit_delay` is such a pause, and its manual
+recommends half of the time of a force. BookKeeper has none (`journalAdaptiveGroupWrites` is read and not used).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from spark_producer.broker.storage.tiered.journal.settings import JournalSetting
 
 
 class AdaptiveGrouping:
-    """The rule, without a clock: all times are seconds of one clock that never goes back."""
+    """The rule, without a clock: all times are in seconds of one monotonic clock."""
 
     def __init__(self, settings: JournalSettings) -> None:
         self._max_pause = 2 * settings.max_group_wait_ms / 1000
@@ -23,14 +23,14 @@ class AdaptiveGrouping:
         """Note the end of a force.
 
         Args:
-            entries: the records that it had.
-            waiting: those that were written in the meantime, and wait for the next one.
-            seconds: how long it took.
+            entries: number of its records.
+            waiting: number of records that were written meanwhile, and wait for the next force.
+            seconds: its duration.
             now: the time.
         """
         self._expected = entries + waiting
         self._until = now + min(seconds / 2, self._max_pause) if waiting else now
 
     def seconds_left(self, waiting: int, now: float) -> float:
-        """Return for how long the next force waits, with so many records that wait for it; 0 or less if it begins."""
+        """Return the pause before the next force of `waiting` records in seconds; 0 or less if there is none."""
         return 0.0 if waiting >= self._expected else self._until - now

@@ -1,4 +1,4 @@
-"""What the journal counts, with BookKeeper's metrics of the same."""
+"""The metrics of the journal, each with the BookKeeper metric for the same value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_producer.broker.storage.tiered.journal.group_commit import Trigger
 
 @dataclass
 class JournalCounters:
-    """Of the journal and its group commit, since it was opened. Entries are record batches."""
+    """Counters of the journal and its group commit, since it was opened. Entries are record batches."""
 
     added: int = counter("entries put into the journal", "bookie_journal_JOURNAL_ADD_ENTRY")
     added_bytes: int = counter("bytes of the entries put into the journal")
@@ -28,7 +28,7 @@ class JournalCounters:
     flush_empty_queue: int = counter(
         "groups written because the queue was empty", "bookie_journal_JOURNAL_NUM_FLUSH_EMPTY_QUEUE"
     )
-    flush_asked: int = counter("groups written because somebody waited for them")
+    flush_asked: int = counter("groups written because a flush or a force waited for them")
     forces: int = counter("forces, each of which commits groups", "bookie_journal_JOURNAL_SYNC")
     force_us: int = counter("microseconds spent in forces", "bookie_journal_JOURNAL_SYNC")
     forced_groups: int = counter("groups that were forced", "bookie_journal_JOURNAL_FORCE_WRITE_GROUPING_COUNT")
@@ -38,7 +38,7 @@ class JournalCounters:
 
     @property
     def groups(self) -> Mapping[Trigger, int]:
-        """The groups that were written, by why."""
+        """The number of groups written, by trigger."""
         return {trigger: getattr(self, _name(trigger)) for trigger in Trigger}
 
     def count_group(self, trigger: Trigger) -> None:

@@ -1,4 +1,4 @@
-"""One file of the journal while it is written: space ahead of the writer, groups at whole blocks, pages that leave the cache."""
+"""A journal file that is being written: preallocated space, groups that fill whole blocks, pages dropped from the page cache."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from spark_producer.broker.storage.tiered.journal.records import (
 from spark_producer.broker.storage.tiered.journal.settings import JournalSettings
 
 MIN_CACHED_BYTES: Final = 8 * 1024 * 1024
-"""So many of the last bytes stay in the page cache, because the file is continued there (BookKeeper's CACHE_DROP_LAG)."""
+"""Number of bytes at the end of the file that stay in the page cache, since writes continue there (BookKeeper's
+CACHE_DROP_LAG)."""
 PAGE: Final = 4096
-"""The unit in which pages are dropped. Of a page in part the system drops nothing."""
+"""Size of a page in bytes: the unit in which pages are dropped. The system does not drop a part of a page."""
 MIN_FREE_PER_RESERVED: Final = 8
-"""At most one part in so many of the free space is reserved ahead, since flushes need space on the same disk."""
+"""Minimum of free bytes per byte that is reserved ahead, since flushes need space on the same disk."""
 
 
 class GroupWritten(NamedTuple):
-    """Where a group ends, and how many bytes it took, with those of the marker at its end."""
+    """The end of a written group, and its size in bytes with the marker at its end, which has `padding` bytes."""
 
     end: int
     size: int
@@ -39,10 +40,10 @@ class GroupWritten(NamedTuple):
 
 
 class JournalFile:
-    """A new file with its header, which is on the disk, name and all, when `begin` has returned.
+    """A new file. Its name and header are on the disk when `begin` has returned.
 
-    The journal's thread writes, and the force thread forces. `forced` is changed by the latter alone, and a lock keeps its
-    note behind the last group away from the next group.
+    The journal thread writes, and the force thread forces. Only the latter changes `forced`, and a lock keeps the marker that it
+    writes after the last group apart from the next group.
     """
 
     def __init__(
@@ -55,12 +56,12 @@ class JournalFile:
         sync: bool,
         lock: contextlib.AbstractContextManager[object],
     ) -> None:
-        """Nothing is made yet.
+        """Create no file yet.
 
         Args:
             directory, file_id, files, settings: of the file.
-            sync: records will be acknowledged when they are forced, else when they are written.
-            lock: of the file's own, which keeps a write away from a note.
+            sync: whether records are acknowledged after they were forced, else after they were written.
+            lock: lock of this file, which keeps a group and a forced marker apart.
         """
         self.file_id = file_id
         self.position = settings.alignment
@@ -74,10 +75,10 @@ class JournalFile:
         self._writing = lock
 
     def begin(self) -> None:
-        """Make the file.
+        """Create the file.
 
         Raises:
-            OSError: the disk refused. If it is full, nothing is left of the file, and this may be called again.
+            OSError: the disk refused. If it is full, the file is removed, and this may be called again.
         """
         files = self._files
         file = files.open(self._path, create=True)
@@ -98,22 +99,22 @@ class JournalFile:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next group belongs into a new file."""
+        """Whether the next group must go to a new file."""
         return self.position >= max(self._settings.max_file_bytes, self._settings.alignment + 1)
 
     def has_space(self, size: int) -> bool:
-        """Return whether a group of one batch of `size` bytes goes into this file without asking the disk for space."""
+        """Return whether a group of one batch of `size` bytes fits in the reserved space of this file."""
         if self.is_full or not self.is_begun:
             return False
-        max_size = HEADER_SIZE + size + 2 * self._settings.alignment  # the end of a group takes two blocks at most
+        max_size = HEADER_SIZE + size + 2 * self._settings.alignment  # the end of a group takes at most two blocks
         return not self._settings.preallocated or self.position + max_size <= self._reserved
 
     def write(self, records: Sequence[JournalRecord]) -> GroupWritten:
-        """Write the records as one group; they are not forced. `position` moves as the last of all, if nothing has failed.
+        """Write the records as one group, without a force. `position` changes last, if nothing has failed.
 
         Raises:
-            OSError: the disk refused. If it is full, the same records may be written again; else nothing may be written to the
-                file any more. ENOENT: the file is no longer where it was made.
+            OSError: the disk refused. If it is full, the same records may be written again; else the file may not be written any
+                more. ENOENT: the file was moved.
         """
         buffers: list[Buffer] = []
         position = self.position
@@ -134,10 +135,10 @@ class JournalFile:
         return done
 
     def force(self, end: int) -> None:
-        """Put everything before `end` on the disk, where a group ends that was written.
+        """Force all groups before `end`, the end of a written group, to the disk.
 
         Raises:
-            OSError: the disk refused; nothing that was written since the last `force` may be relied on.
+            OSError: the disk refused; bytes written since the last `force` may not be relied on.
         """
         if not self._files.is_at(self._file, self._path):
             raise moved_error(self._path)
@@ -145,22 +146,22 @@ class JournalFile:
         self.forced = end
 
     def write_forced_marker(self) -> None:
-        """Say behind the last group that it was forced, where the next group will stand.
+        """Write a marker after the last group that the group was forced. The next group overwrites it.
 
-        Damage of that group is then no torn end, which a crash leaves. The note itself is not forced, since it is for those who
-        find the file after the death of the process alone; and it is left out where it has no space.
+        With it, damage of the group is not considered a torn end after a crash. The marker is not forced, since it is needed only
+        after the death of the process; and it is omitted if it has no space.
         """
         with self._writing:
             note = group_end(self.file_id, self.position, self._settings.alignment, self.forced)
             has_space = not self._settings.preallocated or self.position + len(note) <= self._reserved
             if self.position == self.forced and has_space:
-                with contextlib.suppress(OSError):  # whatever it is, the next group meets it too
+                with contextlib.suppress(OSError):  # the next group meets the same error
                     self._files.write(self._file, [note], self.position)
 
     def drop_pages(self) -> int:
-        """Let what was forced leave the page cache, except for the last 8 MiB; return how many bytes that were.
+        """Drop the forced pages from the page cache, except for the last 8 MiB; return the number of bytes.
 
-        It comes after a force because the system keeps pages that it must still write.
+        Call it after a force, because the system does not drop pages that it must still write.
         """
         until = (self.forced - MIN_CACHED_BYTES) // PAGE * PAGE
         size = until - self._dropped
@@ -171,10 +172,10 @@ class JournalFile:
         return size
 
     def end(self) -> None:
-        """Say that nothing follows the last group, which has been forced; give back the space that was reserved, and close.
+        """Write the end marker after the last group, which was forced; free the reserved space, and close the file.
 
         Raises:
-            OSError: the disk refused; the file is closed all the same, unless it is full: then this may be called again.
+            OSError: the disk refused. The file is closed nevertheless, unless the disk is full: then this may be called again.
         """
         if self._file < 0:
             return
@@ -194,13 +195,13 @@ class JournalFile:
             self.close()
 
     def close(self) -> None:
-        """Close the file as it is. To call it again is harmless."""
+        """Close the file as it is. Repeated calls do nothing."""
         if self._file >= 0:
             file, self._file = self._file, -1
             self._files.close(file)
 
     def _reserve(self, end: int) -> None:
-        """Have space for all bytes before `end`, and for more where the disk has plenty.
+        """Reserve space for all bytes before `end`, and for more if the disk has enough.
 
         Raises:
             OSError: the disk refused. If it is full, nothing has changed.

@@ -1,4 +1,4 @@
-"""The names of the journal's files: the file's id in hexadecimal, and `.txn`, as BookKeeper names them."""
+"""The names of journal files: the id of the file in hexadecimal, and `.txn`, as in BookKeeper."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_producer.broker.storage.file_ops import FileOps
 
 _NAME: Final = re.compile(r"([0-9a-f]{1,16})\.txn")
 FIRST_ID: Final = 1
-"""The id of the first file of a data directory. Each next file has the next id, and no id is used twice."""
+"""Id of the first file of a data directory. Each new file has the next id, and no id is used twice."""
 
 
 def name_of(file_id: int) -> str:
@@ -19,7 +19,7 @@ def name_of(file_id: int) -> str:
 
 
 def ids_in(directory: Path, files: FileOps) -> list[int]:
-    """Return the ids of the files in a directory, in order. Other names there do not matter.
+    """Return the sorted ids of the journal files in a directory. Other names are ignored.
 
     Raises:
         OSError: the directory cannot be read.

@@ -1,4 +1,4 @@
-"""When a group of records is written: the rules of BookKeeper's Journal thread, without threads and without a clock."""
+"""The rules of group commit, as in BookKeeper's Journal thread, without threads and without a clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from spark_producer.broker.storage.tiered.journal.settings import JournalSetting
 
 
 class Trigger(Enum):
-    """Why a group was written. The names are those of BookKeeper's counters (JOURNAL_NUM_FLUSH_…), except for the last."""
+    """Why a group was written. All names but the last are those of BookKeeper's counters (JOURNAL_NUM_FLUSH_…)."""
 
     MAX_WAIT = "max_wait"
     MAX_OUTSTANDING_BYTES = "max_outstanding_bytes"
@@ -17,7 +17,7 @@ class Trigger(Enum):
 
 
 class GroupCommit:
-    """The rules. All times are seconds of one clock that never goes back."""
+    """The rules. All times are in seconds of one monotonic clock."""
 
     def __init__(self, settings: JournalSettings) -> None:
         self._wait = settings.max_group_wait_ms / 1000
@@ -28,14 +28,14 @@ class GroupCommit:
     def trigger(self, entries: int, size: int, oldest: float, following: float | None, now: float) -> Trigger | None:
         """Return why the group must be written now, None if it may still grow.
 
-        Once the oldest record has waited for long enough, records behind it that have as well still come into the group: after a
-        slow write there may be many of them, and they should not wait for another.
+        When the oldest record has waited for the maximum time, the following records that have waited as long still join the
+        group: after a slow write there may be many of them, and they should not wait for another one.
 
         Args:
-            entries: the records in the group, at least one.
-            size: their bytes.
-            oldest: when the first of them was appended.
-            following: when the first record behind the group was appended, None if there is none.
+            entries: number of records in the group, at least one.
+            size: their size in bytes.
+            oldest: time at which the first of them was appended.
+            following: time at which the first record after the group was appended, None if there is none.
             now: the time.
         """
         late = self._wait > 0 and now - oldest >= self._wait
@@ -48,9 +48,9 @@ class GroupCommit:
         return None
 
     def is_large(self, entries: int, size: int) -> bool:
-        """Return whether so many records, of so many bytes together, are enough for a group."""
+        """Return whether `entries` records of `size` bytes together are enough for a group."""
         return size > self._max_bytes or 0 < self._max_entries < entries
 
     def seconds_left(self, oldest: float, now: float) -> float:
-        """Return for how long a group may wait for its next record."""
+        """Return the time in seconds for which a group may still wait for records."""
         return max(0.0, oldest + self._wait - now)

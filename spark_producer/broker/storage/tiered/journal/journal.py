@@ -1,7 +1,7 @@
-"""The journal itself: one thread writes groups of records, and another one forces what was written to the disk.
+"""The journal: the journal thread writes groups of records, and the force thread forces them to the disk.
 
-Where nobody waits for the disk, records are written by those who append them, as long as the disk has nothing else to do: what
-comes while a file is forced, or ended and the next one begun, waits in the queue for the journal's thread.
+Without `sync` the thread that appends a record also writes it, as long as the disk is idle. Records that are appended while a
+file is forced, or while the next one is created, wait in the queue for the journal thread.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from spark_producer.broker.storage.file_ops import FileOps
 from spark_producer.broker.storage.tiered.journal.adaptive_grouping import AdaptiveGrouping
 from spark_producer.broker.storage.tiered.journal.counters import JournalCounters
 from spark_producer.broker.storage.tiered.journal.file import JournalFile
-from spark_producer.broker.storage.tiered.journal.file_names import ids_in, name_of
 from spark_producer.broker.storage.tiered.journal.group_commit import Trigger
-from spark_producer.broker.storage.tiered.journal.queue import RecordGroup, RecordQueue
+from spark_producer.broker.storage.tiered.journal.old_files import OldFiles
+from spark_producer.broker.storage.tiered.journal.queue import PendingBytes, RecordGroup, RecordQueue
 from spark_producer.broker.storage.tiered.journal.reader import next_id
 from spark_producer.broker.storage.tiered.journal.records import JournalRecord, Mark
 from spark_producer.broker.storage.tiered.journal.settings import JournalSettings
@@ -32,14 +32,12 @@ from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 
 MAX_WRITE_WAIT_S: Final = 0.01
-"""For how long a record that another thread writes is waited for without `sync`, so that it is usually written when `append`
-returns: less than people notice, more than a write to the page cache takes."""
-KEPT_SUFFIX: Final = ".kept"
-"""The suffix of a file that is kept although the journal does not need it."""
+"""Maximum time in seconds that `append` without `sync` waits for a record that the journal thread writes, so that the record is
+usually written when `append` returns: unnoticeable, and longer than a write to the page cache."""
 
 
 class _WrittenGroup(NamedTuple):
-    """A group that was written and not yet forced: its records, where it ends, and when it was written."""
+    """A group that was written and not yet forced: its records, its end in the file, and the time of its write."""
 
     records: Sequence[JournalRecord]
     end: int
@@ -47,24 +45,24 @@ class _WrittenGroup(NamedTuple):
 
 
 class Journal:
-    """Writes records in the order of `append`, in a new file from `open` on. `replay` must have read the files of earlier lives.
+    """Writes records in the order of `append` to a new file. `replay` must have read the files of earlier runs.
 
-    `append`, `has_memory` and all that returns at once may be called by any thread, `append` by one. The functions are called
-    from the journal's threads, or without `sync` by `append`, one at a time: `written` with records that were written, and with
-    whether `append` has written them, which has not returned then; and `forced` with the same records once they are on the disk;
-    each in the order of `append`. Or `failed`, once, and after it neither of them. They must not wait for the journal.
+    One thread may call `append`; any thread may call the methods that do not block. The callbacks are called one at a time, by
+    the threads of the journal or, without `sync`, by `append`: `written` with records that were written, and whether `append`
+    wrote them, which has not returned then; and `forced` with the same records when they are on the disk; each in the order of
+    `append`. `failed` is called once, and no callback after it. Callbacks must not wait for the journal.
 
-    Records are *confirmed* when they are forced. Without `sync` they are when they are written: they are forced some time later,
+    Records are *confirmed* when they are forced. Without `sync` they are confirmed when they are written: they are forced later,
     and `forced` is never called.
 
-    Any error of the disk is fatal, because nobody knows what a force that failed has written (see `FileOps.force`). The next life
-    finds out by `replay` which records were kept. But a disk that has no space for a group is asked again, until it has
-    (`full` says why records wait): so `open` succeeds too, and the file is begun as soon as there is space.
+    Any error of the disk is fatal, because it is unknown which bytes a failed force has written (see `FileOps.force`). The
+    `replay` of the next run finds out which records were stored. A full disk is an exception: the write is retried until there
+    is space, and `full` says why records wait. So the constructor succeeds on a full disk, and the file is created later.
 
-    `begun` is called with the id of each file that was begun, before any record is written to it.
+    `begun` is called with the id of each new file, before a record is written to it.
 
     Raises:
-        ValueError: `replay` has not read the last file to its end.
+        ValueError: `replay` has not completed the last file.
         OSError: the disk refused.
     """
 
@@ -86,18 +84,18 @@ class Journal:
         self._directory, self._files, self._settings, self._sync, self._clock = directory, files, settings, sync, clock
         self._call_written, self._call_forced, self._call_failed, self._call_begun = written, forced, failed, begun
         self._is_closing = False
-        self._kept: set[int] = set()
+        self._old_files = OldFiles(directory, files, settings.backups)
         self._file = self._new_file(next_id(directory, files))
         self._mark = Mark(self._file.file_id, self._file.position)
-        # Without `sync` nobody shares a force, so a record that is in the queue waits for no others.
+        # Without `sync` records do not share a force, so a record in the queue does not wait for others.
         self._queue = RecordQueue(settings if sync else replace(settings, flush_when_queue_empty=True), clock)
         self._grouping = AdaptiveGrouping(settings)
-        self._unconfirmed = _PendingBytes()
-        # Locks in this order: `_calling`, which keeps callbacks apart, then `_changed`.
+        self._unconfirmed = PendingBytes()
+        # Lock order: `_calling`, which serializes the callbacks, then `_changed`.
         self._calling = threading.Lock()
         lock = threading.Lock()
         self._changed = threading.Condition(lock)
-        self._due = threading.Condition(lock)  # for the force thread alone, which need not wake for each group
+        self._due = threading.Condition(lock)  # only for the force thread, which need not wake for each group
         self._space = SpaceWaiter(
             directory, lambda: self._is_closing or self._failure is not None, self._wait_for_space
         )
@@ -118,60 +116,60 @@ class Journal:
 
     @property
     def failure(self) -> BaseException | None:
-        """The error with which the journal ended, None if it works."""
+        """The error that stopped the journal, None if it works."""
         return self._failure
 
     @property
     def full(self) -> str:
-        """Why records wait for space on the disk, and how much of it is missing; empty while they do not."""
+        """Message that says how much disk space is missing; empty while records do not wait for space."""
         return self._space.full
 
     @property
     def written_ticket(self) -> int:
-        """The ticket of the last record that was written."""
+        """The ticket of the last written record."""
         return self._written
 
     @property
     def forced_ticket(self) -> int:
-        """The ticket of the last record that is on the disk."""
+        """The ticket of the last forced record."""
         return self._forced
 
     @property
     def waiting_bytes(self) -> int:
-        """The bytes of the batches that are not confirmed yet."""
+        """The size in bytes of the batches that are not confirmed yet."""
         return self._unconfirmed.total
 
     def has_memory(self, size: int) -> bool:
-        """Return whether a record with a batch of so many bytes may be appended within `max_memory_bytes`.
+        """Return whether a record with a batch of `size` bytes may be appended within `max_memory_bytes`.
 
-        Those that are not confirmed count: a disk that is stuck must not take more and more memory. A record that is larger by
-        itself has room when there is no other.
+        All records that are not confirmed count, so that a hanging disk does not use up the memory. A record that exceeds the
+        limit alone may be appended when there is no other.
         """
         waiting = self._unconfirmed.total
         return waiting == 0 or waiting + size <= self._settings.max_memory_bytes
 
     def append(self, record: JournalRecord) -> int:
-        """Have a record written and forced; return its ticket, at once. Tickets count up from 1.
+        """Append a record, which is then written and forced; return its ticket. Tickets count up from 1.
 
-        Without `sync` the record is usually written when this returns: nobody waits for the disk, so there is nothing that a
-        group would share, and to hand it to a thread would cost more than the write itself. It is handed over where that might
-        wait for the disk (see `_may_write_in_caller`), for which it waits a moment.
+        Without `sync` the record is usually written when this returns: there is no force that a group would share, and a switch
+        to the journal thread would cost more than the write itself. If the write might block (see `_may_write_in_caller`), the
+        journal thread does it, and this waits up to `MAX_WRITE_WAIT_S` for it.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR, the journal has failed.
-            MemoryError: the record was not taken; the journal works on.
+            MemoryError: the record was not appended; the journal still works.
         """
         self._check()
         size = len(record.batch)
         in_caller = not self._sync and self._may_write_in_caller(size)
         self.counters.added_bytes += size
-        self.counters.added += 1  # before the journal's thread can write it
+        self.counters.added += 1  # before the journal thread can write it
         try:
             if in_caller:
                 self._write_in_caller(record)
             else:
                 self._hand_over(record, size)
-        except BaseException:  # such as a MemoryError: nobody has the record
+        except BaseException:  # such as a MemoryError: the record was not appended
             self.counters.added_bytes -= size
             self.counters.added -= 1
             raise
@@ -180,20 +178,20 @@ class Journal:
         return self.counters.added
 
     def _may_write_in_caller(self, size: int) -> bool:
-        """Return whether a record may be written by the one who appends it, who must not wait for the disk.
+        """Return whether the thread that appends a record may write it, since it must not wait for the disk.
 
-        It may not while records are before it in the queue; nor if the file is full or needs more space, for which the disk is
-        asked; nor during a force. A disk that is stuck shows that first, since a write goes to the page cache as long as that
-        takes it; and there is one each `unsynced_force_ms`.
+        It may not write if the queue has records; nor if the file is full or needs more space; nor during a force. A force shows
+        first that a disk hangs, since writes go to the page cache as long as it has space; and there is one each
+        `unsynced_force_ms`.
         """
         return self._written == self.counters.added and not self._is_forcing and self._file.has_space(size)
 
     def _await_handed_over(self) -> None:
-        """Wait until the record that was handed over is written, which a disk that works has done at once; but not if the one
-        before it was waited for in vain."""
+        """Wait until the journal thread has written the record, which takes no time on a working disk; but do not wait if the
+        previous record was not written in time."""
         if self._is_late and self._written < self.counters.added - 1:
             return
-        with contextlib.suppress(MemoryError), self._changed:  # nobody may take back what the journal's thread has
+        with contextlib.suppress(MemoryError), self._changed:  # the journal thread has the record, so it is appended
             ticket = self.counters.added
             in_time = self._changed.wait_for(
                 lambda: self._written >= ticket or self._failure is not None, MAX_WRITE_WAIT_S
@@ -201,15 +199,15 @@ class Journal:
             self._is_late = not in_time
 
     def _write_in_caller(self, record: JournalRecord) -> None:
-        """Write a record in the thread of the one who appends it."""
+        """Write a record in the thread that appends it."""
         begin = self._file.position
         try:
             self._write(RecordGroup([record], Trigger.EMPTY_QUEUE), by_caller=True)
         except BaseException as error:
             if isinstance(error, MemoryError) and self._file.position == begin:
-                raise  # what may have been written does not count: the next record is written over it
+                raise  # bytes that were written are not valid: the next record overwrites them
             if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS and self._file.position == begin:
-                self._hand_over(record, len(record.batch))  # wake the thread that waits for space
+                self._hand_over(record, len(record.batch))  # the journal thread waits for space
                 return
             self._fail(error)
         self._check()
@@ -226,8 +224,8 @@ class Journal:
         """Wait until the record of a ticket was written, so that its bytes are not needed any more; return whether it was.
 
         Args:
-            ticket: what `append` returned; 0 for no record.
-            timeout: how many seconds to wait at most. The records are written without waiting for more of them.
+            ticket: the result of `append`; 0 for no record.
+            timeout: maximum time to wait, in seconds. The group is written without a wait for more records.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR, the journal has failed.
@@ -240,10 +238,10 @@ class Journal:
         return self._written >= ticket
 
     def force_now(self, timeout: float) -> bool:
-        """Have everything forced that was written before, and wait for it; return whether it was.
+        """Request a force of all written records, and wait for it; return whether it was completed.
 
         Args:
-            timeout: how many seconds to wait at most.
+            timeout: maximum time to wait, in seconds.
 
         Raises:
             BrokerError: KAFKA_STORAGE_ERROR, the journal has failed.
@@ -256,40 +254,28 @@ class Journal:
         return self._forced >= ticket
 
     def mark(self) -> Mark | None:
-        """Return the place before which all records are on the disk. Without `sync`, call `force_now` before.
+        """Return the position before which all records are on the disk. Without `sync`, call `force_now` before.
 
-        It is None while there is no space for the first file of this life.
+        Return None while there is no space for the first file of this run.
         """
         return self._mark if self._file.is_begun else None
 
     def drop_before(self, mark: Mark) -> None:
-        """Remove the files that end before `mark`, except for the newest `backups` of them. It is for one thread at a time, and
-        the mark must have been kept before (`LastMark.advance`).
-
-        Raises:
-            OSError: a file could not be removed; a later call tries again.
-        """
-        old = [file_id for file_id in ids_in(self._directory, self._files) if file_id < mark.file_id]
-        for file_id in old[: len(old) - self._settings.backups] if self._settings.backups else old:
-            path = self._directory / name_of(file_id)
-            if file_id in self._kept:
-                self._files.rename(path, path.with_name(path.name + KEPT_SUFFIX))
-            else:
-                self._files.unlink(path)
+        """Remove the files that end before `mark`, which must be stored (`LastMark.advance`). See `OldFiles.drop_before`."""
+        self._old_files.drop_before(mark)
 
     def keep_files(self) -> str:
-        """Have the files of earlier lives renamed once they are not needed, and not removed; return their later names."""
-        self._kept = {file_id for file_id in ids_in(self._directory, self._files) if file_id < self._file.file_id}
-        return ", ".join(str(self._directory / name_of(file_id)) + KEPT_SUFFIX for file_id in sorted(self._kept))
+        """Rename the files of earlier runs instead of removing them, once they are not needed; return their new paths."""
+        return self._old_files.keep_before(self._file.file_id)
 
     def close(self, timeout: float = 60) -> None:
-        """Write and force what was appended, and end the file. After a failure, only close it.
+        """Write and force all appended records, and end the file. After a failure, only close it.
 
         Args:
-            timeout: how many seconds to wait at most for each thread.
+            timeout: maximum time to wait for each thread, in seconds.
 
         Raises:
-            OSError: the disk refused, or has not answered in time; which records are on it, `replay` finds out.
+            OSError: the disk refused, or did not respond in time; `replay` finds out which records are on the disk.
         """
         had_failed = self._failure is not None
         self._queue.close()
@@ -299,7 +285,7 @@ class Journal:
         for thread in self._threads:
             thread.join(timeout)
         if any(thread.is_alive() for thread in self._threads):
-            raise TimeoutError(f"the disk of {self._directory} has not answered for {timeout} s")
+            raise TimeoutError(f"the disk of {self._directory} has not responded for {timeout} s")
         if self._failure is None:
             try:
                 self._file.end()
@@ -313,15 +299,15 @@ class Journal:
     def _check(self) -> None:
         if self._failure is not None:
             raise BrokerError(
-                f"the journal in {self._directory} has failed, and takes records again after a restart: {self._failure}",
+                f"the journal in {self._directory} has failed: {self._failure}. Restart the broker",
                 code=Code.KAFKA_STORAGE_ERROR,
             ) from self._failure
 
     def _run(self, work: Callable[[], None]) -> None:
-        """Do the work of a thread; if it fails, the journal has failed."""
+        """Run `work` in a thread; if it fails, the journal has failed."""
         try:
             work()
-        except BaseException as error:  # an error of whatever kind must stop both threads
+        except BaseException as error:  # any error must stop both threads
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
@@ -335,7 +321,7 @@ class Journal:
                 self._call_failed(error)
 
     def _write_all(self) -> None:
-        """The journal's thread."""
+        """Run the journal thread."""
         self._space.retry_until_free(self._begin_file)
         while (group := self._queue.take()) is not None and self._failure is None:
             for work in (self._begin_file, partial(self._write, group, by_caller=False)):
@@ -355,7 +341,7 @@ class Journal:
         )
 
     def _begin_file(self) -> None:
-        """Have a file that takes the next group."""
+        """Create the file for the next group if needed."""
         if self._failure is None and self._file.is_begun and self._file.is_full:
             self._roll()
         if self._failure is None and not self._file.is_begun:
@@ -363,7 +349,7 @@ class Journal:
             self._call_begun(self._file.file_id)
 
     def _write(self, group: RecordGroup, *, by_caller: bool) -> None:
-        """Write a group. `by_caller`: in the thread of the one who appends it, else in the journal's."""
+        """Write a group. `by_caller`: in the thread that appends it, else in the journal thread."""
         if self._failure is not None:
             return
         done = self._file.write(group.records)
@@ -383,10 +369,10 @@ class Journal:
             self._to_force.append(_WrittenGroup(group.records, done.end, self._clock()))
             self._changed.notify_all()
             if self._sync or is_first or self._force_requested > self._forced:
-                self._due.notify()  # else it knows already when it has to force
+                self._due.notify()  # else it already knows the time of the next force
 
     def _roll(self) -> None:
-        """End the file, and begin the next one. All of it is on the disk before, so only the last file can have a torn end."""
+        """End the file and prepare the next one. The file is forced before, so only the last file can have a torn end."""
         with self._changed:
             self._force_requested = self._written
             self._due.notify()
@@ -399,18 +385,18 @@ class Journal:
         self.counters.rolls += 1
 
     def _force_all(self) -> None:
-        """The force thread."""
+        """Run the force thread."""
         while groups := self._next_to_force():
             began = self._clock()
             self._file.force(groups[-1].end)
             seconds = self._clock() - began
-            self.counters.dropped_bytes += self._file.drop_pages()  # before a roll may end the file
-            self._file.write_forced_marker()  # before anybody is told
+            self.counters.dropped_bytes += self._file.drop_pages()  # before a roll ends the file
+            self._file.write_forced_marker()  # before the records are confirmed
             self._is_forcing = False
             self._complete_force(groups, seconds)
 
     def _next_to_force(self) -> list[_WrittenGroup]:
-        """Wait for groups that must be forced; return all of them, none once there will be no more."""
+        """Wait for groups that must be forced; return them, or an empty list after the last force."""
         with self._changed:
             while self._failure is None:
                 due = self._seconds_until_due()
@@ -423,7 +409,7 @@ class Journal:
         return []
 
     def _seconds_until_due(self) -> float | None:
-        """Return for how long nothing must be forced yet, None as long as nothing is written."""
+        """Return the seconds until the next force, None if no record waits for it."""
         if not self._to_force:
             return None
         if self._all_written or self._force_requested > self._forced:
@@ -450,20 +436,3 @@ class Journal:
                 self._forced += len(records)
                 self._grouping.forced(len(records), self._written - self._forced, seconds, self._clock())
                 self._changed.notify_all()
-
-
-class _PendingBytes:
-    """A number that one thread makes larger, and another one smaller."""
-
-    def __init__(self) -> None:
-        self._added = self._taken = 0
-
-    @property
-    def total(self) -> int:
-        return self._added - self._taken
-
-    def add(self, size: int) -> None:
-        self._added += size
-
-    def take(self, size: int) -> None:
-        self._taken += size

@@ -1,6 +1,6 @@
-"""The mark: the place in the journal before which nothing is needed, because it is in the entry logs and the index.
+"""The mark: the position in the journal before which no record is needed, because it is in the entry logs and the index.
 
-Its file also says which file of the journal is the newest one, since nothing else does if that is missing.
+Its file also has the id of the newest journal file, so that the loss of that file is detected.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _FILE_WITH_NEWEST: Final = Struct(">24sI")
 
 
 class LastMark:
-    """The mark in every one of the ledger directories, the largest of which counts. Any thread may use it.
+    """The mark. Each ledger directory has a copy, and the largest one is valid. Any thread may use it.
 
-    With `skip_damage`, marks that cannot be read are renamed, and count as missing.
+    With `skip_damage`, marks that cannot be read are renamed, and considered missing.
 
     Raises:
-        JournalDamaged: no directory has a mark that can be read, but one has a file of that name.
+        JournalDamaged: there are files with marks, and none of them can be read.
         OSError: the disk refused.
     """
 
@@ -44,28 +44,28 @@ class LastMark:
         found = [each for path in there if (each := _decoded(files.read_file(path))) is not None]
         if there and not found:
             if not skip_damage:
-                raise damaged_error(f"{there[0]} does not say where the journal begins")
+                raise damaged_error(f"cannot read the position of the first needed record from {there[0]}")
             for path in there:
                 files.rename(path, path.with_name(f"{NAME}.damaged"))
-                logger.error("%s cannot be read, and is kept as %s.damaged: the whole journal is read", path, NAME)
+                logger.error("%s cannot be read, and is renamed to %s.damaged: the whole journal is read", path, NAME)
         self._latest = max((mark for mark, _ in found), default=None)
         self._newest = max((newest for _, newest in found), default=0)
 
     @property
     def latest(self) -> Mark | None:
-        """The mark, None as long as there has been none in this data directory."""
+        """The mark, None if the data directory had none yet."""
         return self._latest
 
     @property
     def newest(self) -> int:
-        """The id of a file of the journal that was there, and none is known to be newer; 0 if there is no mark."""
+        """The id of the newest known journal file; 0 if there is no mark."""
         return self._newest
 
     def note_file(self, file_id: int) -> None:
-        """Keep in every directory, on the disk, that a file of the journal was begun.
+        """Store durably in every directory that a journal file was created.
 
         Raises:
-            OSError: the disk refused; it may be kept or not.
+            OSError: the disk refused; it may be stored or not.
         """
         with self._lock:
             if self._latest is not None and file_id > self._newest:
@@ -77,12 +77,12 @@ class LastMark:
         self._latest, self._newest = mark, newest
 
     def advance(self, mark: Mark) -> bool:
-        """Keep the mark in every directory, on the disk, unless a later one is kept; return whether this one is.
+        """Store the mark durably in every directory, unless a later one is stored; return whether this one is.
 
-        Everything that was journalled before the mark must be safe elsewhere, in whichever directory.
+        All records before the mark must be durable in the entry logs.
 
         Raises:
-            OSError: the disk refused; the mark may be kept or not.
+            OSError: the disk refused; the mark may be stored or not.
         """
         with self._lock:
             if self._latest is not None and mark <= self._latest:
@@ -97,9 +97,9 @@ def _encoded(mark: Mark, newest: int) -> bytes:
 
 
 def _decoded(data: bytes) -> tuple[Mark, int] | None:
-    """Return the mark that a file holds, and the newest file; None if it does not hold them as they were written.
+    """Return the mark and the id of the newest journal file in the content of a file; None if the content is damaged.
 
-    Earlier versions wrote the mark alone.
+    Earlier versions wrote only the mark.
     """
     if len(data) not in (_FILE.size, _FILE_WITH_NEWEST.size):
         return None

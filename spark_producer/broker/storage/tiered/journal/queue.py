@@ -1,4 +1,4 @@
-"""The records that wait to be written: the broker's thread puts them in, the journal's thread takes them out in groups."""
+"""The queue of records to write: the broker's thread adds them, the journal thread takes them in groups."""
 
 from __future__ import annotations
 
@@ -13,16 +13,36 @@ from spark_producer.broker.storage.tiered.journal.settings import JournalSetting
 
 
 class RecordGroup(NamedTuple):
-    """Records that are written together, and why now."""
+    """Records that are written together, and why they are written now."""
 
     records: list[JournalRecord]
     trigger: Trigger
 
 
-class RecordQueue:
-    """A queue without an end; whoever puts records in asks before whether there is room.
+class PendingBytes:
+    """A number of bytes that one thread increases, and another one decreases."""
 
-    One thread takes groups, any thread may do the rest. Its lock is held for moments, and no other is taken under it.
+    def __init__(self) -> None:
+        self._added = self._taken = 0
+
+    @property
+    def total(self) -> int:
+        """The number of bytes now."""
+        return self._added - self._taken
+
+    def add(self, size: int) -> None:
+        """Increase the number. Only one thread may call this."""
+        self._added += size
+
+    def take(self, size: int) -> None:
+        """Decrease the number. Only one thread may call this."""
+        self._taken += size
+
+
+class RecordQueue:
+    """An unbounded queue; its user bounds it (`Journal.has_memory`).
+
+    One thread takes groups, any thread may call the other methods. The lock is held briefly, and no other lock is taken under it.
     """
 
     def __init__(self, settings: JournalSettings, clock: Callable[[], float]) -> None:
@@ -35,39 +55,39 @@ class RecordQueue:
         self._requested = self._closed = self._cancelled = False
 
     def put(self, record: JournalRecord) -> None:
-        """Add a record. The taker is woken if it has nothing at all, or if this makes a group large enough.
+        """Add a record. The taking thread is woken if it is idle, or if the group is now large enough.
 
-        After a MemoryError everything is as it was.
+        After a MemoryError the queue is unchanged.
         """
         with self._changed:
             entries, size = self._entries + 1, self._bytes + len(record.batch)
             if self._idle or self._rules.is_large(entries, size):
-                self._changed.notify()  # it goes on when the lock is free
-            self._records.append((self._clock(), record))  # as the last of all for which there may be no memory
+                self._changed.notify()  # it continues when the lock is free
+            self._records.append((self._clock(), record))  # last, since it may raise MemoryError
             self._entries, self._bytes = entries, size
             self._idle = False
 
     def request_group(self) -> None:
-        """Have all records that are in the queue taken now."""
+        """Request that all records in the queue are taken now."""
         with self._changed:
             self._requested = True
             self._changed.notify()
 
     def close(self) -> None:
-        """Have the records that are in the queue taken, and then none any more."""
+        """Request that the records in the queue are taken, and then `take` returns None."""
         with self._changed:
             self._closed = True
             self._changed.notify()
 
     def cancel(self) -> None:
-        """Have no record taken any more, also not those in the queue."""
+        """Drop the records in the queue; `take` returns None from now on."""
         with self._changed:
             self._cancelled = True
             self._records.clear()
             self._changed.notify()
 
     def take(self) -> RecordGroup | None:
-        """Wait for records, and for more of them as long as the rules say; return them, or None after `close` or `cancel`."""
+        """Wait for a group of records by the rules of group commit; return it, or None after `close` or `cancel`."""
         records: list[JournalRecord] = []
         size, oldest = 0, 0.0
         with self._changed:

@@ -1,4 +1,4 @@
-"""One file of the journal while it is read: the record at a position, if what stands there is one."""
+"""A journal file that is being read: the record at a position, if there is a valid one."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from spark_producer.broker.storage.tiered.journal.records import (
 from spark_producer.broker.storage.tiered.journal.settings import MIN_ALIGNMENT
 
 WINDOW: Final = 1024 * 1024
-"""How many bytes are read at a time."""
+"""Number of bytes that are read at a time."""
 _NO_HEADER: Final = bytes(HEADER_SIZE)
 _GROUP_END_HEADER: Final = re.compile(rb"(?=\x00[\x00-\xff]{7}\xff{8})")
-"""The beginning of a marker at the end of a group: a short record with the id GROUP_END."""
+"""Matches the header of the marker at the end of a group: a short record with the id GROUP_END."""
 
 
 class FoundRecord(NamedTuple):
-    """A record or marker that was read: the id of its log, its batch, and the position behind it."""
+    """A record or marker in the file: the id of its log, its batch, and the position after it."""
 
     log_id: int
     batch: bytes
@@ -38,8 +38,12 @@ class FoundRecord(NamedTuple):
 
 
 class AfterDamage(NamedTuple):
-    """What can be read after damage: up to where the file had been forced, as it says; the start of the first whole group (None
-    if there is none); and the number of records in all whole groups."""
+    """The readable rest of a file after damage.
+
+    forced: position up to which the file had been forced, by the markers in the rest.
+    next_group: start of the first whole group, None if there is none.
+    records: number of records in all whole groups.
+    """
 
     forced: int
     next_group: int | None
@@ -47,7 +51,7 @@ class AfterDamage(NamedTuple):
 
 
 class JournalReader:
-    """An open file. All methods pass OSErrors."""
+    """An open file. All methods may raise OSError."""
 
     def __init__(self, directory: Path, file_id: int, files: FileOps) -> None:
         self.file_id = file_id
@@ -64,7 +68,7 @@ class JournalReader:
             raise
 
     def record(self, position: int) -> FoundRecord | None:
-        """Return what begins at `position`, None if that is no record that was written there as a whole."""
+        """Return the record or marker at `position`, None if there is no complete one that was written there."""
         header = self._bytes(position, HEADER_SIZE)
         if len(header) < HEADER_SIZE or header == _NO_HEADER:
             return None
@@ -80,7 +84,7 @@ class JournalReader:
         return FoundRecord(log_id, batch, start + length)
 
     def after_damage(self, position: int) -> AfterDamage:
-        """Return what can be read after the damage at `position`."""
+        """Return the readable rest after the damage at `position`."""
         forced, records, first = 0, 0, None
         at = -(-position // MIN_ALIGNMENT) * MIN_ALIGNMENT
         while at < self.size:
@@ -96,7 +100,7 @@ class JournalReader:
         return AfterDamage(forced, first, records)
 
     def following(self, position: int) -> int | None:
-        """Return the start of the record after the damaged one at `position`, if the length of that is right; else None."""
+        """Return the start of the record after the damaged one at `position`, None if the length of that is wrong too."""
         header = self._bytes(position, HEADER_SIZE)
         if len(header) < HEADER_SIZE:
             return None
@@ -106,7 +110,7 @@ class JournalReader:
     def has_group_end(self, position: int) -> bool:
         """Return whether the marker at the end of a group is at `position` or after it.
 
-        A process that was killed while it wrote leaves the beginning of a group, and not its end.
+        A process that is killed while it writes leaves the beginning of a group, but not its end.
         """
         for at in range(position, self.size, WINDOW):
             chunk = self._files.read(self._file, WINDOW + HEADER_SIZE, at)
@@ -117,7 +121,7 @@ class JournalReader:
         return False
 
     def used(self) -> int:
-        """Return the start of the zeros at the end of the file, which are reserved space."""
+        """Return the start of the reserved space, which are zeros at the end of the file."""
         end = self.size
         while end > 0:
             begin = max(0, end - WINDOW)
@@ -128,7 +132,7 @@ class JournalReader:
         return 0
 
     def copy_to(self, path: Path, size: int) -> None:
-        """Copy the first `size` bytes to another file, which is replaced, and force it."""
+        """Copy the first `size` bytes to the file `path`, which is replaced and forced."""
         if path.name in self._files.names(path.parent):
             self._files.unlink(path)
         copy = self._files.open(path, create=True)
@@ -141,7 +145,7 @@ class JournalReader:
         self._files.sync_directory(path.parent)
 
     def write_again(self) -> None:
-        """Write all bytes over themselves and force them, which takes no space."""
+        """Overwrite all bytes with themselves and force them, which needs no space."""
         for at in range(0, self.size, WINDOW):
             self._files.write(self._file, [self._files.read(self._file, min(WINDOW, self.size - at), at)], at)
         self._files.force(self._file)
@@ -153,9 +157,9 @@ class JournalReader:
         return found is not None and found.log_id == FILE_END
 
     def end_at(self, position: int) -> None:
-        """Cut off what begins at `position`, say so with the marker that ends a file, and force that, with the file's name.
+        """Truncate the file at `position`, write the end marker there, and force the file and its name.
 
-        A file without a header, which its last life did not finish to make, gets one.
+        If the file has no header, because a crash interrupted its creation, write one.
         """
         if self.first is None:
             self._files.write(self._file, [file_header(self.file_id, MIN_ALIGNMENT)], 0)
@@ -171,7 +175,7 @@ class JournalReader:
         self._files.close(self._file)
 
     def _bytes(self, position: int, size: int) -> bytes:
-        """Return the bytes of the file; fewer where it ends."""
+        """Return `size` bytes of the file; fewer only at its end."""
         start = position - self._start
         if start < 0 or start + size > len(self._window):
             self._window = self._files.read(self._file, max(size, WINDOW), position)
@@ -183,7 +187,7 @@ def next_id(directory: Path, files: FileOps) -> int:
     """Return the id of the next file of the journal.
 
     Raises:
-        ValueError: the last file has no end: `replay` must read it first.
+        ValueError: the last file has no end marker: `replay` must read it first.
         OSError: the disk refused.
     """
     ids = ids_in(directory, files)

@@ -1,18 +1,18 @@
-"""The bytes of a journal's file: its header, records, the marker that ends a group of them, and the one that ends the file.
+"""The format of a journal file: header, records, the marker at the end of a group, and the marker at the end of the file.
 
 Everything is big-endian. A file begins with a header, which takes one block of the alignment:
 
     8 magic | u32 size of the header | u64 id of the file | u32 CRC-32C of all before
     u8 when records were acknowledged | 16 boot id of the machine | u64 first size of the file | u32 CRC-32C of these three
 
-of which earlier versions have the first line alone. A record is
+of which earlier versions have only the first line. A record is
 
     u32 length of the batch | u32 CRC-32C | u64 id of the log | batch
 
-and its CRC covers the id of the file and the record's position, then length, id of the log and batch. So nothing passes for a
-record but what was written there: neither zeros of space that was reserved, nor bytes of another file or place. (BookKeeper's
+and its CRC covers the id of the file and the position of the record, then length, id of the log and batch. So only a record that
+was written at this position is valid: neither zeros of reserved space, nor bytes of another file or position. (BookKeeper's
 records have no CRC.) Two ids of logs are markers. The end of a group has the position up to which the file had been forced when
-the group was written, then zeros up to the next block; the end of a file has nothing, and nothing follows it.
+the group was written, then zeros up to the next block; the end of a file has no content, and is last.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from spark_producer.errors import BrokerError
 from spark_producer.record.checksum import crc32c
 
 MAGIC: Final = b"PYPJRNL\x01"
-"""The first bytes of every file; the last one is the version of the format."""
+"""First bytes of every file; the last of them is the version of the format."""
 GROUP_END: Final = 2**64 - 1
 FILE_END: Final = 2**64 - 2
-"""The markers in the place of a log's id. Ids of logs count up from 0, and stay below 2^63."""
+"""Markers, which have these values instead of the id of a log. Ids of logs count up from 0, and stay below 2^63."""
 
 FILE_HEADER: Final = Struct(">8sIQ")
 CRC: Final = Struct(">I")
@@ -51,8 +51,12 @@ class Acknowledged(Enum):
 
 
 class FileOrigin(NamedTuple):
-    """How a file was written: when its records were acknowledged, the boot id of the machine (`FileOps.boot_id`), and the size
-    below which the file was never before it was ended: that of the space that was reserved first."""
+    """How a file was written.
+
+    acknowledged: when its records were acknowledged.
+    boot_id: boot id of the machine (`FileOps.boot_id`).
+    size: minimum size of the file before it was ended, in bytes: the space that was reserved first.
+    """
 
     acknowledged: Acknowledged = Acknowledged.UNKNOWN
     boot_id: bytes = b""
@@ -60,9 +64,9 @@ class FileOrigin(NamedTuple):
 
 
 class JournalRecord(NamedTuple):
-    """A batch on its way to the disk: the id of its log, its first offset, the one after its last, and its bytes.
+    """A batch to write: the id of its log, its base offset, the offset after its last record, and its bytes.
 
-    Only the id and the bytes are written. The bytes must stay as they are until the record is written.
+    Only the id and the bytes are written. The bytes must not change until the record is written.
     """
 
     log_id: int
@@ -72,49 +76,49 @@ class JournalRecord(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A place in the journal: the id of a file, and a position in it. Marks compare as the records that they point to."""
+    """A position in the journal: the id of a file, and a position in it. Marks are ordered as the records at them."""
 
     file_id: int
     position: int
 
 
 class JournalMissing(BrokerError):
-    """A file of the journal that is still needed is not there (KAFKA_STORAGE_ERROR); the text says what to do."""
+    """A journal file that is still needed is missing (KAFKA_STORAGE_ERROR); the message says what to do."""
 
 
 class JournalDamaged(BrokerError):
-    """Records that had been forced cannot be read (KAFKA_STORAGE_ERROR); the text says what to do."""
+    """Forced records cannot be read (KAFKA_STORAGE_ERROR); the message says what to do."""
 
 
 _HINT: Final = (
-    "Put back the files of the journal, or restore a backup of all of the broker's data. To go on without the records that "
-    "cannot be read, start once with skip_damage (pyproducer broker --skip-damage): it keeps what is damaged aside, and says "
-    "what is skipped"
+    "Put back the files of the journal, or restore a backup of all of the broker's data. To continue without the records that "
+    "cannot be read, start once with skip_damage (pyproducer broker --skip-damage): damaged files are set aside, and skipped "
+    "records are logged"
 )
 
 
 def missing_error(text: str) -> JournalMissing:
-    """Return the error that a file is not there."""
+    """Return the error that a file is missing."""
     return JournalMissing(f"{text}. {_HINT}", code=Code.KAFKA_STORAGE_ERROR)
 
 
 def damaged_error(text: str) -> JournalDamaged:
-    """Return the error that records are lost."""
+    """Return the error that records cannot be read."""
     return JournalDamaged(f"{text}. {_HINT}", code=Code.KAFKA_STORAGE_ERROR)
 
 
 def checksum(file_id: int, position: int, log_id: int, batch: Buffer) -> int:
-    """Return the CRC of the record that begins at `position` of that file."""
+    """Return the CRC of the record at `position` of that file."""
     return crc32c(batch, crc32c(_COVERED.pack(file_id, position, len(batch), log_id)))
 
 
 def record_header(file_id: int, position: int, log_id: int, batch: Buffer) -> bytes:
-    """Return what stands before the batch of the record that begins at `position` of that file."""
+    """Return the header of the record at `position` of that file."""
     return RECORD_HEADER.pack(len(batch), checksum(file_id, position, log_id, batch), log_id)
 
 
 def group_end(file_id: int, position: int, alignment: int, forced: int) -> bytes:
-    """Return the marker that fills up the block in which a group ends at `position`, or one block more where it has no room."""
+    """Return the marker of a group that ends at `position`. It fills the block, and another one if the rest is too small."""
     size = -position % alignment
     if size < MIN_GROUP_END:
         size += alignment
@@ -123,7 +127,7 @@ def group_end(file_id: int, position: int, alignment: int, forced: int) -> bytes
 
 
 def file_end(file_id: int, position: int) -> bytes:
-    """Return the marker behind which a file has nothing more."""
+    """Return the marker at the end of a file."""
     return record_header(file_id, position, FILE_END, b"")
 
 
@@ -135,7 +139,7 @@ def file_header(file_id: int, alignment: int, read_origin: FileOrigin = FileOrig
 
 
 def read_origin(start: bytes) -> FileOrigin:
-    """Return how the file was written that begins with these bytes; `FileOrigin()` if they do not say it."""
+    """Return how the file that begins with these bytes was written; `FileOrigin()` if the header does not have it."""
     begin = FILE_HEADER.size + CRC.size
     how = start[begin : begin + _ORIGIN.size]
     if len(start) < begin + _ORIGIN.size + CRC.size or CRC.unpack_from(start, begin + _ORIGIN.size) != (crc32c(how),):
@@ -145,7 +149,7 @@ def read_origin(start: bytes) -> FileOrigin:
 
 
 def header_size(start: bytes, file_id: int) -> int | None:
-    """Return the size of the header with which a file begins, None if it does not begin with the header of that file."""
+    """Return the size of the header at the start of a file, None if these bytes are not the header of that file."""
     fields = start[: FILE_HEADER.size]
     if len(start) < FILE_HEADER.size + CRC.size or CRC.unpack_from(start, FILE_HEADER.size) != (crc32c(fields),):
         return None

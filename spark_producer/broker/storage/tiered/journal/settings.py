@@ -7,25 +7,26 @@ from dataclasses import dataclass
 from spark_producer.errors import ConfigError
 
 MIN_ALIGNMENT = 512
-"""The unit in which disks write; groups of records begin at multiples of the alignment, which is a multiple of this."""
+"""Minimum alignment in bytes: the unit in which disks write. The alignment is a multiple of it."""
 
 
 @dataclass(frozen=True)
 class JournalSettings:
-    """How records are grouped, and how files grow. Times are in milliseconds, sizes in bytes.
+    """Settings of group commit and of the files. Times are in milliseconds, sizes in bytes.
 
-    max_group_wait_ms: a group is written when its oldest record has waited for so long (journalMaxGroupWaitMSec).
-    buffered_writes_threshold: … or when it has more bytes than this, and more are waiting (journalBufferedWritesThreshold).
-    buffered_entries_threshold: … or more records than this; 0 for no such limit (journalBufferedEntriesThreshold).
-    flush_when_queue_empty: … or when no more are waiting (journalFlushWhenQueueEmpty).
+    max_group_wait_ms: maximum time that the oldest record waits before its group is written (journalMaxGroupWaitMSec).
+    buffered_writes_threshold: a group is also written if it has more bytes than this, and more records are queued
+        (journalBufferedWritesThreshold).
+    buffered_entries_threshold: … or more records than this; 0 for no limit (journalBufferedEntriesThreshold).
+    flush_when_queue_empty: … or if no more records are queued (journalFlushWhenQueueEmpty).
     alignment: groups begin at multiples of it (journalAlignmentSize).
-    preallocated: the disk is asked for this much space at a time (journalPreAllocSizeMB).
-    max_file_bytes: from this size on a file is ended, and the next one begun (journalMaxSizeMB, there 2,048). A file goes when
-        all of it was flushed, so everything lies on the disk twice up to this size.
-    backups: how many files that are not needed any more are kept (journalMaxBackups, there 5).
-    max_memory_bytes: records of this size may wait until they are confirmed (journalMaxMemorySizeMb).
-    unsynced_force_ms: how often a journal is forced that confirms records before (journalPageCacheFlushIntervalMSec).
-    drop_page_cache: whether pages of what was forced leave the page cache (journalRemoveFromPageCache).
+    preallocated: number of bytes that are reserved on the disk at a time (journalPreAllocSizeMB).
+    max_file_bytes: size at which a new file is created (journalMaxSizeMB, there 2,048). A file is removed when all of it was
+        flushed, so up to this size all data is on the disk twice.
+    backups: number of files that are kept although they are not needed any more (journalMaxBackups, there 5).
+    max_memory_bytes: maximum size of all records that are not confirmed (journalMaxMemorySizeMb).
+    unsynced_force_ms: interval of the forces of a journal that confirms records earlier (journalPageCacheFlushIntervalMSec).
+    drop_page_cache: whether forced pages are dropped from the page cache (journalRemoveFromPageCache).
     """
 
     max_group_wait_ms: float = 1
@@ -42,11 +43,11 @@ class JournalSettings:
 
     def __post_init__(self) -> None:
         if self.alignment < MIN_ALIGNMENT or self.alignment % MIN_ALIGNMENT:
-            raise ConfigError(f"the journal's alignment is a multiple of {MIN_ALIGNMENT}, not {self.alignment}")
+            raise ConfigError(f"the journal's alignment is {self.alignment}: use a multiple of {MIN_ALIGNMENT}")
         for name, smallest in (
             ("max_group_wait_ms", 0), ("buffered_writes_threshold", 0), ("buffered_entries_threshold", 0),
             ("preallocated", 0), ("max_file_bytes", 1), ("backups", 0), ("max_memory_bytes", 1), ("unsynced_force_ms", 0),
         ):  # fmt: skip
             value = getattr(self, name)
             if value < smallest:
-                raise ConfigError(f"the journal's {name} is at least {smallest}, not {value}")
+                raise ConfigError(f"the journal's {name} is {value}: use {smallest} or more")

@@ -1,4 +1,4 @@
-"""Waiting for space on a full disk: what failed for lack of it is tried again."""
+"""Retries of calls that failed because the disk is full."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ RETRY_S: Final = 1.0
 
 
 class SpaceWaiter:
-    """Whether the disk has space for the journal in `directory`. The journal's thread uses it; any thread may read `full`.
+    """Waits until the disk of the journal in `directory` has space. The journal thread uses it; any thread may read `full`.
 
-    `is_over` returns whether waiting has ended, and `wait` waits for a number of seconds, or until then.
+    `is_over` returns whether to stop waiting, and `wait` waits for a number of seconds, or until `is_over`.
     """
 
     def __init__(self, directory: Path, is_over: Callable[[], bool], wait: Callable[[float], None]) -> None:
@@ -25,14 +25,14 @@ class SpaceWaiter:
 
     @property
     def full(self) -> str:
-        """Why records wait: how much space is missing. Empty while there is space."""
+        """Message that says how much space is missing; empty while the disk has space."""
         return self._notice.full
 
     def retry_until_free(self, work: Callable[[], None]) -> bool:
-        """Call a function, which changes nothing if the disk is full, until there is space. Return False if the wait ends first.
+        """Call `work`, which has no effect if the disk is full, until it succeeds. Return False if `is_over` came first.
 
         Raises:
-            OSError: the disk refused for another reason.
+            OSError: another error of the disk.
         """
         while True:
             try:
@@ -50,5 +50,5 @@ class SpaceWaiter:
         return True
 
     def note(self, error: OSError) -> None:
-        """Note that there is no space, which is logged once."""
+        """Note that the disk is full. It is logged the first time."""
         self._notice.refused(error.strerror or str(error))

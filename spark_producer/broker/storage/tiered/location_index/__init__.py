@@ -1,7 +1,7 @@
-"""The index of locations: which batches each log has, and where in the entry logs they lie.
+"""The location index: the batches of each log, and their positions in the entry logs.
 
-Owns: the interface of an index (`base`), the engine of arrays over an append-only file (`arrays`, `columns`,
-`index_file`), the engine of RocksDB (`rocks`, `rocks_database`), and the rebuilding from the entry logs (`rebuilding`).
+Owns: the interface of an index (`base`), the engine with arrays and an append-only file (`arrays`, `columns`, `index_file`), the
+RocksDB engine (`rocks`, `rocks_database`), and the rebuild from the entry logs (`rebuild`).
 Must not know: the write cache, the journal.
 """
 

@@ -1,4 +1,4 @@
-"""The index of locations that needs no other library: arrays in memory, and a file to which rows are appended."""
+"""The location index without other libraries: arrays in memory, and a file to which rows are appended."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spark_producer.broker.storage.tiered.location_index.index_file import (
 
 NAME: Final = "index"
 MIN_ROWS: Final = 10_000
-"""A file with no more rows than this is not written anew."""
+"""Maximum number of rows of a file that is never rewritten."""
 
 
 class ArrayIndex:
@@ -31,13 +31,13 @@ class ArrayIndex:
     disk."""
 
     def __init__(self, files: FileOps, directory: Path, *, durable_bytes: int = 0) -> None:
-        """Open the index, which is made if it is missing.
+        """Open the index, or create it if it is missing.
 
         Args:
-            trusted: the size that the file had when it was forced.
+            durable_bytes: size of the file when it was last forced.
 
         Raises:
-            IndexDamaged: rows that were on the disk cannot be read.
+            IndexDamaged: forced rows cannot be read.
             OSError: the disk refused.
         """
         self._lock = threading.Lock()
@@ -66,7 +66,7 @@ class ArrayIndex:
 
     @property
     def durable_bytes(self) -> int:
-        """The size of the file, all of which is on the disk."""
+        """The size of the file in bytes: all of it is on the disk."""
         return self._file.size
 
     def add(self, rows: Mapping[int, Sequence[IndexRow]]) -> None:
@@ -157,7 +157,7 @@ class ArrayIndex:
             yield from self._stored(log_id, file, block, floor)
 
     def _stored(self, log_id: int, file: IndexFile, block: tuple[int, int], floor: int) -> Iterator[IndexRow]:
-        """Yield the rows of a block from the offset `floor` on, with the places where their batches lie now."""
+        """Yield the rows of a block from the offset `floor` on, with the current positions of their batches."""
         for header, position, _, _ in ADDED_ROW.iter_unpack(file.read(*block)):
             base_offset = int.from_bytes(header[:8], "big")
             location = self.find(log_id, base_offset) if base_offset >= floor else None
@@ -213,16 +213,15 @@ class ArrayIndex:
 
     @property
     def is_mostly_dead(self) -> bool:
-        """Whether most rows of the file are of batches that were deleted or moved, so that it is worth while to write it anew."""
+        """Whether most rows of the file are of deleted or moved batches, so that a rewrite of the file is worthwhile."""
         with self._lock:
             return self._stored_rows > MIN_ROWS and self._stored_rows > 2 * sum(map(len, self._logs.values()))
 
     def compact(self, note: Callable[[int], None]) -> None:
-        """See `LocationIndex.compact`. While the file is written anew the catalog says nothing of its size, since either file may
-        be found after a crash.
+        """See `LocationIndex.compact`. During the rewrite the size in the catalog is 0, since a crash may leave either file.
 
-        The rows are gathered before the catalog is stored. So they are at least those of the logs that it has: one that is
-        deleted in between is in the file, and not missing in it after a crash.
+        The rows are collected before the catalog is stored. So the file has all logs of the catalog: a log that is deleted in
+        between is in the file, and not missing after a crash.
         """
         if self.is_mostly_dead:
             packed = self._packed()
@@ -231,17 +230,17 @@ class ArrayIndex:
             note(self.durable_bytes)
 
     def _packed(self) -> dict[int, bytes]:
-        """Return the rows of all batches that there are, by log."""
+        """Return the packed rows of all batches by log."""
         packed = {log_id: b"".join(ADDED_ROW.pack(*row) for row in self.rows(log_id)) for log_id in self.log_ids()}
         return {log_id: data for log_id, data in packed.items() if data}
 
     def _rewrite(self, packed: Mapping[int, bytes]) -> None:
-        """Write a file with these rows, and put it in the place of the old one.
+        """Write a file with these rows, and replace the old one.
 
-        Who is reading rows of the old file may go on until the next rewriting.
+        Readers of rows of the old file may continue until the next rewrite.
 
         Raises:
-            OSError: the disk refused; the old file is there, or the new one.
+            OSError: the disk refused; either the old or the new file exists.
         """
         fresh_path = self._path.with_name(f"{NAME}.new")
         if fresh_path.name in self._files.names(fresh_path.parent):
@@ -268,8 +267,8 @@ class ArrayIndex:
         self._name()
 
     def _name(self) -> None:
-        """Put the name of a file on the disk that was written anew. Before that, nothing may be added to it: after a loss of
-        power the old file might be there, without what was added."""
+        """Force the name of a rewritten file to the disk. Before that, no rows may be added to it: a power failure might restore
+        the old file, without the added rows."""
         if not self._is_named:
             self._files.sync_directory(self._path.parent)
             self._is_named = True

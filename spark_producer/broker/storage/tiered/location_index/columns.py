@@ -1,4 +1,4 @@
-"""The rows of one log in memory, as arrays that can be bisected: about 44 bytes a batch."""
+"""The rows of one log in memory, as arrays that can be bisected: about 44 bytes per batch."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _ROW: Final = np.dtype(
         "itemsize": ADDED_ROW.size,
     }
 )
-"""The fields of a stored row that are needed in memory: those of the header are where `record.batch_v2` has them."""
+"""The fields of a stored row that are needed in memory. Those of the header have the positions of `record.batch_v2`."""
 ROW_BYTES: Final = 5 * 8 + 4
-"""What the row of a batch takes in memory: five numbers of 8 bytes, and its size in 4."""
+"""Memory of the row of a batch in bytes: five numbers of 8 bytes, and its size in 4."""
 
 _LOG_OVERHEAD: Final = 12
 _POSITION_BITS: Final = 32
 
 
 class LogColumns:
-    """The batches of a log, in order."""
+    """The batches of a log in order."""
 
     def __init__(self) -> None:
         self.bases = array("q")
@@ -41,16 +41,16 @@ class LogColumns:
         self.positions = array("q")
         self.file_positions = array("q")
         self.blocks: list[tuple[int, int]] = []
-        """Where the rows lie in the file: (first byte, bytes) of each block."""
+        """The rows in the file: (first byte, number of bytes) of each block."""
         self.replaced: tuple[int, int] | None = None
-        """The block that took the place of all rows before `replaced_end`: those of the other blocks do not count before it."""
+        """The block that has replaced all rows before `replaced_end` of the other blocks."""
         self.replaced_end = 0
 
     def replace(self, rows: bytes | memoryview, file_position: int) -> None:
-        """Take the rows of a block for all batches that end where its last one does, or before.
+        """Replace all batches up to the end of the last row by the rows of a block.
 
         Raises:
-            IndexDamaged: the rows leave something out, or end within a batch.
+            IndexDamaged: the rows have a gap, or end within a batch.
         """
         fresh = LogColumns()
         fresh.extend(rows, file_position)
@@ -63,13 +63,13 @@ class LogColumns:
         self.replaced, self.replaced_end = (file_position, len(rows)), end
 
     def extend(self, rows: bytes | memoryview, file_position: int) -> None:
-        """Take the rows of a block, which begins at byte `file_position` of the file.
+        """Append the rows of a block, which begins at byte `file_position` of the index file.
 
-        Those that are here are dropped if the new ones begin later than they end: they had been deleted, and a loss of power took
-        the batches between, which had not been flushed.
+        If the new rows begin after the end of the existing ones, these are dropped: they had been deleted, and a power failure
+        lost the batches in between, which had not been flushed.
 
         Raises:
-            IndexDamaged: the rows overlap those that are here, or leave something out.
+            IndexDamaged: the rows overlap the existing ones, or have a gap.
         """
         fields = np.frombuffer(rows, _ROW)
         bases = fields["base"].astype(np.int64)
@@ -89,7 +89,7 @@ class LogColumns:
         self.sizes.frombytes((fields["length"].astype(np.int32) + _LOG_OVERHEAD).tobytes())
 
     def move(self, base_offset: int, file_id: int, file_position: int) -> None:
-        """Note where a batch lies now. One that is not here is passed over."""
+        """Set the position of a batch. A batch that is not here is ignored."""
         row = self.row(base_offset)
         if row is not None and self.bases[row] == base_offset:
             self.file_positions[row] = file_id << _POSITION_BITS | file_position
@@ -100,30 +100,32 @@ class LogColumns:
         return row if row >= 0 and offset < self.ends[row] else None
 
     def row_at_or_after_position(self, position: int) -> int | None:
-        """Return the first row at `position` or behind it."""
+        """Return the first row at or after `position`, None if there is none."""
         row = bisect_left(self.positions, position)
         return row if row < len(self.positions) else None
 
     def row_at_or_after(self, timestamp: int) -> int | None:
-        """Return the first row with this timestamp or a later one."""
+        """Return the first row with this timestamp or a later one, None if there is none."""
         found = np.frombuffer(self.timestamps, np.int64) >= timestamp
         row = int(found.argmax())
         return row if found[row] else None
 
     def latest_timestamp(self) -> int:
-        """Return the largest timestamp."""
+        """Return the maximum timestamp."""
         return int(np.frombuffer(self.timestamps, np.int64).max())
 
     def file_ids(self) -> set[int]:
-        """Return the ids of the files in which the batches lie."""
+        """Return the ids of the files with the batches."""
         return {int(each) for each in np.unique(np.frombuffer(self.file_positions, np.int64) >> _POSITION_BITS)}
 
     def note_file_ends(self, ends: dict[int, int]) -> None:
-        """Put the place behind the last batch in each file into `ends`, where that is larger than what is there."""
+        """Put the end of the last entry in each file into `ends`, if it is larger than the value there."""
         file_positions = np.frombuffer(self.file_positions, np.int64)
-        behind = (file_positions & (1 << _POSITION_BITS) - 1) + np.frombuffer(self.sizes, np.int32) + ENTRY_HEADER.size
+        entry_ends = (
+            (file_positions & (1 << _POSITION_BITS) - 1) + np.frombuffer(self.sizes, np.int32) + ENTRY_HEADER.size
+        )
         for file_id in self.file_ids():
-            last = int(behind[file_positions >> _POSITION_BITS == file_id].max())
+            last = int(entry_ends[file_positions >> _POSITION_BITS == file_id].max())
             ends[file_id] = max(ends.get(file_id, 0), last)
 
     def file_bytes(self) -> dict[int, int]:
@@ -133,12 +135,12 @@ class LogColumns:
         return {int(file_id): int(size) for file_id, size in zip(files, sizes, strict=True)}
 
     def location(self, row: int) -> Location:
-        """Return where the batch of a row lies."""
+        """Return the location of the batch of a row."""
         file_id, file_position = divmod(self.file_positions[row], 1 << _POSITION_BITS)
         return Location(self.bases[row], self.ends[row], file_id, file_position, self.sizes[row])
 
     def indexed(self, row: int) -> IndexedBatch:
-        """Return what is known of the batch of a row."""
+        """Return the metadata of the batch of a row."""
         return IndexedBatch(self.bases[row], self.ends[row], self.timestamps[row], self.sizes[row], self.positions[row])
 
     def delete_before(self, offset: int) -> None:

@@ -1,12 +1,13 @@
-"""The file of an index of locations: blocks of rows, one log each, that are only ever appended.
+"""The file of a location index: an append-only sequence of blocks, each with rows of one log.
 
 Everything is big-endian. A block is
 
     u32 bytes of its rows | u32 CRC-32C | u64 id of the log | u32 kind | rows
 
-and its CRC covers its position in the file and all but the CRC itself, so bytes of another place do not pass for it. A row of
-kind ADDED is the batch's 61-byte header, the log's position (u64), and the entry's file and place (u32 each). A row of kind
-MOVED is a base offset (u64), a file and a place. An end that a crash has torn is cut off; damage before it is an error.
+and its CRC covers its position in the file and all fields but the CRC, so bytes from another position are not valid. A row of
+kind ADDED is the 61-byte header of the batch, its position in the log (u64), and the file and position of the entry (u32 each). A
+row of kind MOVED is a base offset (u64), a file and a position. The torn end after a crash is cut off; damage before it is an
+error.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _COVERED: Final = Struct(">QIQI")
 
 
 class IndexBlock(NamedTuple):
-    """A block as it is in the file; `position` is the byte at which its rows begin."""
+    """A block in the file; `position` is the byte at which its rows begin."""
 
     kind: int
     log_id: int
@@ -39,7 +40,7 @@ class IndexBlock(NamedTuple):
 
 
 class IndexFile:
-    """The file at `path`, which is made if it is missing. One thread at a time may use it."""
+    """The file at `path`, which is created if it is missing. One thread at a time may use it."""
 
     def __init__(self, files: FileOps, path: Path) -> None:
         """Open the file.
@@ -56,16 +57,16 @@ class IndexFile:
         self.size = 0
 
     def load(self, durable_bytes: int) -> Iterator[IndexBlock]:
-        """Yield all blocks. Afterwards the file ends with the last of them, and all of it is on the disk.
+        """Yield all blocks. Afterwards the file ends with the last block, and all of it is on the disk.
 
         Bytes after `durable_bytes` may be in the page cache only: after a failed force and a `kill -9`, the system shows bytes
         that it has not written to the disk and considers written. So they are written again.
 
         Args:
-            trusted: the size that the file had when it was forced.
+            durable_bytes: size of the file when it was last forced.
 
         Raises:
-            IndexDamaged: something before `durable_bytes` is no block.
+            IndexDamaged: there is an invalid block before `durable_bytes`.
             OSError: the disk refused.
         """
         content = memoryview(self._files.read(self._file, self._files.size(self._file), 0))
@@ -73,9 +74,7 @@ class IndexFile:
             yield block
             self.size = block.position + len(block.rows)
         if self.size < durable_bytes:
-            raise IndexDamaged(
-                f"{self.path} is damaged at byte {self.size}, and {durable_bytes} bytes of it were on the disk"
-            )
+            raise IndexDamaged(f"{self.path} is damaged at byte {self.size}, but {durable_bytes} bytes were forced")
         if self.size < len(content):
             self._files.truncate(self._file, self.size)
         if self.size > durable_bytes:
@@ -94,11 +93,11 @@ class IndexFile:
         return IndexBlock(kind, log_id, begin, rows)
 
     def append(self, kind: int, rows: Mapping[int, bytes]) -> dict[int, int]:
-        """Write a block for each log, and force them. Return the bytes at which their rows begin.
+        """Write a block for each log, and force them. Return the position of the rows by log.
 
         Raises:
-            OSError: the disk refused. What was written is written over by the next call, so the pages are written anew: after a
-                force that failed, the system may take them for written.
+            OSError: the disk refused. The next call overwrites the same bytes, so that the pages are written again: after a
+                failed force, the system may consider them written.
         """
         parts, positions, end = [], {}, self.size
         for log_id, data in rows.items():
@@ -112,15 +111,15 @@ class IndexFile:
         return positions
 
     def read(self, position: int, size: int) -> bytes:
-        """Return bytes of rows.
+        """Return the bytes of rows.
 
         Raises:
-            IndexDamaged: the file is shorter than it was.
+            IndexDamaged: the file has become shorter.
             OSError: the disk refused.
         """
         found = self._files.read(self._file, size, position)
         if len(found) < size:
-            raise IndexDamaged(f"{self.path} has lost its bytes from {position + len(found)} on")
+            raise IndexDamaged(f"{self.path} no longer has its bytes from {position + len(found)} on")
         return found
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The opening of an index, which is rebuilt from the entry logs if it is damaged."""
+"""Opens a location index, and rebuilds it from the entry logs if it is damaged."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ logger = escaping_logger(__name__)
 
 
 class EntryLogScanner(Protocol):
-    """What a rebuilding asks of the entry logs: see `EntryLogFiles`."""
+    """The entry logs, as a rebuild sees them: see `EntryLogFiles`."""
 
     def ids(self) -> list[int]:
         """See `EntryLogFiles.ids`."""
@@ -50,19 +50,19 @@ def open_index(
 ) -> LocationIndex:
     """Open the index of a ledger directory.
 
-    One that is damaged, or has not what the catalog counts, because the other engine was used meanwhile, is put aside as
-    `.damaged` and rebuilt. What the other engine has left is removed afterwards.
+    An index that is damaged, or lacks batches of the catalog because the other engine was used meanwhile, is renamed to
+    `.damaged` and rebuilt. The index of the other engine is then removed.
 
     Args:
-        files, directory: where it is.
-        logs: the logs of the catalog whose batches lie in this directory.
+        files, directory: of the index.
+        logs: the logs of the catalog with batches in this directory.
         entry_logs: the entry logs in it.
-        trusted: the bytes of the index that were on the disk for certain.
+        durable_bytes: number of bytes of the index that were certainly on the disk.
         engine: "arrays" or "rocks".
-        cache_bytes: the memory that RocksDB may use.
+        cache_bytes: maximum memory of RocksDB in bytes.
 
     Raises:
-        ConfigError: a library is missing that the engine needs.
+        ConfigError: a library of the engine is missing.
         OSError: the disk refused.
     """
     name = ROCKS_NAME if engine == ROCKS else NAME
@@ -72,7 +72,8 @@ def open_index(
         _check_complete(index, logs, directory / name)
     except IndexDamaged as error:
         logger.warning(
-            "%s: the index is rebuilt from the entry logs, and what is left of it is %s", error, f"{name}.damaged"
+            "%s: the index is rebuilt from the entry logs, and the damaged one is renamed to %s",
+            *(error, f"{name}.damaged"),
         )
         if index is not None:
             index.close()
@@ -90,7 +91,7 @@ def _opened(files: FileOps, directory: Path, engine: str, cache_bytes: int, dura
 
 
 def _check_complete(index: LocationIndex, logs: Collection[CatalogEntry], path: Path) -> None:
-    """Raise IndexDamaged if the index lacks the ends of what was flushed of a log."""
+    """Raise IndexDamaged if the index lacks the first or the last flushed batch of a log."""
     for entry in logs:
         if entry.flushed_end > entry.start_offset:
             last = index.last(entry.log_id)
@@ -99,7 +100,7 @@ def _check_complete(index: LocationIndex, logs: Collection[CatalogEntry], path: 
                 or last.end_offset < entry.flushed_end
                 or index.indexed(entry.log_id, entry.start_offset) is None
             ):
-                raise IndexDamaged(f"{path} has not all batches of log {entry.log_id}")
+                raise IndexDamaged(f"{path} lacks batches of log {entry.log_id}")
 
 
 def _rebuilt(
@@ -122,7 +123,7 @@ def _rebuilt(
 
 
 def _remove_other(files: FileOps, directory: Path, engine: str) -> None:
-    """Remove the index of the other engine: what it has is no longer so."""
+    """Remove the index of the other engine, which is outdated."""
     if engine == ROCKS and NAME in files.names(directory):
         files.unlink(directory / NAME)
         files.sync_directory(directory)
@@ -133,11 +134,11 @@ def _remove_other(files: FileOps, directory: Path, engine: str) -> None:
 def scanned_rows(
     entry_logs: EntryLogScanner, starts: Mapping[int, int], ends: Mapping[int, int]
 ) -> dict[int, Sequence[IndexRow]]:
-    """Return the rows of all batches in the entry logs that lie between the start of their log and its flushed end.
+    """Return the rows of all batches in the entry logs between the start of their log and its flushed end.
 
-    Of batches with the same offsets the one that was written last is taken: the older ones were moved, were rewritten by the
-    compaction of their log, or were written by a flush that a crash has cut short, before other batches got their offsets. What
-    lies behind the flushed end is in the journal.
+    Of batches with the same offsets the one that was written last is valid: the older ones were moved, were rewritten by the
+    compaction of their log, or were written by a flush that a crash interrupted, before other batches got their offsets. Batches
+    after the flushed end are in the journal.
     """
     found: dict[int, list[tuple[int, int, IndexRow]]] = {log_id: [] for log_id in ends}
     for file_id in entry_logs.ids():
@@ -157,16 +158,16 @@ def scanned_rows(
 
 
 def _newest(rows: Sequence[tuple[int, int, IndexRow]]) -> dict[int, IndexRow]:
-    """Return the rows, by base offset, without those whose offsets a later one has too. They come in the order of writing."""
+    """Return the rows by base offset, without those that a later one overlaps. `rows` are in the order of their writes."""
     bases: list[int] = []
     ends: list[int] = []
     kept: dict[int, IndexRow] = {}
     for base, end, row in rows:
         if bases and base < ends[-1]:
-            first, behind = bisect_right(ends, base), bisect_left(bases, end)
-            for gone in bases[first:behind]:
+            first, last = bisect_right(ends, base), bisect_left(bases, end)
+            for gone in bases[first:last]:
                 del kept[gone]
-            bases[first:behind], ends[first:behind] = [base], [end]
+            bases[first:last], ends[first:last] = [base], [end]
         else:
             bases.append(base)
             ends.append(end)
@@ -178,11 +179,11 @@ def _readable_entries(entry_logs: EntryLogScanner, file_id: int) -> Iterator[Sto
     try:
         yield from entry_logs.entries(file_id)
     except CorruptRecord as error:
-        logger.warning("%s: entries behind it are not looked for", error)
+        logger.warning("%s: later entries of the file are skipped", error)
 
 
 def _in_order(rows: Mapping[int, IndexRow], start: int) -> list[IndexRow]:
-    """Return the rows that follow each other without a gap, with their positions in the log."""
+    """Return the rows up to the first gap, with their positions in the log."""
     ordered: list[IndexRow] = []
     expected, position = start, 0
     for base_offset in sorted(rows):

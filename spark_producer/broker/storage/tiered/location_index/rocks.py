@@ -1,7 +1,7 @@
-"""The index of locations in RocksDB, as BookKeeper's EntryLocationIndex keeps it: its memory does not grow with the records.
+"""The location index in RocksDB, as in BookKeeper's EntryLocationIndex: its memory does not grow with the number of batches.
 
-A key is the log's id and the batch's base offset, both big-endian, so the batches of a log are in order. A value is a row as the
-index of arrays stores it.
+A key is the id of the log and the base offset of the batch, both big-endian, so the batches of a log are in order. A value is a
+row in the format of `index_file`.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _KEY: Final = Struct(">QQ")
 _LAST: Final = (1 << 63) - 1
 _END: Final = b"\xff" * _KEY.size
 _CHUNK: Final = 1000
-"""How many rows a scan takes before it lets go of its iterator: while there is one, RocksDB keeps its lock after `close`."""
+"""Number of rows that a scan reads with one iterator: while there is an iterator, RocksDB keeps its lock after `close`."""
 
 
 class RocksIndex:
-    """A `LocationIndex` in the folder `index.rocks` of a directory.
+    """A `LocationIndex` in the directory `index.rocks`.
 
-    What is deleted is hidden at once, and removed by `compact`: a crash before the catalog knows of it must find it again.
+    Deleted rows are hidden at once, and removed by `compact`: they must exist after a crash before the catalog is stored.
     """
 
     def __init__(self, directory: Path, cache_bytes: int) -> None:
-        """Open the index, which is made if it is missing.
+        """Open the index, or create it if it is missing.
 
         Args:
-            cache_bytes: the memory that RocksDB may use for it.
+            cache_bytes: maximum memory of RocksDB in bytes.
 
         Raises:
             ConfigError: rocksdict is missing.
@@ -50,10 +50,10 @@ class RocksIndex:
         self._path, self._cache_bytes = directory / NAME, cache_bytes
         self._lock = threading.Lock()
         self._starts: dict[int, int] = {}
-        """By log: the offset before which batches are deleted and may still be stored."""
+        """By log: the offset before which batches are deleted, but may still be stored."""
         self._counts: dict[int, int] = {}
         self._failed: dict[int, int] = {}
-        """After an `add` that failed: from which offset of each log its rows may be stored."""
+        """After a failed `add`: the first offset of each log from which on its rows may be stored."""
         self._has_failed = False
         self._database = open_database(self._path, cache_bytes)
         try:
@@ -65,7 +65,7 @@ class RocksIndex:
 
     @property
     def durable_bytes(self) -> int:
-        """Always 0: RocksDB itself knows how much of its files is on the disk."""
+        """Always 0: RocksDB checks its files."""
         return 0
 
     def add(self, rows: Mapping[int, Sequence[IndexRow]]) -> None:
@@ -85,15 +85,15 @@ class RocksIndex:
                 self._counts[log_id] = count + (0 if replaces else self._counts.get(log_id, 0))
 
     def _put(self, batch: WriteBatch, log_id: int, rows: Sequence[IndexRow]) -> tuple[int, bool]:
-        """Put rows into a batch; return how many, and whether they replace what is there.
+        """Put rows into a batch; return their number, and whether they replace the existing rows.
 
         Raises:
-            IndexDamaged: the rows overlap those that are here, or leave something out.
+            IndexDamaged: the rows overlap the existing ones, or have a gap.
         """
         last, first = self.last(log_id), read_header(rows[0].header).base_offset
         expected = first if last is None else max(first, last.end_offset)
         replaces = last is not None and last.end_offset < first
-        if replaces:  # they had been deleted, and a loss of power took the batches between, which had not been flushed
+        if replaces:  # they had been deleted, and a power failure lost the batches in between, which were not flushed
             batch.delete_range(_KEY.pack(log_id, 0), _KEY.pack(log_id, first))
         for row in rows:
             header = read_header(row.header)
@@ -141,7 +141,7 @@ class RocksIndex:
             self._counts[log_id] = self._counts.get(log_id, 0) - gone + len(rows)
 
     def _write(self, batch: WriteBatch) -> None:
-        """Write a batch, all of it or nothing, and force the write-ahead log."""
+        """Write a batch atomically, and force the write-ahead log."""
         from rocksdict import WriteOptions
 
         options = WriteOptions()
@@ -150,9 +150,9 @@ class RocksIndex:
             self._database.write(batch, options)
 
     def _open_again(self) -> None:
-        """Open the database again after a write that failed: RocksDB takes no more then, and the rows may be in its log.
+        """Open the database again after a failed write: RocksDB accepts no writes then, and the rows may be in its log.
 
-        They are taken out, so that they may be added again.
+        The rows are removed, so that they may be added again.
         """
         from rocksdict import WriteBatch
 
@@ -166,7 +166,7 @@ class RocksIndex:
         self._has_failed, self._failed = False, {}
 
     def _floor(self, log_id: int, offset: int) -> IndexRow | None:
-        """Return the last row of a log that begins at `offset` or before, None if there is none or it is deleted."""
+        """Return the last row of a log at or before `offset`, None if there is none or it is deleted."""
         if offset < 0:
             return None
         with self._lock, translated_errors(str(self._path)):
@@ -189,7 +189,7 @@ class RocksIndex:
         return row if row is not None and offset <= read_header(row.header).last_offset else None
 
     def _scan(self, begin: bytes, end: bytes) -> Iterator[tuple[int, IndexRow]]:
-        """Yield logs and rows from one key to before another, except for deleted ones."""
+        """Yield the id of the log and the row for the keys from `begin` to before `end`, except for deleted rows."""
         while chunk := self._chunk(begin, end):
             for key, value in chunk:
                 log_id, row = _KEY.unpack(key)[0], IndexRow(*ADDED_ROW.unpack(value))
@@ -305,19 +305,19 @@ class RocksIndex:
 
     @property
     def memory_bytes(self) -> int:
-        """See `LocationIndex.memory_bytes`: what RocksDB counts for its block cache, of which write buffers are a part."""
+        """See `LocationIndex.memory_bytes`: the usage of the block cache, which includes the write buffers."""
         with self._lock, translated_errors(str(self._path)):
             return int(self._database.property_int_value("rocksdb.block-cache-usage") or 0)
 
     def compact(self, note: Callable[[int], None]) -> None:
-        """See `LocationIndex.compact`. RocksDB is told to forget ranges; its own threads give their space back."""
+        """See `LocationIndex.compact`. Ranges are deleted in RocksDB, whose threads free their space."""
         from rocksdict import WriteBatch
 
         with self._lock:
             deleted = dict(self._starts)
         if not deleted:
             return
-        note(self.durable_bytes)  # a deletion that the catalog does not know of would take rows that it counts
+        note(self.durable_bytes)  # the catalog must have the deletions before the rows are removed
         batch = WriteBatch(raw_mode=True)
         for log_id, start in deleted.items():
             row = self._row(log_id, start)

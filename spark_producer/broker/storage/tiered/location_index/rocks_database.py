@@ -1,6 +1,6 @@
-"""The RocksDB database of an index of locations: how it is opened, what memory it takes, and what its errors mean here.
+"""The RocksDB database of a location index: its options, memory and errors.
 
-RocksDB comes by the extra `rocksdb` (rocksdict). It has a write-ahead log and files of its own, so it does not use `FileOps`.
+RocksDB is installed by the extra `rocksdb` (rocksdict). It has its own write-ahead log and files, so it does not use `FileOps`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rocksdict import Options, Rdict
 
 NAME: Final = "index.rocks"
-"""The folder of the database in a ledger directory."""
+"""Name of the directory of the database in a ledger directory."""
 LOGS_KEPT: Final = 2
 BLOOM_BITS: Final = 10
 MIN_WRITE_BUFFER_BYTES: Final = 64 * 1024
@@ -31,18 +31,18 @@ def require_rocksdict() -> None:
     except ImportError as error:
         raise ConfigError(
             "an index in RocksDB (--index rocks, index_engine='rocks') needs rocksdict: pip install 'pyproducer[rocksdb]'. "
-            "Or take arrays, the default, which needs nothing"
+            "Or use arrays, the default, which needs no library"
         ) from error
 
 
 def open_database(directory: Path, cache_bytes: int) -> Rdict:
-    """Open the database in `directory`, which is made if it is missing.
+    """Open the database in `directory`, or create it if it is missing.
 
-    Blocks that were read and rows that are only in the write-ahead log take `cache_bytes` together.
+    Cached blocks, and rows that are only in the write-ahead log, use at most `cache_bytes` together.
 
     Raises:
         ConfigError: rocksdict is missing.
-        IndexDamaged: what is there cannot be read.
+        IndexDamaged: the database cannot be read.
         OSError: the disk refused, or another process has the database open.
     """
     require_rocksdict()
@@ -61,7 +61,7 @@ def _options(cache_bytes: int) -> Options:
     table.set_block_cache(cache)
     table.set_cache_index_and_filter_blocks(True)
     table.set_bloom_filter(BLOOM_BITS, False)
-    options = Options(raw_mode=True)  # else keys get a byte for their Python type in front
+    options = Options(raw_mode=True)  # else keys get a prefix byte for their Python type
     options.create_if_missing(True)
     options.set_block_based_table_factory(table)
     options.set_compression_type(DBCompressionType.lz4())
@@ -76,9 +76,9 @@ def _options(cache_bytes: int) -> Options:
 
 @contextmanager
 def translated_errors(what: str) -> Iterator[None]:
-    """Raise errors of RocksDB, which rocksdict gives as bare exceptions with a text, as IndexDamaged or OSError.
+    """Raise errors of RocksDB, which rocksdict raises as bare exceptions with a message, as IndexDamaged or OSError.
 
-    A file that is missing is damage, as RocksDB made it before.
+    A missing file is damage, since RocksDB has created it.
     """
     try:
         yield
@@ -92,19 +92,19 @@ def translated_errors(what: str) -> Iterator[None]:
 
 
 def remove_database(directory: Path) -> None:
-    """Remove a database that is not open, if it is there.
+    """Remove a database that is not open, if it exists.
 
     Raises:
         OSError: the disk refused.
     """
     if directory.is_dir():
-        for path in directory.iterdir():  # RocksDB makes no folders
+        for path in directory.iterdir():  # RocksDB creates no directories
             path.unlink()
         directory.rmdir()
 
 
 def set_aside(directory: Path) -> None:
-    """Give a database that is not open the name with `.damaged`, instead of what has that name.
+    """Rename a database that is not open to `.damaged`, and replace a directory with that name.
 
     Raises:
         OSError: the disk refused.

@@ -100,7 +100,7 @@ def test_a_flush_does_not_wait_without_end_for_a_journal_that_hangs(caplog: pyte
         for _ in range(2):
             with pytest.raises(TimeoutError, match="its disk hangs"):
                 stage.engine.flusher.flush_now()
-        with pytest.raises(BrokerError, match=r"takes no more records: 2 flushes.*the journal has not forced"):
+        with pytest.raises(BrokerError, match=r"accepts no more records: 2 flushes.*the journal has not forced"):
             stage.admit()
     settle(stage.storage)
     assert len(stage.read_all()) == 1

@@ -55,7 +55,7 @@ def test_a_disk_that_stays_full_is_one_line_in_the_log(stage: EngineStage, caplo
     with caplog.at_level(logging.WARNING, logger=ENGINE):
         rounds(stage, 4)
     assert [record.getMessage().split(":")[0] for record in caplog.records] == [
-        "the thread of the flush goes on after an error"
+        "the flush thread continues after an error"
     ]
 
 
@@ -75,6 +75,6 @@ def test_each_flush_that_fails_is_one_line_in_the_log(stage: EngineStage, caplog
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 3
     assert "flush 2 of the same batches failed" in said[1]
-    assert "the broker takes no more records: 3 flushes" in said[2]
+    assert "the broker accepts no more records: 3 flushes" in said[2]
     assert flusher.is_stopped
     assert min(waits[3:]) > 0, "there is nothing to try any more"

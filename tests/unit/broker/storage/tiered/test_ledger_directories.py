@@ -100,10 +100,10 @@ def test_dir2_other_directories_are_refused_by_name_and_nothing_is_lost(
 ) -> None:
     before = fill(stage)
     stage.close()
-    with pytest.raises(ConfigError, match="name the same directories") as refused:
+    with pytest.raises(ConfigError, match="Name the same directories") as refused:
         EngineStage(stage.disk, logs=4, sync=True, **outside)
     assert named in str(refused.value)
-    assert "the journal in /fast/journal and ledgers in /one/ledgers, /two/ledgers, and" in str(refused.value)
+    assert "the journal in /fast/journal and ledgers in /one/ledgers, /two/ledgers. Name" in str(refused.value)
     again = stage.again()
     assert contents(again) == before
     again.close()
@@ -113,7 +113,10 @@ def test_dir2_a_data_directory_that_keeps_all_inside_stays_so() -> None:
     stage = EngineStage()
     stage.append()
     stage.close()
-    with pytest.raises(ConfigError, match=r"kept with the journal inside and ledgers inside, and .* /one/ledgers"):
+    with pytest.raises(
+        ConfigError,
+        match=r"/one/ledgers, /two/ledgers: its records are kept with the journal inside and ledgers inside",
+    ):
         EngineStage(stage.disk, **OUTSIDE)
 
 
@@ -123,7 +126,7 @@ def test_dir2_a_directory_whose_disk_is_not_mounted_is_refused(stage: EngineStag
     stage.close()
     for name in stage.disk.names(directory):
         stage.disk.unlink(directory / name)
-    with pytest.raises(ConfigError, match=f"{directory} is not the directory .* Is its disk mounted"):
+    with pytest.raises(ConfigError, match=f"{directory} is not the directory .* Check that its disk is mounted"):
         EngineStage(stage.disk, logs=4, **OUTSIDE)
 
 
@@ -135,13 +138,13 @@ def test_dir2_directories_that_were_exchanged_are_refused(stage: EngineStage) ->
         disk._directories[DIRECTORIES[1]],
         disk._directories[DIRECTORIES[0]],
     )
-    with pytest.raises(ConfigError, match="says that it is another one's"):
+    with pytest.raises(ConfigError, match="it belongs to another data directory"):
         EngineStage(disk, logs=4, **OUTSIDE)
 
 
 def test_dir2_a_new_directory_is_empty_and_nobody_elses(stage: EngineStage) -> None:
     other = BrokerSettings(sync_on_close=False)
-    with pytest.raises(ConfigError, match="/one/ledgers belongs to another data directory"):
+    with pytest.raises(ConfigError, match="/one/ledgers: by its file owner it belongs to another data directory"):
         TieredStorage(Path("/other"), other, options=EngineStage(ledger_dirs=DIRECTORIES[:1]).options, files=stage.disk)
     disk = SimulatedDisk()
     disk.make_directory(JOURNAL)
@@ -150,7 +153,7 @@ def test_dir2_a_new_directory_is_empty_and_nobody_elses(stage: EngineStage) -> N
     disk = SimulatedDisk()
     disk.make_directory(JOURNAL)
     disk.put(JOURNAL / "1.txn", b"of somebody")
-    with pytest.raises(ConfigError, match=r"/fast/journal is not empty \(it has 1.txn\)"):
+    with pytest.raises(ConfigError, match=r"/fast/journal: it is not empty \(it has 1.txn\)"):
         EngineStage(disk, journal_dir=JOURNAL)
     assert disk.content(JOURNAL / "1.txn") == b"of somebody"
 

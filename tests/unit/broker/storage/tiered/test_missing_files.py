@@ -46,7 +46,7 @@ def test_a_catalog_that_is_missing_is_missed_by_what_else_is_there(flush: bool) 
     disk = filled(flush=flush)
     remove(disk, TIERS / "catalog.json")
     before = {path: disk.content(path) for path in everything(disk)}
-    with pytest.raises(CorruptRecord, match=r"/data/tiered/catalog\.json is missing.*it was there"):
+    with pytest.raises(CorruptRecord, match=r"/data/tiered/catalog\.json is missing.*it existed"):
         EngineStage(disk, logs=0)
     assert {path: disk.content(path) for path in everything(disk)} == before, "nothing is changed"
 
@@ -59,7 +59,7 @@ def test_each_trace_alone_proves_that_there_was_a_catalog(left: str) -> None:
         if kind != left:
             remove(disk, path)
     (kept,) = everything(disk)
-    with pytest.raises(CorruptRecord, match=r"catalog\.json is missing.*it was there.*[Rr]estore a backup") as refused:
+    with pytest.raises(CorruptRecord, match=r"catalog\.json is missing.*it existed.*[Rr]estore a backup") as refused:
         EngineStage(disk, logs=0)
     assert str(kept) in str(refused.value)
     assert everything(disk) == [kept]
@@ -74,7 +74,9 @@ def everything(disk: SimulatedDisk) -> list[Path]:
 def test_changes_that_are_missing_are_missed() -> None:
     disk = filled(flush=False)
     remove(disk, TIERS / "catalog.1")
-    with pytest.raises(CorruptRecord, match=r"/data/tiered/catalog\.1 is missing, and /data/tiered/catalog\.json says"):
+    with pytest.raises(
+        CorruptRecord, match=r"/data/tiered/catalog\.1 is missing, and /data/tiered/catalog\.json refers to it"
+    ):
         EngineStage(disk, logs=0)
 
 
@@ -82,7 +84,7 @@ def test_changes_that_are_missing_are_missed() -> None:
 def test_changes_that_are_emptied_are_missed_by_the_batches_of_logs_that_they_told_of(flush: bool) -> None:
     disk = filled(flush=flush)
     disk.put(TIERS / "catalog.1", b"")
-    with pytest.raises(CorruptRecord, match=r"has batches of log 0, and the catalog .* has lost that log\. Restore"):
+    with pytest.raises(CorruptRecord, match=r"has batches of log 0, which is missing in the catalog .*\. Restore"):
         EngineStage(disk, logs=0)
 
 
@@ -94,7 +96,7 @@ def test_without_the_catalog_all_records_are_kept_and_new_logs_get_other_ids(cap
     assert [log._state.log_id for log in stage.logs] == [2, 3]
     assert [log.high_watermark for log in stage.logs] == [0, 0]
     assert "catalog.json is missing" in caplog.text
-    assert "log 1, and the catalog /data/tiered/catalog.json has lost that log: its records are kept" in caplog.text
+    assert "log 1, which is missing in the catalog /data/tiered/catalog.json: its records are kept" in caplog.text
     for ledger in stage.engine.ledgers:
         assert list(ledger.collector.steps(0.9)) == []
     assert stage.entry_logs()
@@ -120,7 +122,7 @@ def test_an_entry_log_of_a_log_that_the_catalog_lost_is_not_deleted(caplog: pyte
         for _ in again.engine.ledgers[0].collector.steps(0.9):
             pass
     assert again.entry_logs() == names
-    assert "is not deleted: it has batches of log 0, which the catalog lost" in caplog.text
+    assert "is not deleted: it has batches of log 0, which is missing in the catalog" in caplog.text
     again.close()
 
 

@@ -129,7 +129,7 @@ def test_a_topic_that_promises_larger_batches_than_there_is_room_for_is_told_onc
         with pytest.raises(BrokerError, match=r"storage.write.cache.bytes must be 20,\d+ at least") as refused:
             stage.admit(index, size=10 * KIB)
         assert refused.value.code == Code.MESSAGE_TOO_LARGE
-    assert ["topic 't' refuses batches" in record.getMessage() for record in caplog.records] == [True]
+    assert ["topic 't': batches are refused" in record.getMessage() for record in caplog.records] == [True]
     stage.close()
 
 
@@ -226,7 +226,7 @@ def test_w3_a_batch_for_which_there_is_no_memory_uses_up_no_offset_and_no_room(m
 
 def refused_for_memory(stage: EngineStage) -> None:
     """A batch is refused, so that its producer sends it again."""
-    with pytest.raises(BrokerError, match="no memory for the batch; send the batch again") as refused:
+    with pytest.raises(BrokerError, match=r"no memory for the batch\. Send it again") as refused:
         stage.admit(size=KIB)
     assert refused.value.code == Code.NOT_ENOUGH_REPLICAS
 

@@ -76,7 +76,7 @@ def test_after_another_start_of_the_machine_what_was_never_forced_may_be_there_i
         assert replayed(disk) == expected(range(4))
     (told,) = caplog.messages
     used = len(before.rstrip(b"\0"))
-    assert f"{FIRST}: its last {used - 5 * BLOCK} bytes, from byte {5 * BLOCK} on," in told
+    assert f"{FIRST}: cut off the last {used - 5 * BLOCK} bytes, from byte {5 * BLOCK} on," in told
     assert f"A copy of the file as it was is {FIRST}.damaged" in told
     assert disk.content(DIRECTORY / "1.txn.damaged") == before[:used]
 
@@ -89,7 +89,7 @@ def test_a_torn_end_is_cut_off_and_told_and_kept(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.WARNING):
         assert replayed(disk) == expected(range(9))
     (told,) = caplog.messages
-    assert "are an incomplete group of records, as a crash leaves, and are cut" in told
+    assert "an incomplete group of records as a crash leaves it" in told
     assert disk.content(DIRECTORY / "1.txn.damaged") == whole[:cut].rstrip(b"\0")
     caplog.clear()
     assert replayed(disk) == expected(range(9))
@@ -121,7 +121,7 @@ def test_damage_is_skipped_and_counted_if_that_is_asked_for(at: int, caplog: pyt
     gone = at // BLOCK - 1
     assert replayed_behind_damage(disk) == [*expected(range(gone)), *expected(range(gone + 1, 10))]
     assert f"{FIRST}: " in caplog.text
-    assert "bytes in 1 places cannot be read, and are skipped with all records in them" in caplog.text
+    assert "bytes in 1 places cannot be read, and their records are skipped" in caplog.text
     assert disk.content(DIRECTORY / "1.txn.damaged") == before[: len(before.rstrip(b"\0"))]
 
 
@@ -177,6 +177,8 @@ def test_without_a_mark_files_that_begin_later_are_refused_with_that_reason() ->
     disk, _ = rolled()
     disk.unlink(DIRECTORY / "1.txn")
     disk.unlink(DIRECTORY / "lastMark")
-    with pytest.raises(JournalMissing, match=r"1\.txn is missing.*no ledger directory has the file lastMark any more"):
+    with pytest.raises(
+        JournalMissing, match=r"1\.txn is missing.*the file lastMark is missing in all ledger directories"
+    ):
         replayed(disk)
     assert replayed_behind_damage(disk) == expected([1, 2])

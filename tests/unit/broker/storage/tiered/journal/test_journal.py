@@ -149,7 +149,7 @@ def test_j5_after_an_error_of_the_disk_nothing_is_told_but_the_error(call: str) 
         thread.join(DEADLINE)
     before = list(told.events)
     assert told.of("forced") == [0]
-    with pytest.raises(BrokerError, match="after a restart"):
+    with pytest.raises(BrokerError, match="Restart the broker"):
         journal.append(record(3))
     assert isinstance(journal.failure, OSError)
     journal.close(DEADLINE)
@@ -388,7 +388,7 @@ def test_a_journal_that_is_stuck_is_not_waited_for_for_ever() -> None:
     journal = start(disk, SMALL, told)
     with disk.script.blocked("force", "*.txn"):
         write_group(journal, [0])
-        with pytest.raises(TimeoutError, match="has not answered"):
+        with pytest.raises(TimeoutError, match="has not responded"):
             journal.close(0.01)
     journal.close(DEADLINE)
 

@@ -228,7 +228,7 @@ def test_j7_the_last_file_may_be_cut_while_it_is_made() -> None:
 
 def test_a_last_file_that_is_shorter_than_its_mark_has_lost_what_was_forced() -> None:
     disk = disk_with(written(1)[: 2 * BLOCK])
-    with pytest.raises(JournalDamaged, match="has 1024 bytes, and had 1536 that were forced") as raised:
+    with pytest.raises(JournalDamaged, match="has 1024 bytes, but 1536 were forced") as raised:
         replayed(disk, Mark(1, 3 * BLOCK))
     assert raised.value.code is Code.KAFKA_STORAGE_ERROR
 
@@ -237,7 +237,7 @@ def test_a_file_that_a_mark_points_to_has_lost_what_was_forced_if_its_header_is_
     for at in (0, 9, 15, 23):
         content = bytearray(written(1))
         content[at] ^= 1
-        with pytest.raises(JournalDamaged, match="does not begin as a file of the journal"):
+        with pytest.raises(JournalDamaged, match="does not begin with the header of a journal file"):
             replayed(disk_with(bytes(content)), Mark(1, end_of_records() - BLOCK))
 
 

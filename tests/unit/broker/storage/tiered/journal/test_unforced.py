@@ -141,7 +141,7 @@ def test_without_memory_once_a_record_counts_the_journal_has_failed(monkeypatch:
             raise MemoryError
 
         monkeypatch.setattr(journal, "_call_written", refuse)
-        with pytest.raises(Exception, match="takes records again after a restart"):
+        with pytest.raises(Exception, match="Restart the broker"):
             append(journal, [0])
         assert told.of("failed") == ["MemoryError"]
 
