@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from spark_producer.admin import BlockingClient
 from spark_producer.common.cluster import Span
@@ -36,8 +37,6 @@ from spark_producer.exactly_once.protocol.task_messages import InlineRows, Prepa
 from spark_producer.network import ConnectionSettings
 
 logger = escaping_logger(__name__)
-
-Returned = TypeVar("Returned")
 
 CONTROL_TOPIC = DEFAULT_CONTROL_TOPIC
 DEFAULT_TIMEOUT_S = 60.0
@@ -71,7 +70,22 @@ def begin(sink: SinkSettings) -> WriteHandle:
             does not support it. BrokerError: a right is missing; the message has the command that grants it.
         KafkaTimeout, BrokersUnreachable, SecurityError: the cluster does not answer; the message says what was waited for.
     """
-    return _with_cluster(sink, partial(_begin, topics=sink.topics))
+    with _cluster_of(sink) as cluster:
+        cluster.prepare()
+        durability_warning.warn_once(cluster.brokers, [cluster.topic, COORDINATORS_TOPIC, *sink.topics])
+        token = secrets.token_hex(16)
+        outcome = _raise_if_failed(run(begin_protocol.begin(sink.name, token), cluster.perform))
+        if not isinstance(outcome, Begun):
+            raise IllegalState(f"BEGIN ended with {type(outcome).__name__}: a bug in pyproducer")
+        if outcome.last is None and cluster.fenced is not None and cluster.fenced.previous_epoch > 0:
+            logger.warning(
+                "exactlyOnceId %s: its transactional id was used before, and the control topic %s has no record of it, so it is "
+                "treated as a new sink whose first writes failed. If it has written with another exactlyOnceControlTopic, or "
+                "that topic was deleted, stop it: rows could be written twice",
+                sink.name,
+                cluster.topic,
+            )
+        return WriteHandle(sink.name, token, outcome.fencing, cluster.style, outcome.last)
 
 
 def commit(sink: SinkSettings, messages: Sequence[TaskOutcome], batch: int) -> WriteCommitted | AlreadyDone:
@@ -80,8 +94,7 @@ def commit(sink: SinkSettings, messages: Sequence[TaskOutcome], batch: int) -> W
     Raises: as `begin`. If `again` of the ExactlyOnceError is true, the batch can run again. After any other error, the next BEGIN
     or `abort` finds out what was decided.
     """
-
-    def act(cluster: CommandExecutor) -> WriteCommitted | AlreadyDone:
+    with _cluster_of(sink) as cluster:
         _prepare_for(cluster, messages)
         _refuse_control_topics(cluster, messages)
         durability_warning.warn_once(
@@ -95,8 +108,6 @@ def commit(sink: SinkSettings, messages: Sequence[TaskOutcome], batch: int) -> W
         if not isinstance(outcome, WriteCommitted | AlreadyDone):
             raise IllegalState(f"COMMIT ended with {type(outcome).__name__}: a bug in pyproducer")
         return outcome
-
-    return _with_cluster(sink, act)
 
 
 def perform_commit(cluster: CommandExecutor, command: Command) -> Result:
@@ -130,32 +141,12 @@ def abort(
     Raises: as `begin`. The next BEGIN finds transactions that could not be aborted.
     """
 
-    def act(cluster: CommandExecutor) -> WriteAborted | WriteCommitted | NothingToAbort:
+    with _cluster_of(sink) as cluster:
         _prepare_for(cluster, messages)
         outcome = _raise_if_failed(run(abort_protocol.abort(messages), cluster.perform))
         if not isinstance(outcome, WriteAborted | WriteCommitted | NothingToAbort):
             raise IllegalState(f"ABORT of batch {batch} ended with {type(outcome).__name__}: a bug in pyproducer")
         return outcome
-
-    return _with_cluster(sink, act)
-
-
-def _begin(cluster: CommandExecutor, topics: Sequence[str]) -> WriteHandle:
-    cluster.prepare()
-    durability_warning.warn_once(cluster.brokers, [cluster.topic, COORDINATORS_TOPIC, *topics])
-    token = secrets.token_hex(16)
-    outcome = _raise_if_failed(run(begin_protocol.begin(cluster.sink, token), cluster.perform))
-    if not isinstance(outcome, Begun):
-        raise IllegalState(f"BEGIN ended with {type(outcome).__name__}: a bug in pyproducer")
-    if outcome.last is None and cluster.fenced is not None and cluster.fenced.previous_epoch > 0:
-        logger.warning(
-            "exactlyOnceId %s: its transactional id was used before, and the control topic %s has no record of it, so it is "
-            "treated as a new sink whose first writes failed. If it has written with another exactlyOnceControlTopic, or that "
-            "topic was deleted, stop it: rows could be written twice",
-            cluster.sink,
-            cluster.topic,
-        )
-    return WriteHandle(cluster.sink, token, outcome.fencing, cluster.style, outcome.last)
 
 
 def _prepare_for(cluster: CommandExecutor, messages: Sequence[TaskOutcome | None]) -> None:
@@ -206,8 +197,9 @@ def _raise_if_failed(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _with_cluster(sink: SinkSettings, act: Callable[[CommandExecutor], Returned]) -> Returned:
-    """Call `act` with the sink's cluster, which is opened if this process has none, and closed after an error."""
+@contextmanager
+def _cluster_of(sink: SinkSettings) -> Iterator[CommandExecutor]:
+    """Yield the sink's cluster, which is opened if this process has none, and closed after an error."""
     found = next((entry for entry in _open if entry[0] == sink), None)
     if found is None:
         client = BlockingClient(sink.connection, timeout=sink.timeout)
@@ -217,7 +209,7 @@ def _with_cluster(sink: SinkSettings, act: Callable[[CommandExecutor], Returned]
     client = found[1].client
     client.on_wait = waits = Waits(sink.name, sink.timeout, client.clock)
     try:
-        result = act(found[1])
+        yield found[1]
     except BaseException:
         client.close()
         raise
@@ -225,7 +217,6 @@ def _with_cluster(sink: SinkSettings, act: Callable[[CommandExecutor], Returned]
     _open.append(found)
     while len(_open) > MAX_OPEN_CLUSTERS:
         _open.pop(0)[1].client.close()
-    return result
 
 
 def close_all() -> None:

@@ -35,7 +35,7 @@ class Worker:
     """What one Python worker of Spark has."""
 
     config: ProducerConfig
-    slots: TransactionalIdPool = field(default_factory=TransactionalIdPool)
+    ids: TransactionalIdPool = field(default_factory=TransactionalIdPool)
     producers: ProducerCache = field(default_factory=ProducerCache)
 
     def write(
@@ -57,9 +57,9 @@ class Worker:
             exactly_once_spool_to_disk=spool,
         )
         settings = TaskSettings(self.config, sink, streaming=True, handle=handle)
-        where = SparkTaskInfo("q1", batch, True, partition, attempt)
+        task = SparkTaskInfo("q1", batch, True, partition, attempt)
         rows = batches or iter([rows_of(partition, batch)])
-        report = write_exactly_once(settings, self.config, handle, rows, self.producers, where=where, slots=self.slots)
+        report = write_exactly_once(settings, self.config, handle, rows, self.producers, task=task, ids=self.ids)
         assert report.outcome is not None
         return report.outcome
 

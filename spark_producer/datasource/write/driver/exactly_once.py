@@ -1,6 +1,6 @@
-"""What an exactly-once write does on the driver: BEGIN before the tasks, COMMIT or ABORT behind them, and the reports for people.
+"""The driver's side of an exactly-once write: BEGIN before the tasks, COMMIT or ABORT after them, and its log messages.
 
-Spark commits in another process than it begins, so only the tasks' messages tie the two together.
+Spark commits in another process than it begins, so only the tasks' messages connect the two.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from spark_producer.metrics import WriteReport, merge
 from spark_producer.metrics.write_report import OffsetRange
 from spark_producer.network import ConnectionSettings
 
-_told_of_transactions: set[str] = set()
-"""The sinks of which this process has said so."""
+_explained_transactions: set[str] = set()
+"""The sinks for which this process has logged why small tasks have transactions."""
 
 
 def begin_write(settings: TaskSettings) -> TaskSettings:
-    """Take the sink for one execution, after all that earlier ones have left is ended. Return what its tasks need.
+    """Begin one execution: end the transactions of earlier ones, and return the settings with the handle for its tasks.
 
     Raises:
-        ConfigError: a transaction is to be open for longer than the brokers allow.
-        ExactlyOnceError: a person must decide first what became of an earlier write; or a newer driver is at it.
-        BrokerError, KafkaTimeout: as the brokers answer; the message names a right that is missing.
+        ConfigError: the transaction timeout is above the brokers' maximum.
+        ExactlyOnceError: a person must first decide about an earlier write; or a newer driver has taken over.
+        BrokerError, KafkaTimeout: the brokers refuse, or do not answer; the message names a right that is missing.
     """
     if settings.own_time:
         config = dataclasses.replace(
@@ -57,120 +57,127 @@ def begin_write(settings: TaskSettings) -> TaskSettings:
         settings = settings._replace(config=config)
     else:
         check_transaction_timeout(settings.config)
-    _tell_of_transactions(settings.sink)
+    _explain_transactions(settings.sink)
     return settings._replace(handle=driver.begin(_sink(settings)))
 
 
-def _tell_of_transactions(sink: SinkOptions) -> None:
-    """Say once in a process why tasks of a few rows have transactions of their own: that is slower, and not asked for by name."""
+def _explain_transactions(sink: SinkOptions) -> None:
+    """Log once in a process why even small tasks have their own transaction (slower, and a side effect of an option)."""
     name = sink.exactly_once_id or ""
-    if name in _told_of_transactions or not sink.exactly_once_max_inline_bytes or not brokers_find_bad_rows(sink):
+    if name in _explained_transactions or not sink.exactly_once_max_inline_bytes or not brokers_find_bad_rows(sink):
         return
-    _told_of_transactions.add(name)
+    _explained_transactions.add(name)
     logger.info(
-        "exactlyOnceId %s: brokers may find rows bad (deadLetterClasses=%s), so each task with rows has a transaction of its "
-        "own, however few they are. With deadLetterClasses=row,schema small tasks go by the driver",
+        "exactlyOnceId %s: brokers may find rows bad (deadLetterClasses=%s), so each task with rows has its own transaction, "
+        "however few they are. With deadLetterClasses=row,schema the driver writes the rows of small tasks",
         name,
         sink.dead_letter_classes,
     )
 
 
 def commit_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage | None], what: str) -> ReportedWrite:
-    """Make what the tasks have written visible, all of it or nothing, and log it.
+    """Make the rows of all tasks visible, all or none, log the commit, and return its report.
 
     Raises:
         CommitError: tasks did not report, as in `commit`.
-        ExactlyOnceError: it is not committed, or only in part; the message says which, and what to do.
+        ExactlyOnceError: the write is not committed, or only in part; the message says what to do.
     """
     check_complete(messages, what)
     outcomes = _outcomes(messages)
     sink = _sink(settings)
-    before = time.monotonic()
+    started = time.monotonic()
     driver.commit(sink, outcomes, outcomes[0].batch)
-    took_ms = round((time.monotonic() - before) * 1000, 1)
+    took_ms = round((time.monotonic() - started) * 1000, 1)
     total, metrics = merge_reports(messages)
-    total = merge([total, _of_inline(outcomes, driver.inline_spans(sink))])
+    total = merge([total, _inline_report(outcomes, driver.inline_spans(sink))])
     if settings.sink.dead_letter_topic is not None:
         total = total.with_dead_letters(settings.sink.dead_letter_topic, {})
-    told = _told(outcomes) | {"commit_ms": took_ms}
-    if told["skipped"]:
-        _tell_of_skipped(outcomes[0], what)
+    summary = _summary(outcomes) | {"commit_ms": took_ms}
+    if summary["skipped"]:
+        _log_skipped(outcomes[0], what)
     else:
         _warn_without_number(outcomes[0])
-        ways = f"{told['inline']} tasks by the driver, {told['transactions']} with a transaction of their own; "
-        ways += f"{took_ms:g} ms for the commit"
-        said = describe(total, metrics)
+        paths = f"{summary['inline']} tasks by the driver, {summary['transactions']} with a transaction of their own; "
+        paths += f"{took_ms:g} ms for the commit"
+        description = describe(total, metrics)
         logger.info(
-            "%s of exactlyOnceId %s: committed exactly once (%s): %s", what, told["id"], ways, said, extra=HAS_LINES
+            "%s of exactlyOnceId %s: committed exactly once (%s): %s",
+            what,
+            summary["id"],
+            paths,
+            description,
+            extra=HAS_LINES,
         )
-    json_logger.info("%s", to_json(what, total, metrics, exactly_once=told))
-    return ReportedWrite(total, metrics, told)
+    json_logger.info("%s", to_json(what, total, metrics, exactly_once=summary))
+    return ReportedWrite(total, metrics, summary)
 
 
-def _tell_of_skipped(one: TaskOutcome, what: str) -> None:
-    """Say that nothing was written. A restarted query does that as a matter of course; a job's author may not expect it."""
-    sink = one.handle.sink
-    done = NO_BATCH if one.handle.last is None else one.handle.last.last_done
-    if one.query:
+def _log_skipped(outcome: TaskOutcome, what: str) -> None:
+    """Log that nothing was written: normal for a restarted query, but a warning for a job, whose author may not expect it."""
+    sink = outcome.handle.sink
+    done = NO_BATCH if outcome.handle.last is None else outcome.handle.last.last_done
+    if outcome.query:
         logger.info("%s of exactlyOnceId %s was committed before the query was started again", what, sink)
-    elif one.origin.run:
-        logger.info("exactlyOnceId %s: txnVersion %d was committed before the query was started again", sink, one.batch)
-    elif one.batch == done:
+    elif outcome.origin.run:
+        logger.info(
+            "exactlyOnceId %s: txnVersion %d was committed before the query was started again", sink, outcome.batch
+        )
+    elif outcome.batch == done:
         logger.warning(
             "exactlyOnceId %s: txnVersion %d was written before, so nothing is written now. If these are other rows, give them "
-            "another number, or an exactlyOnceId of their own",
+            "another number, or their own exactlyOnceId",
             sink,
             done,
         )
     else:
         logger.warning(
-            "exactlyOnceId %s: txnVersion %d is not written, since %d was written before and numbers must rise. Rows of older "
-            "numbers, or of a query with a new checkpoint, need an exactlyOnceId of their own",
+            "exactlyOnceId %s: txnVersion %d is not written, since %d was written before and numbers must rise. Rows with older "
+            "numbers, or of a query with a new checkpoint, need their own exactlyOnceId",
             sink,
-            one.batch,
+            outcome.batch,
             done,
         )
 
 
-def _warn_without_number(one: TaskOutcome) -> None:
-    """Somebody who gave numbers once, and now gives none, has probably forgotten it."""
-    last = one.handle.last
-    if not one.query and one.batch == NO_BATCH and last is not None and last.last_done != NO_BATCH:
+def _warn_without_number(outcome: TaskOutcome) -> None:
+    """Warn if earlier writes set `txnVersion` and this one does not, which is probably an oversight."""
+    last = outcome.handle.last
+    if not outcome.query and outcome.batch == NO_BATCH and last is not None and last.last_done != NO_BATCH:
         logger.warning(
-            "exactlyOnceId %s: this write has no txnVersion, and earlier ones had, up to %d. If it is run again, its rows are "
+            "exactlyOnceId %s: this write has no txnVersion, and earlier ones had, up to %d. If it runs again, its rows are "
             "written again",
-            one.handle.sink,
+            outcome.handle.sink,
             last.last_done,
         )
 
 
 def abort_write(settings: TaskSettings, messages: Sequence[WriterCommitMessage | None], what: str) -> ReportedWrite:
-    """End what the successful tasks of a failed write have left. Spark calls it after a commit that has raised, too.
+    """Abort the transactions of a failed write's successful tasks. Spark also calls it after a commit that has raised an error.
 
-    If no task has reported there is nothing to do: the next BEGIN ends what is open.
+    If no task has reported, nothing is done: the next BEGIN aborts open transactions.
     """
     outcomes = _outcomes(messages)
     if not outcomes:
         return ReportedWrite(WriteReport({}), status="aborted")
     ended = driver.abort(_sink(settings), outcomes, outcomes[0].batch)
-    logger.warning("%s of exactlyOnceId %s failed: %s", what, settings.sink.exactly_once_id, _ending(ended))
+    logger.warning("%s of exactlyOnceId %s failed: %s", what, settings.sink.exactly_once_id, _describe_end(ended))
     total, metrics = merge_reports(messages)
     match ended:
         case WriteAborted():
-            return ReportedWrite(WriteReport({}), exactly_once=_told(outcomes), status="aborted")
+            return ReportedWrite(WriteReport({}), exactly_once=_summary(outcomes), status="aborted")
         case WriteCommitted():
-            return ReportedWrite(total, metrics, _told(outcomes))
+            return ReportedWrite(total, metrics, _summary(outcomes))
         case NothingToAbort():
-            return ReportedWrite(WriteReport({}), exactly_once=_told(outcomes), status="unknown")
+            return ReportedWrite(WriteReport({}), exactly_once=_summary(outcomes), status="unknown")
 
 
-def _ending(ended: WriteAborted | WriteCommitted | NothingToAbort) -> str:
-    """Say what became of a write whose commit Spark takes for failed."""
+def _describe_end(ended: WriteAborted | WriteCommitted | NothingToAbort) -> str:
+    """Return the text for the outcome of a write whose commit has failed for Spark."""
     match ended:
         case WriteAborted(transactions):
             return f"nothing of it is visible; {len(transactions)} transactions were aborted"
         case WriteCommitted():
-            return "yet all its rows are committed, and a restart does not write them again"
+            return "but all its rows are committed, and a restart does not write them again"
         case NothingToAbort(text):
             return text
 
@@ -191,20 +198,20 @@ def _outcomes(messages: Sequence[WriterCommitMessage | None]) -> list[TaskOutcom
     return [report.outcome for report in reports if report.outcome is not None]
 
 
-def _told(outcomes: Sequence[TaskOutcome]) -> dict[str, object]:
-    """Return for people and programs which way the rows of the tasks went."""
-    ways = Counter(type(outcome) for outcome in outcomes)
+def _summary(outcomes: Sequence[TaskOutcome]) -> dict[str, object]:
+    """Return the path of the tasks' rows, for the log and for write reports."""
+    paths = Counter(type(outcome) for outcome in outcomes)
     return {
         "id": outcomes[0].handle.sink,
         "batch": outcomes[0].batch,
-        "inline": ways[InlineRows],
-        "transactions": ways[PreparedTask],
-        "skipped": ways[Skipped],
+        "inline": paths[InlineRows],
+        "transactions": paths[PreparedTask],
+        "skipped": paths[Skipped],
     }
 
 
-def _of_inline(outcomes: Sequence[TaskOutcome], spans: Sequence[Span]) -> WriteReport:
-    """Return the report of the rows that the driver has sent itself, to `spans`."""
+def _inline_report(outcomes: Sequence[TaskOutcome], spans: Sequence[Span]) -> WriteReport:
+    """Return the report of the inline rows, which the driver has written to `spans`."""
     batches = [batch for outcome in outcomes if isinstance(outcome, InlineRows) for batch in outcome.batches]
     ranges = {(topic, partition): OffsetRange(*found) for topic, partition, *found in spans}
     size = sum(len(batch.data) for batch in batches)

@@ -1,14 +1,13 @@
-"""The exactly-once write of one task: few rows travel in its message to the driver, many go out in a transaction of its own.
+"""The exactly-once write of one task: a few rows are returned to the driver, more rows are written in the task's transaction.
 
-Rows are queued and encoded as always, but the producer holds them back. If all of them are within the limit, the driver gets them
-(path A). Else the transaction is begun, and stays open with all rows acknowledged when the task reports (path B).
+Rows are appended and encoded as in any write, but the producer holds them back. If all of them are within the limit, the driver
+gets them (path A). Otherwise the transaction begins, and stays open with all rows acknowledged when the task reports (path B).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 
@@ -21,7 +20,12 @@ from spark_producer.common.failpoints import failpoint
 from spark_producer.config import ProducerConfig
 from spark_producer.datasource.write.driver.commit import TaskReport
 from spark_producer.datasource.write.task_settings import TaskSettings
-from spark_producer.datasource.write.worker.batch_assignment import BatchAssignment, SparkTaskInfo, check_admission
+from spark_producer.datasource.write.worker.batch_assignment import (
+    BatchAssignment,
+    SparkTaskInfo,
+    check_admission,
+    task_info,
+)
 from spark_producer.datasource.write.worker.cache import ProducerCache
 from spark_producer.datasource.write.worker.row_contents import HashedBatches
 from spark_producer.datasource.write.worker.transaction_writer import TransactionWriter, inline_limit
@@ -32,18 +36,15 @@ from spark_producer.exactly_once.protocol.task_messages import (
     InlineRows,
     PreparedTask,
     Skipped,
-    TaskOutcome,
     WriteHandle,
 )
 from spark_producer.metrics import WriteReport
 from spark_producer.producer import parts_of
 
-_slots = TransactionalIdPool()
+_ids = TransactionalIdPool()
 """The transactional ids of this Python worker, which runs one task at a time."""
 
 logger = escaping_logger("pyproducer")
-
-_RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def write_exactly_once(
@@ -53,108 +54,90 @@ def write_exactly_once(
     batches: Iterator[pa.RecordBatch],
     producers: ProducerCache,
     *,
-    where: SparkTaskInfo | None = None,
-    slots: TransactionalIdPool = _slots,
+    task: SparkTaskInfo | None = None,
+    ids: TransactionalIdPool = _ids,
     clock: Callable[[], float] = time.monotonic,
 ) -> TaskReport:
-    """Write all rows of a task so that they can be committed or aborted, or none if the control record says that they are there.
+    """Write all rows of a task so that the driver can commit or abort them; none if the control record says that they are done.
 
     In a micro-batch all rows are read in both cases.
 
     Raises:
-        ConfigError, ExactlyOnceError: as `check_admission`; there is no free slot; or the transaction is open for too long.
-        Whatever `Producer.send_batch` and `prepare` raise. The transaction is then given up, and its id not used again.
+        ConfigError, ExactlyOnceError: as `check_admission`; no transactional id is free; or the transaction is open for too long.
+        The errors of `Producer.send_batch` and `prepare`. The transaction is then aborted, and its id not used again.
     """
-    where = where or task_info(settings.streaming)
-    duty = check_admission(handle, settings.sink, where)
-    compares = where.micro_batch is not None and settings.sink.exactly_once_compare == "content"
-    hashed = HashedBatches(batches, hashes=compares)
-    if duty.done:
-        rows = None if where.micro_batch is None else _read_to_the_end(hashed)
+    task = task or task_info(settings.streaming)
+    assignment = check_admission(handle, settings.sink, task)
+    compares_content = task.micro_batch is not None and settings.sink.exactly_once_compare == "content"
+    hashed = HashedBatches(batches, hashes=compares_content)
+    if assignment.done:
+        rows = None if task.micro_batch is None else _count_rows(hashed)
         return TaskReport(
-            WriteReport({}), outcome=Skipped(handle, duty.query, duty.batch, rows, where.origin, hashed.content)
+            WriteReport({}),
+            outcome=Skipped(handle, assignment.query, assignment.batch, rows, task.origin, hashed.content),
         )
-    slot = slots.take(SinkKey(handle.sink, config.bootstrap_servers), handle.fencing)
-    config = dataclasses.replace(config, transactional_id=slot.transactional_id)
+    own_id = ids.take(SinkKey(handle.sink, config.bootstrap_servers), handle.fencing)
+    config = dataclasses.replace(config, transactional_id=own_id.name)
     producer = producers.get(config)
     parts = parts_of(producer)
     parts.meter.start_interval()
-    slot.fencing = handle.fencing
-    limit = inline_limit(settings.sink, where.partition)
-    filling = TransactionWriter(producer, settings, limit, where.attempt, clock)
+    own_id.fencing = handle.fencing
+    limit = inline_limit(settings.sink, task.partition)
+    writer = TransactionWriter(producer, settings, limit, task.attempt, clock)
     try:
-        filling.fill(iter(hashed))
-        report = _finished(filling, slot, handle, duty)
-        report = dataclasses.replace(report, outcome=_with_origin(report.outcome, where.origin, hashed.content))
+        writer.fill(iter(hashed))
+        report = _report(writer, own_id, handle, assignment, task.origin, hashed)
         failpoint("task.prepared")
-        _warn_of_many_ids(slot, where)
-    except BaseException:  # Spark ends a task by an exception too
-        slots.discard(slot)
-        filling.give_up()
+        _warn_about_many_ids(own_id, task)
+    except BaseException:  # Spark kills a task with an exception too
+        ids.discard(own_id)
+        writer.abort()
         producers.drop(config)
         raise
     finally:
-        filling.close()
+        writer.close()
     return report
 
 
-def _with_origin(outcome: TaskOutcome | None, origin: ForeachBatchOrigin, content: int | None) -> TaskOutcome | None:
-    return None if outcome is None else outcome._replace(origin=origin, content=content)
-
-
-def _read_to_the_end(batches: Iterable[pa.RecordBatch]) -> int:
+def _count_rows(batches: Iterable[pa.RecordBatch]) -> int:
     """Read the rows of a micro-batch that is done, drop them, and return their number, which the commit compares.
 
-    Spark's stateful operators write their state, and tell the watermark, only when their rows are read to the end (Spark's
-    StateStoreWriter). With `stateStore.checkpointFormatVersion` 2 a query whose tasks leave rows unread cannot go on.
+    Spark's stateful operators write their state, and report the watermark, only when their rows are read to the end (Spark's
+    StateStoreWriter). With `stateStore.checkpointFormatVersion` 2 a query whose tasks leave rows unread cannot continue.
     """
     return sum(batch.num_rows for batch in batches)
 
 
-def task_info(streaming: bool) -> SparkTaskInfo:
-    """Return what Spark says of the task that runs now."""
-    context = TaskContext.get()
-    if context is None:
-        return SparkTaskInfo(None, None, streaming)
-    number = context.getLocalProperty("streaming.sql.batchId")
-    return SparkTaskInfo(
-        context.getLocalProperty("sql.streaming.queryId"),
-        None if number is None else int(number),
-        streaming,
-        context.partitionId(),
-        context.attemptNumber(),
-        run_of(context.getLocalProperty("spark.jobGroup.id")),
-    )
-
-
-def run_of(job_group: str | None) -> str:
-    """Return the run id of a query, which is the job group that Spark sets; empty if a program has set a group of its own."""
-    return job_group if job_group and _RUN.fullmatch(job_group) else ""
-
-
-def _finished(
-    filling: TransactionWriter, slot: TransactionalId, handle: WriteHandle, duty: BatchAssignment
+def _report(
+    writer: TransactionWriter,
+    own_id: TransactionalId,
+    handle: WriteHandle,
+    assignment: BatchAssignment,
+    origin: ForeachBatchOrigin,
+    hashed: HashedBatches,
 ) -> TaskReport:
-    inline = filling.take_inline()
+    """Return the task's report: its rows for the driver (path A), or its open transaction with all rows acknowledged (path B)."""
+    query, batch = assignment.query, assignment.batch
+    inline = writer.take_inline()
     if inline is not None:
-        slot.fencing = None  # no transaction was begun
-        report = filling.report_of(WriteReport({}))  # the driver adds the rows that it sends
-        return TaskReport(report, outcome=InlineRows(handle, duty.query, duty.batch, inline, filling.rows))
+        own_id.fencing = None  # no transaction has begun
+        report = writer.report_of(WriteReport({}))  # the driver adds the rows that it sends
+        return TaskReport(report, outcome=InlineRows(handle, query, batch, inline, writer.rows, origin, hashed.content))
     failpoint("task.sent")
-    prepared = filling.prepare()
+    prepared = writer.prepare()
     spans = tuple(Span(*span) for span in prepared.spans)
     transaction = TaskTransaction(
         prepared.transactional_id, prepared.producer_id, prepared.epoch, Style(prepared.style), spans
     )
-    parts = parts_of(filling.producer)
-    outcome = PreparedTask(handle, duty.query, duty.batch, transaction, prepared.started_ms, filling.rows)
-    return TaskReport(filling.report_of(parts.take_report()), metrics=parts.meter.interval(), outcome=outcome)
+    parts = parts_of(writer.producer)
+    outcome = PreparedTask(handle, query, batch, transaction, prepared.started_ms, writer.rows, origin, hashed.content)
+    return TaskReport(writer.report_of(parts.take_report()), metrics=parts.meter.interval(), outcome=outcome)
 
 
-def _warn_of_many_ids(slot: TransactionalId, where: SparkTaskInfo) -> None:
-    """Say once in a write that each of its tasks uses up an id, where every task has a Python worker of its own."""
+def _warn_about_many_ids(own_id: TransactionalId, task: SparkTaskInfo) -> None:
+    """Warn once in a write if each task has its own Python worker, and so uses up a transactional id."""
     alone = TaskContext.get() is not None and not os.environ.get("SPARK_REUSE_WORKER")
-    if alone and slot.fencing is not None and where.partition == 0 and where.attempt == 0:
+    if alone and own_id.fencing is not None and task.partition == 0 and task.attempt == 0:
         logger.warning(
             "spark.python.worker.reuse is false: each task with more than exactlyOnceMaxInlineBytes takes a new transactional "
             "id, which the brokers remember for 7 days (transactional.id.expiration.ms); leave workers alive"

@@ -1,4 +1,4 @@
-"""The rows of one task on their way into a transaction: held back at first, then sent, or gathered in a file before that."""
+"""Writes the rows of one task in a transaction: they are held back first, and then sent, perhaps from a spool file."""
 
 from __future__ import annotations
 
@@ -20,29 +20,31 @@ from spark_producer.producer import Producer, parts_of
 from spark_producer.producer.transactions import PreparedTransaction, Transactions
 
 TASKS_WITH_THE_SAME_LIMIT = 8
+"""Number of tasks, in the order of their partitions, until the limit of inline rows halves."""
+
 MIN_INLINE_BYTES = 16 << 10
-"""Bytes that every task may hand to the driver, however many tasks there are."""
+"""Minimum limit in bytes of inline rows of a task, with any number of tasks."""
 
 SLOW_INPUT = 5.0
-"""Seconds. If the first rows up to the limit of path A take longer to arrive, the input and not the brokers sets the pace: then a
-file costs next to nothing, and without it the transaction would be open for as long as the rows take to compute."""
+"""Seconds for the first rows up to the limit of path A. If they take longer, the input and not the brokers is the bottleneck: a
+spool file then costs next to nothing, and without it the transaction would be open while the rows are computed."""
 
 MEMORY_TO_HOLD = 1 / 2
-"""The part of `buffer.memory` in which a task that spools holds rows back: where memory ends, the producer sends by itself. By
-default the rest has room for another piece."""
+"""Fraction of `buffer.memory` in which a task that spools holds rows back: a producer without free memory sends them. With the
+default settings another slice of rows fits into the rest."""
 
 USABLE_PART = 2 / 3
-"""The part of a transaction's time that a task may use. The driver refuses to commit what has less than the rest left."""
+"""Fraction of the transaction timeout that a task may use. The driver does not commit one with less than the rest left."""
 
 
 def inline_limit(sink: SinkOptions, partition: int) -> int:
-    """Return the bytes that the task of a partition may hand to the driver.
+    """Return the maximum bytes of inline rows of the task of a partition.
 
-    No task knows how many there are. So half as many are for each next eight, and all together stay below 16 times the option,
-    and 16 KiB for each task: with the default 64 MiB.
+    No task knows the number of tasks. So the limit halves after each eight tasks, and all together stay below 16 times the option
+    plus 16 KiB for each task: with the default 64 MiB.
     """
-    most = sink.exactly_once_max_inline_bytes
-    return max(most >> partition // TASKS_WITH_THE_SAME_LIMIT, min(most, MIN_INLINE_BYTES))
+    maximum = sink.exactly_once_max_inline_bytes
+    return max(maximum >> partition // TASKS_WITH_THE_SAME_LIMIT, min(maximum, MIN_INLINE_BYTES))
 
 
 def transactions_of(producer: Producer) -> Transactions:
@@ -58,7 +60,7 @@ def transactions_of(producer: Producer) -> Transactions:
 
 
 class TransactionWriter:
-    """The rows of a task, from Spark to the end of its write. `limit` is in bytes, `attempt` counts from 0."""
+    """Writes the rows of one task. `limit` is the maximum bytes of inline rows; `attempt` counts from 0."""
 
     def __init__(
         self,
@@ -74,18 +76,18 @@ class TransactionWriter:
         self._parts = parts_of(producer)
         self._transactions = transactions_of(producer)
         self._sink = sink
-        self._limit = 0 if self._rows.may_be_refused else limit  # the driver could not send rows elsewhere
-        self._patient = sink.exactly_once_spool_to_disk == "true" or (
+        self._limit = 0 if self._rows.may_be_refused else limit  # the driver could not write dead letters
+        self._always_spools = sink.exactly_once_spool_to_disk == "true" or (
             sink.exactly_once_spool_to_disk == "auto" and attempt > 0
         )
         self._may_spool = sink.exactly_once_spool_to_disk != "false"
         self._clock = clock
         self._began: float | None = None
-        """The time at which the transaction was begun; None while rows are held back."""
+        """The time at which the transaction began; None while rows are held back."""
         self._spool: Spool | None = None
 
     def fill(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Take all rows."""
+        """Append all rows, and begin the transaction if they are too many for the driver."""
         started = self._clock()
         self._transactions.hold()
         for piece in pieces(gather(batches, self._rows.wanted)):
@@ -94,7 +96,7 @@ class TransactionWriter:
             else:
                 self._send(piece)
                 if self._began is None:
-                    self._look_at_held(self._clock() - started)
+                    self._choose_path(self._clock() - started)
             del piece  # otherwise it would be alive while the next one is read
         if self._spool is not None:
             self._begin()
@@ -103,15 +105,15 @@ class TransactionWriter:
 
     @property
     def rows(self) -> int:
-        """The number of rows that the task has handed over."""
+        """Return the number of rows that the task has appended."""
         return self._rows.rows
 
     def report_of(self, found: WriteReport) -> WriteReport:
-        """Return the task's report, in which dead letters are counted apart."""
+        """Return the task's report, with the dead letters counted separately."""
         return self._rows.report_of(found)
 
     def take_inline(self) -> tuple[EncodedBatch, ...] | None:
-        """Return the encoded rows, if they are few enough for the driver. None: the transaction is open, and has them."""
+        """Return the encoded rows if they are within the limit; None if they are in the open transaction."""
         held = self._transactions.take_held() if self._began is None and not self._must_begin() else None
         return None if held is None else tuple(EncodedBatch(*batch) for batch in held)
 
@@ -125,30 +127,32 @@ class TransactionWriter:
         self._check_time()
         return prepared
 
-    def give_up(self) -> None:
-        """End the transaction after an error, as well as it can be done. It raises nothing."""
+    def abort(self) -> None:
+        """Abort the transaction after an error, if the brokers answer. Raises nothing."""
         if not self._transactions.holding:
             self._transactions.try_abort()
 
     def _must_begin(self) -> bool:
-        """Whether rows are held that the driver must not get."""
+        """Return whether rows are held that the driver must not get."""
         return self._rows.may_be_refused and self._transactions.held_bytes() > 0
 
     def close(self) -> None:
-        """Remove the file, if there is one."""
+        """Remove the spool file, if there is one."""
         if self._spool is not None:
             self._spool.close()
 
     def _send(self, piece: pa.RecordBatch) -> None:
         before = self._clock()
         self._rows.send(piece)
-        if self._began is None and not self._transactions.holding:  # it ran out of memory, and ended the hold by itself
+        if (
+            self._began is None and not self._transactions.holding
+        ):  # the producer ran out of memory, and released the rows
             self._began = before
         self._check_time()
 
-    def _look_at_held(self, seconds: float) -> None:
-        """Choose the way of a task that has more rows than the driver takes; `seconds` is the time in which they came."""
-        spools = self._patient or (self._may_spool and seconds >= SLOW_INPUT)
+    def _choose_path(self, seconds: float) -> None:
+        """Begin the transaction, or spool the other rows, once there are too many for the driver. They came in `seconds`."""
+        spools = self._always_spools or (self._may_spool and seconds >= SLOW_INPUT)
         pool = self._parts.pool
         too_many = self._transactions.held_bytes() > self._limit
         if spools and (too_many or pool.available < pool.total * (1 - MEMORY_TO_HOLD)):
@@ -167,7 +171,7 @@ class TransactionWriter:
         seconds, limit = self._clock() - self._began, self._parts.config.transaction_timeout_ms / 1000
         if seconds > limit * USABLE_PART:
             hint = ", or set exactlyOnceSpoolToDisk to true: then it is open only while rows are sent"
-            if self._patient:
+            if self._always_spools:
                 hint = ", or raise kafka.buffer.memory, which ended before rows could be spooled"
             raise ExactlyOnceError(
                 f"the transaction of a task is open for {seconds:.0f} s, more than two thirds of "

@@ -1,6 +1,6 @@
-"""The transactional ids of this Python worker: a slot is one id, and holds one transaction at a time.
+"""The transactional ids of this Python worker. Each has one transaction at a time.
 
-No other process ever has the same ids, so a transaction that nobody speaks of any more disturbs no other.
+No other process ever has the same ids, so a forgotten transaction does not disturb another one.
 """
 
 from __future__ import annotations
@@ -14,81 +14,81 @@ from spark_producer.errors import ExactlyOnceError
 from spark_producer.exactly_once.names import task_id
 
 MAX_IDS_PER_SINK = 1000
-"""The most slots of one sink in a worker: the most tasks with a transaction of their own that one worker runs in one batch."""
+"""Maximum number of ids of one sink in a worker: of tasks with a transaction that one worker runs in one batch."""
 
 
 class SinkKey(NamedTuple):
-    """An `exactlyOnceId` on a cluster. Two clusters may have the same ids, and know nothing of each other's epochs."""
+    """An `exactlyOnceId` on a cluster. Two clusters may have the same ids, with different epochs."""
 
     name: str
     servers: str
 
 
 class TransactionalId:
-    """One transactional id of a sink. `fencing` is that of the task which left a transaction there; None: there is none."""
+    """One transactional id of a sink. `fencing` is that of the task that left its transaction open; None if there is none."""
 
-    def __init__(self, sink: SinkKey, transactional_id: str) -> None:
+    def __init__(self, sink: SinkKey, name: str) -> None:
         self.sink = sink
-        self.transactional_id = transactional_id
+        self.name = name
         self.fencing: ProducerIdAndEpoch | None = None
 
     def is_free(self, fencing: ProducerIdAndEpoch) -> bool:
-        """Whether a task with this fencing may use the slot.
+        """Return whether a task with this fencing may use the id.
 
-        If a transaction was left, its batch must have been decided: that is so once the same control id has a newer epoch,
-        since it is taken by a BEGIN, which first ends all that is decided. With another producer id of the control id it is not
-        known which is the newer one.
+        If a transaction was left open, its batch must be decided. That is certain once the control id has a newer epoch: the
+        BEGIN that takes it first ends all decided transactions. With another producer id of the control id it is unknown which
+        is newer.
         """
         left = self.fencing
         return left is None or (left.producer_id == fencing.producer_id and left.epoch < fencing.epoch)
 
 
 class TransactionalIdPool:
-    """The slots of this process. A forked process begins with none, and with another name."""
+    """The transactional ids of this process. A forked process begins with none, and with another worker name."""
 
     def __init__(self) -> None:
         self._forget()
 
     def take(self, sink: SinkKey, fencing: ProducerIdAndEpoch) -> TransactionalId:
-        """Return a slot that is free for a task of a sink: of those the last used, whose producer is the likeliest to be kept.
+        """Return a free id for a task of a sink: the last used one, whose producer is the likeliest to be in the cache.
 
         Raises:
-            ExactlyOnceError: all slots of the sink have a transaction of this batch, or of one of which too little is known.
+            ExactlyOnceError: all ids of the sink have a transaction of this batch, or of one whose state is unknown.
         """
         if self._process != os.getpid():
             self._forget()
-        ours = [slot for slot in self._slots if slot.sink == sink]
-        for slot in reversed(ours):
-            if slot.is_free(fencing):
-                self._slots.remove(slot)
-                self._slots.append(slot)
-                return slot
-        if len(ours) >= MAX_IDS_PER_SINK:
+        own = [each for each in self._ids if each.sink == sink]
+        for each in reversed(own):
+            if each.is_free(fencing):
+                self._ids.remove(each)
+                self._ids.append(each)
+                return each
+        if len(own) >= MAX_IDS_PER_SINK:
             self._drop_those_of_another_control_id(sink, fencing)
-        made = TransactionalId(sink, task_id(sink.name, self.worker, self._next))
+        created = TransactionalId(sink, task_id(sink.name, self.worker, self._next))
         self._next += 1
-        self._slots.append(made)
-        return made
+        self._ids.append(created)
+        return created
 
-    def discard(self, slot: TransactionalId) -> None:
-        """Never use a slot again: what is left in its transaction is not known."""
-        self._slots.remove(slot)
+    def discard(self, each: TransactionalId) -> None:
+        """Never use an id again: the state of its transaction is unknown."""
+        self._ids.remove(each)
 
     def _forget(self) -> None:
         self._process = os.getpid()
         self.worker = uuid.uuid4().hex
         """The name of this process in transactional ids."""
         self._next = 0
-        self._slots: list[TransactionalId] = []
+        self._ids: list[TransactionalId] = []
 
     def _drop_those_of_another_control_id(self, sink: SinkKey, fencing: ProducerIdAndEpoch) -> None:
-        """Forget slots that no task will find free any more, since the producer id of the control id has changed."""
+        """Forget ids that will never be free again, since the producer id of the control id has changed."""
 
-        def stays(slot: TransactionalId) -> bool:
-            return slot.sink != sink or slot.fencing is None or slot.fencing.producer_id == fencing.producer_id
+        def stays(each: TransactionalId) -> bool:
+            return each.sink != sink or each.fencing is None or each.fencing.producer_id == fencing.producer_id
 
-        self._slots[:] = filter(stays, self._slots)
-        if sum(slot.sink == sink for slot in self._slots) >= MAX_IDS_PER_SINK:
+        self._ids[:] = filter(stays, self._ids)
+        if sum(each.sink == sink for each in self._ids) >= MAX_IDS_PER_SINK:
             raise ExactlyOnceError(
                 f"exactlyOnceId {sink.name!r}: {MAX_IDS_PER_SINK} transactions of this Python worker wait for the driver. Each "
                 "task with more than exactlyOnceMaxInlineBytes has one: write with fewer tasks (coalesce), or with more executors"

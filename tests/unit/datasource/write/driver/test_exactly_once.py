@@ -228,7 +228,7 @@ def test_a_commit_without_reports_commits_nothing(steps: Steps) -> None:
     ("outcome", "said"),
     [
         (WriteAborted(("a", "b")), "nothing of it is visible; 2 transactions were aborted"),
-        (WriteCommitted(4), "yet all its rows are committed, and a restart does not write them again"),
+        (WriteCommitted(4), "but all its rows are committed, and a restart does not write them again"),
         (NothingToAbort("no task has reported a transaction"), "no task has reported a transaction"),
     ],
 )
@@ -258,7 +258,7 @@ def test_brokers_are_asked_once_how_long_a_transaction_may_be(monkeypatch: pytes
         return [600_000, 3_600_000][len(asked) - 1]
 
     monkeypatch.setattr(transaction_timeout, "_known", {})
-    monkeypatch.setattr(transaction_timeout, "_asked", answer)
+    monkeypatch.setattr(transaction_timeout, "_request_max_timeout_ms", answer)
     short, long = (producer_config({"bootstrap.servers": name}) for name in ("short:1", "long:1"))
     assert [transaction_timeout.max_transaction_timeout_ms(config) for config in (short, long, short, long)] == [
         600_000,
@@ -272,7 +272,7 @@ def test_brokers_that_do_not_say_it_are_asked_again(monkeypatch: pytest.MonkeyPa
         raise BrokersUnreachable("no broker")
 
     monkeypatch.setattr(transaction_timeout, "_known", {})
-    monkeypatch.setattr(transaction_timeout, "_asked", silent)
+    monkeypatch.setattr(transaction_timeout, "_request_max_timeout_ms", silent)
     assert transaction_timeout.max_transaction_timeout_ms(producer_config({"bootstrap.servers": "silent:1"})) == 900_000
     assert transaction_timeout._known == {}
 

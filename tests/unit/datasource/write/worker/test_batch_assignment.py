@@ -70,7 +70,7 @@ def test_an_id_is_one_querys(query: str, named: str) -> None:
 
 @pytest.mark.parametrize("where", [micro_batch(3, None), micro_batch(3, ""), micro_batch(None)])
 def test_a_spark_that_does_not_say_the_batch_is_refused(where: SparkTaskInfo) -> None:
-    with pytest.raises(ExactlyOnceError, match="does not tell tasks the query and the number"):
+    with pytest.raises(ExactlyOnceError, match="does not give tasks the query and the number"):
         check_admission(NEW, STREAM, where)
 
 

@@ -59,7 +59,7 @@ def one_task(
     config, sink = parse_options(given)
     settings = begin_write(TaskSettings(config, sink))
     assert settings.handle is not None
-    where, producers = SparkTaskInfo(None, None, False, 0, 0), ProducerCache()
+    task, producers = SparkTaskInfo(None, None, False, 0, 0), ProducerCache()
     try:
         report = write_exactly_once(
             settings,
@@ -67,8 +67,8 @@ def one_task(
             settings.handle,
             iter([batch]),
             producers,
-            where=where,
-            slots=TransactionalIdPool(),
+            task=task,
+            ids=TransactionalIdPool(),
         )
     finally:
         producers.clear()
@@ -93,7 +93,7 @@ def test_com6_they_commit_with_the_batch(broker: LocalBroker, topic: str, dead: 
     assert total.dead_letters[dead, 0].records == 2
 
 
-SAID = "a transaction of its own"
+SAID = "its own transaction"
 
 
 def test_com6_the_log_says_once_why_few_rows_do_not_go_by_the_driver(

@@ -45,7 +45,7 @@ class Worker:
 
     def __init__(self, **of_producers: int) -> None:
         self.now = 1000.0
-        self.slots = TransactionalIdPool()
+        self.ids = TransactionalIdPool()
         self.made: list[HeldProducer] = []
         self.of_producers = of_producers
         self.producers = ProducerCache(self._make, lambda: self.now)
@@ -70,9 +70,9 @@ class Worker:
         handle = WriteHandle("orders", "cd" * 16, fencing, Style.IMPLICIT, last)
         config = dataclasses.replace(CONFIG, bootstrap_servers=servers)
         settings = TaskSettings(config, sink, streaming=True, handle=handle)
-        where = SparkTaskInfo("q1", 4, True, partition, attempt)
+        task = SparkTaskInfo("q1", 4, True, partition, attempt)
         return write_exactly_once(
-            settings, config, handle, batches, self.producers, where=where, slots=self.slots, clock=lambda: self.now
+            settings, config, handle, batches, self.producers, task=task, ids=self.ids, clock=lambda: self.now
         )
 
 
@@ -163,8 +163,8 @@ def test_a_job_that_is_done_reads_its_rows_only_in_foreach_batch(micro_batch: in
     handle = WriteHandle("orders", "cd" * 16, FENCING, Style.IMPLICIT, last)
     settings = TaskSettings(CONFIG, SinkOptions(topic="t", exactly_once_id="orders", txn_version=7), handle=handle)
     worker, left = Worker(), rows(3000, 3000)
-    where = SparkTaskInfo(None if micro_batch is None else "q1", micro_batch, streaming=False)
-    report = write_exactly_once(settings, CONFIG, handle, left, worker.producers, where=where, slots=worker.slots)
+    task = SparkTaskInfo(None if micro_batch is None else "q1", micro_batch, streaming=False)
+    report = write_exactly_once(settings, CONFIG, handle, left, worker.producers, task=task, ids=worker.ids)
     assert isinstance(report.outcome, Skipped)
     assert report.outcome.rows == (None if unread else 6000)
     assert len(list(left)) == unread

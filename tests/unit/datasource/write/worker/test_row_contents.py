@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_producer.datasource.write.worker.exactly_once_task import run_of
+from spark_producer.datasource.write.worker.batch_assignment import run_of
 from spark_producer.datasource.write.worker.row_contents import HashedBatches, content_of
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

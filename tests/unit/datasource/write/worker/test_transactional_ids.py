@@ -15,16 +15,16 @@ from spark_producer.errors import ExactlyOnceError
 ORDERS = SinkKey("orders", "here:9092")
 
 
-def used(slots: TransactionalIdPool, fencing: ProducerIdAndEpoch, sink: SinkKey = ORDERS) -> TransactionalId:
-    """A slot that a task of this fencing has left a transaction in."""
-    slot = slots.take(sink, fencing)
-    slot.fencing = fencing
-    return slot
+def used(pool: TransactionalIdPool, fencing: ProducerIdAndEpoch, sink: SinkKey = ORDERS) -> TransactionalId:
+    """An id that a task of this fencing has left a transaction in."""
+    own_id = pool.take(sink, fencing)
+    own_id.fencing = fencing
+    return own_id
 
 
 def test_a_slot_without_a_transaction_is_used_again() -> None:
-    slots = TransactionalIdPool()
-    assert slots.take(ORDERS, ProducerIdAndEpoch(1, 5)) is slots.take(ORDERS, ProducerIdAndEpoch(1, 5))
+    pool = TransactionalIdPool()
+    assert pool.take(ORDERS, ProducerIdAndEpoch(1, 5)) is pool.take(ORDERS, ProducerIdAndEpoch(1, 5))
 
 
 @pytest.mark.parametrize(
@@ -46,55 +46,55 @@ def test_a_transaction_blocks_its_slot_until_the_control_id_has_a_newer_epoch(
     later: ProducerIdAndEpoch, free: bool
 ) -> None:
     """Two runs of one application share workers, and tokens would not say which run is the newer one."""
-    slots = TransactionalIdPool()
-    left = used(slots, ProducerIdAndEpoch(1, 5))
-    again = slots.take(ORDERS, later)
+    pool = TransactionalIdPool()
+    left = used(pool, ProducerIdAndEpoch(1, 5))
+    again = pool.take(ORDERS, later)
     assert (again is left) == free
-    assert (again.transactional_id == left.transactional_id) == free
+    assert (again.name == left.name) == free
 
 
 def test_the_last_used_slot_is_used_first() -> None:
     """A worker keeps the producers of four: each batch begins with those of the last."""
-    slots = TransactionalIdPool()
-    first = [used(slots, ProducerIdAndEpoch(1, 5)) for _ in range(6)]
-    second = [used(slots, ProducerIdAndEpoch(1, 6)) for _ in range(6)]
+    pool = TransactionalIdPool()
+    first = [used(pool, ProducerIdAndEpoch(1, 5)) for _ in range(6)]
+    second = [used(pool, ProducerIdAndEpoch(1, 6)) for _ in range(6)]
     assert second == first[::-1]
-    assert [used(slots, ProducerIdAndEpoch(1, 7)) for _ in range(6)] == first
+    assert [used(pool, ProducerIdAndEpoch(1, 7)) for _ in range(6)] == first
 
 
 def test_sinks_have_slots_of_their_own() -> None:
-    slots = TransactionalIdPool()
-    one, two = (slots.take(SinkKey(name, "here:9092"), ProducerIdAndEpoch(1, 5)) for name in ("orders", "orders.eu"))
-    assert one.transactional_id == f"pyproducer.orders.{slots.worker}.0"
-    assert two.transactional_id == f"pyproducer.orders.eu.{slots.worker}.1"
+    pool = TransactionalIdPool()
+    one, two = (pool.take(SinkKey(name, "here:9092"), ProducerIdAndEpoch(1, 5)) for name in ("orders", "orders.eu"))
+    assert one.name == f"pyproducer.orders.{pool.worker}.0"
+    assert two.name == f"pyproducer.orders.eu.{pool.worker}.1"
 
 
 def test_a_sink_of_the_same_name_on_another_cluster_has_slots_of_its_own() -> None:
     """The epochs of two clusters cannot be compared, although producer ids may be equal by chance."""
-    slots = TransactionalIdPool()
-    left = used(slots, ProducerIdAndEpoch(1, 5))
-    assert slots.take(SinkKey("orders", "there:9092"), ProducerIdAndEpoch(1, 6)) is not left
-    assert slots.take(ORDERS, ProducerIdAndEpoch(1, 6)) is left
+    pool = TransactionalIdPool()
+    left = used(pool, ProducerIdAndEpoch(1, 5))
+    assert pool.take(SinkKey("orders", "there:9092"), ProducerIdAndEpoch(1, 6)) is not left
+    assert pool.take(ORDERS, ProducerIdAndEpoch(1, 6)) is left
 
 
 def test_a_discarded_id_never_comes_again() -> None:
-    slots = TransactionalIdPool()
-    slot = slots.take(ORDERS, ProducerIdAndEpoch(1, 5))
-    slots.discard(slot)
-    assert slots.take(ORDERS, ProducerIdAndEpoch(1, 6)).transactional_id.endswith(".1")
+    pool = TransactionalIdPool()
+    own_id = pool.take(ORDERS, ProducerIdAndEpoch(1, 5))
+    pool.discard(own_id)
+    assert pool.take(ORDERS, ProducerIdAndEpoch(1, 6)).name.endswith(".1")
 
 
 def test_the_number_of_slots_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_IDS_PER_SINK", 3)
-    slots = TransactionalIdPool()
-    ids = {used(slots, ProducerIdAndEpoch(1, 5)).transactional_id for _ in range(3)}
+    pool = TransactionalIdPool()
+    ids = {used(pool, ProducerIdAndEpoch(1, 5)).name for _ in range(3)}
     with pytest.raises(ExactlyOnceError, match=r"3 transactions of this Python worker wait .* fewer tasks"):
-        slots.take(ORDERS, ProducerIdAndEpoch(1, 5))
-    assert used(slots, ProducerIdAndEpoch(1, 5), SinkKey("other", "here:9092")).transactional_id not in ids
-    again = {used(slots, ProducerIdAndEpoch(1, 6)).transactional_id for _ in range(3)}
+        pool.take(ORDERS, ProducerIdAndEpoch(1, 5))
+    assert used(pool, ProducerIdAndEpoch(1, 5), SinkKey("other", "here:9092")).name not in ids
+    again = {used(pool, ProducerIdAndEpoch(1, 6)).name for _ in range(3)}
     assert again == ids
     # What another producer id of the control id has left is never free again, so it does not count.
-    fresh = {used(slots, ProducerIdAndEpoch(2, 0)).transactional_id for _ in range(3)}
+    fresh = {used(pool, ProducerIdAndEpoch(2, 0)).name for _ in range(3)}
     assert not fresh & ids
 
 
@@ -102,13 +102,13 @@ FORK = """
 import os
 from spark_producer.datasource.write.worker.transactional_ids import SinkKey, TransactionalIdPool
 from spark_producer.common.cluster import ProducerIdAndEpoch
-slots, sink = TransactionalIdPool(), SinkKey("orders", "here:9092")
-slot = slots.take(sink, ProducerIdAndEpoch(1, 5))
+pool, sink = TransactionalIdPool(), SinkKey("orders", "here:9092")
+own_id = pool.take(sink, ProducerIdAndEpoch(1, 5))
 child = os.fork()
 if child:
     assert os.waitpid(child, 0)[1] == 0
-    assert slots.take(sink, ProducerIdAndEpoch(1, 9)) is slot
-print(slots.take(sink, ProducerIdAndEpoch(1, 9)).transactional_id, flush=True)
+    assert pool.take(sink, ProducerIdAndEpoch(1, 9)) is own_id
+print(pool.take(sink, ProducerIdAndEpoch(1, 9)).name, flush=True)
 """
 
 
