@@ -1,6 +1,6 @@
-"""Every exception of the package: one tree, and all of it picklable, since exceptions cross Spark's processes.
+"""All exceptions of the package, in one tree. They are picklable, since they cross Spark's processes.
 
-Every message says what happened, to what, and what to do. No message ever holds a secret.
+A message has the form `<what failed>: <cause>. <what to do>`, and never contains a secret.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import for_log
 
 MAX_MESSAGE = 20_000
-"""The maximum characters of the message of an error: names of a peer, of which it holds some, have 32,767 at most."""
+"""Maximum length of an error message in characters. Names of a peer that it contains have up to 32,767 each."""
 
 
 class PyProducerError(Exception):
     """The root of all errors of this package.
 
-    `message` is the whole text; `details` become attributes and survive pickling (BaseException keeps `__dict__`). Whatever names
-    and texts of peers and files it holds, characters that could control a terminal or a log are escaped in it, and it is cut.
+    `message` is the whole text; `details` become attributes and survive pickling (BaseException keeps `__dict__`). Characters of
+    peers' and files' names and texts that could control a terminal or a log are escaped, and the message is cut to `MAX_MESSAGE`.
     """
 
     def __init__(self, message: str, **details: object) -> None:
@@ -41,7 +41,7 @@ class RecordTooLarge(RecordError):
 
 
 class RegistryError(PyProducerError):
-    """The Schema Registry cannot be asked, or refuses: it wants another login, does not have a schema, or rejects one."""
+    """A request to the Schema Registry failed, or was refused: the login is wrong, or a schema is missing or rejected."""
 
 
 class SchemaIncompatible(RegistryError):
@@ -49,11 +49,11 @@ class SchemaIncompatible(RegistryError):
 
 
 class RecordBatchError(PyProducerError):
-    """A record batch cannot be built as asked: its fields contradict each other, or it takes no more records."""
+    """A record batch cannot be built: its fields contradict each other, or it is full or closed."""
 
 
 class TooManyBadRows(PyProducerError):
-    """More rows of a task are bad than `maxBadRecords` or `maxBadRecordsRatio` let go to the dead-letter topic."""
+    """More rows of a task are bad than `maxBadRecords` or `maxBadRecordsRatio` allow for the dead-letter topic."""
 
 
 class PartitionerError(PyProducerError):
@@ -69,11 +69,11 @@ class ProtocolError(PyProducerError):
 
 
 class LocalProtocolError(ProtocolError):
-    """This side tried to send something that the protocol does not allow."""
+    """This client or broker tried to send something that the protocol does not allow."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent something that the protocol does not allow: truncated, too large, garbage, or not asked for."""
+    """The peer sent something that the protocol does not allow: truncated, too large, malformed, or not requested."""
 
 
 class UnsupportedVersion(ProtocolError):
@@ -87,8 +87,8 @@ class ConnectionFailed(PyProducerError):
 class SecurityError(PyProducerError):
     """A connection cannot be made secure, or the login failed.
 
-    With `fatal` the same settings will fail again, so every wait ends at once. No message holds a secret; what the broker says is
-    shown with its control characters escaped.
+    With `fatal` the same settings will fail again, so every wait ends at once. No message contains a secret; control characters
+    in the broker's message are escaped.
     """
 
     fatal: bool = False
@@ -101,7 +101,7 @@ class AuthenticationFailed(SecurityError):
 class TlsFailed(SecurityError):
     """The TLS handshake failed, or a certificate, key or store cannot be used.
 
-    With `silent` the peer closed the connection at our first message, without one of its own.
+    With `silent` the peer closed the connection after the first message, without a response.
     """
 
     silent: bool = False
@@ -132,11 +132,11 @@ class ProducerClosed(PyProducerError):
 
 
 class IllegalState(PyProducerError):
-    """The caller has a defect: it did something twice, or in an order that makes no sense."""
+    """The caller has a defect: it called a method twice, or in the wrong order."""
 
 
 class TransactionAbortable(PyProducerError):
-    """The transaction cannot be committed, since something of it is missing: abort it, and write its rows again."""
+    """The transaction cannot be committed, since a part of it failed: abort it, and write its rows again."""
 
 
 class TransactionAborted(PyProducerError):
@@ -144,19 +144,19 @@ class TransactionAborted(PyProducerError):
 
 
 class TransactionTimeout(KafkaTimeout):
-    """A call that begins or ends a transaction was not answered in time; it goes on, and the same call gets its result."""
+    """A call that begins or ends a transaction timed out; it continues, and repeating the call returns its result."""
 
 
 class CommitError(PyProducerError):
-    """The driver cannot accept what the tasks report."""
+    """The driver cannot accept the commit messages of the tasks."""
 
 
 class ExactlyOnceError(PyProducerError):
-    """An exactly-once write is refused or stopped, since going on could lose rows or write them twice.
+    """An exactly-once write is refused or stopped, since continuing could lose or duplicate rows.
 
-    `kind` is the name of the failure (`spark_producer.exactly_once.protocol.outcomes.Failure`), or empty if the write never
-    came to be judged; `names` are the transactions or partitions in question. With `again` the same batch can simply run again,
-    and each row of it will be visible once; otherwise a person must decide.
+    `kind` is the name of the failure (`spark_producer.exactly_once.protocol.outcomes.Failure`), or empty if the write ended
+    before; `names` are the transactions or partitions concerned. With `again` the same batch can be repeated, and each of its
+    rows will be visible once; otherwise a person must decide.
     """
 
     kind: str = ""
@@ -171,11 +171,11 @@ class BrokerError(PyProducerError):
 
 
 class RecordsRefused(BrokerError):
-    """The broker refused a batch because of single records in it (KIP-467).
+    """The broker rejected a batch because of single records in it (KIP-467).
 
-    `records` has the broker's complaint about each refused record, by its index in the batch. `rows` has the same by the number
-    of the row: in its table, or, from `send_batch`, counted from `first_row` on. It has the rows of the thread that is told, and
-    is empty if they are of several tables at once, whose futures name theirs.
+    `records` has the broker's message for each rejected record, by its index in the batch. `rows` has the same by row number: in
+    its table, or, from `send_batch`, counted from `first_row` on. It has the rows of the thread that gets the error, and is empty
+    if they are of several tables at once, whose futures have theirs.
     """
 
     records: dict[int, str]
@@ -183,7 +183,7 @@ class RecordsRefused(BrokerError):
 
 
 class ProducerFenced(BrokerError):
-    """A newer producer has the transactional id, or the transaction has timed out: this producer has ended."""
+    """A newer producer has the transactional id, or the transaction has timed out: this producer cannot write any more."""
 
 
 class TopicNotFound(BrokerError):
@@ -196,7 +196,7 @@ RIGHTS = (
     Code.CLUSTER_AUTHORIZATION_FAILED,
     Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
-"""The codes that say that a user lacks a right."""
+"""The error codes for a missing ACL."""
 
 
 _KINDS = {
@@ -209,15 +209,15 @@ _KINDS = {
 def broker_error(
     code: int, subject: str, message: str | None = None, *, user: str = "", advice: str = "", **details: object
 ) -> BrokerError:
-    """Return a `BrokerError` for `code` about `subject` ("topic 'x', partition 3"), with the broker's own message if any.
+    """Return a `BrokerError` for `code` and `subject` ("topic 'x', partition 3"), with the broker's own message if any.
 
-    `user` ("user 'app'") is named if the code says that a right is missing. `advice` replaces that of the code.
+    `user` ("user 'app'") is named if the code says that an ACL is missing. `advice` replaces that of the code.
     """
     known = Code(code)
     if user and known in RIGHTS:
         subject = f"{subject}; the broker knows us as {user}"
-    said = f" The broker says: {for_log(message)}." if message else ""
+    detail = f" The broker says: {for_log(message)}." if message else ""
     kind = _KINDS.get(known, BrokerError)
     return kind(
-        f"{known.name} ({known}) for {subject}.{said} What to do: {advice or known.advice}.", code=known, **details
+        f"{known.name} ({known}) for {subject}.{detail} What to do: {advice or known.advice}.", code=known, **details
     )

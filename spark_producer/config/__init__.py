@@ -1,7 +1,7 @@
-"""Options: ONE table, parsed into frozen values.
+"""Options: one table, parsed into frozen values.
 
-Owns: names, types, ranges and defaults of all options, the profiles, the names that are refused, and the page about them.
-Must not know: who uses an option.
+Owns: names, types, ranges and defaults of all options, the profiles, the unsupported names, and the page about them.
+Must not know: the users of an option.
 """
 
 from spark_producer.config.option import Option

@@ -1,15 +1,15 @@
-"""The control topics of exactly-once writes, to which no rows go: a row could pass for the record of a commit."""
+"""The control topics of exactly-once writes, which take no rows: a row could be mistaken for a control record."""
 
 from __future__ import annotations
 
 DEFAULT_CONTROL_TOPIC = "__pyproducer_commits"
 
 _known: dict[str, None] = {DEFAULT_CONTROL_TOPIC: None}
-"""The control topics that this process knows."""
+"""The control topics known to this process, in the order in which they were added."""
 
 
 def add_control_topic(topic: str) -> None:
-    """Make all producers of this process refuse rows for a topic, which is the `exactlyOnceControlTopic` of a write."""
+    """Make all producers of this process refuse rows for `topic`, the `exactlyOnceControlTopic` of a write."""
     _known[topic] = None
 
 
@@ -21,6 +21,6 @@ def is_control_topic(topic: str | None) -> bool:
 def refusal(topic: str) -> str:
     """Return why rows for a control topic are refused, and what to do."""
     return (
-        f"the topic {topic!r} is for control records of exactly-once writes (exactlyOnceControlTopic) and takes no rows: a row "
-        "could pass for the record of a commit. Name another topic, or leave these rows out"
+        f"rows cannot go to the topic {topic!r}: it is for control records of exactly-once writes (exactlyOnceControlTopic), and "
+        "a row could be mistaken for one. Name another topic, or leave these rows out"
     )

@@ -1,4 +1,4 @@
-"""The rules for dead letters: which options need `deadLetterTopic`, and which ones contradict it."""
+"""The rules for dead letters: the options that need `deadLetterTopic`, and those that contradict it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ CLASSES = ("row", "size", "broker", "schema", "topic")
 """The classes of bad rows, as users write them."""
 
 _FOUND_BY_TASKS = {"row", "schema"}
-"""The classes of rows that no broker need be asked for."""
+"""The classes of bad rows that tasks find without a broker."""
 
 _NEED_A_TOPIC = ("deadLetterClasses", "maxBadRecords", "maxBadRecordsRatio", "deadLetterHeaders")
 
 
 def check_dead_letters(config: ProducerConfig, sink: SinkOptions) -> None:
-    """Check the options of a sink for dead letters, whether or not it asks for them.
+    """Check the options for dead letters, whether or not `deadLetterTopic` is set.
 
-    With `acks=0` no broker says which rows it refuses: they, and their neighbours, would be neither here nor there.
+    With `acks=0` brokers report no rejected rows, so these and the other rows of their batches would be lost.
 
     Raises:
         ConfigError: they contradict each other, or a class is unknown.
@@ -28,28 +28,30 @@ def check_dead_letters(config: ProducerConfig, sink: SinkOptions) -> None:
         for name in _NEED_A_TOPIC:
             field = SINK_FIELDS[name]
             if getattr(sink, field.name) != field.default:
-                raise ConfigError(f"{name} needs deadLetterTopic, the topic for bad rows: set both, or neither")
+                raise ConfigError(
+                    f"{name} needs deadLetterTopic, the topic for bad rows, which is not set. Set both, or neither"
+                )
         return
     if not sink.dead_letter_topic:
-        raise ConfigError("deadLetterTopic is empty: name a topic, or leave the option out")
+        raise ConfigError("deadLetterTopic is empty. Name a topic, or leave the option out")
     for name, other in (("topic", sink.topic), ("exactlyOnceControlTopic", sink.exactly_once_control_topic)):
         if sink.dead_letter_topic == other:
-            raise ConfigError(f"{name} and deadLetterTopic are both {other!r}: bad rows need a topic of their own")
+            raise ConfigError(f"{name} and deadLetterTopic are both {other!r}. Name a topic that is for bad rows alone")
     classes = dead_letter_classes(sink.dead_letter_classes)
     if "topic" in classes and sink.topic is not None:
         raise ConfigError(
-            f"deadLetterClasses has 'topic', which is for topics of the column, and all rows have the topic {sink.topic!r} of "
-            "the option: drop one of them"
+            "deadLetterClasses contains 'topic', which is for topics of the column, but the option topic is set to "
+            f"{sink.topic!r}. Drop one of them"
         )
     if config.acks == "0" and not _FOUND_BY_TASKS.issuperset(classes):
         raise ConfigError(
-            "kafka.acks is 0, so brokers cannot say which rows they refuse, and deadLetterTopic would not get them: set "
+            "deadLetterTopic cannot get the rows that brokers reject: kafka.acks is 0, so brokers do not report them. Set "
             "kafka.acks to all or 1, or deadLetterClasses to row,schema"
         )
 
 
 def brokers_find_bad_rows(sink: SinkOptions) -> bool:
-    """Whether a row may turn out to be bad only when a broker has seen it."""
+    """Return whether brokers may find rows bad that a task has sent."""
     return sink.dead_letter_topic is not None and not _FOUND_BY_TASKS.issuperset(
         dead_letter_classes(sink.dead_letter_classes)
     )
@@ -66,7 +68,7 @@ def dead_letter_classes(text: str) -> tuple[str, ...]:
         if name not in CLASSES:
             near = difflib.get_close_matches(name, CLASSES, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ConfigError(f"deadLetterClasses takes {', '.join(CLASSES)}, separated by commas, not {name!r}.{hint}")
+            raise ConfigError(f"deadLetterClasses contains {name!r}; the classes are {', '.join(CLASSES)}.{hint}")
     if not found:
-        raise ConfigError(f"deadLetterClasses is empty: name some of {', '.join(CLASSES)}, or leave the option out")
+        raise ConfigError(f"deadLetterClasses is empty. Name some of {', '.join(CLASSES)}, or leave the option out")
     return found

@@ -1,4 +1,4 @@
-"""The option table as people read it: on the command line and in docs/options.md."""
+"""The option table for readers: on the command line and in docs/options.md."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def _row(name: str, field: dataclasses.Field[object]) -> tuple[str, str, str]:
     aliases = f" Also named {names}." if names else ""
     prefix = KAFKA_PREFIX if option.name else ""
     former = "".join(f" Formerly `{prefix}{former}`." for former in option.former_names)
-    return name, default, option.doc + _greatest(option) + kafka + aliases + former
+    return name, default, option.doc + _maximum(option) + kafka + aliases + former
 
 
-def _greatest(option: Option) -> str:
-    """Return the greatest value, if an option has one of its own that its text does not say."""
+def _maximum(option: Option) -> str:
+    """Return a sentence with the maximum of an option, if its text does not have it."""
     if (
         option.high in (None, INT32_MAX, INT64_MAX)
         or f"{option.high:g}" in option.doc
@@ -42,6 +42,6 @@ def _greatest(option: Option) -> str:
 
 def render_markdown() -> str:
     """Return the option table as Markdown, for docs/options.md."""
-    lines = ["| option | default | what it does |", "|---|---|---|"]
+    lines = ["| option | default | description |", "|---|---|---|"]
     lines += [f"| `{name}` | {default} | {doc} |" for name, default, doc in option_rows()]
     return "\n".join(lines) + "\n"

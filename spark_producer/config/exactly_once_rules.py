@@ -1,4 +1,4 @@
-"""The rules for an exactly-once write: which options it needs, and which ones contradict it."""
+"""The rules for exactly-once writes: the options that they need, and those that contradict them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ MAX_TOPIC_LENGTH = 249
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 TRANSACTION_TIMEOUT = "transaction.timeout.ms"
 MAX_TRANSACTION_TIMEOUT_MS = 900_000
-"""Milliseconds: the default of `kafka.transaction.timeout.ms` in an exactly-once write, and the most that brokers allow by theirs
-(`transaction.max.timeout.ms`). Long is harmless, since each write ends first what an earlier one has left open."""
+"""Default `kafka.transaction.timeout.ms` of an exactly-once write in milliseconds, and the default maximum of brokers
+(`transaction.max.timeout.ms`). A long timeout is harmless, since each write first ends what an earlier one has left open."""
 
 _NEED_AN_ID = (
     "txnVersion",
@@ -26,9 +26,9 @@ _NEED_AN_ID = (
 
 
 def check_exactly_once(config: ProducerConfig, sink: SinkOptions, *, streaming: bool, own_time: bool = True) -> None:
-    """Check the options of a sink for exactly-once writes, whether or not it asks for them.
+    """Check the options for exactly-once writes, whether or not `exactlyOnceId` is set.
 
-    `own_time` is false if the user has set the time that a transaction has.
+    `own_time` is false if the user has set the transaction timeout.
 
     Raises:
         ConfigError: they contradict each other, or the id or the topic has a bad name.
@@ -42,33 +42,35 @@ def check_exactly_once(config: ProducerConfig, sink: SinkOptions, *, streaming: 
         for name in _NEED_AN_ID:
             field = SINK_FIELDS[name]
             if getattr(sink, field.name) != field.default:
-                raise ConfigError(f"{name} needs exactlyOnceId, the name of this query or job: set both, or neither")
+                raise ConfigError(
+                    f"{name} needs exactlyOnceId, the name of this query or job, which is not set. Set both, or neither"
+                )
         if not own_time:
             raise ConfigError(
-                f"kafka.{TRANSACTION_TIMEOUT} needs exactlyOnceId, since without it there are no transactions"
+                f"kafka.{TRANSACTION_TIMEOUT} needs exactlyOnceId, without which there are no transactions. Set both, or neither"
             )
         return
     _check_names(sink.exactly_once_id, sink.exactly_once_control_topic)
     if sink.topic == sink.exactly_once_control_topic:
         raise ConfigError(
-            f"topic and exactlyOnceControlTopic are both {sink.topic!r}: rows cannot go where commits are noted"
+            f"topic and exactlyOnceControlTopic are both {sink.topic!r}: rows cannot go to the control topic. Name another one"
         )
     if streaming and sink.txn_version is not None:
         raise ConfigError(
-            "txnVersion is for batch writes: a streaming query has the numbers of its micro-batches; leave txnVersion out"
+            "txnVersion is for batch writes, and a streaming query has the numbers of its micro-batches. Leave txnVersion out"
         )
     if blockers := transaction_blockers(config):
-        raise ConfigError(f"exactlyOnceId needs {blockers}, since transactions do: change that, or drop exactlyOnceId")
+        raise ConfigError(f"exactlyOnceId needs {blockers}, as all transactions do. Change that, or drop exactlyOnceId")
 
 
 def _check_names(sink_id: str, topic: str) -> None:
     if not _NAME.fullmatch(sink_id) or len(sink_id) > MAX_ID_LENGTH:
         raise ConfigError(
-            f"exactlyOnceId takes only letters (a to z), digits, '.', '_' and '-', from 1 to {MAX_ID_LENGTH} of them, "
-            f"not {sink_id!r}"
+            f"exactlyOnceId cannot be {sink_id!r}: it must have 1 to {MAX_ID_LENGTH} characters of a-z, A-Z, 0-9, '.', '_' and "
+            "'-'"
         )
     if not _NAME.fullmatch(topic) or len(topic) > MAX_TOPIC_LENGTH or topic in (".", ".."):
         raise ConfigError(
-            f"exactlyOnceControlTopic takes only letters (a to z), digits, '.', '_' and '-', up to {MAX_TOPIC_LENGTH}, "
-            f"not {topic!r}"
+            f"exactlyOnceControlTopic cannot be {topic!r}: it must have 1 to {MAX_TOPIC_LENGTH} characters of a-z, A-Z, 0-9, "
+            "'.', '_' and '-'"
         )

@@ -1,12 +1,12 @@
-"""The text of `sasl.jaas.config`, read by a strict grammar: one login module, a flag, and its options.
+"""Parses the text of `sasl.jaas.config` by a strict grammar: one login module, a flag, and its options.
 
     CLASS required|requisite|sufficient|optional (KEY=VALUE)* ;
 
-A value is bare (ASCII letters, digits and `._-$`) or in quotes, with `\\"`, `\\'` and `\\\\`. Java loads the class that stands
-there, which was a way to run code on the machines of others (CVE-2023-25194); here four names are known, and none is loaded. An
-error says where it is and which names are known. It never shows the text, since any word of it may be part of a password.
+A value is bare (ASCII letters, digits and `._-$`) or in quotes, with `\\"`, `\\'` and `\\\\`. Java loads the named class, which
+was a way to run code on other machines (CVE-2023-25194); here four class names are known, and none is loaded. An error has the
+position and the known names. It never shows the text, since any part of it may be part of a password.
 
-The scanner looks at each character once, so no text makes it slow.
+The scanner reads each character once, so the time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from spark_producer.common.secret import Secret
-from spark_producer.config.references import has_reference, is_reference, lacks_kind
+from spark_producer.config.references import has_no_kind, has_reference, is_reference
 from spark_producer.config.unsupported import KERBEROS
 from spark_producer.errors import ConfigError
 
 NAME = "kafka.sasl.jaas.config"
 
-LONGEST = 65_536
-"""Characters. A text of a few hundred is usual."""
+MAX_LENGTH = 65_536
+"""Maximum length of the text in characters; a few hundred are usual."""
 
 PLAIN, SCRAM, OAUTH, IAM = "PlainLoginModule", "ScramLoginModule", "OAuthBearerLoginModule", "IAMLoginModule"
 
@@ -33,10 +33,10 @@ KEYS: Mapping[str, tuple[str, ...]] = {
     OAUTH: ("clientId", "clientSecret", "scope", *_AWS_KEYS),
     IAM: _AWS_KEYS,
 }
-"""The options of each login module. OAuthBearerLoginModule also takes `extension_NAME`."""
+"""The options of each login module. OAuthBearerLoginModule also accepts `extension_NAME`."""
 
 _REFERABLE = ("username", "password", "clientId", "clientSecret")
-"""The options whose values are resolved where a login begins; the others are no secrets."""
+"""The options whose values may be references, which are resolved at login; the others are not secret."""
 
 _SECRETS = ("password", "clientSecret")
 
@@ -49,37 +49,37 @@ _CLASSES = {
     "software.amazon.msk.auth.iam.IAMLoginModule": IAM,
 }
 _SHADED = ("kafkashaded.", "shadedmskiam.", "org.apache.kafka.shaded.")
-"""How platforms rename the packages of the Kafka and MSK clients that they bring."""
+"""Prefixes under which platforms relocate (shade) the packages of their Kafka and MSK clients."""
 _KAFKA = "org.apache.kafka."
 
 _FLAGS = ("required", "requisite", "sufficient", "optional")
-_WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-$")
+_BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-$")
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _SPACE = frozenset(" \t\r\n\f")
 _ESCAPED = frozenset("\"'\\")
 
 
 class JaasEntry(NamedTuple):
-    """What a text says. `module` is the name of a login module without its package; values may be references."""
+    """A parsed text. `module` is the name of a login module without its package; values may be references."""
 
     module: str
     options: Mapping[str, Secret]
 
 
 def parse_jaas(text: Secret, *, references: bool = True) -> JaasEntry:
-    """Read a text; without `references`, a value that is one is refused (the text came from a reference itself).
+    """Return the parsed text. Without `references`, values that are references are refused: the text came from one itself.
 
     Raises:
-        ConfigError: the text does not follow the grammar. It says at which character.
+        ConfigError: the text does not follow the grammar; the message has the position of the error.
     """
     entry = _read(text.reveal(), references)
     if isinstance(entry, str):
-        raise ConfigError(f"{NAME} is wrong {entry}")
+        raise ConfigError(f"{NAME} cannot be parsed {entry}")
     return entry
 
 
 def original_class_names(name: str) -> list[str]:
-    """Return the names that a Java class may have had before a platform renamed its package; its own is the first."""
+    """Return the names that a Java class may have had before a platform relocated its package; `name` itself is the first."""
     names = [name]
     for prefix in _SHADED:
         if name.startswith(prefix):
@@ -87,54 +87,54 @@ def original_class_names(name: str) -> list[str]:
     return names
 
 
-class _Refused(Exception):
-    """The text is wrong at a place, for a reason."""
+class _SyntaxError(Exception):
+    """The text does not follow the grammar at a position."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(f"at character {position + 1}: {reason}")
 
 
 def _read(text: str, references: bool) -> JaasEntry | str:
-    """Return the entry, or what is wrong, as a value: the local variables here have the text, and no traceback shall."""
+    """Return the entry, or an error message. It is not raised from here: a traceback could show local variables with the text."""
     try:
         return _entry(_Scanner(text, references))
-    except _Refused as refused:
-        return str(refused)
+    except _SyntaxError as error:
+        return str(error)
 
 
 def _entry(scanner: _Scanner) -> JaasEntry:
-    if len(scanner.text) > LONGEST:
-        raise _Refused(LONGEST, f"a text has at most {LONGEST} characters")
+    if len(scanner.text) > MAX_LENGTH:
+        raise _SyntaxError(MAX_LENGTH, f"a text has at most {MAX_LENGTH} characters")
     module = _module(scanner)
-    position, flag = scanner.word(f"a flag is missing, one of {', '.join(_FLAGS)}")
+    position, flag = scanner.bare_text(f"the flag is missing; it is one of {', '.join(_FLAGS)}")
     if flag.lower() not in _FLAGS:
-        raise _Refused(position, f"this is no flag; it is one of {', '.join(_FLAGS)}")
+        raise _SyntaxError(position, f"the flag is unknown; it is one of {', '.join(_FLAGS)}")
     options: dict[str, Secret] = {}
-    while not scanner.takes(";"):
+    while not scanner.accept(";"):
         if scanner.at_end:
-            raise _Refused(scanner.position, "the semicolon at the end is missing")
-        position, key = scanner.word("the entry ends with a semicolon, and key=value stand before it")
+            raise _SyntaxError(scanner.position, "the semicolon at the end is missing")
+        position, key = scanner.bare_text("key=value or the final semicolon is missing")
         _check_key(position, key, module)
         if key in options:
-            raise _Refused(position, f"{_told(key)} is there twice")
-        if not scanner.takes("="):
-            raise _Refused(scanner.position, f"{_told(key)} is followed by = and its value")
+            raise _SyntaxError(position, f"{_shown_key(key)} is given twice")
+        if not scanner.accept("="):
+            raise _SyntaxError(scanner.position, f"{_shown_key(key)} has no value; write = and the value after it")
         options[key] = scanner.value(key)
     scanner.skip_space()
     if not scanner.at_end:
-        raise _Refused(scanner.position, "there is something after the semicolon; one login module is all")
+        raise _SyntaxError(scanner.position, "text follows the semicolon; give one login module only")
     return JaasEntry(module, options)
 
 
 def _module(scanner: _Scanner) -> str:
     known = f"the login modules are {', '.join(KEYS)}, with their packages"
-    position, name = scanner.word(f"it begins with the class of a login module; {known}")
+    position, name = scanner.bare_text(f"the class of a login module is missing; {known}")
     for candidate in original_class_names(name):
         if candidate in _CLASSES:
             return _CLASSES[candidate]
     if name.endswith("Krb5LoginModule"):
-        raise _Refused(position, KERBEROS)
-    raise _Refused(position, f"this class is not known, and no Java class can run here; {known}")
+        raise _SyntaxError(position, KERBEROS)
+    raise _SyntaxError(position, f"the class is unknown, and Java classes cannot run here; {known}")
 
 
 def _check_key(position: int, key: str, module: str) -> None:
@@ -144,16 +144,16 @@ def _check_key(position: int, key: str, module: str) -> None:
     if module == OAUTH and key != extension and extension and _LETTERS.issuperset(extension):
         return
     also = f" and {EXTENSION}NAME" if module == OAUTH else ""
-    raise _Refused(position, f"{module} has no such option; it takes {', '.join(KEYS[module])}{also}")
+    raise _SyntaxError(position, f"{module} has no such option; it accepts {', '.join(KEYS[module])}{also}")
 
 
-def _told(key: str) -> str:
-    """Return a key as a message may name it: an extension's name is the user's own."""
+def _shown_key(key: str) -> str:
+    """Return a key for messages, without the name of an extension, which may be secret."""
     return f"{EXTENSION}…" if key.startswith(EXTENSION) else key
 
 
 class _Scanner:
-    """A text and how far it was read."""
+    """A text and the position of the next character."""
 
     def __init__(self, text: str, references: bool) -> None:
         self.text = text
@@ -162,28 +162,28 @@ class _Scanner:
 
     @property
     def at_end(self) -> bool:
-        """Whether nothing is left to read."""
+        """Whether all characters are read."""
         return self.position >= len(self.text)
 
     def skip_space(self) -> None:
         while self.position < len(self.text) and self.text[self.position] in _SPACE:
             self.position += 1
 
-    def takes(self, character: str) -> bool:
-        """Whether this character comes next; then it is read."""
+    def accept(self, character: str) -> bool:
+        """Read the next character if it is `character`; return whether it was."""
         self.skip_space()
         found = self.text[self.position : self.position + 1] == character
         self.position += found
         return found
 
-    def word(self, missing: str) -> tuple[int, str]:
-        """Read a bare word, and return where it begins, too."""
+    def bare_text(self, missing: str) -> tuple[int, str]:
+        """Read a bare text; return its position and itself. Raises `_SyntaxError` with `missing` if there is none."""
         self.skip_space()
         begin = self.position
-        while self.position < len(self.text) and self.text[self.position] in _WORD:
+        while self.position < len(self.text) and self.text[self.position] in _BARE:
             self.position += 1
         if self.position == begin:
-            raise _Refused(begin, missing)
+            raise _SyntaxError(begin, missing)
         return begin, self.text[begin : self.position]
 
     def value(self, key: str) -> Secret:
@@ -191,28 +191,28 @@ class _Scanner:
         begin = self.position
         quote = self.text[begin : begin + 1]
         if quote not in ('"', "'"):
-            _, bare = self.word(f"the value of {_told(key)} is missing, or needs quotes")
+            _, bare = self.bare_text(f"the value of {_shown_key(key)} is missing, or needs quotes")
             return Secret(bare)
         self.position += 1
         value = self._quoted(begin, quote, key)
         if has_reference(value):
             self._check_reference(begin, key, value)
-        elif self._references and key in _SECRETS and lacks_kind(value):
-            raise _Refused(
-                begin, f"the value of {_told(key)} is ${{…}} without a kind: write ${{env:NAME}} for a variable"
+        elif self._references and key in _SECRETS and has_no_kind(value):
+            raise _SyntaxError(
+                begin, f"the value of {_shown_key(key)} is ${{…}} without a kind: write ${{env:NAME}} for a variable"
             )
         return Secret(value)
 
     def _check_reference(self, begin: int, key: str, value: str) -> None:
         if not self._references:
-            why = "cannot stand in a text that a reference gave"
+            why = "cannot be resolved in a text that came from a reference itself"
         elif key not in _REFERABLE:
-            why = f"only the values of {', '.join(_REFERABLE)} can be"
+            why = f"is allowed for {', '.join(_REFERABLE)} only"
         elif not is_reference(value):
-            why = "is the whole value in its quotes, ${env:NAME}, ${file:/path} or ${file:/path:key}"
+            why = "must be the whole value in its quotes: ${env:NAME}, ${file:/path} or ${file:/path:key}"
         else:
             return
-        raise _Refused(begin, f"the value of {_told(key)} has a reference, which {why}")
+        raise _SyntaxError(begin, f"the value of {_shown_key(key)} has a reference, which {why}")
 
     def _quoted(self, begin: int, quote: str, key: str) -> str:
         parts: list[str] = []
@@ -226,9 +226,9 @@ class _Scanner:
             if character == "\\":
                 character = self.text[self.position : self.position + 1]
                 if character not in _ESCAPED or not character:
-                    raise _Refused(
-                        self.position - 1, f"a backslash in quotes is written twice (the value of {_told(key)})"
+                    raise _SyntaxError(
+                        self.position - 1, f"the value of {_shown_key(key)} has a single backslash; write it twice"
                     )
                 self.position += 1
             parts.append(character)
-        raise _Refused(begin, f"the quotes of the value of {_told(key)} do not end on their line")
+        raise _SyntaxError(begin, f"the quotes of the value of {_shown_key(key)} are not closed on their line")

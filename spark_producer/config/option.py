@@ -31,11 +31,11 @@ class Option(NamedTuple):
     kafka_default: str
     required: bool
     empty: str | None
-    """What an empty text stands for, where the choices do not have it."""
+    """The value of an empty text, if it is not among the choices."""
     aliases: tuple[str, ...]
     """Other names of the same option; those of librdkafka, mostly."""
     unit: str
-    """What a number counts ("bytes"), where users may write it otherwise ("4 MiB")."""
+    """The unit of a number ("bytes"), where users may write it with a suffix ("4 MiB")."""
     name: str
     """The name of a producer option that Kafka does not have, which has no prefix; empty if the name follows from the field."""
     former_names: tuple[str, ...]
@@ -57,7 +57,7 @@ def option(
     name: str = "",
     former_names: Iterable[str] = (),
 ) -> _Default:
-    """Return a field of the table with its row; `low` and `high` are inclusive bounds of a number."""
+    """Return a dataclass field with its row of the table; `low` and `high` are inclusive bounds of a number."""
     row = Option(
         doc, low, high, tuple(choices), kafka_default, required, empty, tuple(aliases), unit, name, tuple(former_names)
     )
@@ -65,15 +65,15 @@ def option(
 
 
 def is_secret(field: dataclasses.Field[object]) -> bool:
-    """Whether the values of an option are secrets."""
+    """Return whether the values of an option are secrets."""
     return field.type == "Secret | None"
 
 
 def parse_secret(name: str, secret: Secret) -> Secret | None:
-    """Return a secret without the white space around it, as Java's client takes it; None if nothing is left.
+    """Return a secret without the white space around it, as Java's client does; None if nothing is left.
 
     Raises:
-        ConfigError: it has a reference that is not the whole of it. (The text of JAAS may: its own grammar says where.)
+        ConfigError: a reference is a part of it, not the whole. (The grammar of JAAS says where its text may have references.)
     """
     if not name.lower().endswith(JAAS):
         refuse_references(name, secret, secret_option=True)
@@ -82,10 +82,10 @@ def parse_secret(name: str, secret: Secret) -> Secret | None:
 
 
 def parse_value(name: str, field: dataclasses.Field[object], text: str) -> object:
-    """Return the value that the text of an option that is no secret stands for; `name` is the option as the user writes it.
+    """Return the value that `text` stands for, for an option that is not secret; `name` is the option as users write it.
 
     Raises:
-        ConfigError: the text has another type, is out of range, is none of the choices, or has a reference to a secret.
+        ConfigError: the text has another type, is out of range or not among the choices, or has a reference to a secret.
     """
     row: Option = field.metadata["option"]
     value = str(text).strip()

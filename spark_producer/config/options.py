@@ -1,4 +1,4 @@
-"""The one table of all options: name, type, range, default and documentation of each, and which values contradict each other.
+"""The table of all options: name, type, range, default and documentation of each, and the rules between them.
 
 The two dataclasses below are the table: a field is an option (`batch_size` is `kafka.batch.size`, `include_headers` is
 `includeHeaders`), with its documentation in its metadata. `ProducerConfig` inherits the options of security.
@@ -26,18 +26,20 @@ class ProducerConfig(SecurityOptions):
     __hash__ = None  # type: ignore[assignment]  # else a configuration could be a key until the first secret is in it
 
     bootstrap_servers: str = option(
-        "", "Comma-separated `host:port` of brokers to start from; the others are learnt from them.", required=True
+        "",
+        "Comma-separated `host:port` of brokers for the first connection; the others follow from their metadata.",
+        required=True,
     )
     client_dns_lookup: str = option(
         "use_all_dns_ips",
-        "All addresses of a host are tried, one after the other. Canonical names, which only Kerberos needs, are not.",
+        "All addresses of a host are tried in turn. Canonical names are not looked up; only Kerberos needs them.",
         choices=("use_all_dns_ips",),
     )
     client_id: str = option("pyproducer", "Name under which the brokers log and meter this producer.")
     acks: str = option(
         "all",
-        "Who must have a batch before it counts as written: `all` in-sync replicas, the leader alone (`1`), or nobody (`0`: "
-        "a batch counts as written once it is sent, offsets stay unknown, and nobody notices a loss).",
+        "The replicas that must have a batch before it counts as written: `all` in-sync replicas, the leader alone (`1`), or "
+        "none (`0`: a batch counts as written once it is sent, offsets stay unknown, and losses are not detected).",
         choices=("all", "-1", "1", "0"),
     )
     enable_idempotence: bool = option(
@@ -46,7 +48,8 @@ class ProducerConfig(SecurityOptions):
     )
     batch_size: int = option(
         1000000,
-        "Bytes of one record batch; topics take 1 MiB. A batch costs the same whatever its size; with `0` each record is one.",
+        "Maximum bytes of one record batch; topics take 1 MiB. Each batch has the same fixed cost; with `0` each record is a "
+        "batch.",
         low=0,
         high=INT32_MAX,
         kafka_default="16384",
@@ -54,16 +57,16 @@ class ProducerConfig(SecurityOptions):
     )
     linger_ms: int = option(
         500,
-        "How long a batch may wait to fill. The end of a task, `flush` and a full `buffer.memory` do not wait for that: they "
-        "send everything at once. It only bounds the delay while Spark has no more rows for a task.",
+        "Maximum time for which a batch waits for more records. The end of a task, `flush` and a full `buffer.memory` send "
+        "everything at once, so it only bounds the delay while Spark has no more rows for a task.",
         low=0,
         high=INT32_MAX,
         kafka_default="5",
     )
     buffer_memory: int = option(
         33554432,
-        "Bytes of encoded batches that wait or are in flight, per Python worker. A full pool stops the task from reading. "
-        "In Spark the default is what a worker can have of its executor, at most 268435456 (docs/options.md, Memory of a "
+        "Bytes of encoded batches that wait or are in flight, per Python worker. While the pool is full, the task reads no rows. "
+        "In Spark the default is a worker's share of its executor's memory, at most 268435456 (docs/options.md, Memory of a "
         "worker).",
         low=65536,
         high=INT64_MAX,
@@ -71,7 +74,7 @@ class ProducerConfig(SecurityOptions):
     )
     max_request_size: int = option(
         4194304,
-        "Largest request, and largest row, in bytes (uncompressed). Topics take rows of 1 MiB (`max.message.bytes`).",
+        "Maximum size of a request, and of a row, in bytes (uncompressed). Topics take rows of 1 MiB (`max.message.bytes`).",
         low=1024,
         high=INT32_MAX,
         kafka_default="1048576",
@@ -79,54 +82,57 @@ class ProducerConfig(SecurityOptions):
     )
     max_in_flight_requests_per_connection: int = option(
         5,
-        "Requests sent to one broker before the first is answered. At most 5 with idempotence.",
+        "Maximum requests in flight per broker. At most 5 with idempotence.",
         low=1,
         high=INT32_MAX,
     )
     max_block_ms: int = option(
-        60000, "Longest wait for the brokers, a topic's metadata, or room in the pool.", low=0, high=INT64_MAX
+        60000, "Maximum wait for the brokers, a topic's metadata, or buffer memory.", low=0, high=INT64_MAX
     )
     delivery_timeout_ms: int = option(
         120000,
-        "Longest time from a batch's creation to its acknowledgement, retries included; then the write fails. At least "
+        "Maximum time from a batch's creation to its acknowledgement, retries included; then the write fails. At least "
         "`linger.ms` + `request.timeout.ms`; the default grows with them.",
         low=1,
         high=INT32_MAX,
     )
     request_timeout_ms: int = option(
         30000,
-        "Longest wait for the answer to one request; then the connection is closed and the request is sent again.",
+        "Maximum wait for the response to one request; then the connection is closed and the request is sent again.",
         low=1,
         high=INT32_MAX,
     )
     retries: int = option(
-        INT32_MAX, "How often a batch is sent again; `delivery.timeout.ms` is the better bound.", low=0, high=INT32_MAX
+        INT32_MAX, "Maximum retries of a batch; `delivery.timeout.ms` is the better bound.", low=0, high=INT32_MAX
     )
     retry_backoff_ms: int = option(100, "First pause before a retry; doubles with each, ±20 %.", low=0, high=INT32_MAX)
-    retry_backoff_max_ms: int = option(1000, "Longest pause before a retry.", low=0, high=INT32_MAX)
+    retry_backoff_max_ms: int = option(1000, "Maximum pause before a retry.", low=0, high=INT32_MAX)
     reconnect_backoff_ms: int = option(
-        50, "First pause before connecting again; doubles with each failure, ±20 %.", low=0, high=INT32_MAX
+        50, "First pause before reconnecting; doubles with each failure, ±20 %.", low=0, high=INT32_MAX
     )
     reconnect_backoff_max_ms: int = option(
         1000,
-        "Longest pause before connecting again. If only `reconnect.backoff.ms` is set, the same: the pauses do not grow.",
+        "Maximum pause before reconnecting. If only `reconnect.backoff.ms` is set, it is the same, and pauses do not grow.",
         low=0,
         high=INT32_MAX,
     )
     socket_connection_setup_timeout_ms: int = option(
-        10000, "Longest wait for a connection; doubles with each failure, ±20 %.", low=1, high=INT32_MAX
+        10000, "Maximum wait for a connection; doubles with each failure, ±20 %.", low=1, high=INT32_MAX
     )
     socket_connection_setup_timeout_max_ms: int = option(
-        30000, "Longest wait for a connection after several failures.", low=1, high=INT32_MAX
+        30000, "Maximum wait for a connection after several failures.", low=1, high=INT32_MAX
     )
     connections_max_idle_ms: int = option(
         540000, "An idle connection is closed after this time.", low=1, high=INT64_MAX
     )
     metadata_max_age_ms: int = option(
-        300000, "Leaders and partition counts are asked for again after this time.", low=1, high=INT64_MAX
+        300000, "Leaders and partition counts are refreshed after this time.", low=1, high=INT64_MAX
     )
     metadata_max_idle_ms: int = option(
-        300000, "A topic that nothing was written to for this time is not asked for any more.", low=5000, high=INT64_MAX
+        300000,
+        "The metadata of a topic without writes for this time is not refreshed any more.",
+        low=5000,
+        high=INT64_MAX,
     )
     metadata_recovery_strategy: str = option(
         "rebootstrap",
@@ -134,11 +140,11 @@ class ProducerConfig(SecurityOptions):
         choices=("rebootstrap", "none"),
     )
     metadata_recovery_rebootstrap_trigger_ms: int = option(
-        300000, "Start again from `bootstrap.servers` after this time without an answer.", low=0, high=INT32_MAX
+        300000, "Start again from `bootstrap.servers` after this time without a response.", low=0, high=INT32_MAX
     )
     send_buffer_bytes: int = option(
         -1,
-        "SO_SNDBUF of the connections; -1 leaves it to the system, which tunes it by itself.",
+        "SO_SNDBUF of the connections; -1 leaves it to the system, which tunes it.",
         low=-1,
         high=INT32_MAX,
         kafka_default="131072",
@@ -153,24 +159,28 @@ class ProducerConfig(SecurityOptions):
         unit="bytes",
     )
     metrics_sample_window_ms: int = option(
-        30000, "How long a sample of the metrics takes in values.", low=1, high=INT64_MAX
+        30000, "The time that one sample of the metrics covers.", low=1, high=INT64_MAX
     )
-    metrics_num_samples: int = option(2, "Samples that rates, averages and maxima are made of.", low=1, high=INT32_MAX)
+    metrics_num_samples: int = option(
+        2, "The number of samples of which rates, averages and maxima are computed.", low=1, high=INT32_MAX
+    )
     metrics_recording_level: str = option(
-        "INFO", "A producer's metrics are all of level `INFO`: the others add none.", choices=("INFO", "DEBUG", "TRACE")
+        "INFO",
+        "All metrics of a producer have the level `INFO`; the other levels add none.",
+        choices=("INFO", "DEBUG", "TRACE"),
     )
     partitioner_class: str = option(
         "uniform_sticky",
-        "How rows without a `partition` are placed: `uniform_sticky`, `sticky`, `round_robin`, `consistent_random` …, one of "
+        "How rows without a `partition` get one: `uniform_sticky`, `sticky`, `round_robin`, `consistent_random` …, one of "
         "Java's class names, or `module:function` (docs/columns.md, Which partition a row goes to).",
     )
-    partitioner_ignore_keys: bool = option(False, "Rows with a key are placed like those without.")
+    partitioner_ignore_keys: bool = option(False, "Rows with a key get their partition like rows without one.")
     partitioner_adaptive_partitioning_enable: bool = option(
-        True, "`uniform_sticky` gives less to partitions whose brokers are behind."
+        True, "`uniform_sticky` gives fewer rows to partitions whose brokers are slow."
     )
     partitioner_availability_timeout_ms: int = option(
         0,
-        "`uniform_sticky`, adaptive, leaves out brokers that take nothing for this long while another one takes rows; 0: never.",
+        "Adaptive `uniform_sticky` leaves out brokers that accept nothing for this time while others accept rows; 0: never.",
         low=0,
         high=INT64_MAX,
     )
@@ -180,8 +190,8 @@ class ProducerConfig(SecurityOptions):
     client_rack: str = option("", "The rack in which this producer runs, as the brokers' `broker.rack` names it.")
     compression_type: str = option(
         "none",
-        "Codec of the batches: `none`, `gzip`, `snappy`, `lz4` or `zstd`. Up to 4 MiB of rows fill a batch of about "
-        "`batch.size` compressed; one that does not get smaller goes out as it is. `zstd` needs Kafka 2.1.",
+        "Codec of the batches: `none`, `gzip`, `snappy`, `lz4` or `zstd`. A batch is filled with up to 4 MiB of rows, so that "
+        "it has about `batch.size` compressed; a batch that does not shrink is sent uncompressed. `zstd` needs Kafka 2.1.",
         choices=("none", "gzip", "snappy", "lz4", "zstd"),
     )
     compression_gzip_level: int = option(
@@ -189,23 +199,23 @@ class ProducerConfig(SecurityOptions):
     )
     compression_lz4_level: int = option(
         9,
-        "Level of LZ4, 1 to 17. As in Java's client, 9 is the fast one; all others pack smaller, and slower.",
+        "Level of LZ4, 1 to 17. As in Java's client, 9 is the fastest; all others compress better, and are slower.",
         low=1,
         high=17,
     )
     compression_zstd_level: int = option(
-        1, "Level of zstd, up to 22. CSV and texts pack smaller above 1.", low=-131072, high=22, kafka_default="3"
+        1, "Level of zstd, up to 22. CSV and texts compress better above 1.", low=-131072, high=22, kafka_default="3"
     )
 
     transactional_id: str = option(
         "",
-        "Name of this producer's transactions, which stays the same over its restarts: each new one fences off those before it. "
-        "Needs `acks=all` and idempotence. For `Producer` only; the sink takes none.",
+        "Name of this producer's transactions, the same after a restart: each new producer fences earlier ones. Needs "
+        "`acks=all` and idempotence. For `Producer` only; the sink does not take it.",
     )
     transaction_timeout_ms: int = option(
         60000,
-        "The brokers abort a transaction that is open for longer. Their `transaction.max.timeout.ms` is the most they take. "
-        "With `exactlyOnceId` the default is that most, up to 900000.",
+        "The brokers abort a transaction that is open for longer. Its maximum is their `transaction.max.timeout.ms`. With "
+        "`exactlyOnceId` the default is that maximum, up to 900000.",
         low=1,
         high=INT32_MAX,
     )
@@ -213,7 +223,7 @@ class ProducerConfig(SecurityOptions):
     def __post_init__(self) -> None:
         if not self.bootstrap_servers.strip():
             raise ConfigError(
-                'kafka.bootstrap.servers is not set: add .option("kafka.bootstrap.servers", "host:9092,…"), or give Producer '
+                'kafka.bootstrap.servers is not set. Add .option("kafka.bootstrap.servers", "host:9092,…"), or give Producer '
                 '{"bootstrap.servers": "host:9092,…"}'
             )
         for name, field in KAFKA_FIELDS.items():
@@ -233,8 +243,8 @@ class SinkOptions:
 
     profile: str | None = option(
         None,
-        "Options that belong together, by a name: `throughput`, `latency`, `small-memory`, `kafka3`, `event-hubs`; or the path "
-        "of a file `….properties` in the form of Kafka's own tools, read on the driver. Options that are set themselves win.",
+        "A named set of options: `throughput`, `latency`, `small-memory`, `kafka3`, `event-hubs`; or the path of a file "
+        "`….properties` in the format of Kafka's own tools, read on the driver. Options that are set explicitly override it.",
     )
     topic: str | None = option(None, "Topic of every row. Overrides the `topic` column; one of the two is needed.")
     include_headers: bool = option(
@@ -242,13 +252,13 @@ class SinkOptions:
     )
     report_path: str | None = option(
         None,
-        "A folder, or a URI such as `s3://…`, into which the driver writes a JSON file about each write: what was written where "
-        "(docs/reports.md). If that fails, the write has happened all the same, and a warning says so.",
+        "A folder, or a URI such as `s3://…`, into which the driver writes a JSON report of each write (docs/reports.md). If "
+        "that fails, a warning is logged, and the write is not affected.",
     )
     dead_letter_topic: str | None = option(
         None,
-        "Topic for rows that cannot be written, which then do not end the write (docs/dead_letters.md). It must exist, and have "
-        "no other rows.",
+        "Topic for rows that cannot be written, which then do not fail the write (docs/dead_letters.md). It must exist, and "
+        "have no other rows.",
     )
     dead_letter_classes: str = option(
         "row,size,broker,schema",
@@ -258,13 +268,13 @@ class SinkOptions:
     )
     max_bad_records: int = option(
         1000,
-        "With `deadLetterTopic`: the most rows of a task that may go there; one more ends the write. `-1`: any number.",
+        "With `deadLetterTopic`: the maximum rows of a task that go there; one more fails the write. `-1`: no maximum.",
         low=-1,
         high=INT64_MAX,
     )
     max_bad_records_ratio: float = option(
         0.1,
-        "With `deadLetterTopic`: the largest part of a task's rows that may go there. A task of fewer than 1,000 rows counts as "
+        "With `deadLetterTopic`: the maximum fraction of a task's rows that go there. A task of fewer than 1,000 rows counts as "
         "one of 1,000.",
         low=0,
         high=1,
@@ -272,24 +282,24 @@ class SinkOptions:
     )
     dead_letter_headers: bool = option(
         True,
-        "With `deadLetterTopic`: whether headers of each record there say where it was meant to go, and what was wrong.",
+        "With `deadLetterTopic`: whether each record there has headers with its intended topic and partition, and the error.",
     )
     exactly_once_id: str | None = option(
         None,
-        "Write exactly once, under this name: letters, digits, `.`, `_`, `-`, at most 100. One query or job has it, for ever. "
-        "Readers must set `isolation.level=read_committed` (docs/exactly_once.md).",
+        "Write exactly once, under this name: at most 100 letters, digits, `.`, `_` and `-`. It belongs to one query or job for "
+        "good. Readers must set `isolation.level=read_committed` (docs/exactly_once.md).",
     )
     txn_version: int | None = option(
         None,
-        "Number of a batch write with `exactlyOnceId`: if this number, or a higher one, was written before, nothing is.",
+        "Number of a batch write with `exactlyOnceId`: the write is skipped if this number, or a higher one, was written before.",
         low=0,
         high=INT64_MAX,
     )
     exactly_once_max_inline_bytes: int = option(
         4194304,
-        "With `exactlyOnceId`: up to this many encoded bytes of a task are sent by the driver, all tasks in one transaction. "
-        "Tasks with more have transactions of their own; with `0` all have. From the ninth task on it is less: half for each "
-        "eight tasks, but not below 16384, so that hundreds of tasks together bring the driver 64 MiB at most.",
+        "With `exactlyOnceId`: the maximum encoded bytes of a task that the driver sends, for all tasks in one transaction. A "
+        "task with more has its own transaction; with `0` all have. From the ninth task on the maximum halves with each eight "
+        "tasks, down to 16384, so that hundreds of tasks together bring the driver 64 MiB at most.",
         low=0,
         high=67108864,
         unit="bytes",
@@ -297,28 +307,27 @@ class SinkOptions:
     )
     exactly_once_spool_to_disk: str = option(
         "auto",
-        "With `exactlyOnceId`: whether a task with a transaction of its own first writes its rows to a file in "
-        "`spark.local.dir`, so that the transaction is open only while they are sent. `auto`: if they arrive slowly, or the "
-        "task is tried again.",
+        "With `exactlyOnceId`: whether a task with its own transaction first writes its rows to a file in `spark.local.dir`, so "
+        "that the transaction is open only while they are sent. `auto`: if they arrive slowly, or the task is retried.",
         choices=("auto", "true", "false"),
         former_names=("exactlyOnceSpool",),
     )
     exactly_once_compare: str = option(
         "content",
-        "With `exactlyOnceId`, in micro-batches: what of a batch that is committed must be the same if Spark runs it again. "
-        "`content`: the number of its rows, and the sum of their hashes in any order. `count`: the number alone, for queries "
-        "that make new values each time (uuid, rand, a clock).",
+        "With `exactlyOnceId`, in micro-batches: what must be the same if Spark repeats a committed batch. `content`: the "
+        "number of its rows, and the sum of their hashes in any order. `count`: the number alone, for queries that make new "
+        "values each time (uuid, rand, a clock).",
         choices=("content", "count"),
     )
     exactly_once_control_topic: str = option(
         "__pyproducer_commits",
-        "With `exactlyOnceId`: the compacted topic that has the last commit of each id.",
+        "With `exactlyOnceId`: the compacted topic with the last control record of each id.",
         former_names=("exactlyOnceTopic",),
     )
     value_format: str = option(
         "raw",
-        "`avro`: the column `value`, a struct, is encoded as Avro in the frame of a Schema Registry (docs/avro.md). `raw`: its "
-        "bytes go out as they are.",
+        "`avro`: the column `value`, a struct, is encoded as Avro in a Schema Registry's wire format (docs/avro.md). `raw`: its "
+        "bytes are sent as they are.",
         choices=("raw", "avro"),
     )
     key_format: str = option("raw", "The same for the column `key`.", choices=("raw", "avro"))
@@ -331,16 +340,16 @@ class SinkOptions:
     key_subject: str | None = option(None, "The same for keys.")
     value_schema_id: int | None = option(
         None,
-        "A binary or string column gets the frame of this schema id, for bytes encoded elsewhere. With `valueFormat=avro` and "
-        "`valueSchema`: the id of that schema, and no registry is asked.",
+        "A binary or string column gets the wire format's prefix with this schema id, for bytes encoded elsewhere. With "
+        "`valueFormat=avro` and `valueSchema`: the id of that schema, and no registry is used.",
         low=0,
         high=INT32_MAX,
     )
     key_schema_id: int | None = option(None, "The same for keys.", low=0, high=INT32_MAX)
     fill_missing_fields: str = option(
         "auto",
-        "A field of the Avro schema that the column lacks gets its default, or null if it has none and takes null. `auto`: where "
-        "the schema is the registry's latest (`use.latest.version=true`). `false`: it is an error.",
+        "A field of the Avro schema that the column lacks gets its default, or null if it has none and is nullable. `auto`: "
+        "only if the schema is the registry's latest (`use.latest.version=true`). `false`: it is an error.",
         choices=("auto", "true", "false"),
     )
     value_message_indexes: str | None = option(
@@ -357,7 +366,7 @@ def kafka_name(field: str) -> str:
 def sink_name(field: str) -> str:
     """Return the sink's name of an option: `include_headers` → `includeHeaders`."""
     head, *rest = field.split("_")
-    return head + "".join(word.capitalize() for word in rest)
+    return head + "".join(part.capitalize() for part in rest)
 
 
 def _by_name(table: type[SecurityOptions]) -> dict[str, dataclasses.Field[object]]:
@@ -371,7 +380,7 @@ KAFKA_FIELDS = {name: field for name, field in _BY_NAME.items() if name not in S
 """The options of the producer, by the names that `Producer` takes: Kafka's, or one in camelCase where Kafka has no such option.
 Those of security are the last."""
 ALIASES = {alias: name for name, field in KAFKA_FIELDS.items() for alias in field.metadata["option"].aliases}
-"""Other names of some of them, with Kafka's name of each."""
+"""Kafka's name for each alias, most of which are librdkafka's names."""
 SINK_FIELDS = {sink_name(field.name): field for field in dataclasses.fields(SinkOptions)}
 
 
@@ -394,18 +403,18 @@ def data_source_name(name: str) -> str:
 
 
 def idempotent(config: ProducerConfig) -> bool:
-    """Whether the producer is idempotent: this is asked for, and possible with its `acks` and `retries` (KIP-679)."""
+    """Return whether the producer is idempotent: configured so, and possible with its `acks` and `retries` (KIP-679)."""
     return config.enable_idempotence and not idempotence_blockers(config)
 
 
 def idempotence_blockers(config: ProducerConfig) -> list[str]:
-    """Return what stands in the way of idempotence, for messages: each option that must be another, and what it is."""
+    """Return the options that rule out idempotence, for messages: the required value of each, and its value."""
     found = [] if config.acks in ("all", "-1") else [f"kafka.acks=all (it is {config.acks})"]
     return found + ([] if config.retries > 0 else [f"kafka.retries above 0 (it is {config.retries})"])
 
 
 def transaction_blockers(config: ProducerConfig) -> str:
-    """Return the same for transactions, which need idempotence; an empty text if nothing is lacking."""
+    """Return the options that rule out transactions, which need idempotence, as one text; it is empty if there are none."""
     off = [] if config.enable_idempotence else ["kafka.enable.idempotence=true (it is false)"]
     return " and ".join([*idempotence_blockers(config), *off])
 
@@ -422,26 +431,29 @@ def _check_together(config: ProducerConfig) -> None:
     if min(config.linger_ms + config.request_timeout_ms, INT32_MAX) > config.delivery_timeout_ms:
         raise ConfigError(
             f"kafka.delivery.timeout.ms ({config.delivery_timeout_ms}) must be at least kafka.linger.ms "
-            f"({config.linger_ms}) + kafka.request.timeout.ms ({config.request_timeout_ms})"
+            f"({config.linger_ms}) + kafka.request.timeout.ms ({config.request_timeout_ms}). Raise it, or lower one of them"
         )
     if idempotent(config) and config.max_in_flight_requests_per_connection > 5:
         raise ConfigError(
-            "kafka.max.in.flight.requests.per.connection is at most 5 with idempotence, since brokers remember "
-            "five batches; lower it or set kafka.enable.idempotence to false"
+            f"kafka.max.in.flight.requests.per.connection ({config.max_in_flight_requests_per_connection}) exceeds 5, the "
+            "maximum with idempotence, since brokers remember five batches. Lower it, or set kafka.enable.idempotence to false"
         )
     if config.transactional_id and (lacking := transaction_blockers(config)):
         raise ConfigError(f"kafka.transactional.id needs {lacking}")
     if config.partitioner_rack_aware and not config.client_rack:
-        raise ConfigError("kafka.partitioner.rack.aware needs kafka.client.rack, the rack in which this producer runs")
+        raise ConfigError(
+            "kafka.partitioner.rack.aware=true needs kafka.client.rack, which is not set. Set it to the rack of this producer"
+        )
     if config.compression_gzip_level == 0:
         raise ConfigError(
-            "kafka.compression.gzip.level is -1 or lies between 1 and 9; for 0 set kafka.compression.type to none"
+            "kafka.compression.gzip.level must be -1 or lie between 1 and 9, not 0. Set kafka.compression.type to none to send "
+            "batches uncompressed"
         )
     if config.batch_size > config.buffer_memory:
         raise ConfigError(
-            f"kafka.batch.size ({config.batch_size}) exceeds kafka.buffer.memory ({config.buffer_memory}): change one of them"
+            f"kafka.batch.size ({config.batch_size}) exceeds kafka.buffer.memory ({config.buffer_memory}). Change one of them"
         )
     if any(getattr(config, field.name) != field.default for field in SECURITY_FIELDS.values()):
-        from spark_producer.config.security_rules import check_security  # only those who ask for security pay for it
+        from spark_producer.config.security_rules import check_security  # loaded only where security is configured
 
         check_security(config)

@@ -1,6 +1,6 @@
-"""The parser that turns the options of users into a checked configuration, with profiles and defaults that follow others.
+"""Parses users' options into a checked configuration, with profiles and defaults that depend on other options.
 
-Values that may be secrets are hidden before anything is checked, so that no local variable of a traceback shows them.
+Values that may be secrets are redacted before any check, so that no local variable of a traceback shows them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from spark_producer.errors import ConfigError
 logger = escaping_logger(__name__)
 
 _SPARK_OWN = frozenset({"checkpointlocation", "queryname"})
-"""The options that Structured Streaming itself adds to those of a sink."""
+"""The options that Structured Streaming adds to those of a sink."""
 
 
 class _Name(NamedTuple):
@@ -73,62 +73,60 @@ _warned_of: set[str] = set()
 """The former names that this process has warned of."""
 
 _NONE = Secret("")
-"""Stands for None, which would else be the word "None": as a password, or as `none` to check no names of certificates."""
+"""Stands for None, which would otherwise become the text "None": a password, or `none` for no check of host names."""
 
 Given = Mapping[str, str | Secret]
-"""Options as they were given; the values of secret ones, and those of unknown names, are hidden."""
+"""Options as given, with redacted values of secret and unknown names."""
 
 
 def parse_options(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions]:
     """Parse options as Spark hands them over (any letter case, text values), and check them.
 
     Raises:
-        ConfigError: a name is unknown or refused (the message has the nearest known one), a value is bad, options contradict
+        ConfigError: a name is unknown (the message has the nearest known one) or unsupported, a value is bad, options contradict
             each other, or no servers are given.
     """
-    options = _hidden(options)  # here too: an error shows the local variables of every frame that it passes
+    options = _redacted(options)  # here too: a traceback shows the local variables of each frame
     config, sink, _ = parse_sink_options(options)
     return config, sink
 
 
 def parse_sink_options(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions, RegistryOptions]:
-    """Return the same as `parse_options`, and the options of the Schema Registry, which no task needs.
+    """Return the result of `parse_options`, and the options of the Schema Registry, which tasks do not need.
 
     Raises:
         ConfigError: as `parse_options`.
     """
-    options = _hidden(options)
+    options = _redacted(options)
     config, sink, registry = _parse(options)
     if config.transactional_id:
         raise ConfigError(
-            "option 'kafka.transactional.id' is not supported: one id is that of one producer, and a write has one in each "
-            "task, which would fence each other off; it is for Producer (docs/transactions.md). For exactly-once writes set "
-            "exactlyOnceId"
+            "option 'kafka.transactional.id' is not supported: the producers of a write's tasks would fence each other; it is "
+            "for Producer (docs/transactions.md). Set exactlyOnceId for exactly-once writes"
         )
     return config, sink, registry
 
 
 def _parse(options: Mapping[str, object]) -> tuple[ProducerConfig, SinkOptions, RegistryOptions]:
-    options = _hidden(options)
+    options = _redacted(options)
     for name, value in options.items():
         if value is _NONE:
             shown = _NAMES[name.lower()].written if name.lower() in _NAMES else name
-            raise ConfigError(f"{shown} is None: give it a value, or leave it out")
+            raise ConfigError(f"{shown} is None. Give it a value, or leave it out")
     values = _values(_with_profile(options))
     kafka, sink = values[ProducerConfig], SinkOptions(**values[SinkOptions])
     if kafka.get("transactional_id") == "":
         raise ConfigError(
-            "kafka.transactional.id is empty: give the transactions of this producer a name, or leave the option out, and it "
-            "has none"
+            "kafka.transactional.id is empty. Give the transactions of this producer a name, or leave the option out"
         )
-    config = ProducerConfig(**_in_step(kafka))
+    config = ProducerConfig(**_with_dependent_defaults(kafka))
     if kafka.get("enable_idempotence") and (blockers := idempotence_blockers(config)):
-        raise ConfigError(f"kafka.enable.idempotence=true needs {' and '.join(blockers)}; drop one of them")
+        raise ConfigError(f"kafka.enable.idempotence=true needs {' and '.join(blockers)}. Drop one of them")
     return config, sink, _registry(sink, values[RegistryOptions])
 
 
 def _values(options: Given) -> dict[type, dict[str, Any]]:
-    """Return the parsed values by the names of their fields, for each class of options. Former names are warned of."""
+    """Return the parsed values by field name for each class of options, and log a warning for each former name."""
     values: dict[type, dict[str, Any]] = {ProducerConfig: {}, SinkOptions: {}, RegistryOptions: {}}
     given_as: dict[str, str] = {}
     for raw, value in options.items():
@@ -141,7 +139,7 @@ def _values(options: Given) -> dict[type, dict[str, Any]]:
         other = given_as.setdefault(name.option, name.written)
         if other != name.written and found[name.field.name] != parsed:
             raise ConfigError(
-                f"{other} and {name.written} are two names of one option, with different values: give {name.option} alone"
+                f"{other} and {name.written} are two names of one option, with different values. Give {name.option} alone"
             )
         found[name.field.name] = parsed
         if name.is_former and name.written not in _warned_of:
@@ -154,7 +152,8 @@ def _registry(sink: SinkOptions, given: dict[str, Any]) -> RegistryOptions:
     if given.get("use_latest_version"):
         if given.get("auto_register_schemas"):
             raise ConfigError(
-                "auto.register.schemas=true and use.latest.version=true contradict each other: drop one of them"
+                "auto.register.schemas=true contradicts use.latest.version=true, with which nothing is registered. Drop one of "
+                "them"
             )
         given = given | {"auto_register_schemas": False}
     registry = RegistryOptions(**given)
@@ -163,7 +162,7 @@ def _registry(sink: SinkOptions, given: dict[str, Any]) -> RegistryOptions:
 
 
 def producer_config(options: Mapping[str, object]) -> ProducerConfig:
-    """Return a configuration from Kafka's own names without a prefix, `{"bootstrap.servers": …, "batch.size": 65536}`.
+    """Return the configuration of options named as in Kafka, without a prefix: `{"bootstrap.servers": …, "batch.size": 65536}`.
 
     Raises:
         ConfigError: as `parse_options`.
@@ -176,8 +175,8 @@ def producer_config(options: Mapping[str, object]) -> ProducerConfig:
 
 
 def redacted(options: Mapping[str, object]) -> dict[str, object]:
-    """Return options named as in `producer_config`, with the values of secret and unknown ones hidden. It raises nothing."""
-    return dict(zip(options, _hidden(_prefixed(options)).values(), strict=True))
+    """Return options named as in `producer_config`, with redacted values of secret and unknown names. Never raises."""
+    return dict(zip(options, _redacted(_prefixed(options)).values(), strict=True))
 
 
 def _prefixed(options: Mapping[str, object]) -> dict[str, object]:
@@ -185,8 +184,8 @@ def _prefixed(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def is_set(options: Mapping[str, object], name: str) -> bool:
-    """Whether an option of the producer (`buffer.memory`) is given, by one of its names or by the profile."""
-    options = _hidden(options)
+    """Return whether an option of the producer (`buffer.memory`) is given under any of its names, or by the profile."""
+    options = _redacted(options)
     return data_source_name(name) in {_option(given) for given in _with_profile(options)}
 
 
@@ -196,8 +195,8 @@ def _option(name: str) -> str:
     return name.lower() if known is None else known.option
 
 
-def _hidden(options: Mapping[str, object]) -> dict[str, str | Secret]:
-    """Hide the values of secret options, and of names that are not known: a name may be misspelt. It raises nothing."""
+def _redacted(options: Mapping[str, object]) -> dict[str, str | Secret]:
+    """Return options with redacted values of secret options and of unknown names, which may be misspelt. Never raises."""
     found: dict[str, str | Secret] = {}
     for raw, value in options.items():
         name = _NAMES.get(raw.lower())
@@ -212,31 +211,31 @@ def _parsed(name: str, field: Any, value: str | Secret) -> object:
         return parse_value(name, field, value)
     if is_secret(field):
         return parse_secret(name, value)
-    raise ConfigError(f"{name} is no secret option: give its text, and no Secret")
+    raise ConfigError(f"{name} is not a secret option, but has a Secret as its value. Give a text")
 
 
 def _with_profile(options: Given) -> Given:
-    """Return the given options together with those of the profile, if one is named; given ones override the profile's."""
+    """Return the given options with those of their profile, if any; given ones override the profile's."""
     by_lower = {name.lower(): name for name in options}
     if "profile" not in by_lower:
         return options
     chosen = options[by_lower["profile"]]
     if isinstance(chosen, Secret):
-        raise ConfigError("profile is no secret option: give its text, and no Secret")
-    # Kafka's own files have no prefix; those that were copied from a sink's options have it, and `--command-config` takes both.
+        raise ConfigError("profile is not a secret option, but has a Secret as its value. Give a text")
+    # Names in Kafka's own files have no prefix; names copied from a sink's options have one, and `--command-config` takes both.
     named = {
         data_source_name(name.removeprefix(KAFKA_PREFIX)): value for name, value in profile(chosen.strip()).items()
     }
     given = {_option(name) for name in by_lower}
     kept = {name: value for name, value in named.items() if _option(name) not in given}
-    return _hidden(kept) | dict(options)
+    return _redacted(kept) | dict(options)
 
 
-def _in_step(kafka: dict[str, Any]) -> dict[str, Any]:
-    """Adapt defaults to the given options, as Java's producer does, so that no default contradicts an option that is set."""
+def _with_dependent_defaults(kafka: dict[str, Any]) -> dict[str, Any]:
+    """Return the given options with defaults that depend on them, as in Java's producer, so that no default contradicts them."""
     chosen: dict[str, Any] = {field.name: field.default for field in KAFKA_FIELDS.values()} | kafka
-    least = min(chosen["linger_ms"] + chosen["request_timeout_ms"], INT32_MAX)
-    follows = {"delivery_timeout_ms": max(chosen["delivery_timeout_ms"], least)}
+    minimum = min(chosen["linger_ms"] + chosen["request_timeout_ms"], INT32_MAX)
+    follows = {"delivery_timeout_ms": max(chosen["delivery_timeout_ms"], minimum)}
     follows["batch_size"] = min(chosen["batch_size"], chosen["buffer_memory"])
     if "reconnect_backoff_ms" in kafka:
         follows["reconnect_backoff_max_ms"] = kafka["reconnect_backoff_ms"]

@@ -1,6 +1,6 @@
-"""Profiles: sets of options under one name, or from a properties file in the form of Kafka's own tools.
+"""Profiles: named sets of options, or a properties file in the format of Kafka's own tools.
 
-From the one table of profiles `make docs` writes conf/*.properties. The options of a profile are checked like all others.
+`make docs` writes conf/*.properties from the table here. The options of a profile are checked like all others.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from spark_producer.errors import ConfigError
 
 SUFFIX = ".properties"
 MAX_BYTES = 1 << 20
-"""The most bytes of a file. A device, or a file of data that was named by mistake, is not read into memory."""
+"""Maximum size of a file in bytes, so that a device or data file named by mistake is not read into memory."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,79}")
-"""The form of the names of options. What has another form is not shown: it may be a piece of a key or password."""
+"""The form of option names. A text of another form is not shown, since it may be a part of a key or password."""
 
 
 class Setting(NamedTuple):
-    """One option of a profile, under Kafka's name, and what it is for."""
+    """One option of a profile, under Kafka's name, with its purpose."""
 
     option: str
     value: str
@@ -28,7 +28,7 @@ class Setting(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """What a profile is for, and what it sets."""
+    """The purpose of a profile, and its options."""
 
     doc: str
     settings: tuple[Setting, ...]
@@ -36,11 +36,9 @@ class Profile(NamedTuple):
 
 PROFILES: Mapping[str, Profile] = {
     "throughput": Profile(
-        "Full batches get much memory, for large batch writes, above all to many partitions. A row may wait a second.",
+        "Much memory for full batches, for large batch writes, above all to many partitions. A row may wait a second.",
         (
-            Setting(
-                "buffer.memory", "134217728", "this is room for full batches of 64 partitions, in each Python worker"
-            ),
+            Setting("buffer.memory", "134217728", "full batches of 64 partitions fit, in each Python worker"),
             Setting(
                 "max.request.size", "16777216", "one request takes all batches that wait for a broker, up to this size"
             ),
@@ -48,10 +46,10 @@ PROFILES: Mapping[str, Profile] = {
         ),
     ),
     "latency": Profile(
-        "Rows leave at once, and what fails is tried again soon. It is for streams of few rows, and for `Producer.send`.",
+        "Rows are sent at once, and retries come soon. For streams of few rows, and for `Producer.send`.",
         (
             Setting("linger.ms", "0", "no batch waits to fill"),
-            Setting("batch.size", "16384", "a full batch is small, so it is on its way soon"),
+            Setting("batch.size", "16384", "a full batch is small, so it is sent soon"),
             Setting("retry.backoff.ms", "20", "the first pause before a retry; it doubles with each retry"),
             Setting("retry.backoff.max.ms", "200", "the longest pause before a retry"),
             Setting(
@@ -66,11 +64,11 @@ PROFILES: Mapping[str, Profile] = {
             Setting(
                 "buffer.memory",
                 "4194304",
-                "an eighth of the default; a full pool stops the task, and loses nothing",
+                "an eighth of the default; while the pool is full, the task waits, and loses nothing",
             ),
             Setting("batch.size", "16384", "the batches of a hundred partitions fit into the pool"),
             Setting("send.buffer.bytes", "65536", "the operating system takes this memory for each connection"),
-            Setting("receive.buffer.bytes", "32768", "answers are short"),
+            Setting("receive.buffer.bytes", "32768", "responses are short"),
         ),
     ),
     "kafka3": Profile(
@@ -90,14 +88,12 @@ PROFILES: Mapping[str, Profile] = {
         ),
     ),
     "event-hubs": Profile(
-        "What Azure Event Hubs asks of clients beside a login: small requests, and connections that are not idle for long.",
+        "The limits of Azure Event Hubs: small requests, and connections that are not idle for long. A login is not part of it.",
         (
             Setting("max.request.size", "1000000", "a request of more than 1046528 bytes has its connection closed"),
-            Setting("batch.size", "900000", "a batch and what is around it fit into one request"),
-            Setting(
-                "connections.max.idle.ms", "180000", "connections that are idle for 240 s are dropped without a word"
-            ),
-            Setting("metadata.max.age.ms", "180000", "asked this often, a connection is not dropped for being idle"),
+            Setting("batch.size", "900000", "a batch and its headers fit into one request"),
+            Setting("connections.max.idle.ms", "180000", "connections that are idle for 240 s are dropped silently"),
+            Setting("metadata.max.age.ms", "180000", "refreshes keep a connection from being dropped as idle"),
         ),
     ),
 }
@@ -107,14 +103,14 @@ def profile(name: str) -> dict[str, str]:
     """Return Kafka's option names, without a prefix, and values of a profile: one of `PROFILES`, or a file `….properties`.
 
     Raises:
-        ConfigError: there is no such profile or file, or a line of the file is not `name=value`. It never shows the line.
+        ConfigError: there is no such profile or file, or a line of the file is not `name=value`. No message shows it.
     """
     if name.endswith(SUFFIX):
         return _read(name)
     found = PROFILES.get(name.lower())
     if found is None:
         raise ConfigError(
-            f"there is no profile {name!r}: {', '.join(PROFILES)}, or the path of a file that ends in {SUFFIX}"
+            f"unknown profile {name!r}. Name one of {', '.join(PROFILES)}, or the path of a file that ends in {SUFFIX}"
         )
     return {setting.option: setting.value for setting in found.settings}
 
@@ -127,8 +123,8 @@ def _read(name: str) -> dict[str, str]:
 
 
 def _entries(name: str) -> dict[str, str] | str:
-    """Return the options of a file, or what is wrong with it: a value, since the local variables here may hold passwords."""
-    from pathlib import Path  # with urllib and ipaddress, which it imports, it takes 5 ms unless it is loaded
+    """Return the options of a file, or an error message. It is not raised from here, where local variables may have passwords."""
+    from pathlib import Path  # it imports urllib and ipaddress, which takes 5 ms
 
     from spark_producer.common.java_properties import properties_of
 
@@ -137,26 +133,26 @@ def _entries(name: str) -> dict[str, str] | str:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
-            return f"the profile {str(path)!r} has more than {MAX_BYTES:,} bytes: no file of options is as long"
+            return f"the profile {str(path)!r} cannot be read: it has more than {MAX_BYTES:,} bytes. Name a file of options"
         text = content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else f"at byte {error.start}: it is no UTF-8 text"
+        why = error.strerror if isinstance(error, OSError) else f"at byte {error.start}: it is not UTF-8"
         return f"the profile {str(path)!r} cannot be read: {type(error).__name__}, {why}"
     found = {}
     for entry in properties_of(text):
-        where = f"line {entry.line} of the profile {str(path)!r}"
+        line = f"line {entry.line} of the profile {str(path)!r}"
         if entry.malformed:
-            return f"{where} has a backslash and u without four hexadecimal digits; a backslash itself is written twice"
-        # A word at the beginning of a line may be the rest of a value above, whose line does not end with a backslash.
+            return f"{line} has \\u without four hexadecimal digits. Write a backslash itself twice"
+        # A key without a dot or = may be the rest of a value above, whose line does not end with a backslash.
         named = "." in entry.key if entry.separator not in ("=", ":") else entry.key
         if not (named and entry.separator and _NAME.fullmatch(entry.key)):
-            return f"{where} is neither name=value nor a # comment; a value that goes on has a backslash before its end of line"
+            return f"{line} is neither name=value nor a # comment. End a line with a backslash if its value continues in the next"
         found[entry.key] = entry.value
     return found
 
 
 def render_properties(name: str) -> str:
-    """Return a profile as a file of conf/, which Kafka's own tools can read too."""
+    """Return a profile as the text of a file of conf/, which Kafka's own tools can read too."""
     doc, settings = PROFILES[name]
     lines = [f"# {line}" for line in textwrap.wrap(doc.replace("`", ""), 110)]
     lines += [f'# .option("profile", "{name}"), or a copy of this file: .option("profile", "my.properties")']
@@ -166,8 +162,8 @@ def render_properties(name: str) -> str:
 
 
 def render_markdown() -> str:
-    """Return the profiles and what they set, for docs/options.md."""
-    lines = ["| profile | what it is for | what it sets |", "|---|---|---|"]
+    """Return the profiles and their options as Markdown, for docs/options.md."""
+    lines = ["| profile | purpose | options |", "|---|---|---|"]
     for name, (doc, settings) in PROFILES.items():
         values = ", ".join(f"`{option}={value}`" for option, value, _ in settings)
         lines.append(f"| `{name}` | {doc} | {values} |")

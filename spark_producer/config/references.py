@@ -1,8 +1,8 @@
-"""The syntax of references to secrets, `${env:NAME}` and `${file:/path}` or `${file:/path:key}`, and where they may stand.
+"""The syntax of references to secrets, `${env:NAME}` and `${file:/path}` or `${file:/path:key}`, and the values that may be one.
 
-A reference stays what it is in a configuration: it is resolved where a connection is made (KIP-297 has the form). It may be the
-whole value of a secret option, or a whole value in quotes in `sasl.jaas.config`, and nothing else: a text that is partly a
-reference would be taken literally, which nobody wants.
+A configuration keeps references as they are; they are resolved where a connection is made (the form is that of KIP-297). A
+reference is the whole value of a secret option, or a whole quoted value in `sasl.jaas.config`. Elsewhere it is
+refused, since it would be taken literally.
 """
 
 from __future__ import annotations
@@ -15,50 +15,49 @@ from spark_producer.errors import ConfigError
 JAAS = "sasl.jaas.config"
 
 _WHOLE = re.compile(r"\$\{(?:env:[A-Za-z0-9_]+|file:/[^\x00-\x1f${}]+)\}")
-_UNSAID = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_.-]*\}")
-"""What a shell or Spring would replace, as in `${KAFKA_PASSWORD}`. It is hardly a password itself."""
+_WITHOUT_KIND = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_.-]*\}")
+"""A placeholder of shells or Spring, such as `${KAFKA_PASSWORD}`, which is hardly a password itself."""
 
-_BEGINS = re.compile(r"\$\{[A-Za-z][A-Za-z0-9]*:")
-"""How a reference of any config provider of Kafka's begins. `$ConnectionString` is none."""
+_BEGINNING = re.compile(r"\$\{[A-Za-z][A-Za-z0-9]*:")
+"""The beginning of a reference to any of Kafka's config providers, which `$ConnectionString` is not."""
 
 
 def is_reference(text: str) -> bool:
-    """Whether a text is a whole reference of the kinds that there are."""
+    """Return whether a whole text is a reference of a supported kind."""
     return _WHOLE.fullmatch(text.strip()) is not None
 
 
 def has_reference(text: str) -> bool:
-    """Whether a text has something that looks like a reference of any kind, whole or in part."""
-    return "${" in text and _BEGINS.search(text) is not None
+    """Return whether a text contains the beginning of a reference of any kind."""
+    return "${" in text and _BEGINNING.search(text) is not None
 
 
-def lacks_kind(text: str) -> bool:
-    """Whether a text is a whole `${NAME}`, which does not say what kind of thing the name is of."""
-    return _UNSAID.fullmatch(text.strip()) is not None
+def has_no_kind(text: str) -> bool:
+    """Return whether a whole text is `${NAME}`, which lacks the kind of the reference."""
+    return _WITHOUT_KIND.fullmatch(text.strip()) is not None
 
 
 def refuse_references(name: str, value: str | Secret, *, secret_option: bool = False) -> None:
-    """Refuse a value with a reference where none can be; `name` is the option.
+    """Refuse a value with a reference where it would not be resolved; `name` is the option.
 
     Raises:
-        ConfigError: the value has one, and is not the whole reference that a secret option may have; or it is `${NAME}`, which
+        ConfigError: the value contains a reference, and is not a whole reference in a secret option; or it is `${NAME}`, which
             would be taken for the secret itself.
     """
     hidden = value if isinstance(value, Secret) else Secret(value)
-    if secret_option and lacks_kind(hidden.reveal()):
+    if secret_option and has_no_kind(hidden.reveal()):
         raise ConfigError(
-            f"{name} is ${{…}} without a kind, which nothing would replace: write ${{env:NAME}} for a variable of the "
-            "environment, and allow it with secretsAllow=env:NAME (docs/security.md, Secrets); a secret that really has "
-            "such a text is given by a reference to it"
+            f"{name} cannot be resolved: it is ${{…}} without a kind. Write ${{env:NAME}} for an environment variable, and allow "
+            "it with secretsAllow=env:NAME (docs/security.md, Secrets). A secret with such a text must be given by a reference"
         )
     if not has_reference(hidden.reveal()) or (secret_option and is_reference(hidden.reveal())):
         return
     if secret_option:
         raise ConfigError(
-            f"{name} has a reference that cannot be resolved: one is ${{env:NAME}}, ${{file:/path}} or ${{file:/path:key}}, "
-            "with nothing before or after it; a secret that really has such a text is given by a reference to it"
+            f"{name} has a reference that cannot be resolved: it must be ${{env:NAME}}, ${{file:/path}} or ${{file:/path:key}}, "
+            "with nothing before or after it. A secret with such a text must be given by a reference"
         )
     raise ConfigError(
-        f"{name} has a reference (${{…:…}}), and is no secret: references are the whole value of a secret option, or of a value "
-        f"in quotes in kafka.{JAAS}"
+        f"{name} has a reference (${{…:…}}), but is not a secret option. Give the value itself; references are for secret "
+        f"options and for quoted values in kafka.{JAAS}"
     )

@@ -1,6 +1,6 @@
 """The options of a Schema Registry, under Confluent's names, and the rules between them and the formats of columns.
 
-They stay on the driver: tasks get the id of a schema and the plan by which columns are encoded, and no secret.
+They stay on the driver: tasks get a schema's id and the plan by which columns are encoded, but no secrets.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _STRATEGY_NAMES = (*STRATEGIES, *(_PACKAGE + name for name in STRATEGIES))
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RegistryOptions:
-    """How schemas are found or registered. It compares by value; it has no hash, since secrets have none."""
+    """The options for schemas in a registry. It compares by value; it has no hash, since secrets have none."""
 
     __hash__ = None  # type: ignore[assignment]
 
     schema_registry_url: str = option(
-        "", "Address of the Schema Registry, `http://host:8081`; several with commas. It is asked on the driver alone."
+        "", "Address of the Schema Registry, `http://host:8081`; several with commas. Only the driver connects to it."
     )
     basic_auth_user_info: Secret | None = option(None, "`user:password` for the registry; never shown.")
     bearer_auth_token: Secret | None = option(None, "A token for the registry, in place of a password; never shown.")
@@ -35,14 +35,14 @@ class RegistryOptions:
         "", "With a token: the id of the registry's cluster in Confluent's cloud."
     )
     schema_registry_ssl_ca_location: str = option(
-        "", "PEM file, on the driver, with the certificates that the registry's is checked against."
+        "", "PEM file, on the driver, with the certificates to trust for the registry."
     )
     schema_registry_ssl_certificate_location: str = option(
         "",
-        "PEM file, on the driver, with our own certificate, for a registry that asks for one; its key may be there, too.",
+        "PEM file, on the driver, with the client's certificate, for a registry that requires one; its key may be there, too.",
     )
     schema_registry_ssl_key_location: str = option(
-        "", "PEM file, on the driver, with the key of our certificate, if that is in a file of its own."
+        "", "PEM file, on the driver, with the key of the client's certificate, if it is in a separate file."
     )
     schema_registry_ssl_key_password: Secret | None = option(None, "Password of that key; never shown.")
     auto_register_schemas: bool = option(
@@ -51,7 +51,7 @@ class RegistryOptions:
         "With `use.latest.version` the default is `false`.",
     )
     use_latest_version: bool = option(
-        False, "The subject's latest schema is the one to write; the column must fit it. Nothing is registered."
+        False, "Rows are written with the subject's latest schema, which the column must fit. Nothing is registered."
     )
     normalize_schemas: bool = option(False, "The registry compares schemas in its normal form.")
     value_subject_name_strategy: str = option(
@@ -69,7 +69,7 @@ REGISTRY_FIELDS = {kafka_name(field.name): field for field in dataclasses.fields
 
 
 class ColumnOptions(NamedTuple):
-    """What the options say of one column, `value` or `key`."""
+    """The options of one column, `value` or `key`."""
 
     column: str
     format: str
@@ -82,17 +82,17 @@ class ColumnOptions(NamedTuple):
 
     @property
     def avro(self) -> bool:
-        """Whether the column is encoded."""
+        """Whether the column is encoded as Avro."""
         return self.format == "avro"
 
     @property
-    def asks(self) -> bool:
-        """Whether the registry must be asked for the schema's id."""
+    def needs_registry(self) -> bool:
+        """Whether the schema's id must come from the registry."""
         return self.avro and self.schema_id is None
 
 
 def column_options(sink: SinkOptions, registry: RegistryOptions) -> tuple[ColumnOptions, ColumnOptions]:
-    """Return what is wished for `value` and for `key`."""
+    """Return the options of the columns `value` and `key`."""
     fill = sink.fill_missing_fields == "true" or (sink.fill_missing_fields == "auto" and registry.use_latest_version)
     value = ColumnOptions(
         "value", sink.value_format, sink.value_schema_id, sink.value_message_indexes, sink.value_schema, sink.value_subject,
@@ -106,57 +106,57 @@ def column_options(sink: SinkOptions, registry: RegistryOptions) -> tuple[Column
 
 
 def check_registry(sink: SinkOptions, registry: RegistryOptions, given: Collection[str]) -> None:
-    """Check the rules between these options; `given` has the names of the registry's options that were set.
+    """Check the rules between these options; `given` has the names of the registry's options that are set.
 
     Raises:
-        ConfigError: Two options contradict each other, or one would have no effect.
+        ConfigError: two options contradict each other, or one would have no effect.
     """
     both = column_options(sink, registry)
-    for wish in both:
-        _check_column(wish, registry)
-    if given and not any(wish.asks for wish in both):
+    for column in both:
+        _check_column(column, registry)
+    if given and not any(column.needs_registry for column in both):
         raise ConfigError(
-            f"{min(given)} has no effect: no column asks a Schema Registry; set valueFormat or keyFormat to avro, "
-            "or leave the option out"
+            f"{min(given)} has no effect: no column needs a Schema Registry. Set valueFormat or keyFormat to avro, or leave "
+            "the option out"
         )
     latest = registry.use_latest_version
-    if sink.fill_missing_fields != "auto" and not any(wish.avro and (wish.schema or latest) for wish in both):
+    if sink.fill_missing_fields != "auto" and not any(column.avro and (column.schema or latest) for column in both):
         raise ConfigError(
-            "fillMissingFields has no effect: no column has an Avro schema that could have more fields than it; set valueSchema "
-            "or keySchema, or use.latest.version=true, or leave the option out"
+            "fillMissingFields has no effect: no column has an Avro schema that could have further fields. Set valueSchema or "
+            "keySchema, or use.latest.version=true, or leave the option out"
         )
-    if any(wish.asks for wish in both):
+    if any(column.needs_registry for column in both):
         _check_connection(registry)
 
 
-def _check_column(wish: ColumnOptions, registry: RegistryOptions) -> None:
-    name = wish.column
-    if not wish.avro:
-        for option_name, value in ((f"{name}Schema", wish.schema), (f"{name}Subject", wish.subject)):
+def _check_column(column: ColumnOptions, registry: RegistryOptions) -> None:
+    name = column.column
+    if not column.avro:
+        for option_name, value in ((f"{name}Schema", column.schema), (f"{name}Subject", column.subject)):
             if value is not None:
-                raise ConfigError(f"{option_name} is for Avro: set {name}Format to avro, or leave it out")
-    if wish.indexes is not None and (wish.avro or wish.schema_id is None):
+                raise ConfigError(f"{option_name} is for Avro. Set {name}Format to avro, or leave it out")
+    if column.indexes is not None and (column.avro or column.schema_id is None):
         raise ConfigError(
-            f"{name}MessageIndexes is for Protobuf made elsewhere: it needs {name}SchemaId, and no {name}Format"
+            f"{name}MessageIndexes is for Protobuf encoded elsewhere. Set {name}SchemaId, and leave {name}Format out"
         )
-    if wish.avro and wish.schema_id is not None:
-        if wish.schema is None:
+    if column.avro and column.schema_id is not None:
+        if column.schema is None:
             raise ConfigError(
                 f"{name}Format=avro with {name}SchemaId needs {name}Schema, the schema of that id. If the column holds bytes "
                 f"that are encoded already, leave {name}Format out"
             )
-        if wish.subject is not None:
-            raise ConfigError(f"{name}SchemaId and {name}Subject contradict each other: drop one of them")
-    if wish.asks and registry.use_latest_version and wish.schema is not None:
+        if column.subject is not None:
+            raise ConfigError(f"{name}SchemaId and {name}Subject contradict each other. Drop one of them")
+    if column.needs_registry and registry.use_latest_version and column.schema is not None:
         raise ConfigError(
-            f"{name}Schema and use.latest.version=true contradict each other: only one of them can be the schema"
+            f"{name}Schema and use.latest.version=true contradict each other: both give the schema. Drop one of them"
         )
 
 
 def _check_connection(registry: RegistryOptions) -> None:
     if not registry.schema_registry_url:
         raise ConfigError(
-            'Avro needs a Schema Registry: set .option("schema.registry.url", "http://host:8081"), or, to do without one, the '
+            'Avro needs a Schema Registry. Set .option("schema.registry.url", "http://host:8081"), or, to write without one, the '
             "schema and its id: valueSchema and valueSchemaId, or keySchema and keySchemaId"
         )
     for url in registry.schema_registry_url.split(","):
@@ -165,22 +165,22 @@ def _check_connection(registry: RegistryOptions) -> None:
             raise ConfigError("schema.registry.url must be http://host:port or https://host:port, several with commas")
         if "@" in parts[1]:
             raise ConfigError(
-                "schema.registry.url must hold no password, since addresses are shown; set basic.auth.user.info"
+                "schema.registry.url must not contain a password, since messages show addresses. Set basic.auth.user.info"
             )
     tls = {field.name: getattr(registry, field.name) for field in dataclasses.fields(registry) if "_ssl_" in field.name}
     given = [kafka_name(name) for name, value in tls.items() if value]
     if given and "https://" not in registry.schema_registry_url:
         raise ConfigError(
-            f"{given[0]} has no effect without an address that begins with https://; leave it out, or use TLS"
+            f"{given[0]} has no effect without an address that begins with https://. Leave it out, or use https"
         )
     if not registry.schema_registry_ssl_certificate_location:
         alone = [name for name in given if "ssl.key" in name]
         if alone:
             raise ConfigError(
-                f"{alone[0]} needs schema.registry.ssl.certificate.location: a key proves its certificate"
+                f"{alone[0]} needs schema.registry.ssl.certificate.location, which is not set. Set both, or neither"
             )
     if registry.basic_auth_user_info is not None and registry.bearer_auth_token is not None:
-        raise ConfigError("basic.auth.user.info and bearer.auth.token contradict each other: drop one of them")
+        raise ConfigError("basic.auth.user.info and bearer.auth.token contradict each other. Drop one of them")
 
 
 def _split(url: str) -> tuple[str, str] | None:

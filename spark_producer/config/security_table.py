@@ -1,7 +1,7 @@
 """The options of security, as fields that `ProducerConfig` inherits: TLS (`ssl.*`), logins (`sasl.*`), and references to secrets.
 
-The names are those of Kafka's Java clients; librdkafka's other names of the same options are their aliases. Those that only
-librdkafka has, and the few that only this producer has, are options like the others.
+The names are those of Kafka's Java clients; librdkafka's names of the same options are aliases. Options that only librdkafka has
+keep its names; the few that Kafka does not have are named in camelCase.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from spark_producer.config.unsupported import KAFKA_PREFIX, KERBEROS
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SecurityOptions:
-    """The options that make connections secure. Times are milliseconds, but where the name says seconds."""
+    """The options that make connections secure. Times are milliseconds, except where the name says seconds."""
 
     security_protocol: str = option(
         "PLAINTEXT",
-        "How to talk to the brokers: `SSL` is TLS, `SASL_SSL` a login over TLS, `SASL_PLAINTEXT` a login that anybody on the way "
-        "can read.",
+        "The protocol of connections to brokers: `SSL` is TLS, `SASL_SSL` a login over TLS, `SASL_PLAINTEXT` a login that can be "
+        "read on the network.",
         choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     )
     ssl_truststore_location: str = option(
@@ -48,42 +48,42 @@ class SecurityOptions:
     )
     ssl_keystore_certificate_chain: str = option(
         "",
-        "The client's certificate and those above it, as PEM text. Needs `ssl.keystore.key`.",
+        "The client's certificate and its chain, as PEM text. Needs `ssl.keystore.key`.",
         aliases=("ssl.certificate.pem",),
     )
     ssl_key_password: Secret | None = option(None, "The password of the client's private key, if it is encrypted.")
     ssl_certificate_location: str = option(
-        "", "A PEM file with the client's certificate and those above it. Needs `ssl.key.location`."
+        "", "A PEM file with the client's certificate and its chain. Needs `ssl.key.location`."
     )
     ssl_key_location: str = option("", "A PEM file with the client's private key. Needs `ssl.certificate.location`.")
     ssl_endpoint_identification_algorithm: str = option(
         "https",
-        "`https`: a broker's certificate must be one for the name that it is connected by. Empty or `none`: it may be for any "
-        "name, which is warned of.",
+        "`https`: a broker's certificate must be for the host name of the connection. Empty or `none`: it may be for any name, "
+        "and a warning is logged.",
         choices=("https", "none"),
         empty="none",
     )
     enable_ssl_certificate_verification: bool = option(
         True,
-        "`false`: certificates are not checked at all, so that anybody can pretend to be a broker. It is warned of.",
+        "`false`: certificates are not checked, so that any server can pose as a broker. A warning is logged.",
     )
     ssl_enabled_protocols: str = option(
-        "TLSv1.2,TLSv1.3", "The versions of TLS to speak. `TLSv1.2` and `TLSv1.3` are all; older ones are broken."
+        "TLSv1.2,TLSv1.3", "The versions of TLS to offer: `TLSv1.2`, `TLSv1.3`; older ones are broken."
     )
     ssl_protocol: str = option(
         "TLSv1.3",
-        "The newest version of TLS to speak, whatever `ssl.enabled.protocols` says. Older ones than `TLSv1.2` are broken.",
+        "The newest version of TLS to offer, whatever `ssl.enabled.protocols` says. Versions before `TLSv1.2` are broken.",
         choices=("TLSv1.3", "TLSv1.2", "TLS"),
     )
     ssl_cipher_suites: str = option(
         "",
-        "Cipher suites by IANA's names, separated by commas: ECDHE with AES-GCM or ChaCha20. With TLS 1.3 all three of its own "
-        "must be among them, since none can be switched off.",
+        "Cipher suites by IANA's names, separated by commas: ECDHE with AES-GCM or ChaCha20. With TLS 1.3 its three "
+        "suites must be among them, since they cannot be switched off.",
     )
     sasl_mechanism: str = option(
         "",
-        "How to log in: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, or `AWS_MSK_IAM` (OAUTHBEARER with Amazon's "
-        f"tokens). GSSAPI is not there: {KERBEROS}.",
+        "The mechanism of the login: `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, or `AWS_MSK_IAM` (OAUTHBEARER "
+        f"with Amazon's tokens). GSSAPI is not supported: {KERBEROS}.",
         choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"),
         empty="",
         aliases=("sasl.mechanisms",),
@@ -92,14 +92,15 @@ class SecurityOptions:
     sasl_password: Secret | None = option(None, "The user's password, for PLAIN and SCRAM.")
     sasl_jaas_config: Secret | None = option(
         None,
-        'What Java\'s clients have in the place of name and password: `….ScramLoginModule required username="…" '
+        'The form of Java\'s clients, in place of name and password: `….ScramLoginModule required username="…" '
         'password="…";`, and likewise for PLAIN, OAUTHBEARER and AWS_MSK_IAM. No class is loaded.',
     )
     sasl_oauthbearer_method: str = option(
-        "", "`oidc`: tokens come from a token endpoint. It may be left out.", choices=("oidc",), empty=""
+        "", "`oidc`: tokens come from a token endpoint. Optional.", choices=("oidc",), empty=""
     )
     sasl_oauthbearer_token_endpoint_url: str = option(
-        "", "The address (https) that gives a token for client id and secret (RFC 6749, client credentials)."
+        "",
+        "The address (https) of the token endpoint: client id and secret for a token (RFC 6749, client credentials).",
     )
     sasl_oauthbearer_client_credentials_client_id: str = option(
         "", "The id of the client, for the token endpoint.", aliases=("sasl.oauthbearer.client.id",)
@@ -112,12 +113,12 @@ class SecurityOptions:
         False, "Whether client id and secret are form-encoded before they go into the header (RFC 6749, 2.3.1)."
     )
     sasl_oauthbearer_extensions: str = option(
-        "", "`name=value` pairs, separated by commas, that go to the broker beside the token (KIP-342)."
+        "", "`name=value` pairs, separated by commas, that the broker gets with the token (KIP-342)."
     )
     sasl_oauthbearer_token_provider: str = option(
         "",
-        "A function of yours, `module:function`, that returns a token and when it ends, in milliseconds since 1970, and perhaps "
-        "extensions; or `aws-msk-iam`. It is imported where the connections are made.",
+        "A Python function, `module:function`, that returns a token, its end in milliseconds since 1970, and optionally "
+        "extensions; or `aws-msk-iam`. It is imported where connections are made.",
         name="oauthTokenProvider",
         former_names=("sasl.oauthbearer.token.provider",),
     )
@@ -136,40 +137,40 @@ class SecurityOptions:
         "Taken from Java's configurations: Amazon's `IAMClientCallbackHandler` (AWS_MSK_IAM). Other classes cannot run here.",
     )
     sasl_login_connect_timeout_ms: int = option(
-        10000, "Longest wait for a connection to the token endpoint.", low=1, high=INT32_MAX
+        10000, "Maximum wait for a connection to the token endpoint.", low=1, high=INT32_MAX
     )
     sasl_login_read_timeout_ms: int = option(
-        10000, "Longest wait for an answer of the token endpoint.", low=1, high=INT32_MAX
+        10000, "Maximum wait for a response of the token endpoint.", low=1, high=INT32_MAX
     )
     sasl_login_retry_backoff_ms: int = option(
-        100, "First pause before the token endpoint is asked again; doubles with each failure.", low=0, high=INT32_MAX
+        100, "First pause before a retry at the token endpoint; doubles with each failure.", low=0, high=INT32_MAX
     )
     sasl_login_retry_backoff_max_ms: int = option(
-        10000, "Longest pause before the token endpoint is asked again.", low=0, high=INT32_MAX
+        10000, "Maximum pause before a retry at the token endpoint.", low=0, high=INT32_MAX
     )
     sasl_login_refresh_window_factor: float = option(
-        0.8, "The part of a token's life after which there is a new one.", low=0.5, high=1.0
+        0.8, "The fraction of a token's lifetime after which it is refreshed.", low=0.5, high=1.0
     )
     sasl_login_refresh_window_jitter: float = option(
-        0.05, "The largest part of a token's life that is added to that, at random.", low=0.0, high=0.25
+        0.05, "The maximum fraction of a token's lifetime that is added to that at random.", low=0.0, high=0.25
     )
     sasl_login_refresh_min_period_seconds: int = option(
-        60, "The shortest time between two tokens, in seconds.", low=0, high=900
+        60, "Minimum time between two refreshes, in seconds.", low=0, high=900
     )
     sasl_login_refresh_buffer_seconds: int = option(
-        300, "How long before the end of a token there is a new one at the latest, in seconds.", low=0, high=3600
+        300, "Minimum time before a token's end at which it is refreshed, in seconds.", low=0, high=3600
     )
     allow_plaintext_credentials: bool = option(
         False,
-        "`true`: PLAIN and OAUTHBEARER send passwords and tokens over `SASL_PLAINTEXT` to other machines too, though anybody on "
-        "the way can read them.",
+        "`true`: PLAIN and OAUTHBEARER send passwords and tokens over `SASL_PLAINTEXT` to other machines too, where they can be "
+        "read on the network.",
         name="allowPlaintextCredentials",
         former_names=("allow.plaintext.credentials",),
     )
     secrets_allow: str = option(
         "",
-        "What references to secrets may name, separated by commas: `env:PREFIX*`, `file:/mount/`. Without it no reference is "
-        "resolved. PYPRODUCER_SECRETS_ALLOW in the environment overrides it.",
+        "The variables and files that references to secrets may name, separated by commas: `env:PREFIX*`, `file:/mount/`. "
+        "Without it no reference is resolved. PYPRODUCER_SECRETS_ALLOW in the environment overrides it.",
         name="secretsAllow",
         former_names=("secrets.allow",),
     )

@@ -1,4 +1,4 @@
-"""The rules of TLS: which certificates and keys belong together (those of Kafka's DefaultSslEngineFactory), protocols, suites."""
+"""The rules of TLS: certificates and keys (as in Kafka's DefaultSslEngineFactory), protocol versions, cipher suites."""
 
 from __future__ import annotations
 
@@ -54,49 +54,48 @@ def _check_identity(config: SecurityOptions) -> None:
         _pem_has_no_password(config.ssl_keystore_type, "ssl_keystore")
     elif config.ssl_keystore_location and config.ssl_keystore_type in ("JKS", "PKCS12"):
         raise ConfigError(
-            f"kafka.ssl.keystore.location is a keystore in {config.ssl_keystore_type}, which needs kafka.ssl.keystore.password"
+            f"kafka.ssl.keystore.location is a {config.ssl_keystore_type} keystore, which needs kafka.ssl.keystore.password. Set "
+            "it"
         )
     keys = ("ssl_keystore_location", "ssl_keystore_key", "ssl_key_location")
     if config.ssl_key_password and not any(getattr(config, key) for key in keys):
         raise ConfigError(
-            f"kafka.ssl.key.password is set, but no key: set one of {', '.join(display_name(key) for key in keys)}, or drop it"
+            f"kafka.ssl.key.password is set, but no key. Set one of {', '.join(display_name(key) for key in keys)}, or drop it"
         )
 
 
 def _not_both(config: SecurityOptions, one: str, other: str) -> None:
     if getattr(config, one) and getattr(config, other):
-        raise ConfigError(
-            f"{display_name(one)} and {display_name(other)} are both set, and say the same in two ways: drop one of them"
-        )
+        raise ConfigError(f"{display_name(one)} and {display_name(other)} are both set. Drop one of them")
 
 
 def _needs(config: SecurityOptions, one: str, other: str) -> None:
     if not getattr(config, other):
-        raise ConfigError(f"{display_name(one)} is set without {display_name(other)}: set both, or none")
+        raise ConfigError(f"{display_name(one)} needs {display_name(other)}, which is not set. Set both, or neither")
 
 
 def _text_is_pem(config: SecurityOptions, text: str, declared: str) -> None:
     if getattr(config, text) and getattr(config, declared) not in ("", "PEM"):
         raise ConfigError(
-            f"{display_name(text)} is PEM text, but {display_name(declared)} says {getattr(config, declared)}"
+            f"{display_name(text)} is PEM text, but {display_name(declared)} is {getattr(config, declared)}. Drop one of them"
         )
 
 
 def _pem_has_no_password(declared: str, store: str) -> None:
     if declared == "PEM":
         raise ConfigError(
-            f"{display_name(store + '_password')} is set, but {display_name(store + '_type')} is PEM, which has none; an "
-            "encrypted key has kafka.ssl.key.password"
+            f"{display_name(store + '_password')} is set, but {display_name(store + '_type')} is PEM, which has none. "
+            "Set kafka.ssl.key.password for an encrypted key"
         )
 
 
 def protocols_and_suites(config: SecurityOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the versions of TLS to speak, oldest first, and the cipher suites to offer (none: the library's choice).
+    """Return the versions of TLS to offer, oldest first, and the cipher suites to offer (none: the library's choice).
 
-    A version is left out if no suite of the list is one of it.
+    A version without any of the listed suites is left out.
 
     Raises:
-        ConfigError: a version or suite is not known, or no version is left, or suites are left out that cannot be.
+        ConfigError: a version or suite is unknown, no version is left, or suites of TLS 1.3 are missing.
     """
     protocols = _protocols(config)
     suites = tuple(dict.fromkeys(name.upper() for name in _listed(config.ssl_cipher_suites)))
@@ -105,18 +104,18 @@ def protocols_and_suites(config: SecurityOptions) -> tuple[tuple[str, ...], tupl
     for name in suites:
         if name not in SUITES_12 + SUITES_13:
             raise ConfigError(
-                f"kafka.ssl.cipher.suites has {name!r}, which is none of {', '.join(SUITES_13 + SUITES_12)}"
+                f"kafka.ssl.cipher.suites contains {name!r}; the supported suites are {', '.join(SUITES_13 + SUITES_12)}"
             )
     if TLS13 in protocols and not set(SUITES_13) <= set(suites):
         raise ConfigError(
-            f"kafka.ssl.cipher.suites leaves out suites of TLS 1.3, which cannot be switched off: name all of "
+            f"kafka.ssl.cipher.suites leaves out suites of TLS 1.3, which cannot be switched off. Name all of "
             f"{', '.join(SUITES_13)}, or set kafka.ssl.enabled.protocols to {TLS12}"
         )
     if not set(suites) & set(SUITES_12):
         protocols = tuple(version for version in protocols if version != TLS12)
     if not protocols:
         raise ConfigError(
-            f"kafka.ssl.cipher.suites has no suite of {TLS12}, which is the one version of TLS that is enabled"
+            f"kafka.ssl.cipher.suites has no suite of {TLS12}, the only enabled version of TLS. Add one, or enable {TLS13}"
         )
     return protocols, suites
 
@@ -127,16 +126,17 @@ def _protocols(config: SecurityOptions) -> tuple[str, ...]:
     for name in enabled:
         if name.lower() not in known:
             raise ConfigError(
-                f"kafka.ssl.enabled.protocols has {name!r}: {TLS12} and {TLS13} are all that are safe, and all there are here"
+                f"kafka.ssl.enabled.protocols contains {name!r}; the supported versions are {TLS12} and {TLS13}"
             )
     chosen = {known[name.lower()] for name in enabled}
     if not chosen:
-        raise ConfigError(f"kafka.ssl.enabled.protocols names none: {TLS12}, {TLS13} or both")
+        raise ConfigError(f"kafka.ssl.enabled.protocols is empty. Name {TLS12}, {TLS13} or both")
     if config.ssl_protocol == TLS12:
         chosen.discard(TLS13)
         if not chosen:
             raise ConfigError(
-                f"kafka.ssl.protocol is {TLS12}, the newest version to speak, but kafka.ssl.enabled.protocols has only {TLS13}"
+                f"kafka.ssl.protocol is {TLS12}, the newest version to offer, but kafka.ssl.enabled.protocols has only {TLS13}. "
+                "Change one of them"
             )
     return tuple(version for version in known.values() if version in chosen)
 

@@ -1,4 +1,4 @@
-"""The rules of tokens: OAUTHBEARER gets them from a token endpoint, a function of the user's or Amazon's signer: from one."""
+"""The rules of OAUTHBEARER tokens: they come from exactly one of a token endpoint, a user's function and Amazon's signer."""
 
 from __future__ import annotations
 
@@ -24,74 +24,74 @@ _URL, _PROVIDER = "sasl_oauthbearer_token_endpoint_url", "sasl_oauthbearer_token
 _NO_JAVA = "Java classes cannot run here; give `oauthTokenProvider`, a function of Python"
 
 
-class Client(NamedTuple):
-    """What is known of the client that asks for tokens, by options or by JAAS."""
+class GivenCredentials(NamedTuple):
+    """Whether options or JAAS have the credentials of the client that requests tokens."""
 
     id: bool
     secret: bool
     scope: bool
     aws: bool
-    """Whether JAAS has options of Amazon's."""
+    """Whether JAAS has options of Amazon's login module."""
 
 
-def token_source(config: SecurityOptions, client: Client) -> str:
-    """Return the provider that gives tokens, or an empty text for the token endpoint.
+def token_source(config: SecurityOptions, given: GivenCredentials) -> str:
+    """Return the token provider, or an empty text for the token endpoint.
 
     Raises:
-        ConfigError: nothing gives tokens, or two things do, or something is missing, or set without use.
+        ConfigError: tokens have no source or two, or an option is missing, or set but not used.
     """
     provider = _provider(config)
     endpoint = bool(config.sasl_oauthbearer_token_endpoint_url)
     if provider and endpoint:
-        raise ConfigError(
-            f"{display_name(_URL)} and the token provider {provider!r} are both there: tokens come from one of them"
-        )
+        raise ConfigError(f"{display_name(_URL)} and the token provider {provider!r} are both set. Drop one of them")
     if provider:
-        _check_provider(config, provider, client)
+        _check_provider(config, provider, given)
         return provider
     if not endpoint:
         raise ConfigError(
             f"a login with OAUTHBEARER needs {display_name(_URL)} with a client id and secret, or "
-            f"{display_name(_PROVIDER)}; neither is set"
+            f"{display_name(_PROVIDER)}; neither is set. Set one of them"
         )
-    if not (client.id and client.secret):
-        missing = "secret" if client.id else "id"
+    if not (given.id and given.secret):
+        missing = "secret" if given.id else "id"
         raise ConfigError(
             f"{display_name(_URL)} needs {display_name(f'sasl_oauthbearer_client_credentials_client_{missing}')}, which is "
-            "missing"
+            "not set. Set it"
         )
-    if client.aws:
+    if given.aws:
         raise ConfigError(
-            f"kafka.sasl.jaas.config has options of Amazon's signer, but tokens come from {display_name(_URL)}"
+            f"kafka.sasl.jaas.config has options of Amazon's signer, but tokens come from {display_name(_URL)}. Drop "
+            "one of them"
         )
     _check_endpoint(config.sasl_oauthbearer_token_endpoint_url)
     if config.https_ca_location and config.https_ca_pem:
-        raise ConfigError("kafka.https.ca.location and kafka.https.ca.pem are both set, and say the same in two ways")
+        raise ConfigError("kafka.https.ca.location and kafka.https.ca.pem are both set. Drop one of them")
     return ""
 
 
 def _provider(config: SecurityOptions) -> str:
-    """Return the provider that options ask for: by name, by the mechanism, or by the name of Amazon's Java class."""
+    """Return the token provider of the options: its name, or Amazon's by the mechanism or by the name of a Java class."""
     provider = config.sasl_oauthbearer_token_provider
-    by_class = _by_class(config)
+    by_class = _aws_class_option(config)
     asked = "kafka.sasl.mechanism" if config.sasl_mechanism == "AWS_MSK_IAM" else by_class
     if asked and provider not in ("", AWS_PROVIDER):
         raise ConfigError(
-            f"{display_name(_PROVIDER)} is {provider!r}, but {asked} asks for {AWS_PROVIDER}: drop one of them"
+            f"{display_name(_PROVIDER)} is {provider!r}, but {asked} needs {AWS_PROVIDER}. Drop one of them"
         )
-    if config.sasl_mechanism == "AWS_MSK_IAM" and _is_kafkas(config):
+    if config.sasl_mechanism == "AWS_MSK_IAM" and _has_kafka_handler(config):
         raise ConfigError(
-            "kafka.sasl.login.callback.handler.class is that of a token endpoint, which AWS_MSK_IAM has not"
+            "kafka.sasl.login.callback.handler.class is for token endpoints, which AWS_MSK_IAM does not use. Drop it"
         )
-    if provider and _is_kafkas(config):
+    if provider and _has_kafka_handler(config):
         raise ConfigError(
-            f"kafka.sasl.login.callback.handler.class is that of a token endpoint, but {display_name(_PROVIDER)} is set: drop one"
+            f"kafka.sasl.login.callback.handler.class is for token endpoints, but {display_name(_PROVIDER)} is set. Drop one of "
+            "them"
         )
     return AWS_PROVIDER if asked else provider
 
 
-def _by_class(config: SecurityOptions) -> str:
-    """Return the option that has the name of one of Amazon's classes, if one has."""
+def _aws_class_option(config: SecurityOptions) -> str:
+    """Return the option with the name of one of Amazon's classes, or an empty text."""
     found = ""
     for name, handler, known, others in (
         ("kafka.sasl.login.callback.handler.class", config.sasl_login_callback_handler_class,
@@ -109,27 +109,30 @@ def _by_class(config: SecurityOptions) -> str:
     return found
 
 
-def _is_kafkas(config: SecurityOptions) -> bool:
+def _has_kafka_handler(config: SecurityOptions) -> bool:
     return not set(original_class_names(config.sasl_login_callback_handler_class)).isdisjoint(_KAFKA_HANDLERS)
 
 
-def _check_provider(config: SecurityOptions, provider: str, client: Client) -> None:
-    if any(client[:3]) or config.sasl_oauthbearer_method or config.https_ca_location or config.https_ca_pem:
+def _check_provider(config: SecurityOptions, provider: str, given: GivenCredentials) -> None:
+    if any(given[:3]) or config.sasl_oauthbearer_method or config.https_ca_location or config.https_ca_pem:
         raise ConfigError(
-            f"client id, secret, scope, method and https.ca.* are for {display_name(_URL)}; {provider!r} uses none of them"
+            f"client id, secret, scope, method and https.ca.* are for {display_name(_URL)}; {provider!r} does not use them. Drop "
+            "them"
         )
     if provider == AWS_PROVIDER:
         return
-    if client.aws:
-        raise ConfigError(f"kafka.sasl.jaas.config has options of Amazon's signer, but tokens come from {provider!r}")
+    if given.aws:
+        raise ConfigError(
+            f"kafka.sasl.jaas.config has options of Amazon's signer, but tokens come from {provider!r}. Drop one of them"
+        )
     module, colon, function = provider.partition(":")
     parts = module.split(".") + function.split(".")
     if not colon or not all(part.isidentifier() for part in parts):
-        raise ConfigError(f"{display_name(_PROVIDER)} is {provider!r}: it is module:function, or {AWS_PROVIDER}")
+        raise ConfigError(f"{display_name(_PROVIDER)} is {provider!r}; it must be module:function or {AWS_PROVIDER}")
 
 
 def _check_endpoint(url: str) -> None:
-    """Check the address of the endpoint: tokens and secrets go to it, so nothing but TLS will do. It is not shown."""
+    """Check the address of the endpoint, which must use TLS, since secrets go to it. Messages do not show it."""
     from urllib.parse import urlsplit
 
     name = display_name(_URL)
@@ -137,17 +140,19 @@ def _check_endpoint(url: str) -> None:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
     except ValueError:
-        raise ConfigError(f"{name} is no address of the form https://host/path") from None
+        raise ConfigError(f"{name} must have the form https://host/path") from None
     if "@" in parts.netloc:
-        raise ConfigError(f"{name} has something before an @: id and secret of the client have options of their own")
+        raise ConfigError(
+            f"{name} has a user before an @. Drop it, and set id and secret of the client by their own options"
+        )
     if not host or parts.scheme not in ("https", "http") or any(character.isspace() for character in url):
-        raise ConfigError(f"{name} is no address of the form https://host/path")
+        raise ConfigError(f"{name} must have the form https://host/path")
     if parts.scheme == "http" and not is_loopback(host):
-        raise ConfigError(f"{name} begins with http: the secret of the client would be sent in clear. It needs https")
+        raise ConfigError(f"{name} begins with http: the client's secret would be sent in clear text. Use https")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, as it is configured, is this machine: `localhost`, or an address of the loopback. No name is looked up."""
+    """Return whether a configured host is this machine: `localhost` or a loopback address. No name is looked up."""
     from ipaddress import IPv6Address, ip_address
 
     bare = host.removeprefix("[").removesuffix("]").rstrip(".").lower()

@@ -186,7 +186,7 @@ def test_links_into_pages_lead_to_a_heading(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_option_names_in_pages_exist(page: Path) -> None:
     known = {config.data_source_name(name) for name in config.KAFKA_FIELDS}
-    known |= {unsupported.KAFKA_PREFIX + name for name in (*config.ALIASES, *unsupported.REFUSED)}
+    known |= {unsupported.KAFKA_PREFIX + name for name in (*config.ALIASES, *unsupported.UNSUPPORTED)}
     if page.name == "CHANGELOG.md":
         known |= {config.data_source_name(name) for name in config.PRODUCER_NAMES}  # former names, too
     text = re.sub(r"Formerly `[^`]+`", "", page.read_text(encoding="utf-8"))

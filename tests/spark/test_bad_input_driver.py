@@ -185,7 +185,7 @@ def test_secrets_stay_out_of_messages(watched: Watched, embedded_broker: Broker,
     }
     message = refusal(watched.frame, options)
     assert (
-        "kafka.sasl.jaas.config is set, but PLAINTEXT does not use it: set kafka.security.protocol to SASL_SSL"
+        "kafka.sasl.jaas.config is set, but PLAINTEXT does not use it. Set kafka.security.protocol to SASL_SSL"
         in message
     )
     assert "hunter2" not in message

@@ -197,10 +197,10 @@ def test_the_options_of_the_page_exist_and_their_defaults_are_those_of_the_table
             bare = name.removeprefix("kafka.")
             assert (
                 name in SINK_FIELDS
-                or bare in {*KAFKA_FIELDS, *unsupported.REFUSED}
+                or bare in {*KAFKA_FIELDS, *unsupported.UNSUPPORTED}
                 or bare.startswith("sasl.kerberos.")
             ), name
-            if bare in unsupported.REFUSED or bare == "transactional.id":
+            if bare in unsupported.UNSUPPORTED or bare == "transactional.id":
                 assert ours == "an error", name
             elif bare in KAFKA_FIELDS and re.fullmatch(r"-?\d+|all|true|none", theirs):
                 compared.add(bare)

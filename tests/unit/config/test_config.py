@@ -19,7 +19,7 @@ from spark_producer.config import (
     sink_name,
 )
 from spark_producer.config.docs_table import option_rows, render_markdown
-from spark_producer.config.unsupported import REFUSED
+from spark_producer.config.unsupported import UNSUPPORTED
 from spark_producer.errors import ConfigError
 from spark_producer.record.codecs import DEFAULT_LEVELS, Codec
 from tests.unit.config.options import SERVERS, refused
@@ -61,27 +61,27 @@ def test_sparks_own_options_pass() -> None:
     [
         ("kafka.batch.sise", "Did you mean 'kafka.batch.size'?"),
         ("kafka.lingerms", "Did you mean 'kafka.linger.ms'?"),
-        ("batch.size", "carry a prefix. Did you mean 'kafka.batch.size'?"),
-        ("kafka.kafka.batch.size", "the prefix is there more than once. Write 'kafka.batch.size'"),
+        ("batch.size", "have the prefix `kafka.`. Did you mean 'kafka.batch.size'?"),
+        ("kafka.kafka.batch.size", "the prefix `kafka.` is repeated. Write 'kafka.batch.size'"),
         ("bootstrap.servers", "Did you mean 'kafka.bootstrap.servers'?"),
         ("topics", "Did you mean 'topic'?"),
         ("includeHeader", "Did you mean 'includeHeaders'?"),
         ("zzzzzz", "`pyproducer options` lists them all"),
-        ("path", 'save() and start() take no path here: name the topic with .option("topic", …)'),
+        ("path", 'save() and start() take no path. Name the topic with .option("topic", …)'),
     ],
 )
 def test_kp19_an_unknown_option_is_an_error_with_the_nearest_name(option: str, hint: str) -> None:
     refused(SERVERS | {option: "1"}, hint)
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", UNSUPPORTED)
 def test_kp4_a_known_option_that_has_no_place_says_why(name: str) -> None:
     for option in (f"kafka.{name}", name):
-        refused(SERVERS | {option: "x"}, "is not supported", REFUSED[name])
+        refused(SERVERS | {option: "x"}, "is not supported", UNSUPPORTED[name])
 
 
 def test_refused_names_are_not_options() -> None:
-    assert not set(REFUSED) & {kafka_name(field.name) for field in FIELDS}
+    assert not set(UNSUPPORTED) & {kafka_name(field.name) for field in FIELDS}
 
 
 def test_the_one_way_of_looking_up_names_may_be_named() -> None:
@@ -260,7 +260,8 @@ def test_levels_of_compression_have_kafkas_ranges(option: str, lowest: int, high
 
 def test_gzip_has_no_level_0() -> None:
     refused(
-        SERVERS | {"kafka.compression.gzip.level": "0"}, "kafka.compression.gzip.level is -1 or lies between 1 and 9"
+        SERVERS | {"kafka.compression.gzip.level": "0"},
+        "kafka.compression.gzip.level must be -1 or lie between 1 and 9",
     )
 
 

@@ -68,7 +68,7 @@ def test_a_former_name_in_any_case_is_its_option_and_warned_of_once(
 def test_both_names_may_have_one_value_and_not_two(former: str, name: str, value: str, other: str) -> None:
     both = {former.lower(): value, name.lower(): value}
     assert parse_sink_options(beside(name) | both) == parse_sink_options(beside(name) | {name: value})
-    message = "are two names of one option, with different values: give .* alone"
+    message = "are two names of one option, with different values. Give .* alone"
     with pytest.raises(ConfigError, match=f"{former} and {name} {message}"):
         parse_sink_options(beside(name) | {former.lower(): value, name.lower(): other})
 

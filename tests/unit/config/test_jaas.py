@@ -1,4 +1,4 @@
-"""The grammar of `sasl.jaas.config`: what it takes, and what it says of everything else. Ids (tests/ids.md): SEC."""
+"""The grammar of `sasl.jaas.config`: what it accept, and what it says of everything else. Ids (tests/ids.md): SEC."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def refusal(text: str, *, references: bool = True) -> str:
     with pytest.raises(ConfigError) as refused:
         parse_jaas(Secret(text), references=references)
     message = str(refused.value)
-    assert message.startswith("kafka.sasl.jaas.config is wrong at character ")
-    return message.removeprefix("kafka.sasl.jaas.config is wrong at character ")
+    assert message.startswith("kafka.sasl.jaas.config cannot be parsed at character ")
+    return message.removeprefix("kafka.sasl.jaas.config cannot be parsed at character ")
 
 
 @pytest.mark.parametrize(
@@ -82,53 +82,53 @@ KNOWN = "PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule, IAMLoginMod
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", f"1: it begins with the class of a login module; the login modules are {KNOWN}"),
-        (CANARY, f"1: this class is not known, and no Java class can run here; the login modules are {KNOWN}"),
-        (f"  com.sun.security.auth.module.JndiLoginModule required user.provider.url={CANARY};", "3: this class is not known"),
+        ("", f"1: the class of a login module is missing; the login modules are {KNOWN}"),
+        (CANARY, f"1: the class is unknown, and Java classes cannot run here; the login modules are {KNOWN}"),
+        (f"  com.sun.security.auth.module.JndiLoginModule required user.provider.url={CANARY};", "3: the class is unknown"),
         (f"com.sun.security.auth.module.Krb5LoginModule required keyTab={CANARY};", "1: Kerberos needs a C library"),
-        (f"KafkaShaded.{PLAIN} required;", "1: this class is not known"),
-        (f"kafkashaded.kafkashaded.{PLAIN} required;", "1: this class is not known"),
-        ("PlainLoginModule required;", "1: this class is not known"),
-        (PLAIN, "56: a flag is missing, one of required, requisite, sufficient, optional"),
-        (f"{PLAIN} {CANARY};", "57: this is no flag"),
+        (f"KafkaShaded.{PLAIN} required;", "1: the class is unknown"),
+        (f"kafkashaded.kafkashaded.{PLAIN} required;", "1: the class is unknown"),
+        ("PlainLoginModule required;", "1: the class is unknown"),
+        (PLAIN, "56: the flag is missing; it is one of required, requisite, sufficient, optional"),
+        (f"{PLAIN} {CANARY};", "57: the flag is unknown"),
         (f"{PLAIN} required", "65: the semicolon at the end is missing"),
         (f'{PLAIN} required username="{CANARY}" ', "93: the semicolon at the end is missing"),
-        (f"{PLAIN} required ,", "66: the entry ends with a semicolon, and key=value stand before it"),
-        (f"{PLAIN} required {CANARY}=x;", "66: PlainLoginModule has no such option; it takes username, password"),
+        (f"{PLAIN} required ,", "66: key=value or the final semicolon is missing"),
+        (f"{PLAIN} required {CANARY}=x;", "66: PlainLoginModule has no such option; it accepts username, password"),
         (f"{PLAIN} required Username=x;", "66: PlainLoginModule has no such option"),
         (f"{PLAIN} required user_app={CANARY};", "66: PlainLoginModule has no such option"),
         (f"{PLAIN} required password=Kanarien vogel77;", "84: PlainLoginModule has no such option"),
         (f"{OAUTH} required unsecuredLoginStringClaim_sub={CANARY};",
-         "78: OAuthBearerLoginModule has no such option; it takes clientId, clientSecret, scope, awsProfileName, awsRoleArn, "
+         "78: OAuthBearerLoginModule has no such option; it accepts clientId, clientSecret, scope, awsProfileName, awsRoleArn, "
          "awsRoleSessionName and extension_NAME"),
         (f"{OAUTH} required extension_=x;", "78: OAuthBearerLoginModule has no such option"),
         (f"{OAUTH} required extension_a1=x;", "78: OAuthBearerLoginModule has no such option"),
-        (f"{PLAIN} required password=a password={CANARY};", "77: password is there twice"),
-        (f"{PLAIN} required password;", "74: password is followed by = and its value"),
+        (f"{PLAIN} required password=a password={CANARY};", "77: password is given twice"),
+        (f"{PLAIN} required password;", "74: password has no value"),
         (f"{PLAIN} required password=;", "75: the value of password is missing, or needs quotes"),
-        (f"{PLAIN} required password={CANARY}#!;", "90: the entry ends with a semicolon"),
+        (f"{PLAIN} required password={CANARY}#!;", "90: key=value or the final semicolon"),
         (f"{PLAIN} required password=#{CANARY};", "75: the value of password is missing, or needs quotes"),
         (f"{PLAIN} required password=ä{CANARY};", "75: the value of password is missing, or needs quotes"),
-        (f'{PLAIN} required password="{CANARY};', "75: the quotes of the value of password do not end on their line"),
-        (f'{PLAIN} required password="{CANARY}\n";', "75: the quotes of the value of password do not end on their line"),
-        (f"{PLAIN} required password=\"{CANARY}';", "75: the quotes of the value of password do not end on their line"),
-        (f'{PLAIN} required password="{CANARY}\\n";', "91: a backslash in quotes is written twice (the value of password)"),
-        (f'{PLAIN} required password="{CANARY}\\', "91: a backslash in quotes is written twice (the value of password)"),
-        (f'{OAUTH} required extension_{CANARY[:13]}="a;', "102: the quotes of the value of extension_… do not end"),
-        (f'{PLAIN} required; {CANARY}', "67: there is something after the semicolon; one login module is all"),
-        (f'{PLAIN} required password="a"; {SCRAM} required password="{CANARY}";', "80: there is something after the semicolon"),
-        (f"{PLAIN} required; // {CANARY}", "67: there is something after the semicolon"),
-        (f"/* {CANARY} */ {PLAIN} required;", "1: it begins with the class"),
-        (f"KafkaClient {{ {PLAIN} required; }};", "1: this class is not known"),
-        (f'{PLAIN} required password="${{env:{CANARY}";', "75: the value of password has a reference, which is the whole value"),
-        (f'{PLAIN} required password="x${{env:{CANARY}}}";', "75: the value of password has a reference, which is the whole"),
-        (f'{PLAIN} required password="${{vault:{CANARY}}}";', "75: the value of password has a reference, which is the whole"),
-        (f'{PLAIN} required password="${{env:${{env:{CANARY}}}}}";', "75: the value of password has a reference, which is the"),
-        (f'{PLAIN} required password="${{file:{CANARY}}}";', "75: the value of password has a reference, which is the whole"),
-        (f'{OAUTH} required scope="${{env:{CANARY}}}";', "84: the value of scope has a reference, which only the values of "
-         "username, password, clientId, clientSecret can be"),
-        (f'{OAUTH} required extension_a="${{env:{CANARY}}}";', "90: the value of extension_… has a reference, which only the"),
-        (f"{PLAIN} required password=${{env:{CANARY}}};", "76: the entry ends with a semicolon"),
+        (f'{PLAIN} required password="{CANARY};', "75: the quotes of the value of password are not closed"),
+        (f'{PLAIN} required password="{CANARY}\n";', "75: the quotes of the value of password are not closed"),
+        (f"{PLAIN} required password=\"{CANARY}';", "75: the quotes of the value of password are not closed"),
+        (f'{PLAIN} required password="{CANARY}\\n";', "91: the value of password has a single backslash"),
+        (f'{PLAIN} required password="{CANARY}\\', "91: the value of password has a single backslash"),
+        (f'{OAUTH} required extension_{CANARY[:13]}="a;', "102: the quotes of the value of extension_… are not closed"),
+        (f'{PLAIN} required; {CANARY}', "67: text follows the semicolon"),
+        (f'{PLAIN} required password="a"; {SCRAM} required password="{CANARY}";', "80: text follows the semicolon"),
+        (f"{PLAIN} required; // {CANARY}", "67: text follows the semicolon"),
+        (f"/* {CANARY} */ {PLAIN} required;", "1: the class of a login module is missing"),
+        (f"KafkaClient {{ {PLAIN} required; }};", "1: the class is unknown"),
+        (f'{PLAIN} required password="${{env:{CANARY}";', "75: the value of password has a reference, which must be"),
+        (f'{PLAIN} required password="x${{env:{CANARY}}}";', "75: the value of password has a reference, which must be"),
+        (f'{PLAIN} required password="${{vault:{CANARY}}}";', "75: the value of password has a reference, which must be"),
+        (f'{PLAIN} required password="${{env:${{env:{CANARY}}}}}";', "75: the value of password has a reference, which must be"),
+        (f'{PLAIN} required password="${{file:{CANARY}}}";', "75: the value of password has a reference, which must be"),
+        (f'{OAUTH} required scope="${{env:{CANARY}}}";', "84: the value of scope has a reference, which is allowed for "
+         "username, password, clientId, clientSecret only"),
+        (f'{OAUTH} required extension_a="${{env:{CANARY}}}";', "90: the value of extension_… has a reference, which is allowed"),
+        (f"{PLAIN} required password=${{env:{CANARY}}};", "76: key=value or the final semicolon"),
         (f"{PLAIN} required" + " " * 65_536, "65537: a text has at most 65536 characters"),
     ],
 )  # fmt: skip
@@ -141,7 +141,7 @@ def test_sec10_everything_else_is_refused_with_its_place_and_without_its_text(te
 def test_sec10_a_text_that_a_reference_gave_has_no_references() -> None:
     text = f'{PLAIN} required password="${{env:A}}";'
     assert read(text)[1] == {"password": "${env:A}"}
-    assert "which cannot stand in a text that a reference gave" in refusal(text, references=False)
+    assert "which cannot be resolved in a text that came from a reference itself" in refusal(text, references=False)
     assert read(f'{PLAIN} required password="a";', references=False)[1] == {"password": "a"}
 
 

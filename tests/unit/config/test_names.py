@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from spark_producer.config import ProducerConfig, kafka_name
-from spark_producer.config.unsupported import OF_THE_SOURCE, reason_of
+from spark_producer.config.unsupported import SOURCE_OPTIONS, unsupported_reason
 from tests.unit.config.options import SERVERS, refused
 
 FIELDS = dataclasses.fields(ProducerConfig)
@@ -131,10 +131,10 @@ def test_kp2_kp4_kp19_every_option_of_kafka_is_known(name: str) -> None:
     """In the table, or refused with its own reason: never merely unknown."""
     if name in {kafka_name(field.name) for field in FIELDS}:
         return
-    refused(SERVERS | {f"kafka.{name}": "1"}, "is not supported: ", reason_of(name) or "a reason")
+    refused(SERVERS | {f"kafka.{name}": "1"}, "is not supported: ", unsupported_reason(name) or "a reason")
 
 
-@pytest.mark.parametrize("name", OF_THE_SOURCE)
+@pytest.mark.parametrize("name", SOURCE_OPTIONS)
 def test_every_option_of_sparks_source_is_known(name: str) -> None:
     """They come along when the options of a reading job are copied."""
-    refused(SERVERS | {name: "1"}, f"{name!r} is not supported: it belongs to reading")
+    refused(SERVERS | {name: "1"}, f"{name!r} is not supported: it is an option of Spark's Kafka source")

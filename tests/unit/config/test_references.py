@@ -50,7 +50,7 @@ def test_sec41_a_reference_that_is_not_all_of_a_secret_is_an_error(name: str, te
         {key: value for key, value in around(name).items() if ALIASES.get(key, key) != name}, {name: text}
     )
     assert message.startswith(
-        (f"kafka.{name} has a reference that cannot be resolved: one is ", f"kafka.{name} is wrong at")
+        (f"kafka.{name} has a reference that cannot be resolved: ", f"kafka.{name} cannot be parsed at")
     )
 
 
@@ -58,7 +58,7 @@ def test_sec41_a_reference_that_is_not_all_of_a_secret_is_an_error(name: str, te
     "name", [name for name, field in KAFKA_FIELDS.items() if field.type == "str" and name != "acks"]
 )
 def test_sec41_an_option_that_is_no_secret_has_no_references(name: str) -> None:
-    assert f"{data_source_name(name)} has a reference (${{…:…}}), and is no secret" in refusal(
+    assert f"{data_source_name(name)} has a reference (${{…:…}}), but is not a secret option" in refusal(
         LOGIN, {name: "${env:A}"}
     )
 
@@ -75,7 +75,7 @@ def test_sec41_a_name_without_a_kind_is_no_secret_and_the_error_says_what_to_wri
     for name in SECRETS:
         if name != "sasl.jaas.config":
             message = refusal(around(name) | {name: text})
-            assert f"kafka.{name} is ${{…}} without a kind" in message
+            assert f"kafka.{name} cannot be resolved: it is ${{…}} without a kind" in message
             assert "${env:NAME}" in message
             assert text.strip() not in message
     plain = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="${{A}}" password="{text}";'

@@ -16,7 +16,10 @@ AVRO = SERVERS | URL | {"valueFormat": "avro"}
     ("options", "text"),
     [
         ({"valueFormat": "avro"}, "Avro needs a Schema Registry"),
-        ({"valueFormat": "avro", "valueSchema": "{}"}, "or, to do without one, the schema and its id: valueSchema and"),
+        (
+            {"valueFormat": "avro", "valueSchema": "{}"},
+            "or, to write without one, the schema and its id: valueSchema and",
+        ),
         ({"valueFormat": "arvo"}, "Did you mean 'avro'?"),
         (URL, "schema.registry.url has no effect"),
         (URL | {"valueSchemaId": "7"}, "schema.registry.url has no effect"),
@@ -32,7 +35,10 @@ AVRO = SERVERS | URL | {"valueFormat": "avro"}
             {"valueFormat": "avro", "valueSchemaId": "1", "valueSchema": "x", "valueSubject": "s"},
             "contradict each other",
         ),
-        (AVRO | {"use.latest.version": "true", "auto.register.schemas": "true"}, "contradict each other"),
+        (
+            AVRO | {"use.latest.version": "true", "auto.register.schemas": "true"},
+            "auto.register.schemas=true contradicts",
+        ),
         (AVRO | {"use.latest.version": "true", "valueSchema": "x"}, "contradict each other"),
         (AVRO | {"basic.auth.user.info": "a:b", "bearer.auth.token": "t"}, "contradict each other"),
         (AVRO | {"schema.registry.url": "registry:8081"}, "must be http://host:port"),
@@ -50,7 +56,7 @@ def test_contradictions_are_refused(options: dict[str, str], text: str) -> None:
 
 
 def test_a_password_in_the_address_is_refused_and_not_shown() -> None:
-    with pytest.raises(Exception, match=r"set basic\.auth\.user\.info") as raised:
+    with pytest.raises(Exception, match=r"Set basic\.auth\.user\.info") as raised:
         parse_sink_options(AVRO | {"schema.registry.url": "http://ann:k4n4rie@registry"})
     assert "k4n4rie" not in str(raised.value)
 

@@ -69,7 +69,7 @@ def test_sec42_a_file_that_is_wrong_does_not_show_its_lines(tmp_path: Path) -> N
             profile(str(path))
         assert CANARY not in str(refused.value) + "".join(frames_of(refused.value))
     path.write_bytes(f"sasl.password={CANARY}\xff".encode("latin-1"))
-    with pytest.raises(ConfigError, match="UnicodeDecodeError, at byte 29: it is no UTF-8 text") as refused:
+    with pytest.raises(ConfigError, match="UnicodeDecodeError, at byte 29: it is not UTF-8") as refused:
         profile(str(path))
     assert refused.value.__context__ is None
     assert refused.value.__cause__ is None

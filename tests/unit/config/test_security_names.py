@@ -42,7 +42,7 @@ def test_sec11_an_alias_is_its_option_and_two_values_are_a_contradiction(alias: 
     message = refusal(beside, {alias: value, name: other})
     assert (
         message
-        == f"kafka.{alias} and kafka.{name} are two names of one option, with different values: give kafka.{name} alone"
+        == f"kafka.{alias} and kafka.{name} are two names of one option, with different values. Give kafka.{name} alone"
     )
 
 
@@ -76,11 +76,11 @@ def test_sec11_what_the_protocol_does_not_use_is_an_error(protocol: str, option:
     )
     message = refusal(login, {option: value})
     assert f"kafka.{option}" in message.partition(" is set, but ")[0]
-    assert message.endswith(f"{protocol} does not use it: set kafka.security.protocol to {wanted}, or drop it")
+    assert message.endswith(f"{protocol} does not use it. Set kafka.security.protocol to {wanted}, or drop it")
 
 
 def test_sec11_tls_and_login_without_a_protocol_want_both() -> None:
-    assert "set kafka.security.protocol to SASL_SSL" in refusal(
+    assert "Set kafka.security.protocol to SASL_SSL" in refusal(
         {"ssl.ca.location": "ca.pem", "sasl.mechanism": "PLAIN"}
     )
 
@@ -95,8 +95,8 @@ def test_values_at_their_defaults_contradict_nothing() -> None:
 def test_sec11_a_login_needs_a_mechanism_and_java_s_default_is_refused(protocol: str) -> None:
     message = refusal({"security.protocol": protocol, "sasl.username": "u", "sasl.password": CANARY})
     assert f"kafka.security.protocol is {protocol.upper()}, which needs kafka.sasl.mechanism (or " in message
-    assert "Java's default is GSSAPI, which is not there: Kerberos needs a C library" in message
-    assert "GSSAPI is not there: Kerberos" in refusal({"security.protocol": protocol, "sasl.mechanism": "GSSAPI"})
+    assert "Java's default is GSSAPI, which is not supported: Kerberos needs a C library" in message
+    assert "GSSAPI is not supported: Kerberos" in refusal({"security.protocol": protocol, "sasl.mechanism": "GSSAPI"})
 
 
 @pytest.mark.parametrize(

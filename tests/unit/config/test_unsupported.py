@@ -39,7 +39,7 @@ def test_a_prefix_that_is_there_twice_is_seen_as_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [*unsupported.OF_THE_SOURCE, *unsupported.OF_THE_CHECKPOINT, "txnAppId", "badRecordsPath", *SINK_FIELDS]
+    "name", [*unsupported.SOURCE_OPTIONS, *unsupported.CHECKPOINT_OPTIONS, "txnAppId", "badRecordsPath", *SINK_FIELDS]
 )
 def test_a_name_is_shown_as_people_write_it(name: str) -> None:
     """Spark hands over every name in lower case."""
@@ -54,13 +54,13 @@ def test_names_of_librdkafka_lead_to_ours(name: str) -> None:
     ours = unsupported.LIBRDKAFKA[name]
     assert ours in KAFKA_FIELDS
     for given in (name, f"kafka.{name}"):
-        with pytest.raises(ConfigError, match=rf"that is librdkafka's name\. Did you mean 'kafka\.{ours}'"):
+        with pytest.raises(ConfigError, match=rf"it is librdkafka's name\. Did you mean 'kafka\.{ours}'"):
             parse_sink_options({"kafka.bootstrap.servers": "broker:9092", given: "1"})
-    with pytest.raises(ConfigError, match=f"that is librdkafka's name. Did you mean '{ours}'"):
+    with pytest.raises(ConfigError, match=f"it is librdkafka's name. Did you mean '{ours}'"):
         producer_config({"bootstrap.servers": "broker:9092", name: "1"})
 
 
 def test_names_of_kafka_connect_lead_to_ours() -> None:
     for name in ("errors.tolerance", "errors.deadletterqueue.topic.name"):
-        with pytest.raises(ConfigError, match=r"that is Kafka Connect's name\. Did you mean 'deadLetterTopic'"):
+        with pytest.raises(ConfigError, match=r"it is Kafka Connect's name\. Did you mean 'deadLetterTopic'"):
             parse_sink_options({"kafka.bootstrap.servers": "broker:9092", name: "all"})

@@ -117,7 +117,8 @@ def test_a_producer_refuses_rows_that_name_a_control_topic_and_tells_which(world
     with Producer({"bootstrap.servers": world.broker.bootstrap_servers}) as producer:
         rows = pa.record_batch({"value": [b"a", b"b"], "topic": ["else", CONTROL[0]]})
         with pytest.raises(
-            RecordError, match="row 1 of the task: the topic '__pyproducer_commits' is for control records"
+            RecordError,
+            match="row 1 of the task: rows cannot go to the topic '__pyproducer_commits': it is for control records",
         ):
             producer.send_batch(rows)
         with pytest.raises(PyProducerError, match="is for control records"):
