@@ -12,7 +12,7 @@ from spark_producer.broker.connections.connection_timeouts import ConnectionStag
 from spark_producer.broker.connections.publish_buffer import UNLIMITED, PublishBuffer, Publisher
 from spark_producer.broker.connections.response_queue import QueuedResponse
 from spark_producer.broker.memory.budget import ConnectionMemory, MemoryHolding
-from spark_producer.broker.security.login import SaslServerAuthenticator
+from spark_producer.broker.security.sasl_authenticator import SaslServerAuthenticator
 from spark_producer.broker.security.unauthenticated import MAX_FRAME_BYTES
 from spark_producer.broker.transport import TlsTransport, Transport
 from spark_producer.protocol import FETCH, PRODUCE, Buffer, FrameReader

@@ -25,7 +25,7 @@ from spark_producer.broker.deferred_response import DeferredResponse
 from spark_producer.broker.memory.budget import ConnectionMemory
 from spark_producer.broker.requests import admin
 from spark_producer.broker.requests.handlers import handle
-from spark_producer.broker.security.login import LoginRefusal, OrdinaryRequest, SaslServerAuthenticator
+from spark_producer.broker.security.sasl_authenticator import LoginRefusal, OrdinaryRequest, SaslServerAuthenticator
 from spark_producer.broker.security.unauthenticated import REFUSAL_SECONDS
 from spark_producer.errors import ProtocolError, SecurityError, UnsupportedVersion
 from spark_producer.protocol import (

@@ -29,17 +29,11 @@ from spark_producer.broker.coordinator.groups.registry import Groups
 from spark_producer.broker.coordinator.log import CoordinatorLog
 from spark_producer.broker.coordinator.markers import PendingMarkers
 from spark_producer.broker.coordinator.offsets import CommittedOffset, GroupOffsets, weight
-from spark_producer.broker.coordinator.transactions import (
-    DECIDED,
-    UNSET,
-    ProducerIdAndEpoch,
-    TopicPartition,
-    Transaction,
-    TransactionState,
-)
+from spark_producer.broker.coordinator.transactions import DECIDED, UNSET, Transaction, TransactionState
 from spark_producer.broker.log_quoting import quoted
 from spark_producer.broker.settings import BrokerSettings
 from spark_producer.broker.topic_store import TopicStore
+from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord

@@ -14,12 +14,12 @@ from spark_producer.broker.coordinator.transactions import (
     EXHAUSTED_EPOCH,
     UNSET,
     NewProducerId,
-    ProducerIdAndEpoch,
     Transaction,
     TransactionState,
     Transition,
     transition_to,
 )
+from spark_producer.common.cluster import ProducerIdAndEpoch
 from spark_producer.common.error_codes import Code
 
 _Rules: TypeAlias = dict[TransactionState, tuple[Code | None, Code | None]]

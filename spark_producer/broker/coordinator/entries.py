@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from spark_producer.broker.coordinator.offsets import CommittedOffset, GroupOffsets
-from spark_producer.broker.coordinator.transactions import TopicPartition, Transaction, TransactionState
+from spark_producer.broker.coordinator.transactions import Transaction, TransactionState
+from spark_producer.common.cluster import TopicPartition
 
 FORMAT: Final = 1
 
@@ -195,7 +196,7 @@ def _partitions(topics: Mapping[object, object]) -> Iterator[TopicPartition]:
         if not isinstance(indexes, list):
             raise ValueError(f"partitions {indexes!r} are not a list")
         for index in indexes:
-            yield _text(topic), _number(index)
+            yield TopicPartition(_text(topic), _number(index))
 
 
 def _offsets(rows: Iterable[object]) -> dict[TopicPartition, CommittedOffset]:
@@ -203,7 +204,7 @@ def _offsets(rows: Iterable[object]) -> dict[TopicPartition, CommittedOffset]:
     for row in rows:
         match row:
             case [str(topic), int(index), int(offset), int(leader_epoch), (str() | None) as metadata]:
-                offsets[topic, index] = CommittedOffset(offset, leader_epoch, metadata)
+                offsets[TopicPartition(topic, index)] = CommittedOffset(offset, leader_epoch, metadata)
             case _:
                 raise ValueError(f"{row!r} is not an offset")
     return offsets

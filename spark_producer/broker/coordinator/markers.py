@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from spark_producer.broker.coordinator.transactions import TopicPartition, Transaction, TransactionState
+from spark_producer.broker.coordinator.transactions import Transaction, TransactionState
 from spark_producer.broker.log.partition import Partition
 from spark_producer.broker.topic_store import TopicStore
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from spark_producer.broker.coordinator.transactions import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 
 
 class CommittedOffset(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_producer.broker.coordinator.coordinator import BrokerCoordinator
-from spark_producer.broker.coordinator.transactions import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 
 
 class CoordinatorTimer:

@@ -10,9 +10,8 @@ import enum
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, TypeAlias
 
+from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
 from spark_producer.common.error_codes import Code
-
-TopicPartition: TypeAlias = tuple[str, int]
 
 UNSET: Final = -1
 """A producer id, an epoch or a time that is not set."""
@@ -91,13 +90,6 @@ class Transition(NamedTuple):
 
     code: Code
     transaction: Transaction | None = None
-
-
-class ProducerIdAndEpoch(NamedTuple):
-    """The producer id and epoch by which a client identifies itself."""
-
-    producer_id: int
-    epoch: int
 
 
 NewProducerId: TypeAlias = Callable[[], int]

@@ -14,9 +14,8 @@ from spark_producer.broker.coordinator.groups.consumer_protocol import (
 )
 from spark_producer.broker.coordinator.groups.group import ConsumerGroup, GroupState
 from spark_producer.broker.coordinator.offsets import CommittedOffset
-from spark_producer.broker.coordinator.transactions import ProducerIdAndEpoch, TopicPartition
 from spark_producer.broker.requests.transactional_batches import write_error_code
-from spark_producer.broker.requests.transactions import partition_exists
+from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import messages
@@ -43,7 +42,11 @@ def offset_commit(
     """Commit offsets for a member of the group; or for any client, while the group has no members."""
     offsets, codes = _checked(
         context,
-        {(topic.name, each.partition_index): each for topic in request.topics for each in topic.partitions},
+        {
+            TopicPartition(topic.name, each.partition_index): each
+            for topic in request.topics
+            for each in topic.partitions
+        },
     )
     if offsets:
         code = _commit(context, version, request, offsets)
@@ -115,7 +118,11 @@ def txn_offset_commit(
     """Store offsets that take effect if the transaction commits."""
     offsets, codes = _checked(
         context,
-        {(topic.name, each.partition_index): each for topic in request.topics for each in topic.partitions},
+        {
+            TopicPartition(topic.name, each.partition_index): each
+            for topic in request.topics
+            for each in topic.partitions
+        },
     )
     if offsets:
         try:
@@ -133,7 +140,7 @@ def txn_offset_commit(
 
 
 def _refusal(context: Context, wanted: TopicPartition, offset: Offset) -> Code:
-    if not partition_exists(context, wanted):
+    if not context.topics.has_partition(*wanted):
         return Code.UNKNOWN_TOPIC_OR_PARTITION
     too_large = len(offset.committed_metadata or "") > MAX_METADATA_LENGTH
     return Code.OFFSET_METADATA_TOO_LARGE if too_large else Code.NONE
@@ -192,7 +199,8 @@ def _offsets(
             wanted.setdefault(topic.name, []).extend(topic.partition_indexes)
     return tuple(
         messages.OffsetFetchResponseTopic(
-            name, tuple(_offset(context, group, (name, index), stable) for index in dict.fromkeys(indexes))
+            name,
+            tuple(_offset(context, group, TopicPartition(name, index), stable) for index in dict.fromkeys(indexes)),
         )
         for name, indexes in wanted.items()
     )
@@ -220,7 +228,9 @@ def offset_delete(
     topics = _topics_read(group)
     if group is not None and group.state is not GroupState.EMPTY and group.protocol_type != PROTOCOL_TYPE:
         return HandlerResult(messages.OffsetDeleteResponse(Code.NON_EMPTY_GROUP))
-    wanted = dict.fromkeys((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+    wanted = dict.fromkeys(
+        TopicPartition(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
+    )
     codes = {each: _deletion_refusal(context, each, topics) for each in wanted}
     try:
         gone = [each for each, code in codes.items() if code == Code.NONE]
@@ -254,6 +264,6 @@ def _topics_read(group: ConsumerGroup | None) -> set[str] | None:
 
 
 def _deletion_refusal(context: Context, wanted: TopicPartition, topics: set[str] | None) -> Code:
-    if not partition_exists(context, wanted):
+    if not context.topics.has_partition(*wanted):
         return Code.UNKNOWN_TOPIC_OR_PARTITION
     return Code.GROUP_SUBSCRIBED_TO_TOPIC if topics is None or wanted[0] in topics else Code.NONE

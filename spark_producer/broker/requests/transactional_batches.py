@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from spark_producer.broker.context import Context
-from spark_producer.broker.coordinator.transactions import ProducerIdAndEpoch, TopicPartition
-from spark_producer.broker.requests.transactions import partition_exists
+from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
 from spark_producer.protocol import decoded_records, messages
@@ -46,7 +45,7 @@ def check_transactions(
         return dict.fromkeys(batches, BrokerError(why, code=Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     refused: dict[TopicPartition, BrokerError] = {}
     for producer, partitions in by_producer.items():
-        existing = [partition for partition in partitions if partition_exists(context, partition)]
+        existing = [partition for partition in partitions if context.topics.has_partition(*partition)]
         refused |= _refusals(context, version, transactional_id, producer, existing)
     return refused
 

@@ -10,14 +10,9 @@ from typing import Final
 
 from spark_producer.broker.context import Context, HandlerResult, partition_key
 from spark_producer.broker.coordinator.coordinator import MAX_NAME_LENGTH, NO_PRODUCER
-from spark_producer.broker.coordinator.transactions import (
-    UNSET,
-    ProducerIdAndEpoch,
-    TopicPartition,
-    Transaction,
-    TransactionState,
-)
+from spark_producer.broker.coordinator.transactions import UNSET, Transaction, TransactionState
 from spark_producer.broker.requests.patterns import matching_names
+from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import messages
@@ -70,8 +65,8 @@ def add_partitions(
 ) -> HandlerResult[messages.AddPartitionsToTxnResponse]:
     """Add partitions to a transaction. If one of them does not exist, none is added."""
     topics = request.v3_and_below_topics
-    wanted = [(topic.name, index) for topic in topics for index in topic.partitions]
-    unknown = {partition for partition in wanted if not partition_exists(context, partition)}
+    wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+    unknown = {partition for partition in wanted if not context.topics.has_partition(*partition)}
     if unknown:
         codes = {
             partition: Code.UNKNOWN_TOPIC_OR_PARTITION if partition in unknown else Code.OPERATION_NOT_ATTEMPTED
@@ -86,13 +81,6 @@ def add_partitions(
         by_topic.setdefault(name, []).append(messages.AddPartitionsToTxnPartitionResult(index, code))
     results = [messages.AddPartitionsToTxnTopicResult(name, tuple(rows)) for name, rows in by_topic.items()]
     return HandlerResult(messages.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=tuple(results)))
-
-
-def partition_exists(context: Context, partition: TopicPartition) -> bool:
-    """Return whether the partition exists."""
-    name, index = partition
-    topic = context.topics.get(name)
-    return topic is not None and 0 <= index < len(topic.partitions)
 
 
 def _added(

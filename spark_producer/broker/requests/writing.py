@@ -14,6 +14,7 @@ from spark_producer.broker.deferred_response import DeferredResponse, waiting_si
 from spark_producer.broker.log.validation import DecompressionBudget, RecordsWithoutKey
 from spark_producer.broker.requests.transactional_batches import ADDS_SINCE, check_transactions
 from spark_producer.broker.storage.base import Log
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import decoded_records, messages
@@ -37,15 +38,18 @@ def produce(
     responses = []
     failed = unconfirmed = False
     last = {
-        (topic.name, partition.index): partition for topic in request.topic_data for partition in topic.partition_data
+        TopicPartition(topic.name, partition.index): partition
+        for topic in request.topic_data
+        for partition in topic.partition_data
     }
     refusals = check_transactions(context, version, request.transactional_id, last)
     for topic in request.topic_data:
         results = []
         for partition in topic.partition_data:
-            if last[topic.name, partition.index] is not partition:
+            tp = TopicPartition(topic.name, partition.index)
+            if last[tp] is not partition:
                 continue
-            refusal = refusals.get((topic.name, partition.index)) if refusals else None
+            refusal = refusals.get(tp) if refusals else None
             result, is_final = _append(
                 context, request.acks, topic.name, partition, decompression, refusal, new_epochs=version >= ADDS_SINCE
             )

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from spark_producer.broker.security.login import LoginRules, SaslServerAuthenticator
 from spark_producer.broker.security.mechanisms import start
+from spark_producer.broker.security.sasl_authenticator import LoginRules, SaslServerAuthenticator
 from spark_producer.broker.security.settings import TOKEN_MECHANISM, BrokerSecurity
 from spark_producer.broker.transport import TlsTransport
 from spark_producer.common.escape import escaping_logger

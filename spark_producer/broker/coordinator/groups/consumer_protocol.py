@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-from spark_producer.broker.coordinator.transactions import TopicPartition
+from spark_producer.common.cluster import TopicPartition
 
 PROTOCOL_TYPE: Final = "consumer"
 """The protocol type of groups whose members are consumers."""
@@ -52,7 +52,7 @@ def assigned_partitions(assignment: bytes) -> Iterator[TopicPartition]:
             for _ in range(partitions):
                 (index,) = _COUNT.unpack_from(assignment, position)
                 position += _COUNT.size
-                yield topic, index
+                yield TopicPartition(topic, index)
     except (struct.error, ValueError):
         return
 

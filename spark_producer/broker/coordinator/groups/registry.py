@@ -23,8 +23,8 @@ from spark_producer.broker.coordinator.groups.member import (
     SyncGroupResult,
     text_size,
 )
-from spark_producer.broker.coordinator.transactions import TopicPartition
 from spark_producer.broker.settings import GroupSettings
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
 
 EMPTY_GROUP_RETENTION_S: Final = 600.0

@@ -24,17 +24,28 @@ from spark_producer.broker.coordinator.entries import (
 from spark_producer.broker.coordinator.log import MIN_REWRITE_BYTES, NAME, CoordinatorLog
 from spark_producer.broker.coordinator.offsets import CommittedOffset
 from spark_producer.broker.coordinator.transactions import Transaction, TransactionState
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BrokerError, CorruptRecord
 from tests.stages.disk import Disk
 
 ONGOING = Transaction(
-    7, 60_000, 3, 2, 6, 8, TransactionState.ONGOING, frozenset({("t", 0), ("ü", 12)}), frozenset({"g"}), 500, 600
+    7,
+    60_000,
+    3,
+    2,
+    6,
+    8,
+    TransactionState.ONGOING,
+    frozenset({TopicPartition("t", 0), TopicPartition("ü", 12)}),
+    frozenset({"g"}),
+    500,
+    600,
 )
-OFFSETS = {("t", 0): CommittedOffset(5, -1, None), ("ü", 1): CommittedOffset(6, 2, "note")}
+OFFSETS = {TopicPartition("t", 0): CommittedOffset(5, -1, None), TopicPartition("ü", 1): CommittedOffset(6, 2, "note")}
 ENTRIES: list[Entry] = [
     TransactionSet("a\n", ONGOING),
     TransactionSet("b", Transaction(8, 1, 0)),
-    PartitionsAdded("a\n", (("t", 1),), ("h",), 700),
+    PartitionsAdded("a\n", (TopicPartition("t", 1),), ("h",), 700),
     PendingOffsets(7, "g", OFFSETS),
     OffsetsCommitted("h", OFFSETS),
     PendingOffsetsEnded(7, ("g",), True),
@@ -186,12 +197,12 @@ def test_a_rewritten_log_says_the_same(tmp_path: Path) -> None:
     assert list(again.entries()) == list(ledger.entries())
     assert again.open_partitions == ledger.open_partitions == 3 + 2 * GROUP_WEIGHT
     assert again.offsets.weight == ledger.offsets.weight == 3 * len(OFFSETS)
-    assert again.offsets.is_unstable("k", ("t", 0))
+    assert again.offsets.is_unstable("k", TopicPartition("t", 0))
 
 
 def test_a_large_log_wants_to_be_rewritten(tmp_path: Path) -> None:
     log, _ = opened(tmp_path)
-    large = OffsetsCommitted("g", {("t", 0): CommittedOffset(1, 1, "x" * (MIN_REWRITE_BYTES // 4))})
+    large = OffsetsCommitted("g", {TopicPartition("t", 0): CommittedOffset(1, 1, "x" * (MIN_REWRITE_BYTES // 4))})
     log.append([large] * 3)
     assert not log.wants_rewrite
     log.append([large])
@@ -219,7 +230,7 @@ def test_a_rewrite_that_the_disk_refuses_loses_nothing(tmp_path: Path, disk: Dis
 def test_a_refused_rewrite_is_not_tried_again_with_every_entry(tmp_path: Path, disk: Disk) -> None:
     """Each try makes the whole text, which takes up to a second."""
     log, _ = opened(tmp_path)
-    log.append([OffsetsCommitted("g", {("t", 0): CommittedOffset(1, 1, "x" * MIN_REWRITE_BYTES)})])
+    log.append([OffsetsCommitted("g", {TopicPartition("t", 0): CommittedOffset(1, 1, "x" * MIN_REWRITE_BYTES)})])
     assert log.wants_rewrite
     disk.refuse("replace", errno.ENOSPC)
     with pytest.raises(BrokerError, match="No space"):
@@ -232,8 +243,8 @@ def test_a_refused_rewrite_is_not_tried_again_with_every_entry(tmp_path: Path, d
 
 def test_an_addition_to_nothing_is_a_contradiction() -> None:
     with pytest.raises(ValueError, match="no transaction to add to"):
-        CoordinatorState().apply(PartitionsAdded("a", (("t", 0),), (), 1))
-    first, _ = merge_added([PartitionsAdded("a", (("t", 0),), (), 1), TransactionSet("a", ONGOING)])
+        CoordinatorState().apply(PartitionsAdded("a", (TopicPartition("t", 0),), (), 1))
+    first, _ = merge_added([PartitionsAdded("a", (TopicPartition("t", 0),), (), 1), TransactionSet("a", ONGOING)])
     with pytest.raises(ValueError, match="no transaction to add to"):
         CoordinatorState().apply(first)
 
@@ -241,15 +252,15 @@ def test_an_addition_to_nothing_is_a_contradiction() -> None:
 def test_what_was_added_step_by_step_is_read_back_at_once() -> None:
     steps: list[Entry] = [TransactionSet("a", ONGOING), TransactionSet("b", ONGOING)]
     for number in range(50):
-        steps.append(PartitionsAdded("a", (("t", number),), (), number))
+        steps.append(PartitionsAdded("a", (TopicPartition("t", number),), (), number))
         steps.append(PartitionsAdded("b", (), (f"g{number}",), number))
     steps += [
         PendingOffsets(7, "g", OFFSETS),
         TransactionSet("b", ONGOING),
-        PartitionsAdded("b", (("u", 0),), (), 90),
+        PartitionsAdded("b", (TopicPartition("u", 0),), (), 90),
         TransactionExpired("b"),
     ]
-    steps += [TransactionSet("b", ONGOING), PartitionsAdded("b", (("u", 1),), (), 91)]
+    steps += [TransactionSet("b", ONGOING), PartitionsAdded("b", (TopicPartition("u", 1),), (), 91)]
     one_by_one, at_once = CoordinatorState(), CoordinatorState()
     for entry in steps:
         one_by_one.apply(entry)

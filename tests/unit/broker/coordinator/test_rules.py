@@ -11,7 +11,6 @@ from spark_producer.broker.coordinator.transactions import (
     EXHAUSTED_EPOCH,
     NEXT_STATES,
     UNSET,
-    ProducerIdAndEpoch,
     Transaction,
     TransactionState,
     Transition,
@@ -21,11 +20,12 @@ from spark_producer.broker.coordinator.transactions import (
     init_producer_id,
     verify,
 )
+from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
 from spark_producer.common.error_codes import Code
 
 PID, EPOCH, NEW_ID, NOW, TIMEOUT = 7, 5, 100, 1_000, 60_000
-T0 = ("t", 0)
-T1 = ("t", 1)
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
 ME = ProducerIdAndEpoch(PID, EPOCH)
 BEFORE = ProducerIdAndEpoch(PID, EPOCH - 1)
 NEXT = ProducerIdAndEpoch(PID, EPOCH + 1)

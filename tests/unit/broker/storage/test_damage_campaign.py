@@ -22,6 +22,7 @@ from spark_producer.broker.coordinator.offsets import CommittedOffset
 from spark_producer.broker.settings import STORAGE_ENGINES, BrokerSettings, TopicSettings
 from spark_producer.broker.storage.tiered import TieredStorage
 from spark_producer.broker.topic_store import TopicStore
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.errors import BrokerError, PyProducerError
 from spark_producer.record.batch_v2 import batches
 from tests.stages.small_tiers import settle
@@ -37,7 +38,7 @@ class Content(NamedTuple):
     """All records of each partition, and the committed offsets of the group."""
 
     records: dict[tuple[str, int], bytes]
-    offsets: dict[tuple[str, int], CommittedOffset]
+    offsets: dict[TopicPartition, CommittedOffset]
 
 
 class Life:
@@ -54,7 +55,9 @@ class Life:
     def fill(self, rounds: int) -> None:
         for number, (topic, index) in itertools.product(range(rounds), PARTITIONS):
             self.store.partition(topic, index).append(make_batch(2, size=120 + number))
-            self.coordinator.commit_offsets("g", {(topic, index): CommittedOffset(number, -1, "x" * number)})
+            self.coordinator.commit_offsets(
+                "g", {TopicPartition(topic, index): CommittedOffset(number, -1, "x" * number)}
+            )
         if isinstance(self.store._storage, TieredStorage):
             settle(self.store._storage)
 

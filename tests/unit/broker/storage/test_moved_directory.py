@@ -15,6 +15,7 @@ from spark_producer.broker.log.compaction import CompactionTimer
 from spark_producer.broker.settings import STORAGE_ENGINES, BrokerSettings, TopicSettings
 from spark_producer.broker.storage.tiered import TieredStorage
 from spark_producer.broker.topic_store import TopicStore
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from tests.stages.small_tiers import collect, settle
@@ -43,7 +44,7 @@ def test_nothing_is_acknowledged_in_a_directory_that_is_gone(
     store.create("t", 1)
     partition = store.partition("t", 0)
     partition.append(make_batch())
-    coordinator.commit_offsets("g", {("t", 0): CommittedOffset(1, -1, None)})
+    coordinator.commit_offsets("g", {TopicPartition("t", 0): CommittedOffset(1, -1, None)})
     if isinstance(store._storage, TieredStorage):
         settle(store._storage)
     move(data)
@@ -52,7 +53,7 @@ def test_nothing_is_acknowledged_in_a_directory_that_is_gone(
     assert refused.value.code is Code.KAFKA_STORAGE_ERROR
     assert str(data) in str(refused.value)
     with pytest.raises(BrokerError, match="was renamed or removed while the broker ran"):
-        coordinator.commit_offsets("g", {("t", 0): CommittedOffset(2, -1, None)})
+        coordinator.commit_offsets("g", {TopicPartition("t", 0): CommittedOffset(2, -1, None)})
     coordinator.close()
     store.close()
 
@@ -117,7 +118,7 @@ def everything_of(store: TopicStore, coordinator: BrokerCoordinator) -> Iterator
     yield lambda: store.alter_all({"t": {"retention.ms": "1"}})
     for _ in range(1001):
         yield store.directory.new_producer_id
-    yield lambda: coordinator.commit_offsets("g", {("t", 0): CommittedOffset(1, -1, None)})
+    yield lambda: coordinator.commit_offsets("g", {TopicPartition("t", 0): CommittedOffset(1, -1, None)})
     yield coordinator._rewrite
     storage = store._storage
     if isinstance(storage, TieredStorage):

@@ -7,8 +7,8 @@ import struct
 from spark_producer.broker.coordinator.groups.consumer_protocol import MAX_PARSED_BYTES
 from spark_producer.broker.coordinator.groups.member import ClientInfo, MemberProtocol
 from spark_producer.broker.coordinator.groups.registry import MAX_STALE_DEADLINES, Groups
-from spark_producer.broker.coordinator.transactions import TopicPartition
 from spark_producer.broker.settings import GroupSettings
+from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
 from tests.unit.broker.coordinator.groups.playing import completed, join_request
 

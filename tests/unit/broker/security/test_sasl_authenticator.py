@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from spark_producer.broker import Users
-from spark_producer.broker.security.login import (
+from spark_producer.broker.security.mechanisms import start
+from spark_producer.broker.security.sasl_authenticator import (
     ALLOWED,
     MIN_REAUTHENTICATION_INTERVAL_S,
     LoginRefusal,
@@ -18,7 +19,6 @@ from spark_producer.broker.security.login import (
     OrdinaryRequest,
     SaslServerAuthenticator,
 )
-from spark_producer.broker.security.mechanisms import start
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import RemoteProtocolError, UnsupportedVersion
 from spark_producer.protocol import (
