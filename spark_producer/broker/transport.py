@@ -1,6 +1,6 @@
 """The transports of a connection: its plain socket, or TLS over it.
 
-`TlsTransport` has the two methods of a socket that a connection uses, so that the connection need not know which it has.
+`TlsServerTransport` has the two methods of a socket that a connection uses, so that the connection need not know which it has.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SMALL: Final = 4096
 """Buffers below this size in bytes are joined before they are encrypted: each piece becomes a TLS record with its own header."""
 
 
-class Transport(Protocol):
+class ServerTransport(Protocol):
     """The socket methods that a connection uses; both raise BlockingIOError when the socket is not ready."""
 
     def recv_into(self, buffer: memoryview, /) -> int:
@@ -33,7 +33,7 @@ class Transport(Protocol):
         """Send from `buffers`; return the number of bytes that need not be sent again."""
 
 
-class TlsTransport:
+class TlsServerTransport:
     """TLS over a non-blocking socket, which the caller owns and closes.
 
     Raises of all methods:

@@ -14,7 +14,7 @@ from spark_producer.broker.connections.response_queue import QueuedResponse
 from spark_producer.broker.memory.budget import ConnectionMemory, MemoryHolding
 from spark_producer.broker.security.sasl_authenticator import SaslServerAuthenticator
 from spark_producer.broker.security.unauthenticated import MAX_FRAME_BYTES
-from spark_producer.broker.transport import TlsTransport, Transport
+from spark_producer.broker.transport import ServerTransport, TlsServerTransport
 from spark_producer.protocol import FETCH, PRODUCE, Buffer, FrameReader
 
 _MAX_BUFFERS: Final = 1024
@@ -46,7 +46,7 @@ class ClientConnection:
         timeouts: ConnectionTimeouts,
         publish_buffer: PublishBuffer[ClientConnection] | None = None,
         *,
-        tls: TlsTransport | None = None,
+        tls: TlsServerTransport | None = None,
         login: SaslServerAuthenticator | None = None,
     ) -> None:
         self.socket = sock
@@ -55,7 +55,7 @@ class ClientConnection:
         self.events = 0
         self.login = login
         self._tls = tls
-        self._transport: Transport = sock if tls is None else tls
+        self._transport: ServerTransport = sock if tls is None else tls
         self._over = False
         self.responses: deque[QueuedResponse] = deque()
         self._holding = MemoryHolding(budget, self)

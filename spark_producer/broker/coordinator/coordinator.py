@@ -28,7 +28,7 @@ from spark_producer.broker.coordinator.entries import (
 from spark_producer.broker.coordinator.groups.registry import Groups
 from spark_producer.broker.coordinator.log import CoordinatorLog
 from spark_producer.broker.coordinator.markers import PendingMarkers
-from spark_producer.broker.coordinator.offsets import CommittedOffset, GroupOffsets, weight
+from spark_producer.broker.coordinator.offsets import CommittedOffset, OffsetStore, weight
 from spark_producer.broker.coordinator.transactions import DECIDED, UNSET, Transaction, TransactionState
 from spark_producer.broker.log_quoting import quoted
 from spark_producer.broker.settings import BrokerSettings
@@ -125,7 +125,7 @@ class BrokerCoordinator:
         return self._state.transactions
 
     @property
-    def offsets(self) -> GroupOffsets:
+    def offsets(self) -> OffsetStore:
         """The offsets of all groups; read only."""
         return self._state.offsets
 

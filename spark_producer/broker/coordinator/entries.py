@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from spark_producer.broker.coordinator.offsets import CommittedOffset, GroupOffsets
+from spark_producer.broker.coordinator.offsets import CommittedOffset, OffsetStore
 from spark_producer.broker.coordinator.transactions import Transaction, TransactionState
 from spark_producer.common.cluster import TopicPartition
 
@@ -251,7 +251,7 @@ class CoordinatorState:
 
     def __init__(self) -> None:
         self.transactions: dict[str, Transaction] = {}
-        self.offsets = GroupOffsets()
+        self.offsets = OffsetStore()
         self.open_partitions = 0
         """Number of partitions of all open transactions together, with their groups weighted by `GROUP_WEIGHT`."""
 

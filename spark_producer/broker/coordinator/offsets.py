@@ -26,7 +26,7 @@ def weight(group: str, offsets: Iterable[CommittedOffset]) -> int:
     return sum(1 + (len(group) + len(each.metadata or "")) // CHARACTERS for each in offsets)
 
 
-class GroupOffsets:
+class OffsetStore:
     """The offsets of all groups that have some."""
 
     def __init__(self) -> None:

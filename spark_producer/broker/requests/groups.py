@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from spark_producer.broker.context import Context, HandlerResult
-from spark_producer.broker.coordinator.groups.group import ConsumerGroup, GroupState
+from spark_producer.broker.coordinator.groups.group import ClassicGroup, GroupState
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import for_log
 from spark_producer.errors import BrokerError
@@ -66,7 +66,7 @@ def list_groups(
     )
 
 
-def _kind_and_state(group: ConsumerGroup | None) -> tuple[str, str]:
+def _kind_and_state(group: ClassicGroup | None) -> tuple[str, str]:
     return ("", GroupState.EMPTY.value) if group is None else (group.protocol_type or "", group.state.value)
 
 

@@ -12,7 +12,7 @@ from spark_producer.broker.coordinator.groups.consumer_protocol import (
     PROTOCOL_TYPE,
     subscribed_topics,
 )
-from spark_producer.broker.coordinator.groups.group import ConsumerGroup, GroupState
+from spark_producer.broker.coordinator.groups.group import ClassicGroup, GroupState
 from spark_producer.broker.coordinator.offsets import CommittedOffset
 from spark_producer.broker.requests.transactional_batches import write_error_code
 from spark_producer.common.cluster import ProducerIdAndEpoch, TopicPartition
@@ -246,7 +246,7 @@ def offset_delete(
     return HandlerResult(messages.OffsetDeleteResponse(topics=tuple(rows)))
 
 
-def _topics_read(group: ConsumerGroup | None) -> set[str] | None:
+def _topics_read(group: ClassicGroup | None) -> set[str] | None:
     """Return the topics that members of the group subscribe to; None if that is unknown, since a subscription is malformed or too
     large."""
     topics: set[str] = set()

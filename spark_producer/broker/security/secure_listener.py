@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from spark_producer.broker.security.mechanisms import start
 from spark_producer.broker.security.sasl_authenticator import LoginRules, SaslServerAuthenticator
 from spark_producer.broker.security.settings import TOKEN_MECHANISM, BrokerSecurity
-from spark_producer.broker.transport import TlsTransport
+from spark_producer.broker.transport import TlsServerTransport
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ConfigError
 
@@ -36,13 +36,13 @@ class SecureListener:
         self._certificates = _certificates(settings) if settings.tls else None
         _warn(settings, host)
 
-    def transport(self, sock: socket.socket) -> TlsTransport | None:
+    def transport(self, sock: socket.socket) -> TlsServerTransport | None:
         """Return the TLS transport of a new connection on its non-blocking socket; None without TLS."""
         if self._certificates is None:
             return None
         from spark_producer.security.tls_stream import TlsStream
 
-        return TlsTransport(sock, TlsStream(self._certificates.current(), None, server_side=True))
+        return TlsServerTransport(sock, TlsStream(self._certificates.current(), None, server_side=True))
 
     def login(self) -> SaslServerAuthenticator | None:
         """Return the login of a new connection; None without SASL."""

@@ -48,7 +48,7 @@ class GroupState(enum.Enum):
     STABLE = "Stable"
 
 
-class ConsumerGroup:
+class ClassicGroup:
     """One group. `completed` collects the futures that were completed since it was last cleared."""
 
     def __init__(self, name: str, initial_delay_s: float, max_rebalance_s: float, now: float) -> None:

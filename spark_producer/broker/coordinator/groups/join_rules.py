@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import uuid
 
-from spark_producer.broker.coordinator.groups.group import ConsumerGroup, GroupState
+from spark_producer.broker.coordinator.groups.group import ClassicGroup, GroupState
 from spark_producer.broker.coordinator.groups.member import GroupResponseFuture, JoinGroupResult, JoinRequest, Member
 from spark_producer.broker.coordinator.groups.member_requests import member_error
 from spark_producer.common.error_codes import Code
 
 
-def join(group: ConsumerGroup, join_request: JoinRequest, now: float) -> GroupResponseFuture[JoinGroupResult]:
+def join(group: ClassicGroup, join_request: JoinRequest, now: float) -> GroupResponseFuture[JoinGroupResult]:
     """Return the future result of a JoinGroup; it may be complete already."""
     if not group.supports(join_request.protocol_type, (each.name for each in join_request.protocols)):
         return _refused(Code.INCONSISTENT_GROUP_PROTOCOL, join_request.member_id)
@@ -30,7 +30,7 @@ def _refused(code: Code, member_id: str) -> GroupResponseFuture[JoinGroupResult]
     return GroupResponseFuture(JoinGroupResult(code, member_id))
 
 
-def _join_new(group: ConsumerGroup, join_request: JoinRequest, now: float) -> GroupResponseFuture[JoinGroupResult]:
+def _join_new(group: ClassicGroup, join_request: JoinRequest, now: float) -> GroupResponseFuture[JoinGroupResult]:
     member_id = f"{join_request.instance or join_request.client.id}-{uuid.uuid4()}"
     if join_request.instance is not None:
         if join_request.instance in group.static:
@@ -43,7 +43,7 @@ def _join_new(group: ConsumerGroup, join_request: JoinRequest, now: float) -> Gr
 
 
 def _join_in_place(
-    group: ConsumerGroup, instance: str, member_id: str, join_request: JoinRequest, now: float
+    group: ClassicGroup, instance: str, member_id: str, join_request: JoinRequest, now: float
 ) -> GroupResponseFuture[JoinGroupResult]:
     """Let a returning static member take its former place. If nothing changes for the others, they do not rebalance."""
     former_leader = group.leader
@@ -60,7 +60,7 @@ def _join_in_place(
 
 
 def _join_known(
-    group: ConsumerGroup, member: Member, join_request: JoinRequest, now: float
+    group: ClassicGroup, member: Member, join_request: JoinRequest, now: float
 ) -> GroupResponseFuture[JoinGroupResult]:
     """Let a member join again. A follower with unchanged metadata has only missed the current result, and gets it again."""
     is_unchanged = member.protocols == join_request.protocols

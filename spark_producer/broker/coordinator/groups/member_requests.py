@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from spark_producer.broker.coordinator.groups.group import ConsumerGroup, GroupState
+from spark_producer.broker.coordinator.groups.group import ClassicGroup, GroupState
 from spark_producer.broker.coordinator.groups.member import NO_GENERATION, GroupResponseFuture, SyncGroupResult
 from spark_producer.common.error_codes import Code
 
 
-def member_error(group: ConsumerGroup, member_id: str, instance: str | None) -> Code:
+def member_error(group: ClassicGroup, member_id: str, instance: str | None) -> Code:
     """Return the error for a client that is not a member of the group; NONE for a member (KIP-345)."""
     if instance is not None:
         known = group.static.get(instance)
@@ -19,7 +19,7 @@ def member_error(group: ConsumerGroup, member_id: str, instance: str | None) -> 
     return Code.NONE if member_id in group.members else Code.UNKNOWN_MEMBER_ID
 
 
-def generation_error(group: ConsumerGroup, member_id: str, instance: str | None, generation: int) -> Code:
+def generation_error(group: ClassicGroup, member_id: str, instance: str | None, generation: int) -> Code:
     """Return the error for a client that is not a member of this generation; NONE for one that is."""
     code = member_error(group, member_id, instance)
     if code == Code.NONE and generation != group.generation:
@@ -28,7 +28,7 @@ def generation_error(group: ConsumerGroup, member_id: str, instance: str | None,
 
 
 def sync(
-    group: ConsumerGroup,
+    group: ClassicGroup,
     member_id: str,
     instance: str | None,
     generation: int,
@@ -64,7 +64,7 @@ def sync(
     return future
 
 
-def heartbeat(group: ConsumerGroup, member_id: str, instance: str | None, generation: int, now: float) -> Code:
+def heartbeat(group: ClassicGroup, member_id: str, instance: str | None, generation: int, now: float) -> Code:
     """Extend the session of a member; return whether it has to join again."""
     code = generation_error(group, member_id, instance, generation)
     if code != Code.NONE:
@@ -73,7 +73,7 @@ def heartbeat(group: ConsumerGroup, member_id: str, instance: str | None, genera
     return Code.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING else Code.NONE
 
 
-def leave(group: ConsumerGroup, member_id: str, instance: str | None, now: float) -> Code:
+def leave(group: ClassicGroup, member_id: str, instance: str | None, now: float) -> Code:
     """Remove a member. An administrator names a static one by its instance id alone."""
     if instance is not None and not member_id:
         member_id = group.static.get(instance, "")
@@ -87,7 +87,7 @@ def leave(group: ConsumerGroup, member_id: str, instance: str | None, now: float
 
 
 def commit(
-    group: ConsumerGroup, member_id: str, instance: str | None, generation: int, *, transactional: bool, now: float
+    group: ClassicGroup, member_id: str, instance: str | None, generation: int, *, transactional: bool, now: float
 ) -> Code:
     """Return whether a client may commit offsets of the group: a member of this generation, or any client if there are no
     members.

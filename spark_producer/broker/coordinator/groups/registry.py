@@ -14,7 +14,7 @@ from spark_producer.broker.coordinator.groups.consumer_protocol import (
     PROTOCOL_TYPE,
     assigned_partitions,
 )
-from spark_producer.broker.coordinator.groups.group import GROUP_COST, PENDING_COST, ConsumerGroup, GroupState
+from spark_producer.broker.coordinator.groups.group import GROUP_COST, PENDING_COST, ClassicGroup, GroupState
 from spark_producer.broker.coordinator.groups.join_rules import join
 from spark_producer.broker.coordinator.groups.member import (
     GroupResponseFuture,
@@ -47,7 +47,7 @@ class Groups:
     def __init__(self, settings: GroupSettings, clock: Callable[[], float]) -> None:
         self._settings = settings
         self._clock = clock
-        self._groups: dict[str, ConsumerGroup] = {}
+        self._groups: dict[str, ClassicGroup] = {}
         self._sizes: dict[str, int] = {}
         self._size = 0
         self._deadlines: list[tuple[float, str]] = []
@@ -58,7 +58,7 @@ class Groups:
         self._watcher: CursorListener | None = None
         self._exists: Callable[[TopicPartition], bool] = lambda _: True
 
-    def get(self, name: str) -> ConsumerGroup | None:
+    def get(self, name: str) -> ClassicGroup | None:
         """Return a group with members, or one that became empty a while ago."""
         return self._groups.get(name)
 
@@ -99,12 +99,12 @@ class Groups:
             return GroupResponseFuture(JoinGroupResult(code, join_request.member_id))
         if group is None:
             longest, delay = bounds[1] / 1000, self._settings.initial_rebalance_delay_ms / 1000
-            group = self._groups[join_request.group] = ConsumerGroup(join_request.group, delay, longest, now)
+            group = self._groups[join_request.group] = ClassicGroup(join_request.group, delay, longest, now)
         future = join(group, join_request, now)
         self._settle(group)
         return future
 
-    def _join_error(self, group: ConsumerGroup | None, join_request: JoinRequest) -> Code:
+    def _join_error(self, group: ClassicGroup | None, join_request: JoinRequest) -> Code:
         """Return the error if a limit forbids another member; NONE otherwise."""
         known = group.members.get(join_request.member_id) if group is not None else None
         if group is not None and known is None and join_request.instance not in group.static:
@@ -194,7 +194,7 @@ class Groups:
                 self._advance(name, now)
         return self.take_completed()
 
-    def _advance(self, name: str, now: float) -> ConsumerGroup | None:
+    def _advance(self, name: str, now: float) -> ClassicGroup | None:
         """Advance a group to the current time; return it, or None if there is none."""
         group = self._groups.get(name)
         if group is None or self._scheduled.get(name, float("-inf")) > now:
@@ -206,7 +206,7 @@ class Groups:
         self._settle(group)
         return group
 
-    def _settle(self, group: ConsumerGroup) -> None:
+    def _settle(self, group: ClassicGroup) -> None:
         """Update the tables after a change of a group: completed futures, size, deadline, and cursors."""
         self._completed += group.completed
         group.completed.clear()
@@ -229,7 +229,7 @@ class Groups:
             self._deadlines = [(time, name) for name, time in self._scheduled.items()]
             heapq.heapify(self._deadlines)
 
-    def _forget(self, group: ConsumerGroup) -> None:
+    def _forget(self, group: ClassicGroup) -> None:
         del self._groups[group.name]
         self._size -= self._sizes.pop(group.name)
         self._scheduled.pop(group.name, None)
@@ -237,7 +237,7 @@ class Groups:
 
     # --- cursors ---------------------------------------------------------------------------------------------------------------
 
-    def _report_cursors(self, group: ConsumerGroup) -> None:
+    def _report_cursors(self, group: ClassicGroup) -> None:
         """Report changed cursors of a group that is stable or empty."""
         stamp, before = self._read.get(group.name, (0, frozenset()))
         if group.state is GroupState.EMPTY:
@@ -267,7 +267,7 @@ class Groups:
             self._watcher(partition, bool(after))
 
 
-def _assigned(group: ConsumerGroup) -> Iterator[TopicPartition]:
+def _assigned(group: ClassicGroup) -> Iterator[TopicPartition]:
     """Yield the assigned partitions, within the limit of parsed bytes."""
     left = MAX_PARSED_BYTES
     for member in group.members.values():

@@ -14,7 +14,7 @@ from spark_producer.broker import BrokerSecurity
 from spark_producer.broker.connections.connection import ClientConnection
 from spark_producer.broker.connections.connection_timeouts import ConnectionTimeouts
 from spark_producer.broker.memory.budget import ConnectionMemory
-from spark_producer.broker.transport import TlsTransport
+from spark_producer.broker.transport import TlsServerTransport
 from spark_producer.protocol import METADATA, messages
 from spark_producer.security.contexts import server_context
 from spark_producer.security.tls_stream import TlsStream
@@ -73,10 +73,10 @@ def peer(pair: tuple[socket.socket, socket.socket], files: Path) -> TlsPeer:
 
 
 @pytest.fixture
-def wire(pair: tuple[socket.socket, socket.socket], peer: TlsPeer, files: Path) -> TlsTransport:
+def wire(pair: tuple[socket.socket, socket.socket], peer: TlsPeer, files: Path) -> TlsServerTransport:
     """After the handshake."""
     certificate = str(files / "broker.pem")
-    made = TlsTransport(pair[0], TlsStream(server_context(certificate, certificate), None, server_side=True))
+    made = TlsServerTransport(pair[0], TlsStream(server_context(certificate, certificate), None, server_side=True))
     assert made.peer_name is None
     assert not made.buffered
     space = memoryview(bytearray(10))
@@ -87,7 +87,9 @@ def wire(pair: tuple[socket.socket, socket.socket], peer: TlsPeer, files: Path) 
     return made
 
 
-def test_what_the_socket_does_not_take_waits_and_nothing_more_is_encrypted(wire: TlsTransport, peer: TlsPeer) -> None:
+def test_what_the_socket_does_not_take_waits_and_nothing_more_is_encrypted(
+    wire: TlsServerTransport, peer: TlsPeer
+) -> None:
     data = bytes(range(256)) * (16 * KIB)
     rest, got, most_unsent, blocked = memoryview(data), b"", 0, 0
     while rest or wire.unsent:
@@ -106,7 +108,7 @@ def test_what_the_socket_does_not_take_waits_and_nothing_more_is_encrypted(wire:
     assert 0 < most_unsent < 257 * KIB
 
 
-def test_small_buffers_are_joined_and_large_ones_cut(wire: TlsTransport, peer: TlsPeer) -> None:
+def test_small_buffers_are_joined_and_large_ones_cut(wire: TlsServerTransport, peer: TlsPeer) -> None:
     small = [memoryview(b"x" * 1000)] * 500
     assert wire.sendmsg(small) == 256 * KIB
     assert drained(wire, peer) == b"x" * 256 * KIB
@@ -117,7 +119,7 @@ def test_small_buffers_are_joined_and_large_ones_cut(wire: TlsTransport, peer: T
     assert drained(wire, peer) == b"zab"
 
 
-def drained(wire: TlsTransport, peer: TlsPeer) -> bytes:
+def drained(wire: TlsServerTransport, peer: TlsPeer) -> bytes:
     """What comes until the wire has nothing left to send."""
     got = b""
     while not wire.flush():
@@ -137,7 +139,7 @@ class ScriptedStream(TlsStream):
 
 def test_what_tls_says_by_itself_comes_behind_what_waits(pair: tuple[socket.socket, socket.socket]) -> None:
     stream = ScriptedStream()
-    wire = TlsTransport(pair[0], stream)
+    wire = TlsServerTransport(pair[0], stream)
     stream.outgoing = [b"a" * MIB]
     assert not wire.flush()
     stream.outgoing = [b"b" * 100]
@@ -152,7 +154,7 @@ def test_what_tls_says_by_itself_comes_behind_what_waits(pair: tuple[socket.sock
 
 
 def test_the_clients_end_is_an_end_in_every_state(
-    pair: tuple[socket.socket, socket.socket], wire: TlsTransport, peer: TlsPeer
+    pair: tuple[socket.socket, socket.socket], wire: TlsServerTransport, peer: TlsPeer
 ) -> None:
     peer.send(b"last words")
     pair[1].shutdown(socket.SHUT_WR)
@@ -161,7 +163,7 @@ def test_the_clients_end_is_an_end_in_every_state(
 
 
 def test_a_connection_hands_out_no_request_while_ciphertext_waits(
-    pair: tuple[socket.socket, socket.socket], wire: TlsTransport, peer: TlsPeer
+    pair: tuple[socket.socket, socket.socket], wire: TlsServerTransport, peer: TlsPeer
 ) -> None:
     budget: ConnectionMemory[ClientConnection] = ConnectionMemory(256 * MIB)
     connection = ClientConnection(pair[0], "peer", MIB, budget, ConnectionTimeouts(600, 30), tls=wire)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spark_producer.broker.coordinator.groups import member_requests
-from spark_producer.broker.coordinator.groups.group import ConsumerGroup, GroupState
+from spark_producer.broker.coordinator.groups.group import ClassicGroup, GroupState
 from spark_producer.broker.coordinator.groups.join_rules import join
 from spark_producer.broker.coordinator.groups.member import (
     ClientInfo,
@@ -36,10 +36,10 @@ class Play:
     delay: float = 0.0
     longest: float = 1800.0
     now: float = 1000.0
-    group: ConsumerGroup = field(init=False)
+    group: ClassicGroup = field(init=False)
 
     def __post_init__(self) -> None:
-        self.group = ConsumerGroup("g", self.delay, self.longest, self.now)
+        self.group = ClassicGroup("g", self.delay, self.longest, self.now)
 
     def stands(self, state: GroupState) -> bool:
         return self.group.state is state
