@@ -16,7 +16,7 @@ from spark_producer.protocol import JOIN_GROUP
 from tests.interop.group_members import GROUP, MEMBERS, SECONDS, ConfluentMember, Polled, PythonMember
 from tests.stages.raw_client import RawClient
 from tests.support.ports import free_ports
-from tests.unit.broker.coordinator.grouping import join_request, subscription
+from tests.unit.broker.coordinator.group_requests import join_request, subscription
 
 PARTITIONS = 4
 _numbers = itertools.count()

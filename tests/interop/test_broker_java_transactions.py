@@ -13,7 +13,7 @@ from tests.interop.transacting import writer
 from tests.support.kafka_node import KAFKA_4, KAFKA_39, run_tool
 from tests.support.read_back import read_topic
 from tests.support.read_confluent import end_offsets
-from tests.unit.broker.transactional import write_transactions
+from tests.unit.broker.partition_writer import write_transactions
 
 pytestmark = pytest.mark.kafka
 

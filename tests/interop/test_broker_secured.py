@@ -27,7 +27,7 @@ ON = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 BY_PASSWORD = ON[:3]
 LIFETIME_MS = 2000
 """Of sessions, so that clients log in again while they work."""
-OVER = "its session is over"
+OVER = "its session has ended"
 """What the log says of a client that goes on without."""
 
 

@@ -32,7 +32,7 @@ from tests.stages.raw_client import RawClient
 from tests.support.read_back import Client, read_topic
 from tests.support.read_confluent import count_rows
 from tests.unit.broker.batches import make_record, sealed
-from tests.unit.broker.transactional import write_transactions
+from tests.unit.broker.partition_writer import write_transactions
 
 COMMITTED = [b"plain 1", b"committed 1", b"committed 2", b"committed 3", b"plain 2", b"committed 4"]
 OPEN_PRODUCER = 1

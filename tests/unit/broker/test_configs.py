@@ -23,8 +23,8 @@ from spark_producer.protocol import (
     LIST_GROUPS,
     messages,
 )
-from tests.unit.broker.asking import ask, context_of
 from tests.unit.broker.batches import make_batch
+from tests.unit.broker.handler_calls import ask, context_of
 
 SETTINGS = BrokerSettings(topic=TopicSettings(max_message_bytes=9000))
 WITH_TIERS = replace(SETTINGS, storage_engine="tiered")

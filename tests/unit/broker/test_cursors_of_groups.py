@@ -21,7 +21,7 @@ from spark_producer.protocol import (
 )
 from tests.stages.raw_client import RawClient
 from tests.unit.broker.batches import make_batch
-from tests.unit.broker.coordinator.grouping import assignment, join_request
+from tests.unit.broker.coordinator.group_requests import assignment, join_request
 
 MIB = 1024 * 1024
 

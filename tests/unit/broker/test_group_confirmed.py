@@ -18,7 +18,7 @@ from tests.stages.raw_client import RawClient
 from tests.support.read_back import Client
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.security.conftest import ca, files, users
-from tests.unit.broker.security.secured import log_in, over_tls
+from tests.unit.broker.security.secured_broker import log_in, over_tls
 
 __all__ = ["ca", "files", "users"]
 

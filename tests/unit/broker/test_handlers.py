@@ -29,8 +29,8 @@ from spark_producer.protocol import (
 )
 from spark_producer.record.codecs import Codec
 from tests.stages.small_tiers import PromptTiers
-from tests.unit.broker.asking import ask, context_of, handled
 from tests.unit.broker.batches import make_batch
+from tests.unit.broker.handler_calls import ask, context_of, handled
 
 NODE = 1
 

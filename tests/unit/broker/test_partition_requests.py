@@ -25,8 +25,8 @@ from spark_producer.protocol import (
     messages,
 )
 from tests.stages.small_tiers import PromptTiers
-from tests.unit.broker.asking import ask, context_of
 from tests.unit.broker.batches import make_batch, make_record, sealed
+from tests.unit.broker.handler_calls import ask, context_of
 
 NODE = BrokerSettings().node_id
 

@@ -17,7 +17,7 @@ from spark_producer.common.error_codes import Code
 from spark_producer.protocol import FETCH, METADATA, PRODUCE, messages
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.connections.test_lifecycle import FOREVER, MIB, SETTINGS, fetch, framed
-from tests.unit.broker.late import Late, results
+from tests.unit.broker.unconfirmed_broker import Late, results
 
 LONG = 600_000
 """Milliseconds that a Produce waits to be confirmed, as long as any may."""

@@ -16,8 +16,8 @@ from spark_producer.broker.settings import STORAGE_ENGINES
 from spark_producer.broker.topic_store import TopicStore
 from spark_producer.protocol import FETCH, LIST_OFFSETS, messages
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT, batches
-from tests.unit.broker.asking import ask, context_of
 from tests.unit.broker.batches import make_batch
+from tests.unit.broker.handler_calls import ask, context_of
 
 BATCH = 100
 MARKER = 78

@@ -30,8 +30,8 @@ from spark_producer.protocol import (
     messages,
 )
 from tests.stages.memory_storage import MemoryStorage
-from tests.unit.broker.asking import ask, context_of
 from tests.unit.broker.batches import make_batch
+from tests.unit.broker.handler_calls import ask, context_of
 
 LONG = "x" * 32_767
 

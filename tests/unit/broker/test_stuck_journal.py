@@ -17,8 +17,8 @@ from spark_producer.protocol import FETCH, METADATA, messages
 from tests.stages.small_tiers import JOURNAL_FILES, KIB, SMALL_TIERS, settle
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.connections.test_lifecycle import SETTINGS, Broker, Peer, fetch
-from tests.unit.broker.late import results
 from tests.unit.broker.test_pipelined import one
+from tests.unit.broker.unconfirmed_broker import results
 
 SIZE = 5000
 ROOM = 16 * KIB

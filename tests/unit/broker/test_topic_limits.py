@@ -23,7 +23,7 @@ from spark_producer.protocol import (
     messages,
 )
 from tests.stages.memory_storage import MemoryStorage
-from tests.unit.broker.asking import ask, context_of
+from tests.unit.broker.handler_calls import ask, context_of
 
 PARTITIONS_IN_ALL = 50
 

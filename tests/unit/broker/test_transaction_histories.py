@@ -17,7 +17,7 @@ from spark_producer.record.batch_v2 import batches
 from spark_producer.record.reading import read_records, single_records
 from tests.stages.memory_storage import MemoryStorage
 from tests.support.campaigns import sample_and_campaign
-from tests.unit.broker.transactional import Scribe
+from tests.unit.broker.partition_writer import Scribe
 
 STEPS = 120
 SEEDS = sample_and_campaign([range(15), *(range(first, first + 100) for first in range(100, 2000, 100))])

@@ -37,7 +37,7 @@ from tests.conftest import Broker
 from tests.matrix.clusters import open_transactions
 from tests.stages.scripted_server import Peer, ScriptedServer
 from tests.support.ports import free_ports
-from tests.unit.broker.transactional import write_transactions
+from tests.unit.broker.partition_writer import write_transactions
 
 DEADLINE = 60.0
 

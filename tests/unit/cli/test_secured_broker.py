@@ -11,7 +11,7 @@ import trustme
 from spark_producer.cli.entry import main
 from spark_producer.protocol import METADATA, messages
 from tests.stages.raw_client import RawClient
-from tests.unit.broker.security.secured import HOST, log_in, over_tls
+from tests.unit.broker.security.secured_broker import HOST, log_in, over_tls
 from tests.unit.cli.test_command_line import running
 
 PASSWORD = "canary = in clear"

@@ -36,8 +36,8 @@ from spark_producer.protocol import (
 )
 from tests.stages.disk import Disk
 from tests.stages.memory_storage import MemoryStorage
-from tests.unit.broker.asking import context_of
 from tests.unit.broker.batches import make_batch
+from tests.unit.broker.handler_calls import context_of
 
 MIB = 1024 * 1024
 SETTINGS = BrokerSettings(

@@ -12,7 +12,7 @@ from spark_producer.broker.context import Context
 from spark_producer.broker.coordinator.coordinator import BrokerCoordinator
 from spark_producer.broker.settings import STORAGE_ENGINES
 from spark_producer.broker.topic_store import TopicStore
-from tests.unit.broker.asking import BROKER
+from tests.unit.broker.handler_calls import BROKER
 
 
 class Broker:

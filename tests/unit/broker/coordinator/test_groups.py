@@ -18,9 +18,9 @@ from spark_producer.protocol import (
     TXN_OFFSET_COMMIT,
     messages,
 )
-from tests.unit.broker.asking import ask
 from tests.unit.broker.coordinator.conftest import Broker
-from tests.unit.broker.coordinator.transacting import EXPLICIT, IMPLICIT, end, initialize, state
+from tests.unit.broker.coordinator.transaction_requests import EXPLICIT, IMPLICIT, end, initialize, state
+from tests.unit.broker.handler_calls import ask
 
 NEWEST = {EXPLICIT: 4, IMPLICIT: 5}
 STYLES = pytest.mark.parametrize("style", [EXPLICIT, IMPLICIT], ids=["explicit", "implicit"])

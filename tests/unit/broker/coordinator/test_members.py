@@ -29,9 +29,8 @@ from spark_producer.protocol import (
     messages,
 )
 from tests.stages.disk import Disk
-from tests.unit.broker.asking import MAX_RECORDS, ask, handled
 from tests.unit.broker.coordinator.conftest import Broker
-from tests.unit.broker.coordinator.grouping import (
+from tests.unit.broker.coordinator.group_requests import (
     assignment,
     commit,
     committed,
@@ -44,6 +43,7 @@ from tests.unit.broker.coordinator.grouping import (
     subscription,
     sync,
 )
+from tests.unit.broker.handler_calls import MAX_RECORDS, ask, handled
 
 T0, T1 = ("t", 0), ("t", 1)
 ONE = b"\0\0\0\1"

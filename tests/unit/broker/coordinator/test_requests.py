@@ -4,7 +4,7 @@ import pytest
 
 from spark_producer.broker.context import Context
 from spark_producer.common.error_codes import Code
-from tests.unit.broker.coordinator.transacting import (
+from tests.unit.broker.coordinator.transaction_requests import (
     BATCH,
     EXPLICIT,
     IMPLICIT,

@@ -8,7 +8,7 @@ import pytest
 import trustme
 
 from spark_producer.broker import Users
-from tests.unit.broker.security.secured import HOST, PASSWORD
+from tests.unit.broker.security.secured_broker import HOST, PASSWORD
 
 
 @pytest.fixture(scope="session")

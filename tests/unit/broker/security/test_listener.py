@@ -29,7 +29,7 @@ from spark_producer.protocol import (
     messages,
 )
 from tests.stages.raw_client import RawClient
-from tests.unit.broker.security.secured import PASSWORD, PairedBroker, PairedClient, log_in, over_tls
+from tests.unit.broker.security.secured_broker import PASSWORD, PairedBroker, PairedClient, log_in, over_tls
 
 HANDSHAKE = messages.SaslHandshakeRequest("PLAIN")
 RIGHT = messages.SaslAuthenticateRequest(b"\0ada\0" + PASSWORD.encode())

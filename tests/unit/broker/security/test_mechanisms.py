@@ -26,7 +26,7 @@ from spark_producer.broker.security.mechanisms import (
 from spark_producer.broker.security.settings import MECHANISMS
 from spark_producer.errors import AuthenticationFailed
 from spark_producer.security import scram as derived
-from tests.unit.broker.security.secured import PASSWORD, messages_of, token
+from tests.unit.broker.security.secured_broker import PASSWORD, messages_of, token
 
 SCRAMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 NOW_MS = 1_000_000.0

@@ -33,7 +33,7 @@ from spark_producer.protocol import (
     encode_request,
     messages,
 )
-from tests.unit.broker.security.secured import PASSWORD, messages_of, token
+from tests.unit.broker.security.secured_broker import PASSWORD, messages_of, token
 
 APP = Users({"app": "app-pw"})
 LISTED = ("PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER")

@@ -15,7 +15,7 @@ from tests.stages.memory_storage import MemoryStorage
 from tests.stages.raw_client import RawClient
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.connections.test_lifecycle import FOREVER, fetch
-from tests.unit.broker.late import Late, produce, results
+from tests.unit.broker.unconfirmed_broker import Late, produce, results
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from spark_producer.broker.coordinator.groups import member_requests
 from spark_producer.broker.coordinator.groups.group import NEW_MEMBER_S, GroupState
 from spark_producer.broker.coordinator.groups.member import MemberProtocol
 from spark_producer.common.error_codes import Code
-from tests.unit.broker.coordinator.groups.playing import REBALANCE, SESSION, Play, completed
+from tests.unit.broker.coordinator.groups.group_harness import REBALANCE, SESSION, Play, completed
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from spark_producer.broker.coordinator.groups.registry import MAX_STALE_DEADLINE
 from spark_producer.broker.settings import GroupSettings
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.error_codes import Code
-from tests.unit.broker.coordinator.groups.playing import completed, join_request
+from tests.unit.broker.coordinator.groups.group_harness import completed, join_request
 
 
 def test_groups_that_are_made_and_deleted_leave_nothing_behind() -> None:

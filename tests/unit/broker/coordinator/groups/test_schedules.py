@@ -21,7 +21,7 @@ from spark_producer.broker.coordinator.groups.member import (
     SyncGroupResult,
 )
 from spark_producer.common.error_codes import Code
-from tests.unit.broker.coordinator.groups.playing import Play
+from tests.unit.broker.coordinator.groups.group_harness import Play
 
 PARTITIONS = 6
 LONGEST = 40.0

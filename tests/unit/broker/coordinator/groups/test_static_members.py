@@ -7,7 +7,7 @@ import pytest
 from spark_producer.broker.coordinator.groups.group import GroupState
 from spark_producer.broker.coordinator.groups.member import MemberProtocol
 from spark_producer.common.error_codes import Code
-from tests.unit.broker.coordinator.groups.playing import SESSION, Play, completed
+from tests.unit.broker.coordinator.groups.group_harness import SESSION, Play, completed
 
 
 @pytest.fixture

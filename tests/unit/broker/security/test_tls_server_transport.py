@@ -18,7 +18,7 @@ from spark_producer.broker.transport import TlsServerTransport
 from spark_producer.protocol import METADATA, messages
 from spark_producer.security.contexts import server_context
 from spark_producer.security.tls_stream import TlsStream
-from tests.unit.broker.security.secured import HOST, PairedBroker
+from tests.unit.broker.security.secured_broker import HOST, PairedBroker
 
 KIB = 1024
 MIB = 1024 * KIB

@@ -22,10 +22,10 @@ from spark_producer.protocol import (
     TXN_OFFSET_COMMIT,
     messages,
 )
-from tests.unit.broker.asking import ask
 from tests.unit.broker.coordinator.conftest import Broker
 from tests.unit.broker.coordinator.test_groups import commit_offset
-from tests.unit.broker.coordinator.transacting import IMPLICIT, add, begin, end, initialize, state, write
+from tests.unit.broker.coordinator.transaction_requests import IMPLICIT, add, begin, end, initialize, state, write
+from tests.unit.broker.handler_calls import ask
 
 
 def test_a_transaction_is_described(broker: Broker) -> None:

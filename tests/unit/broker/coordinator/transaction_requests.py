@@ -12,8 +12,8 @@ from spark_producer.protocol import (
     messages,
 )
 from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT
-from tests.unit.broker.asking import ask
 from tests.unit.broker.batches import make_batch
+from tests.unit.broker.handler_calls import ask
 
 EXPLICIT, IMPLICIT = 1, 2
 NEWEST_END = {EXPLICIT: 4, IMPLICIT: 5}

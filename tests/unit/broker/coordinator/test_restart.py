@@ -18,7 +18,7 @@ from spark_producer.broker.log.partition import Partition
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError, CorruptRecord
 from tests.unit.broker.coordinator.conftest import Broker
-from tests.unit.broker.coordinator.transacting import (
+from tests.unit.broker.coordinator.transaction_requests import (
     BATCH,
     EXPLICIT,
     IMPLICIT,

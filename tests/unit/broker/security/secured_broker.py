@@ -22,7 +22,7 @@ from spark_producer.protocol import SASL_AUTHENTICATE, SASL_HANDSHAKE, messages
 from spark_producer.security.plain import plain
 from spark_producer.security.scram import scram
 from tests.stages.raw_client import RawClient
-from tests.unit.broker.asking import context_of
+from tests.unit.broker.handler_calls import context_of
 
 PASSWORD = "pw, with = and Ⅷ"
 HOST = "127.0.0.1"

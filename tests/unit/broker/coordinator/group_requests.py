@@ -16,7 +16,7 @@ from spark_producer.protocol import (
     SYNC_GROUP,
     messages,
 )
-from tests.unit.broker.asking import ask, handled
+from tests.unit.broker.handler_calls import ask, handled
 
 TopicPartition = tuple[str, int]
 
