@@ -1,4 +1,4 @@
-"""What tests of the broker share."""
+"""Fixtures of the broker's tests."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,6 @@ from tests.stages.disk import Disk
 
 @pytest.fixture
 def disk() -> Iterator[Disk]:
-    """What the test's broker has for a disk."""
+    """The disk of the test's broker."""
     with pytest.MonkeyPatch.context() as patch:
         yield Disk(patch)

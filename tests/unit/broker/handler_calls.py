@@ -1,4 +1,4 @@
-"""Requests to the broker's handlers, without a socket."""
+"""Calls of the broker's request handlers, without a socket."""
 
 from typing import cast
 
@@ -12,20 +12,20 @@ from spark_producer.protocol import Api, RequestBody, RequestFrame, ResponseBody
 BROKER = Endpoint("broker.test", 9999)
 
 MAX_RECORDS = 100 * 1024 * 1024
-"""More bytes than any answer has."""
+"""More bytes than any response has."""
 
 
 def handled(
     context: Context, api: Api[RequestBody, ResponseBody], body: RequestBody, version: int | None = None
 ) -> HandlerResult[ResponseBody]:
-    """The answer to a request, in the newest version of the API unless one is given."""
+    """Return the handler's result for a request, in the newest version of the API unless one is given."""
     return handle(context, RequestFrame(api, api.max_version if version is None else version, 1, "test", body))
 
 
 def ask(
     context: Context, api: Api[RequestBody, ResponseBody], body: RequestBody, version: int | None = None
 ) -> ResponseBody:
-    """The response to a request that wants one, as it is now."""
+    """Return the current response to a request."""
     answer = handled(context, api, body, version)
     response = answer.body if answer.deferred is None else answer.deferred.response(MAX_RECORDS)
     assert response is not None
@@ -33,5 +33,5 @@ def ask(
 
 
 def context_of(store: TopicStore, settings: BrokerSettings, advertised: Endpoint = BROKER) -> Context:
-    """The broker as the handlers see it, with a coordinator that keeps its log beside the topics of `store`."""
+    """Return the context of the handlers, with a coordinator whose log is beside the topics of `store`."""
     return Context(store, settings, advertised, BrokerCoordinator(store, settings))

@@ -1,4 +1,4 @@
-"""Transactions written straight into a partition, for what reads them: no coordinator is asked."""
+"""Transactions written straight into a partition, for tests of reading, without a coordinator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_producer.record.batch_v2 import TRANSACTIONAL_BIT
 from tests.unit.broker.batches import make_record, sealed
 
 
-class Scribe:
+class PartitionWriter:
     """Writes batches of one or more values to a partition, and keeps the epochs and sequences of its producers."""
 
     def __init__(self, partition: Partition) -> None:
@@ -20,7 +20,7 @@ class Scribe:
         self.sequences: dict[int, int] = {}
 
     def batch(self, producer_id: int, *values: bytes, transactional: bool = True) -> memoryview:
-        """The next batch of this producer, which is not noted as sent; -1 is nobody, and in no transaction."""
+        """The next batch of this producer, which is not counted as sent; -1 means no producer id and no transaction."""
         content = b"".join(make_record(delta, b"k", value) for delta, value in enumerate(values))
         if producer_id == -1:
             return sealed(content, len(values))
@@ -54,19 +54,19 @@ def write_transactions(path: Path, topic: str, settings: BrokerSettings | None =
     Return the values that readers of committed records see.
     """
     store = TopicStore(path, settings or BrokerSettings())
-    scribe = Scribe(store.create(topic, 1).partitions[0])
-    scribe.write(-1, b"plain 1")
-    scribe.write(1, b"committed 1", b"committed 2")
-    scribe.write(2, b"aborted 1")
-    scribe.write(1, b"committed 3")
-    scribe.end(1, commit=True)
-    scribe.write(-1, b"plain 2")
-    scribe.end(2, commit=False, raise_epoch=True)
-    scribe.write(2, b"committed 4")
-    scribe.write(3, b"aborted 2")
-    scribe.end(2, commit=True)
-    scribe.end(3, commit=False)
-    scribe.write(1, b"open")
-    scribe.write(-1, b"plain 3, behind what is open")
+    writer = PartitionWriter(store.create(topic, 1).partitions[0])
+    writer.write(-1, b"plain 1")
+    writer.write(1, b"committed 1", b"committed 2")
+    writer.write(2, b"aborted 1")
+    writer.write(1, b"committed 3")
+    writer.end(1, commit=True)
+    writer.write(-1, b"plain 2")
+    writer.end(2, commit=False, raise_epoch=True)
+    writer.write(2, b"committed 4")
+    writer.write(3, b"aborted 2")
+    writer.end(2, commit=True)
+    writer.end(3, commit=False)
+    writer.write(1, b"open")
+    writer.write(-1, b"plain 3, after the open transaction")
     store.close()
     return [b"plain 1", b"committed 1", b"committed 2", b"committed 3", b"plain 2", b"committed 4"]

@@ -212,7 +212,7 @@ def test_the_tail_and_open_transactions_are_left_alone(stage: Stage) -> None:
     stage.fill()
     before = stage.stored()
     stage.compact()
-    assert stage.stored()[1:] == before[1:], "the transaction is open, and nobody knows what will be of its record"
+    assert stage.stored()[1:] == before[1:], "the transaction is open, so its record must stay"
     assert stage.records() == {1: (b"a", b"2")}
     stage.end(7, commit=True)
     stage.fill()

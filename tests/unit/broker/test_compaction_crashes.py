@@ -79,12 +79,12 @@ def test_a_kill_in_the_middle_loses_and_doubles_nothing(engine: str, tmp_path: P
                 time.sleep(0.005)
         finally:
             process.kill()
-        found, last = look(tmp_path / "data", engine, acknowledged(output))
+        found, last = read_log(tmp_path / "data", engine, acknowledged(output))
         compacted = compacted or len(found) < last / 2
     assert compacted, "nothing was compacted"
 
 
-def look(home: Path, engine: str, told: int) -> tuple[dict[int, tuple[bytes, bytes]], int]:
+def read_log(home: Path, engine: str, min_offset: int) -> tuple[dict[int, tuple[bytes, bytes]], int]:
     """What is there, by offset, and the last number: every number was written at the offset that is the number."""
     settings = BrokerSettings(storage_engine=engine, topic=TopicSettings(cleanup_policy="compact", segment_bytes=2000))
     store = TopicStore(home, settings)
@@ -97,7 +97,7 @@ def look(home: Path, engine: str, told: int) -> tuple[dict[int, tuple[bytes, byt
             offset = header.last_offset + 1
         for part in read_records(data):
             found |= {each.offset: (each.key or b"", each.value or b"") for each in single_records(part)}
-    assert offset == log.high_watermark > told
+    assert offset == log.high_watermark > min_offset
     for number, (key, value) in found.items():
         assert (key, value) == (b"k%d" % (number % KEYS), b"%d" % number)
     newest = {b"k%d" % (number % KEYS): number for number in range(offset)}

@@ -66,7 +66,7 @@ def altered(context: Context, *changes: tuple[str, int, str | None], name: str =
     return int(result.error_code)
 
 
-def test_every_setting_has_its_value_and_says_where_it_comes_from(context: Context) -> None:
+def test_every_setting_has_its_value_and_its_source(context: Context) -> None:
     found = described(context)
     own, default = found["max.message.bytes"], found["segment.bytes"]
     assert (own.value, own.config_source) == ("5000", OWN)

@@ -1,4 +1,4 @@
-"""A whole broker keeps new batches in its tail cache for the members of groups, and for nobody else."""
+"""A broker keeps new batches in its tail cache for the members of groups, and for no other client."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MIB = 1024 * 1024
 
 
 class Peer:
-    """A client that writes to partition 0 of topic `t`, reads it, and is a member of a group if it is told to be one."""
+    """A client that writes to partition 0 of topic `t`, reads it, and can be a member of a group."""
 
     def __init__(self, client: RawClient, counters: TierCounters | None = None) -> None:
         self.client = client
@@ -106,7 +106,7 @@ def test_the_tail_cache_takes_batches_only_while_a_member_owns_their_partition(t
         assert peer.write_and_read() == (1, 1)
 
 
-def test_a_member_keeps_its_cursor_in_a_topic_that_is_made_anew(tmp_path: Path) -> None:
+def test_a_member_keeps_its_cursor_in_a_topic_that_is_created_again(tmp_path: Path) -> None:
     with serving(tmp_path) as (broker, peer):
         peer.join()
         peer.read(0)
@@ -122,4 +122,4 @@ def test_a_member_keeps_its_cursor_in_a_topic_that_is_made_anew(tmp_path: Path) 
         deleted = peer.client.ask(DELETE_TOPICS, messages.DeleteTopicsRequest(topic_names=("t",), timeout_ms=9000), 5)
         broker.create_topic("t")
         peer.read(0)
-        assert peer.write_and_read() == (0, 0), "nobody owns it any more"
+        assert peer.write_and_read() == (0, 0), "no member has it any more"

@@ -16,7 +16,7 @@ __all__ = ["broker", "peers"]
 
 
 class Scripted(DeferredResponse):
-    """Ready when the test says so."""
+    """A response that the test makes ready."""
 
     def __init__(self, keys: tuple[Hashable, ...] = ("key",), wait_s: float = 10.0, size: int | None = None) -> None:
         super().__init__(keys, wait_s, size)
@@ -137,7 +137,7 @@ def test_a_client_that_leaves_takes_its_pending_request_along(
     assert broker.clients.budget.held == 0
 
 
-def test_nothing_behind_it_passes_it(broker: Broker, peers: list[Peer], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_later_response_overtakes_it(broker: Broker, peers: list[Peer], monkeypatch: pytest.MonkeyPatch) -> None:
     deferred = Scripted()
     answer_with(monkeypatch, deferred)
     ask(peers[0])

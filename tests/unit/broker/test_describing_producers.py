@@ -92,7 +92,7 @@ def test_a_marker_of_an_administrator_ends_the_transaction_and_wakes_readers(
 def test_a_marker_of_an_administrator_is_acknowledged_when_it_is_confirmed(
     tmp_path: Path, then: str, code: Code
 ) -> None:
-    """Else a crash would open the transaction again of which the administrator was told that it has ended."""
+    """Otherwise a crash would open the transaction again after the administrator's request has succeeded."""
     settings = BrokerSettings()
     storage = MemoryStorage(tmp_path, settings, confirms_at_once=False)
     store = TopicStore(tmp_path, settings, lambda *_: storage)

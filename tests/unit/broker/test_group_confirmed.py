@@ -70,7 +70,7 @@ def one(index: int, acks: int = -1) -> messages.ProduceRequest:
 
 
 def pipeline(client: RawClient, count: int) -> None:
-    """Send so many Produces at once, every tenth with acks=0, and a Metadata behind them; check each answer and its order."""
+    """Send `count` Produces at once, every tenth with acks=0, and a Metadata after them; check each response and the order."""
     kinds = [0 if number % 10 == 9 else -1 for number in range(count)]
     frames = [client.frame(PRODUCE, one(0, acks)) for acks in kinds]
     last = client.frame(METADATA, messages.MetadataRequest(()))

@@ -304,9 +304,9 @@ def test_create_topics_makes_them_as_asked(context: Context) -> None:
         topic = context.topics.get(result.name)
         assert topic is not None
         assert (topic.topic_id, len(topic.partitions)) == (result.topic_id, result.num_partitions)
-    told = {entry.name: (entry.value, entry.config_source) for entry in results[0].configs or ()}
-    assert told["max.message.bytes"] == ("77", 1)
-    assert told["segment.bytes"][1] == 5
+    described = {entry.name: (entry.value, entry.config_source) for entry in results[0].configs or ()}
+    assert described["max.message.bytes"] == ("77", 1)
+    assert described["segment.bytes"][1] == 5
 
 
 BAD_TOPICS = {

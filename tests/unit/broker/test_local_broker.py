@@ -113,7 +113,7 @@ def test_the_same_directory_and_port_can_be_used_again(engine: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("engine", STORAGE_ENGINES)
-def test_what_cannot_start_says_why_and_leaves_nothing_behind(engine: str, tmp_path: Path) -> None:
+def test_a_failed_start_has_a_reason_and_leaves_no_files(engine: str, tmp_path: Path) -> None:
     before = set(threading.enumerate())
     with LocalBroker(tmp_path, settings=BrokerSettings(storage_engine=engine)) as broker:
         with pytest.raises(ConfigError, match="in use by another broker"):
@@ -130,7 +130,7 @@ def test_a_data_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         LocalBroker(tmp_path / "file")
 
 
-def test_a_closed_broker_says_so() -> None:
+def test_a_closed_broker_raises() -> None:
     broker = LocalBroker()
     broker.close()
     with pytest.raises(ConnectionFailed, match="closed"):
@@ -154,18 +154,18 @@ def test_settings_are_checked() -> None:
         BrokerSettings(max_request_bytes=0)
 
 
-def test_clients_are_told_the_advertised_address() -> None:
+def test_clients_get_the_advertised_address() -> None:
     with (
         LocalBroker(advertised=("proxy.test", 4711), auto_create_topics=False) as broker,
         RawClient(broker.port) as client,
     ):
         assert broker.bootstrap_servers == "proxy.test:4711"
-        (told,) = client.ask(METADATA, messages.MetadataRequest(None)).brokers
-        assert (told.host, told.port) == ("proxy.test", 4711)
+        (node,) = client.ask(METADATA, messages.MetadataRequest(None)).brokers
+        assert (node.host, node.port) == ("proxy.test", 4711)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
-def test_a_broker_on_all_addresses_must_be_told_the_one_for_clients(host: str) -> None:
+def test_a_broker_on_all_addresses_needs_the_one_for_clients(host: str) -> None:
     with pytest.raises(ConfigError, match=r"listens on all addresses.*--advertised HOST:PORT"):
         LocalBroker(host=host)
 

@@ -57,7 +57,7 @@ def test_large_requests_that_do_not_come_keep_no_smaller_one_waiting(broker: Bro
     assert produced(peers[0], produce(100_000)) == 0
 
 
-def test_who_is_slow_is_borne_with_as_long_as_nobody_waits(broker: Broker, peers: list[Peer]) -> None:
+def test_slow_clients_are_kept_while_no_other_waits(broker: Broker, peers: list[Peer]) -> None:
     frame = framed(PRODUCE, produce(3 * MIB))
     assert trickle(broker, peers[0], frame, 3 * SETTINGS.stall_timeout) == len(frame)
     assert peers[0].answer(PRODUCE)
@@ -75,7 +75,7 @@ def test_who_is_slow_is_closed_once_another_waits_for_the_memory(broker: Broker,
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_a_fetch_that_waits_keeps_no_memory_for_a_large_request_behind_it(
+def test_a_delayed_fetch_holds_no_memory_for_a_large_request_after_it(
     broker: Broker, peers: list[Peer], together: bool
 ) -> None:
     waiting, other = peers[:2]
@@ -92,7 +92,7 @@ def test_a_fetch_that_waits_keeps_no_memory_for_a_large_request_behind_it(
     assert broker.clients.budget.held == 0
 
 
-def test_large_requests_behind_small_ones_have_their_turn(broker: Broker, peers: list[Peer]) -> None:
+def test_large_requests_after_small_ones_have_their_turn(broker: Broker, peers: list[Peer]) -> None:
     large = framed(PRODUCE, produce(3 * MIB))
     holder, queued, last = peers[:3]
     holder.send(large[:100_000])

@@ -183,7 +183,7 @@ def test_records_are_deleted_neither_of_unknown_partitions_nor_of_compacted_topi
     assert deleted(context, -1) == (Code.NONE, 0)
 
 
-def test_the_directory_its_disk_and_the_sizes_of_partitions_are_told(context: Context) -> None:
+def test_the_directory_its_disk_and_the_sizes_of_partitions_are_described(context: Context) -> None:
     context.topics.partition("t", 1).append(make_batch(size=1000))
     (result,) = ask(context, DESCRIBE_LOG_DIRS, messages.DescribeLogDirsRequest(None)).results
     assert (result.error_code, result.log_dir) == (Code.NONE, str(context.topics.directory.path))
@@ -250,7 +250,7 @@ def test_a_resource_that_is_unknown_or_named_twice_is_refused(context: Context) 
     assert [each.error_code for each in results] == [Code.INVALID_REQUEST] * 2
 
 
-def test_a_compacted_topic_takes_no_record_without_a_key_and_says_which(context: Context) -> None:
+def test_a_compacted_topic_refuses_records_without_a_key_by_number(context: Context) -> None:
     assert altered(context, {"cleanup.policy": "compact"}) == Code.NONE
     without = b"\x0e\0\0\x02\x01\x02v\0"
     batch = sealed(make_record(0, b"k", b"v") + without, 2)

@@ -132,7 +132,7 @@ def test_a_marker_of_an_unknown_producer_is_written_and_its_epoch_begins_at_zero
     assert partition.append(row(1, 0, epoch=3)) == 1
 
 
-def test_what_was_aborted_is_told_where_the_range_meets_it(partition: Partition) -> None:
+def test_aborted_transactions_are_returned_where_the_range_overlaps(partition: Partition) -> None:
     for producer_id in (1, 2, 3):
         partition.append(row(producer_id, 0))
         partition.write_marker(producer_id, 0, producer_id == 2, 0)

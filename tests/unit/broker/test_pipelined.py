@@ -17,48 +17,48 @@ from spark_producer.common.error_codes import Code
 from spark_producer.protocol import FETCH, METADATA, PRODUCE, messages
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.connections.test_lifecycle import FOREVER, MIB, SETTINGS, fetch, framed
-from tests.unit.broker.unconfirmed_broker import Late, results
+from tests.unit.broker.unconfirmed_broker import UnconfirmedBroker, results
 
 LONG = 600_000
 """Milliseconds that a Produce waits to be confirmed, as long as any may."""
 
 
 @contextmanager
-def broker(path: Path, *, writes_at_once: bool = True, **settings: Any) -> Iterator[Late]:
+def broker(path: Path, *, writes_at_once: bool = True, **settings: Any) -> Iterator[UnconfirmedBroker]:
     """One with other settings."""
-    made = Late(path, replace(SETTINGS, **settings), writes_at_once=writes_at_once)
+    made = UnconfirmedBroker(path, replace(SETTINGS, **settings), writes_at_once=writes_at_once)
     yield made
     made.close()
 
 
 @pytest.fixture
-def late(tmp_path: Path) -> Iterator[Late]:
+def late(tmp_path: Path) -> Iterator[UnconfirmedBroker]:
     with broker(tmp_path) as made:
         yield made
 
 
 @pytest.fixture
-def unwritten(tmp_path: Path) -> Iterator[Late]:
+def unwritten(tmp_path: Path) -> Iterator[UnconfirmedBroker]:
     with broker(tmp_path, writes_at_once=False) as made:
         yield made
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Iterator[Late]:
+def small(tmp_path: Path) -> Iterator[UnconfirmedBroker]:
     """With a small publish buffer."""
     with broker(tmp_path, publish_buffer_bytes=MIB) as made:
         yield made
 
 
 @pytest.fixture
-def roomy(tmp_path: Path) -> Iterator[Late]:
+def roomy(tmp_path: Path) -> Iterator[UnconfirmedBroker]:
     """With memory for thousands of requests that wait."""
     with broker(tmp_path, max_buffered_bytes=64 * MIB) as made:
         yield made
 
 
 @pytest.fixture
-def unlimited(tmp_path: Path) -> Iterator[Late]:
+def unlimited(tmp_path: Path) -> Iterator[UnconfirmedBroker]:
     """With a publish buffer of any size."""
     with broker(tmp_path, publish_buffer_bytes=-1) as made:
         yield made
@@ -81,11 +81,11 @@ def tiny(partitions: int) -> bytes:
     return framed(PRODUCE, request)
 
 
-def admitted(late: Late, index: int = 0) -> int:
+def admitted(late: UnconfirmedBroker, index: int = 0) -> int:
     return len(late.storage.logs["t", index].batches)
 
 
-def nothing_is_held(late: Late) -> bool:
+def nothing_is_held(late: UnconfirmedBroker) -> bool:
     clients = late.broker.clients
     published = clients.publish_buffer
     return clients.budget.held == published.bytes.amount == published.paused == 0
@@ -94,7 +94,7 @@ def nothing_is_held(late: Late) -> bool:
 # Order
 
 
-def test_the_next_produces_are_handled_while_the_first_one_waits(late: Late) -> None:
+def test_the_next_produces_are_handled_while_the_first_one_waits(late: UnconfirmedBroker) -> None:
     late.producer.send(one() * 50)
     late.broker.turns(60)
     assert (admitted(late), late.producer.has_answer()) == (50, False)
@@ -103,7 +103,7 @@ def test_the_next_produces_are_handled_while_the_first_one_waits(late: Late) -> 
     assert nothing_is_held(late)
 
 
-def test_what_is_confirmed_first_is_answered_in_order_all_the_same(late: Late) -> None:
+def test_what_is_confirmed_first_is_answered_in_order_all_the_same(late: UnconfirmedBroker) -> None:
     late.producer.send(one(0) + one(1) + one(0))
     late.broker.turns()
     late.storage.logs["t", 1].confirmed = 1
@@ -119,7 +119,7 @@ def test_what_is_confirmed_first_is_answered_in_order_all_the_same(late: Late) -
     assert results(late.producer) == [(Code.NONE, 1)]
 
 
-def test_an_error_and_acks_1_wait_for_the_answers_before_them(late: Late) -> None:
+def test_an_error_and_acks_1_wait_for_the_answers_before_them(late: UnconfirmedBroker) -> None:
     late.producer.send(one() + one(topic="no") + one(acks=1) + one(acks=7))
     late.broker.turns()
     assert (admitted(late), late.producer.has_answer()) == (2, False)
@@ -130,7 +130,7 @@ def test_an_error_and_acks_1_wait_for_the_answers_before_them(late: Late) -> Non
     assert nothing_is_held(late)
 
 
-def test_acks_0_is_admitted_in_its_turn_and_has_no_answer(late: Late) -> None:
+def test_acks_0_is_admitted_in_its_turn_and_has_no_answer(late: UnconfirmedBroker) -> None:
     late.producer.send(one() + one(acks=0) + one())
     late.broker.turns()
     assert admitted(late) == 3
@@ -139,7 +139,7 @@ def test_acks_0_is_admitted_in_its_turn_and_has_no_answer(late: Late) -> None:
 
 
 def test_acks_0_that_fails_closes_the_connection_when_the_earlier_ones_are_answered(
-    late: Late, caplog: pytest.LogCaptureFixture
+    late: UnconfirmedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     late.producer.send(one() + one(acks=0, topic="no") + one())
     late.broker.turns()
@@ -153,7 +153,9 @@ def test_acks_0_that_fails_closes_the_connection_when_the_earlier_ones_are_answe
     assert nothing_is_held(late)
 
 
-def test_a_frame_that_is_no_request_closes_the_connection_when_the_earlier_ones_are_answered(late: Late) -> None:
+def test_a_frame_that_is_no_request_closes_the_connection_when_the_earlier_ones_are_answered(
+    late: UnconfirmedBroker,
+) -> None:
     late.producer.send(one() + b"\0\0\0\x04\0\0\xff\xff")
     late.broker.turns()
     assert not late.producer.closed
@@ -163,7 +165,7 @@ def test_a_frame_that_is_no_request_closes_the_connection_when_the_earlier_ones_
     assert late.producer.closed
 
 
-def test_any_other_request_waits_for_the_produces_before_it(late: Late) -> None:
+def test_any_other_request_waits_for_the_produces_before_it(late: UnconfirmedBroker) -> None:
     late.producer.send(one() + framed(METADATA, messages.MetadataRequest(())) + one())
     late.broker.turns()
     assert (admitted(late), late.producer.has_answer()) == (1, False)
@@ -175,7 +177,7 @@ def test_any_other_request_waits_for_the_produces_before_it(late: Late) -> None:
     assert results(late.producer) == [(Code.NONE, 1)]
 
 
-def test_a_produce_behind_a_fetch_that_waits_is_not_handled(late: Late) -> None:
+def test_a_produce_after_a_delayed_fetch_is_not_handled(late: UnconfirmedBroker) -> None:
     late.consumer.send(framed(FETCH, fetch(max_wait_ms=FOREVER)) + one(acks=0))
     late.broker.turns()
     assert admitted(late) == 0
@@ -187,7 +189,7 @@ def test_a_produce_behind_a_fetch_that_waits_is_not_handled(late: Late) -> None:
     assert admitted(late) == 2
 
 
-def test_a_produce_whose_time_is_up_does_not_pass_the_one_before_it(late: Late) -> None:
+def test_a_produce_whose_time_is_up_does_not_pass_the_one_before_it(late: UnconfirmedBroker) -> None:
     late.producer.send(one(timeout_ms=2000) + one(timeout_ms=1000) + one(timeout_ms=3000))
     late.broker.turns()
     late.broker.now += 1.0
@@ -201,7 +203,7 @@ def test_a_produce_whose_time_is_up_does_not_pass_the_one_before_it(late: Late) 
     assert results(late.producer) == [(Code.NONE, 2)]
 
 
-def test_with_acks_1_it_is_answered_when_it_is_written(unwritten: Late) -> None:
+def test_with_acks_1_it_is_answered_when_it_is_written(unwritten: UnconfirmedBroker) -> None:
     unwritten.producer.send(one(acks=1) + one(acks=-1) + one(acks=0))
     unwritten.broker.turns()
     assert (admitted(unwritten), unwritten.producer.has_answer()) == (3, False)
@@ -213,7 +215,7 @@ def test_with_acks_1_it_is_answered_when_it_is_written(unwritten: Late) -> None:
     assert results(unwritten.producer) == [(Code.NONE, 1)]
 
 
-def test_a_journal_that_fails_refuses_all_that_wait_in_their_order(late: Late) -> None:
+def test_a_journal_that_fails_refuses_all_that_wait_in_their_order(late: UnconfirmedBroker) -> None:
     late.producer.send(one() * 5)
     late.broker.turns()
     late.storage.logs["t", 0].confirmed = 2
@@ -225,7 +227,7 @@ def test_a_journal_that_fails_refuses_all_that_wait_in_their_order(late: Late) -
 # Limits
 
 
-def test_a_connection_with_1000_unanswered_produces_is_paused_until_500_are_left(roomy: Late) -> None:
+def test_a_connection_with_1000_unanswered_produces_is_paused_until_500_are_left(roomy: UnconfirmedBroker) -> None:
     sent = roomy.producer.try_to_send(one() * 3000)
     roomy.broker.turns(3000)
     published, log = roomy.broker.clients.publish_buffer, roomy.storage.logs["t", 0]
@@ -244,7 +246,7 @@ def test_a_connection_with_1000_unanswered_produces_is_paused_until_500_are_left
     assert nothing_is_held(roomy)
 
 
-def test_pub5_with_a_stuck_disk_all_producers_together_take_no_more_than_the_limit(small: Late) -> None:
+def test_pub5_with_a_stuck_disk_all_producers_together_take_no_more_than_the_limit(small: UnconfirmedBroker) -> None:
     peers, clients, frame = small.connect(10), small.broker.clients, one(size=100_000)
     sent = [peer.try_to_send(frame * 3) for peer in peers]
     small.broker.turns(100)
@@ -268,7 +270,7 @@ def test_pub5_with_a_stuck_disk_all_producers_together_take_no_more_than_the_lim
     assert nothing_is_held(small)
 
 
-def test_a_paused_producer_is_not_read_from(small: Late) -> None:
+def test_a_paused_producer_is_not_read_from(small: UnconfirmedBroker) -> None:
     small.producer.send(one(size=MIB // 2) * 2)
     small.broker.turns(20)
     assert (admitted(small), small.broker.clients.publish_buffer.paused) == (2, 1)
@@ -284,7 +286,7 @@ def test_a_paused_producer_is_not_read_from(small: Late) -> None:
     assert admitted(small) == 3
 
 
-def test_who_was_paused_goes_on_in_the_next_turn_without_an_event(small: Late) -> None:
+def test_who_was_paused_goes_on_in_the_next_turn_without_an_event(small: UnconfirmedBroker) -> None:
     small.producer.send(one(size=MIB // 2) * 2)
     small.broker.turns(20)
     small.storage.confirm_all()
@@ -297,7 +299,7 @@ def test_who_was_paused_goes_on_in_the_next_turn_without_an_event(small: Late) -
     assert published.paused == 0
 
 
-def test_a_producer_that_is_paused_within_a_request_is_not_blamed_for_it(small: Late) -> None:
+def test_a_producer_that_is_paused_within_a_request_is_not_blamed_for_it(small: UnconfirmedBroker) -> None:
     (other,) = small.connect(1)
     small.producer.send(one(acks=1))
     assert results(small.producer) == [(Code.NONE, 0)]
@@ -316,7 +318,7 @@ def test_a_producer_that_is_paused_within_a_request_is_not_blamed_for_it(small: 
     assert admitted(small) == 4
 
 
-def test_pub6_a_connection_that_closes_while_paused_leaves_no_count(small: Late) -> None:
+def test_pub6_a_connection_that_closes_while_paused_leaves_no_count(small: UnconfirmedBroker) -> None:
     (leaving,) = small.connect(1)
     leaving.send(one(size=MIB // 2) * 2)
     small.broker.turns()
@@ -333,14 +335,14 @@ def test_pub6_a_connection_that_closes_while_paused_leaves_no_count(small: Late)
     assert nothing_is_held(small)
 
 
-def test_pub7_without_a_limit_a_producer_is_not_paused_for_its_bytes(unlimited: Late) -> None:
+def test_pub7_without_a_limit_a_producer_is_not_paused_for_its_bytes(unlimited: UnconfirmedBroker) -> None:
     for _ in range(100):
         unlimited.producer.send(one(size=MIB))
         unlimited.broker.turns(3)
     assert (admitted(unlimited), unlimited.broker.clients.publish_buffer.pauses) == (100, 0)
 
 
-def test_the_memory_of_unanswered_produces_is_bounded_without_a_limit_of_bytes(unlimited: Late) -> None:
+def test_the_memory_of_unanswered_produces_is_bounded_without_a_limit_of_bytes(unlimited: UnconfirmedBroker) -> None:
     """Tiny ones on many connections: each takes more memory than its bytes."""
     peers, total = unlimited.connect(20), 20 * 30
     frame = tiny(20)
@@ -360,7 +362,7 @@ def test_the_memory_of_unanswered_produces_is_bounded_without_a_limit_of_bytes(u
     assert nothing_is_held(unlimited)
 
 
-def test_a_client_that_never_reads_its_answers_is_closed_and_others_are_served(late: Late) -> None:
+def test_a_client_that_never_reads_its_answers_is_closed_and_others_are_served(late: UnconfirmedBroker) -> None:
     many = messages.ProduceTopic("n" * 200, tuple(messages.ProducePartition(index, None) for index in range(500)))
     frame = framed(PRODUCE, messages.ProduceRequest(topic_data=(many,)))
     sent = 0
@@ -377,7 +379,7 @@ def test_a_client_that_never_reads_its_answers_is_closed_and_others_are_served(l
     assert len(late.broker.clients) == 1
 
 
-def test_a_client_that_never_reads_what_was_confirmed_holds_no_more_than_its_share(late: Late) -> None:
+def test_a_client_that_never_reads_what_was_confirmed_holds_no_more_than_its_share(late: UnconfirmedBroker) -> None:
     frame = one() * 100
     for _ in range(300):
         if not late.producer.try_to_send(frame):
@@ -395,7 +397,7 @@ def test_a_client_that_never_reads_what_was_confirmed_holds_no_more_than_its_sha
 # Room in the storage
 
 
-def test_a_produce_waits_for_room_and_others_are_served_meanwhile(late: Late) -> None:
+def test_a_produce_waits_for_space_and_others_are_served_meanwhile(late: UnconfirmedBroker) -> None:
     late.storage.room = 500
     late.producer.send(one(size=1000))
     late.broker.turns()
@@ -414,7 +416,7 @@ def test_a_produce_waits_for_room_and_others_are_served_meanwhile(late: Late) ->
     assert nothing_is_held(late)
 
 
-def test_answers_go_out_while_the_next_produce_waits_for_room(late: Late) -> None:
+def test_responses_are_sent_while_the_next_produce_waits_for_space(late: UnconfirmedBroker) -> None:
     late.producer.send(one())
     late.broker.turns()
     late.storage.room = 0
@@ -425,7 +427,7 @@ def test_answers_go_out_while_the_next_produce_waits_for_room(late: Late) -> Non
     assert admitted(late) == 1
 
 
-def test_without_room_for_throttle_s_the_storage_is_asked_all_the_same(late: Late) -> None:
+def test_after_throttle_s_without_space_the_storage_gets_the_request(late: UnconfirmedBroker) -> None:
     late.storage.room = 0
     late.producer.send(one())
     late.broker.turns()
@@ -443,8 +445,8 @@ def test_without_room_for_throttle_s_the_storage_is_asked_all_the_same(late: Lat
     assert results(late.producer) == [(Code.NONE, 0)]
 
 
-def test_a_client_that_leaves_while_it_waits_for_room_leaves_nothing(
-    late: Late, caplog: pytest.LogCaptureFixture
+def test_a_client_that_leaves_while_it_waits_for_space_leaves_nothing(
+    late: UnconfirmedBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     late.storage.room = 0
     late.producer.send(one() * 3)

@@ -95,9 +95,7 @@ def test_committed_reading_ends_at_the_last_stable_offset(context: Context, part
     assert offsets(fetched(context, 0, isolation=0)) == [0, 1, 2, 3]
 
 
-def test_aborted_transactions_are_told_with_the_batches_that_they_concern(
-    context: Context, partition: Partition
-) -> None:
+def test_aborted_transactions_come_with_their_batches(context: Context, partition: Partition) -> None:
     for producer_id in range(1, 40):
         partition.append(row(producer_id))
         partition.write_marker(producer_id, 0, False, 0)

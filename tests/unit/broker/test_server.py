@@ -157,7 +157,7 @@ def test_a_waiting_fetch_is_answered_when_its_time_is_up(client: RawClient) -> N
     assert answer.responses[0].partitions[0].error_code == 0
 
 
-def test_requests_behind_a_waiting_fetch_wait_too(broker: LocalBroker, client: RawClient) -> None:
+def test_requests_after_a_delayed_fetch_wait_too(broker: LocalBroker, client: RawClient) -> None:
     first = client.send(FETCH, fetch_request(0, max_wait_ms=3_600_000))
     second = client.send(PRODUCE, produce_request(make_batch(), index=1))
     assert answers_others(broker)
@@ -257,7 +257,7 @@ GARBAGE = {
 
 
 @pytest.mark.parametrize("case", GARBAGE)
-def test_garbage_is_dropped_with_one_line_and_hurts_nobody(
+def test_garbage_is_dropped_with_one_line_and_affects_no_other_client(
     broker: LocalBroker, client: RawClient, case: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     client.socket.sendall(GARBAGE[case])
@@ -267,7 +267,7 @@ def test_garbage_is_dropped_with_one_line_and_hurts_nobody(
     assert f"127.0.0.1:{client.socket.getsockname()[1]}" in caplog.text
 
 
-def test_a_client_that_breaks_off_in_a_frame_hurts_nobody(broker: LocalBroker) -> None:
+def test_a_client_that_stops_within_a_frame_affects_no_other(broker: LocalBroker) -> None:
     for length in (1, 4, 10, 100):
         with RawClient(broker.port) as breaking:
             breaking.socket.sendall(breaking.frame(PRODUCE, produce_request(make_batch(1, size=1000)))[:length])
@@ -291,7 +291,7 @@ def test_a_defect_in_a_handler_costs_one_connection(
     assert "bug in the broker" in caplog.text
 
 
-def test_a_fetch_that_names_a_partition_twice_hurts_nobody(broker: LocalBroker, client: RawClient) -> None:
+def test_a_fetch_with_a_repeated_partition_affects_no_other_client(broker: LocalBroker, client: RawClient) -> None:
     wanted = messages.FetchPartition(0, partition_max_bytes=MIB)
     twice = messages.FetchRequest(max_wait_ms=20, min_bytes=1, topics=(messages.FetchTopic("t", (wanted, wanted)),))
     assert records_of(client.ask(FETCH, twice)) == b""

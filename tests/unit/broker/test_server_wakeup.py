@@ -18,7 +18,7 @@ from tests.unit.broker.handler_calls import context_of
 
 
 class Stage:
-    """A server that takes its turns by hand, with a topic of a hundred partitions on an engine that confirms when it is told."""
+    """A server whose turns the test takes, with a topic of a hundred partitions on an engine that confirms on request."""
 
     def __init__(self, path: Path, life: ExitStack) -> None:
         self.settings = BrokerSettings()

@@ -49,7 +49,7 @@ class Stuck:
         return self.storage.engine.journal.waiting_bytes
 
     def hear(self) -> None:
-        """Take note of what the journal's threads have told, as the server's thread does."""
+        """Process the notifications of the journal's threads, as the server's thread does."""
         settle(self.storage)
         while not self._changed.empty():
             partition = self._changed.get()

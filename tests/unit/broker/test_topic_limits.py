@@ -1,4 +1,4 @@
-"""Making and deleting many topics: one write of the state file per request, and no more than there is room for."""
+"""Creating and deleting many topics: one write of the state file per request, and the limit of partitions."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_state_file_that_cannot_be_written_makes_no_topic(context: Context, tm
     assert described(context, "old", "new") == [Code.NONE] * 2
 
 
-def test_more_partitions_than_the_broker_has_room_for_are_refused(context: Context) -> None:
+def test_more_partitions_than_the_limit_are_refused(context: Context) -> None:
     assert described(context, *names(25)) == [Code.NONE] * 25
     assert described(context, "one-more") == [Code.POLICY_VIOLATION]
     (result,) = ask(context, CREATE_TOPICS, messages.CreateTopicsRequest((messages.CreatableTopic("n", 1, 1),))).topics
@@ -122,7 +122,7 @@ def test_what_one_request_may_not_make_any_more_is_made_by_the_next(tmp_path: Pa
     context.topics.close()
 
 
-def test_names_that_collide_in_one_request_are_told_apart(context: Context) -> None:
+def test_names_that_collide_in_one_request(context: Context) -> None:
     assert described(context, "a.b", "a_b") == [Code.NONE, Code.INVALID_TOPIC_EXCEPTION]
     topics = tuple(messages.CreatableTopic(name, 1, 1) for name in ("c.d", "c_d"))
     created = ask(context, CREATE_TOPICS, messages.CreateTopicsRequest(topics)).topics

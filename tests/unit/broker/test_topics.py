@@ -153,7 +153,7 @@ def test_a_foreign_state_file_is_refused_and_left_alone(tmp_path: Path, content:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"cluster_id": 5}, "cluster_id is 5, not of type str"),
         ({"next_producer_id": "7"}, "next_producer_id is '7', not of type int"),
@@ -163,10 +163,10 @@ def test_a_foreign_state_file_is_refused_and_left_alone(tmp_path: Path, content:
     ],
 )
 def test_a_state_file_with_a_value_of_the_wrong_type_is_refused(
-    tmp_path: Path, change: dict[str, object], said: str
+    tmp_path: Path, change: dict[str, object], message: str
 ) -> None:
     (tmp_path / "broker.json").write_text(json.dumps({"format": 1, "topics": {}, "cluster_id": "x"} | change))
-    with pytest.raises(CorruptRecord, match=said):
+    with pytest.raises(CorruptRecord, match=message):
         open_store(tmp_path)
 
 
@@ -353,7 +353,7 @@ def test_names_that_differ_in_case_are_refused_where_the_file_system_takes_them_
         ("retention.ms", None),
     ],
 )
-def test_a_number_outside_of_its_bounds_is_refused_in_words(tmp_path: Path, name: str, value: str | None) -> None:
+def test_a_number_outside_of_its_bounds_is_refused(tmp_path: Path, name: str, value: str | None) -> None:
     store = open_store(tmp_path)
     with pytest.raises(
         BrokerError, match=f"topic setting {name} has the bad value .*; it takes a whole number from"

@@ -17,7 +17,7 @@ from spark_producer.record.batch_v2 import batches
 from spark_producer.record.reading import read_records, single_records
 from tests.stages.memory_storage import MemoryStorage
 from tests.support.campaigns import sample_and_campaign
-from tests.unit.broker.partition_writer import Scribe
+from tests.unit.broker.partition_writer import PartitionWriter
 
 STEPS = 120
 SEEDS = sample_and_campaign([range(15), *(range(first, first + 100) for first in range(100, 2000, 100))])
@@ -84,14 +84,14 @@ class History:
     """Takes random steps in a partition and in the model, and compares them."""
 
     def __init__(self, partition: Partition, rng: random.Random) -> None:
-        self.scribe = Scribe(partition)
+        self.writer = PartitionWriter(partition)
         self.model = Model()
         self.rng = rng
         self.sent: list[tuple[memoryview, int]] = []
 
     @property
     def partition(self) -> Partition:
-        return self.scribe.partition
+        return self.writer.partition
 
     def step(self) -> None:
         rng, who = self.rng, self.rng.choice(PRODUCERS)
@@ -111,14 +111,14 @@ class History:
             self.end(who)
 
     def write(self, who: int, values: tuple[bytes, ...], *, transactional: bool) -> None:
-        batch = self.scribe.batch(who, *values, transactional=transactional)
-        offset = self.scribe.write(who, *values, transactional=transactional)
+        batch = self.writer.batch(who, *values, transactional=transactional)
+        offset = self.writer.write(who, *values, transactional=transactional)
         self.sent = [(batch, offset)] if who != -1 else []
         self.model.wrote(who, offset, values, transactional=transactional)
 
     def end(self, who: int) -> None:
         commit = self.rng.random() < 0.5
-        marker = self.scribe.end(who, commit=commit, raise_epoch=self.rng.random() < 0.5)
+        marker = self.writer.end(who, commit=commit, raise_epoch=self.rng.random() < 0.5)
         self.sent = []
         self.model.ended(who, marker, commit=commit)
 
@@ -152,7 +152,7 @@ def lives_and_deaths(path: Path, rng: random.Random) -> Iterator[History]:
         if number % 10 == 0:
             yield history
         if rng.random() < 0.05:
-            history.scribe.partition = opened()  # the old one is not closed, as after kill -9
+            history.writer.partition = opened()  # the old one is not closed, as after kill -9
             yield history
     yield history
 

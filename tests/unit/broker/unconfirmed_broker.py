@@ -1,4 +1,4 @@
-"""A broker on an engine that confirms nothing by itself, as one with a journal does until the disk has it."""
+"""A broker on an engine that confirms on request of the test, as one with a journal does when the disk has a batch."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tests.unit.broker.batches import make_batch
 from tests.unit.broker.connections.test_lifecycle import SETTINGS, Broker, Peer
 
 
-class Late:
-    """A broker whose batches are confirmed when the test says so, and its clients; turns are taken by hand."""
+class UnconfirmedBroker:
+    """A broker whose batches the test confirms, and its clients; the test takes its turns."""
 
     def __init__(self, path: Path, settings: BrokerSettings = SETTINGS, *, writes_at_once: bool = True) -> None:
         self._writes_at_once = writes_at_once
         self.broker = Broker(path, self._open, settings)
-        # what the server does, which is not there: it looks at those who wait
+        # in place of the server, which notifies delayed requests
         clients = self.broker.clients
         self.broker.store.watch(lambda topic, index: clients.changed((topic, index)), clients.space_freed)
         self._peers: list[Peer] = []
         self.producer, self.consumer = self.connect(2)
 
     def connect(self, count: int) -> list[Peer]:
-        """So many more clients."""
+        """Return `count` more clients."""
         fresh = [Peer(self.broker) for _ in range(count)]
         self._peers += fresh
         return fresh

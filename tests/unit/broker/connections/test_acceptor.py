@@ -54,14 +54,14 @@ def test_a_client_is_taken_without_blocking(listener: ScriptedListener, client: 
     assert not client.getblocking()
 
 
-def test_nobody_there(listener: ScriptedListener) -> None:
+def test_a_group_without_members(listener: ScriptedListener) -> None:
     listener.next = [BlockingIOError(), ConnectionAbortedError()]
     accepting = acceptor(listener)
     assert [accepting.accept(0, 0.0), accepting.accept(0, 0.0)] == [None, None]
     assert accepting.resume_at is None
 
 
-def test_without_descriptors_it_pauses_and_says_so_now_and_then(
+def test_without_descriptors_it_pauses_and_logs_rarely(
     listener: ScriptedListener, caplog: pytest.LogCaptureFixture
 ) -> None:
     listener.next = [OSError(errno.EMFILE, "Too many open files") for _ in range(4)]

@@ -52,7 +52,7 @@ FOREVER = 0x7FFFFFFF
 
 
 class Peer:
-    """The far end of a connection, which does just what it is told. Nothing blocks."""
+    """The client's end of a connection, which the test controls. Nothing blocks."""
 
     def __init__(self, broker: Broker) -> None:
         near, self.socket = socket.socketpair()
@@ -232,7 +232,7 @@ def test_large_requests_take_turns_within_the_budget(broker: Broker, peers: list
     assert broker.clients.budget.held == 0
 
 
-def test_halves_of_requests_shut_nobody_out_for_long(broker: Broker, peers: list[Peer]) -> None:
+def test_incomplete_requests_block_others_for_a_short_time_only(broker: Broker, peers: list[Peer]) -> None:
     for peer in peers[1:]:
         peer.try_to_send(framed(PRODUCE, produce(3 * MIB))[:100_000])
     broker.turns()
@@ -284,7 +284,7 @@ def test_who_is_silent_is_closed_and_who_waits_for_data_is_not(broker: Broker, p
     broker.now += SETTINGS.idle_timeout
     broker.turns()
     assert idle.closed
-    assert waiting.answer(FETCH).responses[0].partitions[0].records == b"", "nobody waits longer"
+    assert waiting.answer(FETCH).responses[0].partitions[0].records == b"", "it waits no longer"
     assert len(broker.clients) == 1
 
 
@@ -323,7 +323,7 @@ def test_a_partition_named_twice_is_waited_for_once(broker: Broker, peers: list[
     assert consumer.answer(FETCH).responses[0].partitions[0].records == b""
 
 
-def test_waiting_fetches_leave_nothing_behind(broker: Broker) -> None:
+def test_delayed_fetches_release_their_memory(broker: Broker) -> None:
     for _ in range(300):
         leaving = Peer(broker)
         leaving.ask(FETCH, fetch(max_wait_ms=FOREVER))
@@ -359,9 +359,7 @@ def test_a_read_error_is_answered_to_the_consumer_who_met_it(
     assert "Input/output error" in caplog.text
 
 
-def test_a_defect_in_looking_at_one_waiting_fetch_costs_its_connection_alone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_bug_in_a_delayed_fetch_costs_its_connection_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     failures: list[Exception] = []
 
     def fail_once(_: int) -> None:

@@ -110,7 +110,7 @@ def test_pub7_without_a_limit_bytes_pause_nobody() -> None:
     assert buffer.bytes.peak == 2**60
 
 
-def test_who_waits_for_room_asks_again_when_there_is_some() -> None:
+def test_a_publisher_that_waits_for_space_retries_when_there_is_some() -> None:
     buffer = buffer_of()
     one = publisher_of(buffer)
     assert one.may_wait_for_space(5.0, 10.0)
@@ -122,14 +122,14 @@ def test_who_waits_for_room_asks_again_when_there_is_some() -> None:
     assert buffer.take_resumed(14.9) == ["one"]
     assert one.may_wait_for_space(14.9, 10.0), "others were faster"
     buffer.pause(one, 0.0)
-    assert buffer.next_deadline() == 15.0, "it does not begin to wait anew"
+    assert buffer.next_deadline() == 15.0, "its deadline stays"
     buffer.space_freed()
     one.deadline = math.inf
     assert one.may_wait_for_space(15.0, 10.0), "that is its next request"
     assert buffer.next_deadline() == 25.0
 
 
-def test_who_has_waited_for_room_long_enough_waits_no_longer() -> None:
+def test_a_publisher_waits_for_space_up_to_its_deadline() -> None:
     buffer = buffer_of()
     one = publisher_of(buffer)
     assert one.may_wait_for_space(5.0, 10.0)

@@ -16,7 +16,7 @@ from tests.unit.broker.handler_calls import BROKER
 
 
 class Broker:
-    """A broker without sockets, whose clock is moved by hand, and which can be opened again."""
+    """A broker without sockets, whose clock the test moves, and which can be reopened."""
 
     def __init__(self, data_dir: Path, engine: str | None = None) -> None:
         self.data_dir = data_dir
@@ -25,7 +25,7 @@ class Broker:
 
     @classmethod
     def new(cls, data_dir: Path, engine: str | None = None) -> Broker:
-        """One with an empty topic `t` of three partitions."""
+        """Return a broker with an empty topic `t` of three partitions."""
         broker = cls(data_dir, engine)
         broker.open()
         broker.context.topics.create("t", 3)
@@ -33,7 +33,7 @@ class Broker:
 
     @classmethod
     def again(cls, data_dir: Path) -> Broker:
-        """One that finds what another has left."""
+        """Return a broker on the files of an earlier one."""
         broker = cls(data_dir)
         broker.open()
         return broker

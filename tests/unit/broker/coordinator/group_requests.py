@@ -93,7 +93,7 @@ def committed(context: Context, group: str = "g") -> dict[TopicPartition, int]:
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer says of itself (ConsumerProtocolSubscription 0)."""
+    """The subscription of a consumer (ConsumerProtocolSubscription 0)."""
     names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
     return struct.pack(">hi", 0, len(topics)) + names + struct.pack(">i", -1)
 

@@ -1,4 +1,4 @@
-"""What people are shown of transactions, what the broker says it speaks, and the bounds of what clients can make it keep."""
+"""DescribeTransactions and ListTransactions, the versions of the transactional APIs, and the limits of transactional state."""
 
 import time
 from dataclasses import replace
@@ -121,7 +121,7 @@ def test_a_list_that_takes_too_long_is_refused() -> None:
         matching_names([], "(")
 
 
-# What the broker says that it speaks
+# The versions that the broker supports
 
 
 def versions(context: Context, version: int = 4) -> messages.ApiVersionsResponse:
@@ -214,7 +214,7 @@ def test_groups_of_transactions_are_limited_with_their_partitions(small: Context
 
 
 def test_a_long_text_counts_for_several_offsets(small: Context) -> None:
-    """All of them are in memory, and written anew with the log."""
+    """All of them are in memory, and rewritten with the log."""
     _, *me = initialize(small)
     producer = (me[0], me[1])
     assert commit_offset(small, producer, 1, ("t", 0), metadata="x" * 200) == Code.POLICY_VIOLATION

@@ -95,11 +95,11 @@ def test_a_marker_that_was_lost_with_the_journal_is_written_in_the_next_life(liv
     lives.end()
 
 
-@pytest.mark.parametrize("anew", [False, True])
-def test_a_topic_that_is_deleted_meanwhile_has_nothing_to_confirm(lives: Lives, anew: bool) -> None:
+@pytest.mark.parametrize("recreated", [False, True])
+def test_a_topic_that_is_deleted_meanwhile_has_nothing_to_confirm(lives: Lives, recreated: bool) -> None:
     assert end(lives.context, lives.me, commit=True)[0] == Code.NONE
     lives.context.topics.delete("t")
-    if anew:
+    if recreated:
         lives.context.topics.create("t", 2)
     lives.context.coordinator.write_markers()
     assert state(lives.context).transaction_state == "CompleteCommit"

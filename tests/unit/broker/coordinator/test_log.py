@@ -178,7 +178,7 @@ def test_after_a_failed_sync_nothing_is_taken_any_more(tmp_path: Path, disk: Dis
     log.close()
 
 
-def test_a_rewritten_log_says_the_same(tmp_path: Path) -> None:
+def test_a_rewritten_log_has_the_same_state(tmp_path: Path) -> None:
     ledger = CoordinatorState()
     for entry in ENTRIES:
         ledger.apply(entry)

@@ -1,4 +1,4 @@
-"""Groups by requests: what waits and is answered, what lasts, the limits, and which partitions somebody reads."""
+"""Groups by requests: delayed responses, restarts, limits, and the partitions with a cursor."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def size(context: Context) -> int:
     return context.coordinator.groups.size
 
 
-def test_a_join_waits_and_is_looked_at_when_the_others_have_joined(context: Context) -> None:
+def test_a_join_waits_until_the_others_have_joined(context: Context) -> None:
     first, _ = stable(context)
     waiting = join_later(context)
     assert not waiting.is_ready()
@@ -70,7 +70,7 @@ def test_a_join_waits_and_is_looked_at_when_the_others_have_joined(context: Cont
     assert waiting.response(MAX_RECORDS).generation_id == 2
 
 
-def test_a_join_that_waits_too_long_is_told_to_join_again(context: Context) -> None:
+def test_a_join_that_waits_too_long_has_to_join_again(context: Context) -> None:
     """The group answers before. This is for brokers whose idle timeout is shorter than their clients' rebalance timeouts."""
     stable(context)
     late = join_later(context).response(MAX_RECORDS)
@@ -177,7 +177,7 @@ def test_offsets_are_deleted_of_topics_that_no_member_reads(broker: Broker) -> N
 
 
 @pytest.mark.parametrize("metadata", [b"?", bytes(MAX_PARSED_BYTES + 1)], ids=["nonsense", "more than is looked at"])
-def test_a_group_whose_members_say_something_else_keeps_its_offsets(context: Context, metadata: bytes) -> None:
+def test_a_group_with_unknown_subscriptions_keeps_its_offsets(context: Context, metadata: bytes) -> None:
     stable(context, metadata=metadata)
     topics = (messages.OffsetDeleteRequestTopic("t", (messages.OffsetDeleteRequestPartition(0),)),)
     answer = ask(context, OFFSET_DELETE, messages.OffsetDeleteRequest("g", topics))
@@ -246,7 +246,7 @@ def test_a_group_that_is_named_often_is_described_once(context: Context) -> None
     assert [row.group_id for row in answer.groups] == ["g"]
 
 
-def test_an_assignment_that_is_too_large_reaches_nobody(broker: Broker) -> None:
+def test_a_too_large_assignment_reaches_no_member(broker: Broker) -> None:
     context = with_groups(broker, max_bytes=100_000)
     joined = join(context)
     before = size(context)
@@ -305,31 +305,31 @@ def test_a_group_whose_name_is_as_long_as_a_text_can_be_is_not_found_either(cont
 
 
 def test_cursors_are_the_partitions_that_some_group_is_assigned(broker: Broker) -> None:
-    told: list[tuple[tuple[str, int], bool]] = []
+    events: list[tuple[tuple[str, int], bool]] = []
     context, groups = broker.context, broker.context.coordinator.groups
     stable(context, assignment({"t": (0,)}), group="early")
-    groups.watch_cursors(lambda partition, active: told.append((partition, active)), lambda each: each[1] < 3)
-    assert told == [(T0, True)]
+    groups.watch_cursors(lambda partition, active: events.append((partition, active)), lambda each: each[1] < 3)
+    assert events == [(T0, True)]
     member_id, generation = stable(context, assignment({"t": (0, 1, 7)}))
-    assert told[1:] == [(T1, True)], "0 is read already, 7 is none"
+    assert events[1:] == [(T1, True)], "0 is read already, 7 is none"
     waiting = join_later(context)
-    assert told[2:] == [], "while they share out anew nothing is given up"
+    assert events[2:] == [], "a rebalance removes no cursor"
     join(context, member_id)
     newcomer = waiting.response(MAX_RECORDS).member_id
     shares = {member_id: assignment({"t": (1,)}), newcomer: assignment({"t": (2,)})}
     sync(context, member_id, generation + 1, shares)
-    assert told[2:] == [(("t", 2), True)]
+    assert events[2:] == [(("t", 2), True)]
     broker.now += 100
     groups.run_if_due(broker.now)
-    assert sorted(told[3:]) == [(T0, False), (T1, False), (("t", 2), False)]
+    assert sorted(events[3:]) == [(T0, False), (T1, False), (("t", 2), False)]
 
 
 @pytest.mark.parametrize(
-    "behind", [b"", b"\0", ONE, ONE + b"\0\5abc", ONE + b"\xff\xff", ONE + b"\0\1\xff", ONE + b"\0"], ids=repr
+    "suffix", [b"", b"\0", ONE, ONE + b"\0\5abc", ONE + b"\xff\xff", ONE + b"\0\1\xff", ONE + b"\0"], ids=repr
 )
-def test_bytes_that_no_consumer_writes(behind: bytes) -> None:
-    assert list(assigned_partitions(b"\0\0" + behind)) == []
-    assert subscribed_topics(b"\0\0" + behind) is None
+def test_bytes_that_no_consumer_writes(suffix: bytes) -> None:
+    assert list(assigned_partitions(b"\0\0" + suffix)) == []
+    assert subscribed_topics(b"\0\0" + suffix) is None
 
 
 def test_a_consumer_that_names_too_many_topics_is_not_understood() -> None:

@@ -192,7 +192,7 @@ def test_its_time_runs_from_the_first_partition_over_a_restart(broker: Broker) -
     assert state(context).transaction_state == "CompleteAbort"
 
 
-def test_the_level_of_the_cluster_says_who_may_come_back_after_a_fence(broker: Broker) -> None:
+def test_the_level_of_the_cluster_decides_who_may_return_after_a_fence(broker: Broker) -> None:
     for level, code in ((2, Code.NONE), (0, Code.PRODUCER_FENCED)):
         broker.settings = replace(broker.settings, transaction_version=level)
         context = broker.restart()

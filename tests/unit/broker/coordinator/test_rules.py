@@ -128,7 +128,7 @@ def test_end_of_a_transaction(style: str, state: TransactionState, outcome: str)
         (ProducerIdAndEpoch(PID, EPOCH - 2), True, FENCED),
     ],
 )
-def test_end_by_somebody_else(
+def test_end_by_another_producer(
     state: TransactionState, producer: ProducerIdAndEpoch, implicit: bool, code: Code
 ) -> None:
     for commit in (True, False):
@@ -234,8 +234,8 @@ def test_a_new_epoch(
         )
 
 
-def test_the_epoch_of_a_producer_in_a_transaction_is_not_looked_at() -> None:
-    """The trap of KIP-360: whoever knows the producer id ends the transaction, with whatever epoch."""
+def test_the_epoch_of_a_producer_in_a_transaction_is_not_checked() -> None:
+    """The trap of KIP-360: any client that knows the producer id ends the transaction, with any epoch."""
     assert init(known(TransactionState.ONGOING), BEFORE) == Transition(BUSY)
     assert init(known(TransactionState.ONGOING), NEXT) == Transition(BUSY)
     assert init(known(TransactionState.ONGOING), OTHER) == Transition(FENCED)

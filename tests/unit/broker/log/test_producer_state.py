@@ -35,7 +35,7 @@ def test_sequences_that_follow_are_accepted() -> None:
     assert states.check(header(6)) is None
 
 
-def test_batches_without_a_producer_are_nobody() -> None:
+def test_batches_without_a_producer_id_have_no_state() -> None:
     plain = read_header(make_batch())
     assert filled(plain, plain).check(plain) is None
 
@@ -69,7 +69,7 @@ def test_a_new_epoch_starts_at_sequence_zero() -> None:
 
 
 def test_an_unknown_producer_may_start_anywhere() -> None:
-    """As in Kafka: its partition may have been deleted and made anew."""
+    """As in Kafka: its partition may have been deleted and created again."""
     assert ProducerStates().check(header(9)) is None
 
 

@@ -59,7 +59,7 @@ def test_the_batch_of_68_bytes_leaves_the_offsets_alone(tmp_path: Path) -> None:
 
 
 BAD = {
-    "bytes behind the last record": (b"".join(RECORDS) + b"\0", 40, "1 bytes are left"),
+    "bytes after the last record": (b"".join(RECORDS) + b"\0", 40, "1 bytes are left"),
     "cut in the last record": (b"".join(RECORDS)[:-1], 40, "record 39 of 40"),
     "deltas from 1": (make_record(1) + make_record(2), 2, "record 0 has offset delta 1"),
     "a gap": (make_record(0) + make_record(2), 2, "record 1 has offset delta 2"),
@@ -75,8 +75,8 @@ BAD = {
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 @pytest.mark.parametrize("case", BAD)
 def test_records_that_are_not_what_they_should_be_are_refused(case: str, codec: Codec) -> None:
-    content, records, said = BAD[case]
-    assert said in refused(batch_of(content, records, codec))
+    content, records, message = BAD[case]
+    assert message in refused(batch_of(content, records, codec))
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
@@ -94,7 +94,7 @@ def test_a_batch_that_unpacks_to_more_than_the_limit_is_refused(codec: Codec) ->
     assert str(len(content) - 1) in refused(batch, DecompressionBudget(batch_limit=len(content) - 1))
 
 
-def test_batches_of_more_records_than_are_looked_at_together() -> None:
+def test_batches_of_more_records_than_are_validated_together() -> None:
     records = [make_record(delta) for delta in range(2 * ROWS_AT_ONCE + 1)]
     for count in (ROWS_AT_ONCE - 1, ROWS_AT_ONCE, ROWS_AT_ONCE + 1, 2 * ROWS_AT_ONCE, 2 * ROWS_AT_ONCE + 1):
         content = b"".join(records[:count])

@@ -5,13 +5,13 @@ from spark_producer.broker.memory.budget import ConnectionMemory, MemoryHolding
 LIMIT = 800
 
 
-def test_requests_are_admitted_in_order_as_room_becomes_free() -> None:
+def test_requests_are_admitted_in_order_as_memory_becomes_free() -> None:
     budget: ConnectionMemory[str] = ConnectionMemory(6400)
     first, second, middle, small = (MemoryHolding(budget, name) for name in ("first", "second", "middle", "small"))
     assert first.admit(3200)
     second.hold_response(3150)
     assert not middle.admit(100)
-    assert not small.admit(10), "it would fit, but somebody else came before"
+    assert not small.admit(10), "it would fit, but an earlier one waits"
     assert budget.next_admitted() is None
     first.request_done()
     assert budget.next_admitted() == "middle"
@@ -57,7 +57,7 @@ def test_fetches_are_held_back_before_other_requests() -> None:
     budget: ConnectionMemory[str] = ConnectionMemory(LIMIT)
     one, two = MemoryHolding(budget, "one"), MemoryHolding(budget, "two")
     one.hold_response(60)
-    assert budget.max_fetch_bytes == 20, "half of the room"
+    assert budget.max_fetch_bytes == 20, "half of the free memory"
     for answer, may_fetch, may_respond in ((30, True, True), (40, False, True), (139, False, True)):
         two.hold_response(answer)
         assert (budget.may_respond(fetch=True), budget.may_respond(fetch=False)) == (may_fetch, may_respond)

@@ -50,7 +50,7 @@ def test_one_size_is_both_budgets() -> None:
         (1 * GIB, 512 * MIB, GIB // 5),
     ],
 )
-def test_floors_hold_only_where_there_is_room_for_both(budget: int, publish: int, tail: int) -> None:
+def test_floors_hold_only_in_a_budget_for_both(budget: int, publish: int, tail: int) -> None:
     """With them a broker with 64 MiB of direct memory gives away 128 MiB of it."""
     plan = plan_memory(broker=budget, storage=64 * MIB)
     assert (plan.publish_buffer, plan.tail_cache) == (publish, tail)

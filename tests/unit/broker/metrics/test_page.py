@@ -67,7 +67,7 @@ def test_the_tiers_have_a_metric_for_each_counter_and_name_their_models() -> Non
         assert f"({counterpart})" in page
 
 
-def test_only_fields_that_say_what_they_count_are_counters() -> None:
+def test_only_fields_with_a_description_are_counters() -> None:
     @dataclass
     class Some:
         up: int = counter("goes up")
@@ -145,7 +145,7 @@ def test_a_page_that_cannot_be_made_ends_its_own_request_alone(caplog: pytest.Lo
         assert fetch_metrics_page(port) == "a 2\n"
 
 
-def test_a_port_that_is_taken_or_has_no_page_is_told() -> None:
+def test_a_port_that_is_taken_or_has_no_page_is_an_error() -> None:
     taken = pytest.raises(
         ConnectionFailed, match=r"^cannot listen on 127.0.0.1:[0-9]+ for metrics: [A-Z][a-z ]+. Use another port$"
     )
@@ -225,7 +225,7 @@ def test_a_broker_that_is_busy_shows_the_sums_of_before() -> None:
             assert time.monotonic() < deadline
 
 
-def test_what_the_system_says_of_memory(tmp_path: Path) -> None:
+def test_memory_of_the_system(tmp_path: Path) -> None:
     def write(name: str, text: str) -> None:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)

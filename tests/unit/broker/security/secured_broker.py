@@ -1,4 +1,4 @@
-"""What tests of the secure listener share: a login done by hand, TLS over a raw client, a broker whose clock is set by hand."""
+"""Helpers for the secure listener: a step-by-step login, TLS over a raw client, a broker whose clock the test sets."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def over_tls(client: RawClient, ca: Path, certificate: Path | None = None) -> Ra
 
 
 class PairedClient(RawClient):
-    """A raw client over a pair of sockets. It waits for nothing: the broker's turns are taken before."""
+    """A raw client over a pair of sockets. It never blocks: the broker's turns come first."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
@@ -82,7 +82,7 @@ class PairedClient(RawClient):
 
 
 class PairedBroker:
-    """The clients of a secured broker, with a clock that is set and turns that are taken by hand."""
+    """The clients of a secured broker, whose clock and turns the test controls."""
 
     def __init__(self, directory: Path, security: BrokerSecurity) -> None:
         self.now = 1000.0

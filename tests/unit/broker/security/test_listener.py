@@ -65,9 +65,9 @@ def is_served(broker: PairedBroker, client: PairedClient) -> bool:
 
 
 def is_open(client: PairedClient) -> bool:
-    """Whether the broker has neither said anything nor closed."""
+    """Whether the broker has neither sent anything nor closed."""
     try:
-        assert client.socket.recv(1) == b"", "it said something"
+        assert client.socket.recv(1) == b"", "the broker sent bytes"
     except BlockingIOError:
         return True
     return False
@@ -189,7 +189,7 @@ def test_sec35_a_hundred_strangers_at_a_time(paired: PairedBroker) -> None:
     first.receive(SASL_HANDSHAKE)
     first.receive(SASL_AUTHENTICATE)
     next_one = paired.connect()
-    assert is_open(next_one), "there is room again"
+    assert is_open(next_one), "another connection is allowed again"
     assert is_open(strangers[-1])
     assert is_served(paired, known)
     strangers[1].socket.close()
@@ -230,7 +230,7 @@ def test_sec35_a_refusal_comes_after_a_pause_in_which_others_are_served(paired: 
     assert client.is_closed_by_peer()
 
 
-def test_a_mechanism_that_is_not_on_is_told_which_are(paired: PairedBroker) -> None:
+def test_a_disabled_mechanism_is_refused_with_the_enabled_ones(paired: PairedBroker) -> None:
     client = paired.connect()
     client.send(SASL_HANDSHAKE, messages.SaslHandshakeRequest("GSSAPI"))
     paired.turns()

@@ -49,7 +49,7 @@ def talk(client: Generator[bytes, bytes, None], server: Generator[bytes, bytes, 
 
 
 def refused(server: Generator[bytes, bytes, Authenticated], *sent: bytes) -> str | None:
-    """What a client that is refused after its last message is told."""
+    """The error of a client that is refused after its last message."""
     next(server)
     for message in sent[:-1]:
         server.send(message)
@@ -89,7 +89,7 @@ def test_the_vector_of_rfc_7677(monkeypatch: pytest.MonkeyPatch) -> None:
 def final_of(
     first: bytes, bare: bytes, *, nonce: bytes | None = None, header: bytes = b"biws", suffix: bytes = b""
 ) -> bytes:
-    """A last message with the right proof for whatever it says."""
+    """A last message with the right proof for its content."""
     fields = dict(part.split(b"=", 1) for part in first.split(b","))
     unproved = b"c=" + header + b",r=" + (fields[b"r"] if nonce is None else nonce) + suffix
     salted = derived.salted_password("sha256", PASSWORD.encode(), base64.b64decode(fields[b"s"]), int(fields[b"i"]))
@@ -115,7 +115,7 @@ BARE = b"n=ada,r=clientnonce"
 def test_sec36_the_last_message_must_bear_the_whole_nonce_and_the_header(
     users: Users, changes: dict[str, bytes]
 ) -> None:
-    """The proof is right each time: it proves what the message says."""
+    """The proof is right each time: it is for the content of the message."""
     server = scram("SCRAM-SHA-256", users, lambda: "servernonce")
     next(server)
     first = server.send(b"n,," + BARE)
@@ -225,7 +225,7 @@ def test_sec37_the_same_is_computed_for_unknown_users(
     assert "compare_digest" in work("eve", PASSWORD)
 
 
-def test_nobody_proves_the_keys_of_a_user_who_does_not_exist(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_proof_fits_the_keys_of_an_unknown_user(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if a proof fitted by chance."""
     monkeypatch.setattr(derived, "proves", lambda *_: True)
     server = scram("SCRAM-SHA-256", users, lambda: "server")
@@ -298,7 +298,7 @@ def test_odd_messages_are_refused_and_nothing_else(users: Users, mechanism: str,
         send_all()
 
 
-def test_a_server_that_does_not_know_the_password_is_found_out(users: Users) -> None:
+def test_a_server_that_does_not_know_the_password_is_refused(users: Users) -> None:
     """The client's half of the bargain, which the embedded broker keeps."""
     client = messages_of("SCRAM-SHA-256", "ada", "another")
     server = start("SCRAM-SHA-256", users, lambda: NOW_MS)

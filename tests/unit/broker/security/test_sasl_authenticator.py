@@ -210,10 +210,12 @@ def test_a_handshake_of_version_0_is_followed_by_bare_frames(users: Users) -> No
         dialog.send(bytes(last.buffers[1]))
     assert login.user == "ada"
     assert login.step(METADATA_FRAME, 2.9) == OrdinaryRequest()
-    assert isinstance(login.step(METADATA_FRAME, 3.0), LoginRefusal), "its session ends too, although it was not told"
+    assert isinstance(login.step(METADATA_FRAME, 3.0), LoginRefusal), (
+        "its session ends too, although it got no lifetime"
+    )
 
 
-def test_a_bare_login_that_fails_is_told_nothing(users: Users) -> None:
+def test_a_failed_raw_login_gets_no_error(users: Users) -> None:
     login = login_of(users)
     login.step(handshake("PLAIN", 0), 0.0)
     step = login.step(memoryview(b"\0ada\0wrong"), 0.0)
@@ -246,11 +248,11 @@ def test_a_token_that_is_refused_is_refused_in_two_steps(users: Users) -> None:
     login.step(handshake("OAUTHBEARER"), 0.0)
     first = login.step(authenticate(b"n,,\x01auth=Bearer nonsense\x01\x01"), 0.0)
     assert isinstance(first, LoginReply)
-    told = b'{"status":"invalid_token"}'
-    assert (answered(first).error_code, bytes(answered(first).auth_bytes)) == (Code.NONE, told)
+    error_bytes = b'{"status":"invalid_token"}'
+    assert (answered(first).error_code, bytes(answered(first).auth_bytes)) == (Code.NONE, error_bytes)
     second = login.step(authenticate(b"\x01"), 0.0)
     assert isinstance(second, LoginRefusal)
-    assert answered(second).error_message == told.decode()
+    assert answered(second).error_message == error_bytes.decode()
 
 
 def test_who_logs_in_again_must_be_the_same(users: Users) -> None:

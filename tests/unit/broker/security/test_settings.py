@@ -63,6 +63,6 @@ def test_passwords_in_clear_are_warned_about(caplog: pytest.LogCaptureFixture) -
         assert "PLAIN without TLS" in caplog.text
 
 
-def test_a_certificate_that_cannot_be_read_is_told_before_the_broker_listens() -> None:
+def test_an_unreadable_certificate_fails_before_the_broker_listens() -> None:
     with pytest.raises(TlsFailed, match=r"none\.pem"):
         LocalBroker(security=BrokerSecurity("SSL", certificate="none.pem"))

@@ -79,8 +79,8 @@ def test_records_of_one_byte(client: RawClient) -> None:
     assert client.receive(METADATA)[1].brokers
 
 
-def test_answers_that_nobody_reads_yet_wait_for_their_client(files: Path, tmp_path: Path) -> None:
-    """They fill the buffers of both sides; then the broker reads no more, and goes on once there is room."""
+def test_unread_responses_wait_for_their_client(files: Path, tmp_path: Path) -> None:
+    """They fill the buffers of both sides; then the broker stops reading, and continues once there is space."""
     count = 5000
     with (
         LocalBroker(security=BrokerSecurity("SSL", files / "broker.pem")) as broker,
@@ -98,9 +98,9 @@ def test_sec39_a_tls_listener_never_speaks_plain_text(broker: LocalBroker, clien
         for written in (plain.frame(API_VERSIONS, messages.ApiVersionsRequest()), plain.frame(METADATA, EVERYTHING)):
             with RawClient(broker.port) as fresh:
                 fresh.socket.sendall(written)
-                heard = _everything_from(fresh.socket)
-            assert heard[:1] in (b"", b"\x15"), "an alert of TLS, and no answer of Kafka's"
-            assert len(heard) <= 7
+                received = _everything_from(fresh.socket)
+            assert received[:1] in (b"", b"\x15"), "an alert of TLS, and no answer of Kafka's"
+            assert len(received) <= 7
     assert client.ask(METADATA, EVERYTHING).brokers
 
 
@@ -218,8 +218,8 @@ def test_sec43_new_connections_use_new_certificates(
             assert serial_of(broker.port, files / "ca.pem") == after
             own.unlink()
             assert serial_of(broker.port, files / "ca.pem") == after
-        told = [line for line in caplog.messages if "cannot be used; the previous ones stay" in line]
-        assert len(told) == 2, "one line for each change"
+        warnings = [line for line in caplog.messages if "cannot be used; the previous ones stay" in line]
+        assert len(warnings) == 2, "one line for each change"
         shutil.copy(files / "broker.pem", own)
         shutil.copy(files / "broker.pem", key)
         assert serial_of(broker.port, files / "ca.pem") not in (before, after)
@@ -251,8 +251,8 @@ def _open(client: PairedClient) -> bool:
 
 def _everything_from(sock: socket.socket) -> bytes:
     """What the broker sends until it closes."""
-    heard = b""
+    received = b""
     with contextlib.suppress(ConnectionError):
         while piece := sock.recv(4096):
-            heard += piece
-    return heard
+            received += piece
+    return received

@@ -137,7 +137,7 @@ class ScriptedStream(TlsStream):
         return self.outgoing.pop(0) if self.outgoing else b""
 
 
-def test_what_tls_says_by_itself_comes_behind_what_waits(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_tls_messages_come_after_waiting_ciphertext(pair: tuple[socket.socket, socket.socket]) -> None:
     stream = ScriptedStream()
     wire = TlsServerTransport(pair[0], stream)
     stream.outgoing = [b"a" * MIB]
@@ -188,7 +188,7 @@ def test_a_connection_hands_out_no_request_while_ciphertext_waits(
 
 
 def test_what_is_decrypted_already_is_read_without_waiting_for_the_socket(tmp_path: Path, files: Path) -> None:
-    """The reader of frames has no room for all of a record, and the socket has nothing more."""
+    """The frame reader has no space for a whole record, and the socket has no more bytes."""
     broker = PairedBroker(tmp_path / "data", BrokerSecurity("SSL", files / "broker.pem"))
     raw = broker.connect()
     peer = TlsPeer(raw.socket, files / "ca.pem")
@@ -206,5 +206,5 @@ def test_what_is_decrypted_already_is_read_without_waiting_for_the_socket(tmp_pa
 
 
 def _padded(frame: bytes, size: int) -> bytes:
-    """A request with bytes behind its body, which brokers ignore."""
+    """A request with bytes after its body, which brokers ignore."""
     return struct.pack(">i", size) + frame[4:] + bytes(size - len(frame) + 4)

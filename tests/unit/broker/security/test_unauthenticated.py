@@ -55,9 +55,7 @@ def test_sec35_one_line_a_minute_for_each_host() -> None:
         True,
         True,
     ]
-    assert strangers.may_log("10.0.0.1:5", logging.INFO, QUIET_SECONDS), (
-        "what is told at another level is counted apart"
-    )
+    assert strangers.may_log("10.0.0.1:5", logging.INFO, QUIET_SECONDS), "lines of another level are counted separately"
 
 
 def test_sec35_a_million_hosts_cost_no_memory() -> None:

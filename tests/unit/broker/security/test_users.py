@@ -86,8 +86,8 @@ def test_sec42_no_local_variable_of_a_traceback_shows_a_password(file: Path, sec
     file.write_bytes(b"ada=canary-7130\n" + second)
     with pytest.raises(ConfigError) as raised:
         Users.read(file)
-    told = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
-    assert "canary-7130" not in "".join(told.format())
+    trace = traceback.TracebackException.from_exception(raised.value, capture_locals=True)
+    assert "canary-7130" not in "".join(trace.format())
 
 
 @pytest.mark.parametrize(("name", "password"), [("", "x"), ("x", ""), ("a\0", "x"), ("a", "x\0")])

@@ -15,12 +15,12 @@ from tests.stages.memory_storage import MemoryStorage
 from tests.stages.raw_client import RawClient
 from tests.unit.broker.batches import make_batch
 from tests.unit.broker.connections.test_lifecycle import FOREVER, fetch
-from tests.unit.broker.unconfirmed_broker import Late, produce, results
+from tests.unit.broker.unconfirmed_broker import UnconfirmedBroker, produce, results
 
 
 @pytest.fixture
-def late(tmp_path: Path) -> Iterator[Late]:
-    made = Late(tmp_path)
+def late(tmp_path: Path) -> Iterator[UnconfirmedBroker]:
+    made = UnconfirmedBroker(tmp_path)
     yield made
     made.close()
 
@@ -62,7 +62,7 @@ def one_record() -> messages.ProduceRequest:
     return messages.ProduceRequest(acks=1, topic_data=(messages.ProduceTopic("t", data),))
 
 
-def test_a_produce_with_acks_all_is_answered_when_all_of_its_batches_are_confirmed(late: Late) -> None:
+def test_a_produce_with_acks_all_is_answered_when_all_of_its_batches_are_confirmed(late: UnconfirmedBroker) -> None:
     late.producer.ask(PRODUCE, produce(0, 1))
     late.broker.turns()
     assert not late.producer.has_answer()
@@ -76,12 +76,12 @@ def test_a_produce_with_acks_all_is_answered_when_all_of_its_batches_are_confirm
     assert late.broker.clients.budget.held == 0
 
 
-def test_a_produce_with_acks_1_does_not_wait(late: Late) -> None:
+def test_a_produce_with_acks_1_does_not_wait(late: UnconfirmedBroker) -> None:
     late.producer.ask(PRODUCE, produce(0, acks=1))
     assert results(late.producer) == [(Code.NONE, 0)]
 
 
-def test_a_waiting_produce_keeps_other_clients_going_and_its_own_requests_in_order(late: Late) -> None:
+def test_a_waiting_produce_keeps_other_clients_going_and_its_own_requests_in_order(late: UnconfirmedBroker) -> None:
     late.producer.ask(PRODUCE, produce(0))
     late.producer.ask(PRODUCE, produce(0, sequence=2))
     late.consumer.ask(FETCH, fetch())
@@ -92,7 +92,7 @@ def test_a_waiting_produce_keeps_other_clients_going_and_its_own_requests_in_ord
     assert results(late.producer) == [(Code.NONE, 2)]
 
 
-def test_a_fetch_waits_until_what_it_would_read_is_confirmed(late: Late) -> None:
+def test_a_fetch_waits_until_what_it_would_read_is_confirmed(late: UnconfirmedBroker) -> None:
     late.consumer.ask(FETCH, fetch(max_wait_ms=FOREVER))
     late.producer.ask(PRODUCE, produce(0))
     late.broker.turns()
@@ -102,7 +102,7 @@ def test_a_fetch_waits_until_what_it_would_read_is_confirmed(late: Late) -> None
     assert (len(decoded_records(partition.records) or b""), partition.high_watermark) == (100, 2)
 
 
-def test_a_repeated_batch_is_answered_no_sooner_than_the_first(late: Late) -> None:
+def test_a_repeated_batch_is_answered_no_sooner_than_the_first(late: UnconfirmedBroker) -> None:
     late.producer.ask(PRODUCE, produce(0))
     late.broker.turns()
     late.consumer.ask(PRODUCE, produce(0))
@@ -113,7 +113,9 @@ def test_a_repeated_batch_is_answered_no_sooner_than_the_first(late: Late) -> No
     assert len(late.storage.logs["t", 0].batches) == 1
 
 
-def test_a_batch_that_is_not_confirmed_in_time_is_timed_out_and_the_repetition_gets_its_offset(late: Late) -> None:
+def test_a_batch_that_is_not_confirmed_in_time_is_timed_out_and_the_repetition_gets_its_offset(
+    late: UnconfirmedBroker,
+) -> None:
     late.producer.ask(PRODUCE, produce(0, 1, timeout_ms=1000))
     late.broker.turns()
     late.storage.logs["t", 0].confirmed = 1
@@ -124,14 +126,14 @@ def test_a_batch_that_is_not_confirmed_in_time_is_timed_out_and_the_repetition_g
     assert results(late.producer) == [(Code.NONE, 0)]
 
 
-def test_a_journal_that_fails_refuses_what_waits_for_it(late: Late) -> None:
+def test_a_journal_that_fails_refuses_what_waits_for_it(late: UnconfirmedBroker) -> None:
     late.producer.ask(PRODUCE, produce(0))
     late.broker.turns()
     late.storage.fail()
     assert results(late.producer) == [(Code.KAFKA_STORAGE_ERROR, -1)]
 
 
-def test_a_topic_that_is_deleted_meanwhile_leaves_nobody_waiting(late: Late) -> None:
+def test_a_topic_that_is_deleted_meanwhile_leaves_nobody_waiting(late: UnconfirmedBroker) -> None:
     late.producer.ask(PRODUCE, produce(0))
     late.broker.turns()
     late.broker.store.delete("t")

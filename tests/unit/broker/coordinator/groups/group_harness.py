@@ -1,4 +1,4 @@
-"""Members of a group by hand: what they say and what they get, with a clock that the test moves."""
+"""A harness for one group: requests of members, their results, and a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def join_request(member_id: str = "", instance: str | None = None, **fields: Any
 
 
 @dataclass
-class Play:
-    """A group, and the time."""
+class GroupHarness:
+    """A group with its clock."""
 
     delay: float = 0.0
     longest: float = 1800.0
@@ -41,7 +41,7 @@ class Play:
     def __post_init__(self) -> None:
         self.group = ClassicGroup("g", self.delay, self.longest, self.now)
 
-    def stands(self, state: GroupState) -> bool:
+    def has_state(self, state: GroupState) -> bool:
         return self.group.state is state
 
     def join(
@@ -54,12 +54,12 @@ class Play:
         self, member_id: str, assignments: dict[str, bytes] | None = None, **fields: Any
     ) -> GroupResponseFuture[SyncGroupResult]:
         self.group.advance(self.now)
-        said: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "instance": None,
             "generation": self.group.generation,
             "protocol": (None, None),
         } | fields
-        return member_requests.sync(self.group, member_id, assignments=assignments or {}, now=self.now, **said)
+        return member_requests.sync(self.group, member_id, assignments=assignments or {}, now=self.now, **arguments)
 
     def heartbeat(self, member_id: str, instance: str | None = None, generation: int | None = None) -> int:
         self.group.advance(self.now)
@@ -71,7 +71,7 @@ class Play:
         return member_requests.leave(self.group, member_id, instance, self.now)
 
     def wait(self, seconds: float) -> None:
-        """Move the clock, and stop wherever the group has something to do, as a broker does."""
+        """Move the clock, and stop at each deadline of the group, as a broker does."""
         end = self.now + seconds
         while (due := self.group.next_deadline()) <= end:
             self.now = max(self.now, due)
@@ -94,6 +94,6 @@ class Play:
 
 
 def completed(waiting: GroupResponseFuture[GroupResult]) -> GroupResult:
-    """The answer, which must be there."""
+    """Return the result, which must be there."""
     assert waiting.result is not None
     return waiting.result

@@ -13,7 +13,7 @@ from spark_producer.common.error_codes import Code
 from tests.unit.broker.coordinator.groups.group_harness import completed, join_request
 
 
-def test_groups_that_are_made_and_deleted_leave_nothing_behind() -> None:
+def test_created_and_deleted_groups_leave_no_memory() -> None:
     groups = Groups(GroupSettings(), lambda: 1000.0)
     for number in range(10 * MAX_STALE_DEADLINES):
         name = f"g{number}"

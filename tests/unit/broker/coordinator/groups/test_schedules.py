@@ -1,6 +1,6 @@
 """Any order of what members do, and of what time does: hypothesis looks for one that breaks a promise of the group.
 
-The promises: in one generation no partition belongs to two members; all members of it are told the same, and one of them leads;
+The promises: in one generation no partition belongs to two members; all members get the same response, and one of them leads;
 and every wait ends by its deadline.
 """
 
@@ -21,7 +21,7 @@ from spark_producer.broker.coordinator.groups.member import (
     SyncGroupResult,
 )
 from spark_producer.common.error_codes import Code
-from tests.unit.broker.coordinator.groups.group_harness import Play
+from tests.unit.broker.coordinator.groups.group_harness import GroupHarness
 
 PARTITIONS = 6
 LONGEST = 40.0
@@ -30,7 +30,7 @@ PROTOCOLS = (MemberProtocol("range", b""), MemberProtocol("sticky", b""))
 
 
 class Client:
-    """A consumer that goes on however it is answered: it joins, syncs, and begins anew when it is told so."""
+    """A consumer that continues after any response: it joins, syncs, and rejoins when the response asks for it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -43,7 +43,7 @@ class Client:
         self.waits_since = 0.0
 
     def gone(self) -> None:
-        """It forgets what it waits for, and what it was told."""
+        """It forgets its pending requests and its assignment."""
         self.joining = self.syncing = self.joined = None
         self.generation = -1
 
@@ -62,7 +62,7 @@ class Schedules(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.play = Play(longest=LONGEST)
+        self.play = GroupHarness(longest=LONGEST)
         self.clients = [Client(number) for number in range(CLIENTS)]
         self.protocols: dict[int, set[str | None]] = defaultdict(set)
         self.leaders: dict[int, set[int]] = defaultdict(set)
@@ -81,13 +81,13 @@ class Schedules(RuleBasedStateMachine):
     ) -> None:
         client = self.clients[number]
         client.gone()
-        said: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "session_s": timeouts[0],
             "rebalance_s": timeouts[1],
             "protocols": protocols,
             "needs_id": needs_id,
         }
-        client.joining = self.play.join(client.member_id, client.instance, **said)
+        client.joining = self.play.join(client.member_id, client.instance, **arguments)
         client.waits_since = self.play.now
 
     @rule(number=any_client)
@@ -124,8 +124,8 @@ class Schedules(RuleBasedStateMachine):
         if client.joined is None or client.syncing is not None:
             return
         shares = shared_out(client.joined) if client.joined.leader == client.member_id else {}
-        said: dict[str, Any] = {"instance": client.instance, "generation": client.generation}
-        client.syncing = self.play.sync(client.member_id, shares, **said)
+        arguments: dict[str, Any] = {"instance": client.instance, "generation": client.generation}
+        client.syncing = self.play.sync(client.member_id, shares, **arguments)
         client.waits_since = self.play.now
 
     @rule(number=any_client)
@@ -154,7 +154,7 @@ class Schedules(RuleBasedStateMachine):
     @precondition(lambda self: self.play.group.members)
     @rule()
     def everybody_goes(self) -> None:
-        """However it stands: when nobody is heard of any more, the group is empty in the end, and everybody has an answer."""
+        """From any state: without further requests the group becomes empty, and every request has a response."""
         for client in self.clients:
             client.member_id = ""
         self.play.wait(1000.0)
