@@ -106,4 +106,4 @@ def test_the_tool_finds_a_hanging_transaction_and_ends_it(tmp_path: Path, versio
         place = ("--topic", "t", "--partition", "0", "--start-offset", "12")
         java(local, tmp_path, version, "TransactionsCommand", "abort", *place)
         rows = read_topic(local.bootstrap_servers, "t", client="confluent", isolation="read_committed")
-    assert [row.value for row in rows] == [*committed, b"plain 3, behind what is open"]
+    assert [row.value for row in rows] == [*committed, b"plain 3, after the open transaction"]

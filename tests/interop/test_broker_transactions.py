@@ -73,7 +73,7 @@ def test_a_reader_that_waits_goes_on_when_a_marker_comes(local: LocalBroker, rea
         marker = messages.WritableTxnMarker(OPEN_PRODUCER, 0, commit, topics, 0)
         with RawClient(local.port) as client:
             client.ask(WRITE_TXN_MARKERS, messages.WriteTxnMarkersRequest((marker,)))
-        after = [b"open"] * commit + [b"plain 3, behind what is open"]
+        after = [b"open"] * commit + [b"plain 3, after the open transaction"]
         assert [take() for _ in after] == after
 
 
