@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
 from typing import Any, ClassVar, Final
 
-_BASE: Final = 2048
-_FOR_EACH_KEY: Final = 1024
+_BASE_BYTES: Final = 2048
+_KEY_BYTES: Final = 1024
 """Bytes of memory that are counted for a delayed response: a base, and an amount for each key (measured: some 650)."""
 
 
@@ -49,4 +49,4 @@ class DeferredResponse(ABC):
 
 def waiting_size(keys: int) -> int:
     """Return the bytes of memory that are counted for a response that waits for `keys` keys."""
-    return _BASE + _FOR_EACH_KEY * keys
+    return _BASE_BYTES + _KEY_BYTES * keys

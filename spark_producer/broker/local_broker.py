@@ -33,7 +33,7 @@ from spark_producer.errors import ConfigError, ConnectionFailed, KafkaTimeout
 
 logger = escaping_logger(__name__)
 
-CALL_TIMEOUT: Final = 30.0
+CALL_TIMEOUT_S: Final = 30.0
 """Maximum wait of another thread for the broker's thread, in seconds; far more than any call takes."""
 
 _BACKLOG: Final = 128
@@ -133,15 +133,15 @@ class LocalBroker:
 
     def _call(self, function: Callable[[], Result]) -> Result:
         try:
-            return self._server.call(function).result(CALL_TIMEOUT)
+            return self._server.call(function).result(CALL_TIMEOUT_S)
         except TimeoutError as error:
-            raise KafkaTimeout(f"the broker on {self.address} did not respond within {CALL_TIMEOUT:g} s") from error
+            raise KafkaTimeout(f"the broker on {self.address} did not respond within {CALL_TIMEOUT_S:g} s") from error
 
     def _stop(self, thread: threading.Thread) -> None:
         self._server.stop()
-        thread.join(CALL_TIMEOUT)
+        thread.join(CALL_TIMEOUT_S)
         if thread.is_alive():
-            raise KafkaTimeout(f"the broker on {self.address} did not stop within {CALL_TIMEOUT:g} s")
+            raise KafkaTimeout(f"the broker on {self.address} did not stop within {CALL_TIMEOUT_S:g} s")
 
 
 def serve(

@@ -31,7 +31,7 @@ logger = escaping_logger(__name__)
 
 Result = TypeVar("Result")
 
-DEFECT_PAUSE: Final = 0.1
+BUG_PAUSE_S: Final = 0.1
 """Pause after a step that failed because of a bug in the broker, in seconds: it may fail again in the next turn."""
 
 
@@ -166,7 +166,7 @@ class Server:
             step()
         except Exception:
             logger.exception("%s failed, which is a bug in the broker; it goes on", what)
-            self._sleep(DEFECT_PAUSE)
+            self._sleep(BUG_PAUSE_S)
 
     def _timeout(self) -> float:
         deadlines = (

@@ -17,10 +17,10 @@ logger = escaping_logger(__name__)
 RESERVED_DESCRIPTORS: Final = 32
 """Number of file descriptors that clients cannot use: logs open a file for each use, and clients must not stop all writes."""
 
-ACCEPT_PAUSE: Final = 0.1
+ACCEPT_PAUSE_S: Final = 0.1
 """Pause after a failed accept, in seconds: while file descriptors are used up, the listener stays readable."""
 
-QUIET: Final = 10.0
+REFUSAL_LOG_INTERVAL_S: Final = 10.0
 """Minimum time between two log lines about refused connections, in seconds: anyone who connects can cause one."""
 
 
@@ -48,7 +48,7 @@ class Acceptor:
         except (BlockingIOError, InterruptedError, ConnectionError):
             return None
         except OSError as error:
-            self.resume_at = now + ACCEPT_PAUSE
+            self.resume_at = now + ACCEPT_PAUSE_S
             self._warn_rarely(f"cannot accept connections for a moment: {error}", now)
             return None
         peer = f"{address[0]}:{address[1]}"
@@ -76,7 +76,7 @@ class Acceptor:
         return None
 
     def _warn_rarely(self, message: str, now: float) -> None:
-        """Log a warning, unless one was logged within the last `QUIET` seconds."""
+        """Log a warning, unless one was logged within the last `REFUSAL_LOG_INTERVAL_S` seconds."""
         if now >= self._quiet_until:
-            self._quiet_until = now + QUIET
+            self._quiet_until = now + REFUSAL_LOG_INTERVAL_S
             logger.warning("%s", message)

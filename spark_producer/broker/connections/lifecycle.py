@@ -22,13 +22,13 @@ from spark_producer.broker.context import Context
 from spark_producer.broker.log_quoting import quoted
 from spark_producer.broker.memory.budget import ConnectionMemory
 from spark_producer.broker.security.secure_listener import ANONYMOUS, SecureListener
-from spark_producer.broker.security.unauthenticated import LOGIN_SECONDS, UnauthenticatedConnections
+from spark_producer.broker.security.unauthenticated import LOGIN_TIMEOUT_S, UnauthenticatedConnections
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import LocalProtocolError, ProtocolError, SecurityError
 
 logger = escaping_logger(__name__)
 
-CONTENTION_CHECK_INTERVAL: Final = 1.0
+CONTENTION_CHECK_INTERVAL_S: Final = 1.0
 """Interval between two checks for slow clients while others wait for memory, in seconds."""
 
 
@@ -94,7 +94,7 @@ class Clients:
 
     def _displace(self, peer: str) -> bool:
         """Close an unauthenticated connection in favour of a new one from `peer`, if one can be; return whether one was."""
-        displaced = self._unauthenticated.to_displace(peer, self._clock())
+        displaced = self._unauthenticated.connection_to_displace(peer, self._clock())
         if displaced is None:
             return False
         self._log(
@@ -134,12 +134,12 @@ class Clients:
         while (admitted := self.budget.next_admitted()) is not None:
             self._guarded(admitted, partial(self._resume, admitted))
         if self._is_contended and self._next_contention_check <= now:
-            self._next_contention_check = now + CONTENTION_CHECK_INTERVAL
+            self._next_contention_check = now + CONTENTION_CHECK_INTERVAL_S
             self._close_slow_holders(now)
         if self._next_deadline_check <= now:
             self._close_expired(now)
         for connection in self._unauthenticated.expired(now):
-            self._log(connection, "closed %s: it has not logged in within %g s", connection.peer, LOGIN_SECONDS)
+            self._log(connection, "closed %s: it has not logged in within %g s", connection.peer, LOGIN_TIMEOUT_S)
             self._drop(connection)
 
     def next_deadline(self) -> float:

@@ -26,7 +26,7 @@ from spark_producer.broker.memory.budget import ConnectionMemory
 from spark_producer.broker.requests import admin
 from spark_producer.broker.requests.handlers import handle
 from spark_producer.broker.security.sasl_authenticator import LoginRefusal, OrdinaryRequest, SaslServerAuthenticator
-from spark_producer.broker.security.unauthenticated import REFUSAL_SECONDS
+from spark_producer.broker.security.unauthenticated import REFUSAL_DELAY_S
 from spark_producer.errors import ProtocolError, SecurityError, UnsupportedVersion
 from spark_producer.protocol import (
     API_VERSIONS,
@@ -102,7 +102,7 @@ class RequestLoop:
             return True
         if isinstance(step, LoginRefusal):
             self._refuse(connection, step.reason)
-            self._queue(connection, refusal_response(step.buffers, now + REFUSAL_SECONDS))
+            self._queue(connection, refusal_response(step.buffers, now + REFUSAL_DELAY_S))
         else:
             self._send(connection, step.buffers, len(frame))
         return False

@@ -17,13 +17,13 @@ class CommittedOffset(NamedTuple):
     metadata: str | None
 
 
-CHARACTERS: Final = 100
+CHARACTERS_PER_OFFSET: Final = 100
 """Number of characters of metadata and group id that count as one more offset."""
 
 
 def weight(group: str, offsets: Iterable[CommittedOffset]) -> int:
     """Return the number of offsets that these count for: metadata may be a hundred times as large as the rest."""
-    return sum(1 + (len(group) + len(each.metadata or "")) // CHARACTERS for each in offsets)
+    return sum(1 + (len(group) + len(each.metadata or "")) // CHARACTERS_PER_OFFSET for each in offsets)
 
 
 class OffsetStore:

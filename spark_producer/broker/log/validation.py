@@ -35,7 +35,7 @@ ROWS_AT_ONCE: Final = 1 << 16
 """Number of records that are validated together; their columns take 5 MB."""
 
 
-MAX_NAMED: Final = 1000
+MAX_NAMED_RECORDS: Final = 1000
 """The maximum number of refused records of a batch that a response names."""
 
 
@@ -74,7 +74,7 @@ class RecordsWithoutKey(BrokerError):
     """Records without the key that a compacted topic needs (INVALID_RECORD). `rows` are their numbers in the batch."""
 
     def __init__(self, rows: NDArray[np.int64]) -> None:
-        self.rows = [int(row) for row in rows[:MAX_NAMED]]
+        self.rows = [int(row) for row in rows[:MAX_NAMED_RECORDS]]
         super().__init__(
             f"{len(rows)} records of the batch have no key, first number {self.rows[0]}: a compacted topic needs keys",
             code=Code.INVALID_RECORD,

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-BASE: Final = 26 * 1024 * 1024
+BASE_BYTES: Final = 26 * 1024 * 1024
 """The private memory in bytes of a broker without topics: modules, and the buffers of the compression libraries."""
 
-PARTITION: Final = 3000
-TOPIC: Final = 700
-PRODUCER: Final = 1500
+PARTITION_BYTES: Final = 3000
+TOPIC_BYTES: Final = 700
+PRODUCER_BYTES: Final = 1500
 """Bytes that a partition keeps of one producer with five batches."""
-TRANSACTIONAL_ID: Final = 750
-COMMITTED_OFFSET: Final = 270
+TRANSACTIONAL_ID_BYTES: Final = 750
+COMMITTED_OFFSET_BYTES: Final = 270
 
 
 class HeapCounts(NamedTuple):
@@ -38,11 +38,13 @@ class HeapCounts(NamedTuple):
     def parts(self) -> Iterator[tuple[str, int, int]]:
         """Yield the kind, the number and the bytes of the objects."""
         for (name, count), each in zip(
-            self._asdict().items(), (TOPIC, PARTITION, PRODUCER, TRANSACTIONAL_ID, COMMITTED_OFFSET), strict=True
+            self._asdict().items(),
+            (TOPIC_BYTES, PARTITION_BYTES, PRODUCER_BYTES, TRANSACTIONAL_ID_BYTES, COMMITTED_OFFSET_BYTES),
+            strict=True,
         ):
             yield name, count, count * each
 
     @property
     def bytes(self) -> int:
         """The bytes of all objects, and of the process before it has a topic."""
-        return BASE + sum(size for _, _, size in self.parts())
+        return BASE_BYTES + sum(size for _, _, size in self.parts())

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from spark_producer.broker.memory.sizes import MIB, in_mib, parse_size
 from spark_producer.errors import ConfigError
 
-OFF: Final = -1
+NO_LIMIT: Final = -1
 """Size of the publish buffer for no limit (maxMessagePublishBufferSizeInMB=-1)."""
 
 FLOOR: Final = 64 * MIB
@@ -181,9 +181,9 @@ def _sizes(given: Mapping[str, str]) -> dict[str, int]:
             raise ConfigError(f"there is no setting {name} of the memory plan; it knows {known}")
         if part.field in found:
             raise ConfigError(f"{part.name} and {part.counterpart} are the same setting, and both are given")
-        is_off = part.field == "publish_buffer" and text.strip() == str(OFF)
+        is_off = part.field == "publish_buffer" and text.strip() == str(NO_LIMIT)
         unit = 1 if name == part.name else part.unit
-        found[part.field] = OFF if is_off else parse_size(name, text, unit)
+        found[part.field] = NO_LIMIT if is_off else parse_size(name, text, unit)
     return found
 
 
@@ -205,7 +205,7 @@ def check_largest_batch(plan: MemoryPlan, largest_batch: int) -> None:
             f"set storage.write.cache.bytes to {2 * largest_batch} at least, or give both budgets together "
             f"{-(-16 * largest_batch // MIB)}M at least (--memory), of which it has an eighth"
         )
-    if OFF < plan.publish_buffer < largest_batch:
+    if NO_LIMIT < plan.publish_buffer < largest_batch:
         raise ConfigError(
             f"broker.publish.buffer.bytes is {plan.publish_buffer:,}, but topics accept batches of {largest_batch:,}: it must "
             "hold one at least, or be -1 for no limit"

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Final
 
 from spark_producer.broker.memory.object_memory import HeapCounts
-from spark_producer.broker.memory.plan import OFF, SHARES, MemoryPlan, Share, warnings
+from spark_producer.broker.memory.plan import NO_LIMIT, SHARES, MemoryPlan, Share, warnings
 from spark_producer.broker.memory.sizes import in_mib
 from spark_producer.broker.memory.system_memory import SystemMemory
 from spark_producer.broker.settings import BrokerSettings
 
-USED: Final = {
+METRIC_OF_PART: Final = {
     "publish_buffer": "pyproducer_broker_publish_pending_bytes",
     "tail_cache": "pyproducer_broker_tail_bytes",
     "write_cache": "pyproducer_broker_write_cache_bytes",
@@ -86,14 +86,14 @@ def _without_tiers(settings: BrokerSettings) -> MemoryPlan:
 
 def _part(plan: MemoryPlan, share: Share, now: Mapping[str, float], source: str) -> str:
     size = getattr(plan, share.field)
-    limit = "no limit" if size == OFF else in_mib(size)
-    used = f", {in_mib(int(now[USED[share.field]]))} in use" if USED[share.field] in now else ""
+    limit = "no limit" if size == NO_LIMIT else in_mib(size)
+    used = f", {in_mib(int(now[METRIC_OF_PART[share.field]]))} in use" if METRIC_OF_PART[share.field] in now else ""
     return f"  {share.name:<30}{limit}{used} ({source}): {share.text}"
 
 
 def _of_index(plan: MemoryPlan, now: Mapping[str, float]) -> Iterator[str]:
     """Yield a warning if the index exceeds its part, which only RocksDB's index keeps to."""
-    used = int(now.get(USED["index_cache"], 0))
+    used = int(now.get(METRIC_OF_PART["index_cache"], 0))
     if used > plan.index_cache:
         yield (
             f"the index takes {in_mib(used)}, but its part is {in_mib(plan.index_cache)}: the index in arrays has every batch in "

@@ -26,11 +26,11 @@ logger = escaping_logger(__name__)
 
 HOST: Final = "127.0.0.1"
 PATH: Final = "/metrics"
-REQUEST_S: Final = 1.0
+REQUEST_TIMEOUT_S: Final = 1.0
 """Maximum time in seconds to receive a request, and to send its response."""
 MAX_REQUEST_BYTES: Final = 8192
 MAX_PAGE_BYTES: Final = 1024 * 1024
-CLOSE_S: Final = 10.0
+CLOSE_TIMEOUT_S: Final = 10.0
 _POLL_S: Final = 0.1
 
 
@@ -39,7 +39,7 @@ class _Limited(io.RawIOBase):
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._deadline = time.monotonic() + REQUEST_S
+        self._deadline = time.monotonic() + REQUEST_TIMEOUT_S
         self._left = MAX_REQUEST_BYTES
 
     def readable(self) -> bool:
@@ -72,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.NOT_FOUND, explain=f"the metrics are at {PATH}")
             return
         body = self.server.page().encode()
-        self.connection.settimeout(REQUEST_S)
+        self.connection.settimeout(REQUEST_TIMEOUT_S)
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", CONTENT_TYPE)
         self.send_header("Content-Length", str(len(body)))
@@ -118,7 +118,7 @@ def metrics_server(port: int, page: Callable[[], str]) -> Iterator[int]:
         yield server.server_address[1]
     finally:
         server.shutdown()
-        thread.join(CLOSE_S)
+        thread.join(CLOSE_TIMEOUT_S)
         server.server_close()
 
 
@@ -128,7 +128,7 @@ def fetch_metrics_page(port: int) -> str:
     Raises:
         ConnectionFailed: no broker serves one there.
     """
-    connection = http.client.HTTPConnection(HOST, port, timeout=CLOSE_S)
+    connection = http.client.HTTPConnection(HOST, port, timeout=CLOSE_TIMEOUT_S)
     try:
         connection.request("GET", PATH)
         response = connection.getresponse()

@@ -16,14 +16,14 @@ from spark_producer.broker.counters import MetricDescription, MetricReading, Met
 from spark_producer.broker.memory.object_memory import HeapCounts
 from spark_producer.broker.memory.plan import SHARES, MemoryPlan
 from spark_producer.broker.memory.system_memory import system_memory
-from spark_producer.broker.metrics.memory_report import USED
+from spark_producer.broker.metrics.memory_report import METRIC_OF_PART
 from spark_producer.broker.server import Server
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import ConnectionFailed
 
 logger = escaping_logger(__name__)
 
-SUMS_S: Final = 0.5
+SUMS_TIMEOUT_S: Final = 0.5
 """Maximum wait for the broker's thread in seconds."""
 
 _PULSAR_METRICS: Final = {
@@ -72,7 +72,7 @@ class MetricsCollector:
         try:
             if self._requested_counts is None:
                 self._requested_counts = self._server.call(lambda: heap_counts(self._context))
-            self._counts = self._requested_counts.result(SUMS_S)
+            self._counts = self._requested_counts.result(SUMS_TIMEOUT_S)
         except (TimeoutError, ConnectionFailed):
             logger.debug("the broker's thread is busy; the metrics page shows the previous sums")
         finally:
@@ -127,7 +127,7 @@ def plan_readings(plan: MemoryPlan, of_engine: Collection[str]) -> Iterator[Metr
     """
     meaning = _gauge("bytes that each part of the memory plan may take, -1 for no limit", "jvm_memory_direct_bytes_max")
     for share in SHARES:
-        if not share.is_tier or USED[share.field] in of_engine:
+        if not share.is_tier or METRIC_OF_PART[share.field] in of_engine:
             yield reading("memory_limit_bytes", getattr(plan, share.field), meaning, part=share.name)
 
 

@@ -19,8 +19,8 @@ from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from spark_producer.protocol import decoded_records, messages
 
-ALL: Final = -1
-LEGAL_ACKS: Final = (ALL, 0, 1)
+ACKS_ALL: Final = -1
+LEGAL_ACKS: Final = (ACKS_ALL, 0, 1)
 
 NO_KEY: Final = "Compacted topic cannot accept message without key in topic partition."
 """The error message of each record without a key in a compacted topic (LogValidator.validateKey)."""
@@ -164,7 +164,7 @@ class DelayedProduce(DeferredResponse):
 
 def _is_safe(log: Log, offset: int, acks: int) -> bool:
     """Return whether the batch with `offset` can be acknowledged with `acks`, all or 1."""
-    return log.is_confirmed(offset) if acks == ALL else log.is_written(offset)
+    return log.is_confirmed(offset) if acks == ACKS_ALL else log.is_written(offset)
 
 
 def _late(result: messages.ProducePartitionResponse) -> messages.ProducePartitionResponse:

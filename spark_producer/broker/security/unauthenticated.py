@@ -12,20 +12,20 @@ from typing import Final, Generic, TypeVar
 MAX_UNAUTHENTICATED: Final = 100
 """Maximum number of unauthenticated connections. A further one displaces another, or is closed at once."""
 
-SAFE_SECONDS: Final = 1.0
+MIN_DISPLACED_AGE_S: Final = 1.0
 """Minimum age in seconds at which a connection can be displaced by one of a host with as many. A login takes some 0.1 s."""
 
-LOGIN_SECONDS: Final = 10.0
+LOGIN_TIMEOUT_S: Final = 10.0
 """Maximum time from the accept of a connection to the end of its login, in seconds, including the TLS handshake."""
 
-REFUSAL_SECONDS: Final = 0.1
+REFUSAL_DELAY_S: Final = 0.1
 """Pause before a refusal in seconds, so that passwords cannot be guessed fast (Kafka's
 `connection.failed.authentication.delay.ms`)."""
 
 MAX_FRAME_BYTES: Final = 512 * 1024
 """Maximum size of a frame before the login, in bytes (Kafka's `sasl.server.max.receive.size`)."""
 
-QUIET_SECONDS: Final = 60.0
+LOG_INTERVAL_S: Final = 60.0
 """Minimum time in seconds between two log lines about one host."""
 
 _MAX_HOSTS: Final = 1000
@@ -56,7 +56,7 @@ class UnauthenticatedConnections(Generic[Peer]):
 
     def add(self, peer: Peer, now: float, address: str = "") -> None:
         """Add a new connection from `address` (host:port)."""
-        self._deadlines[peer] = now + LOGIN_SECONDS
+        self._deadlines[peer] = now + LOGIN_TIMEOUT_S
         host = self._hosts[peer] = host_of(address)
         self._of_host.setdefault(host, {})[peer] = None
 
@@ -69,18 +69,18 @@ class UnauthenticatedConnections(Generic[Peer]):
         if not self._of_host[host]:
             del self._of_host[host]
 
-    def to_displace(self, address: str, now: float) -> Peer | None:
+    def connection_to_displace(self, address: str, now: float) -> Peer | None:
         """Return the connection to close in favour of one from `address`, while `is_full`; None if the new one must be closed.
 
         It is the oldest one of the host with the most of them, so that no host can occupy all connections: their shares become
-        equal. A host that already has the largest share displaces only a connection older than `SAFE_SECONDS`: silent programs
-        cannot lock out others of their machine, all of which have the loopback address.
+        equal. A host that already has the largest share displaces only a connection older than `MIN_DISPLACED_AGE_S`: silent
+        programs cannot lock out others of their machine, all of which have the loopback address.
         """
         of_largest = max(self._of_host.values(), key=len)
         oldest = next(iter(of_largest))
         if len(of_largest) > len(self._of_host.get(host_of(address), ())) + 1:
             return oldest
-        return oldest if now - (self._deadlines[oldest] - LOGIN_SECONDS) >= SAFE_SECONDS else None
+        return oldest if now - (self._deadlines[oldest] - LOGIN_TIMEOUT_S) >= MIN_DISPLACED_AGE_S else None
 
     def next_deadline(self) -> float:
         """Return the earliest deadline; infinity without connections."""
@@ -92,9 +92,9 @@ class UnauthenticatedConnections(Generic[Peer]):
 
     def may_log(self, address: str, level: int, now: float) -> bool:
         """Return whether a line of this level about `address` (host:port) can be logged now, and count it: the next one of its
-        host cannot within `QUIET_SECONDS`."""
+        host cannot within `LOG_INTERVAL_S`."""
         key = host_of(address), level
-        if now - self._last_logged.get(key, float("-inf")) < QUIET_SECONDS:
+        if now - self._last_logged.get(key, float("-inf")) < LOG_INTERVAL_S:
             return False
         self._last_logged.pop(key, None)
         if len(self._last_logged) >= _MAX_HOSTS:

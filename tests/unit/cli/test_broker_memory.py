@@ -14,7 +14,7 @@ from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.broker.memory.plan import SHARES, plan_memory
 from spark_producer.broker.memory.sizes import GIB, MIB
 from spark_producer.broker.memory.system_memory import SystemMemory
-from spark_producer.broker.metrics.memory_report import USED, memory_report
+from spark_producer.broker.metrics.memory_report import METRIC_OF_PART, memory_report
 from spark_producer.broker.metrics.page import read_metrics_page
 from spark_producer.broker.metrics.server import fetch_metrics_page
 from spark_producer.broker.settings import STORAGE_ENGINES, with_memory
@@ -72,7 +72,7 @@ def test_the_report_of_an_engine_with_tiers_says_no_such_thing() -> None:
 
 
 def test_the_report_of_a_running_broker_shows_what_is_in_use() -> None:
-    metrics = {name: float(number * MIB) for number, name in enumerate(USED.values())}
+    metrics = {name: float(number * MIB) for number, name in enumerate(METRIC_OF_PART.values())}
     metrics["pyproducer_broker_heap_estimated_bytes"] = 40.0 * MIB
     printed = memory_report(BrokerSettings(), MACHINE, "tiered", has_tiers=True, metrics=metrics)
     assert "heap              40 MiB (estimated, now)" in printed
@@ -94,15 +94,15 @@ def test_the_report_tells_of_an_index_that_is_larger_than_its_part() -> None:
     settings = BrokerSettings()
     part = settings.memory.index_cache
     for size, is_told in ((part, False), (part + 1, True)):
-        metrics = {USED["index_cache"]: float(size)}
+        metrics = {METRIC_OF_PART["index_cache"]: float(size)}
         printed = memory_report(settings, MACHINE, "tiered", has_tiers=True, metrics=metrics)
         assert ("RocksDB's index keeps to its part (--index rocks)" in printed) is is_told
 
 
 def test_each_part_but_the_brokers_own_has_a_metric_of_the_tiers() -> None:
     known = {each.name for each in TierCounters().readings()} | {"pyproducer_broker_publish_pending_bytes"}
-    assert set(USED.values()) <= known
-    assert set(USED) == {share.field for share in SHARES}
+    assert set(METRIC_OF_PART.values()) <= known
+    assert set(METRIC_OF_PART) == {share.field for share in SHARES}
 
 
 def test_parts_are_set_under_our_names_and_theirs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,7 +25,7 @@ from spark_producer.broker.coordinator.groups.member import (
 )
 from spark_producer.common.error_codes import Code
 
-NEW_MEMBER_S: Final = 300.0
+NEW_MEMBER_TIMEOUT_S: Final = 300.0
 """Maximum time in seconds that a new member waits for its first generation (Kafka's GroupCoordinator.NewMemberJoinTimeoutMs)."""
 
 RECHECK_S: Final = 1.0
@@ -144,7 +144,7 @@ class ClassicGroup:
             join_request.session_s,
             join_request.rebalance_s,
             join_request.protocols,
-            now + NEW_MEMBER_S,
+            now + NEW_MEMBER_TIMEOUT_S,
             join_request.size,
         )
         member.joining = future = GroupResponseFuture[JoinGroupResult]()

@@ -12,7 +12,7 @@ from spark_producer.broker.log.partition import Partition
 from spark_producer.common.escape import escaping_logger
 from spark_producer.errors import BrokerError, CorruptRecord
 
-BUSY_S: Final = 0.005
+MAX_TURN_S: Final = 0.005
 """Maximum time of compaction before clients are served again, in seconds."""
 
 logger = escaping_logger(__name__)
@@ -52,10 +52,10 @@ class CompactionTimer:
         if self._work is None and not self._begin():
             self.due = now + self._interval
             return
-        end = self._clock() + BUSY_S
+        end = self._clock() + MAX_TURN_S
         while self._work is not None and self._clock() < end:
             if self._step():  # the engine is busy
-                self.due = now + BUSY_S
+                self.due = now + MAX_TURN_S
                 return
 
     def run_all(self) -> None:

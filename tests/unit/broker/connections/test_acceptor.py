@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_producer.broker.connections.acceptor import ACCEPT_PAUSE, QUIET, RESERVED_DESCRIPTORS, Acceptor
+from spark_producer.broker.connections.acceptor import (
+    ACCEPT_PAUSE_S,
+    REFUSAL_LOG_INTERVAL_S,
+    RESERVED_DESCRIPTORS,
+    Acceptor,
+)
 
 
 class ScriptedListener:
@@ -66,9 +71,9 @@ def test_without_descriptors_it_pauses_and_logs_rarely(
 ) -> None:
     listener.next = [OSError(errno.EMFILE, "Too many open files") for _ in range(4)]
     accepting = acceptor(listener)
-    for now in (0.0, 1.0, QUIET - 1, QUIET + 1):
+    for now in (0.0, 1.0, REFUSAL_LOG_INTERVAL_S - 1, REFUSAL_LOG_INTERVAL_S + 1):
         assert accepting.accept(0, now) is None
-        assert accepting.resume_at == now + ACCEPT_PAUSE
+        assert accepting.resume_at == now + ACCEPT_PAUSE_S
     assert caplog.text.count("Too many open files") == 2
 
 

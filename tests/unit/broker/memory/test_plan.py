@@ -10,7 +10,7 @@ from spark_producer.broker.memory.plan import (
     FLOOR,
     FLOOR_FROM,
     MAX_BATCH_BYTES,
-    OFF,
+    NO_LIMIT,
     SHARES,
     MemoryPlan,
     plan_memory,
@@ -76,7 +76,7 @@ def test_each_part_may_be_set_under_both_names(share: object) -> None:
 def test_the_publish_buffer_may_be_without_limit() -> None:
     for name in ("broker.publish.buffer.bytes", "maxMessagePublishBufferSizeInMB"):
         plan = plan_memory(128 * MIB, {name: "-1"})
-        assert plan.publish_buffer == OFF
+        assert plan.publish_buffer == NO_LIMIT
     with pytest.raises(ConfigError, match=r"broker\.tail\.cache\.bytes is '-1'"):
         plan_memory(128 * MIB, {"broker.tail.cache.bytes": "-1"})
 

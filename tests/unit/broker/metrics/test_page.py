@@ -15,7 +15,7 @@ import pytest
 
 from spark_producer.broker import BrokerSettings, LocalBroker
 from spark_producer.broker.counters import MetricDescription, MetricReading, MetricType, counter, gauge, readings
-from spark_producer.broker.memory.object_memory import BASE, PARTITION, TOPIC, HeapCounts
+from spark_producer.broker.memory.object_memory import BASE_BYTES, PARTITION_BYTES, TOPIC_BYTES, HeapCounts
 from spark_producer.broker.memory.plan import SHARES, plan_memory
 from spark_producer.broker.memory.system_memory import system_memory
 from spark_producer.broker.metrics import server
@@ -110,7 +110,7 @@ def test_the_page_is_at_metrics_and_nothing_is_elsewhere() -> None:
 
 
 def test_who_sends_nothing_or_too_much_or_garbage_costs_the_next_one_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "REQUEST_S", 0.2)
+    monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", 0.2)
     with served() as port, socket.create_connection(("127.0.0.1", port), SECONDS) as silent:
         with socket.create_connection(("127.0.0.1", port), SECONDS) as slow:
             stop = threading.Event()
@@ -128,7 +128,7 @@ def test_who_sends_nothing_or_too_much_or_garbage_costs_the_next_one_little(monk
                 stop.set()
                 dripping.join(SECONDS)
         assert silent.recv(1) == b"", "it was closed"
-        monkeypatch.setattr(server, "REQUEST_S", SECONDS)
+        monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", SECONDS)
         assert b" 200 " not in answer(port, b"GET /metrics HTTP/1.0\r\nx: " + b"y" * MAX_REQUEST_BYTES)
         assert b" 200 " not in answer(port, b"\0\xff\r\n\r\n")
         assert fetch_metrics_page(port) == "a 1\n"
@@ -187,7 +187,7 @@ def test_a_broker_shows_heap_plan_tiers_and_page_cache() -> None:
         found = read_metrics_page(page)
         assert found["pyproducer_broker_heap_topics"] == 2
         assert found["pyproducer_broker_heap_partitions"] == 5
-        assert found["pyproducer_broker_heap_estimated_bytes"] == BASE + 2 * TOPIC + 5 * PARTITION
+        assert found["pyproducer_broker_heap_estimated_bytes"] == BASE_BYTES + 2 * TOPIC_BYTES + 5 * PARTITION_BYTES
         assert found["pyproducer_broker_memory_storage_logs"] == 5, "what the engine counts"
         assert found["pyproducer_broker_publish_pending_bytes"] == 0
         assert 'pyproducer_broker_info{engine="memory"} 1\n' in page
@@ -247,5 +247,5 @@ def test_memory_of_the_system(tmp_path: Path) -> None:
 def test_the_heap_is_the_sum_of_what_is_in_it() -> None:
     counts = HeapCounts(topics=1, partitions=2, producers=3, transactional_ids=4, committed_offsets=5)
     assert [(name, count) for name, count, _ in counts.parts()] == list(counts._asdict().items())
-    assert counts.bytes == BASE + sum(size for _, _, size in counts.parts())
-    assert HeapCounts().bytes == BASE
+    assert counts.bytes == BASE_BYTES + sum(size for _, _, size in counts.parts())
+    assert HeapCounts().bytes == BASE_BYTES

@@ -11,11 +11,11 @@ import pytest
 
 from spark_producer.broker import BrokerSecurity, LocalBroker, Users
 from spark_producer.broker.security.unauthenticated import (
-    LOGIN_SECONDS,
+    LOGIN_TIMEOUT_S,
     MAX_FRAME_BYTES,
     MAX_UNAUTHENTICATED,
-    REFUSAL_SECONDS,
-    SAFE_SECONDS,
+    MIN_DISPLACED_AGE_S,
+    REFUSAL_DELAY_S,
 )
 from spark_producer.common.error_codes import Code
 from spark_producer.protocol import (
@@ -129,7 +129,7 @@ def test_sec35_what_comes_out_of_place_closes_the_connection_without_a_word(
     if first + 4 < len(written):
         client.receive_frame()  # what was in place is answered
     assert is_open(client), "the refusal has its pause"
-    paired.now += REFUSAL_SECONDS
+    paired.now += REFUSAL_DELAY_S
     paired.turns()
     assert client.is_closed_by_peer()
     assert is_served(paired, other)
@@ -166,7 +166,7 @@ def test_sec35_a_large_request_right_behind_the_login_is_no_strangers(paired: Pa
 def test_sec35_who_is_silent_for_ten_seconds_is_closed(paired: PairedBroker) -> None:
     known = logged_in(paired)
     silent, busy = paired.connect(), paired.connect()
-    paired.now += LOGIN_SECONDS - 0.1
+    paired.now += LOGIN_TIMEOUT_S - 0.1
     busy.socket.sendall(busy.frame(SASL_HANDSHAKE, HANDSHAKE)[:-1])
     paired.turns()
     assert is_open(silent)
@@ -208,7 +208,7 @@ def test_silent_connections_do_not_keep_others_of_their_host_from_logging_in(pai
     """All clients on the loopback address are of one host."""
     strangers = [paired.connect("127.0.0.1:5000") for _ in range(MAX_UNAUTHENTICATED)]
     assert paired.connect("127.0.0.1:5000").is_closed_by_peer(), "they have had no time to log in"
-    paired.now += SAFE_SECONDS
+    paired.now += MIN_DISPLACED_AGE_S
     assert is_served(paired, logged_in(paired, "127.0.0.1:5000"))
     assert strangers[0].is_closed_by_peer()
     assert all(is_open(each) for each in strangers[1:])
@@ -220,7 +220,7 @@ def test_sec35_a_refusal_comes_after_a_pause_in_which_others_are_served(paired: 
     paired.turns()
     client.receive(SASL_HANDSHAKE)
     assert is_served(paired, other)
-    paired.now += REFUSAL_SECONDS - 0.001
+    paired.now += REFUSAL_DELAY_S - 0.001
     paired.turns()
     assert is_open(client)
     paired.now += 0.001
@@ -234,7 +234,7 @@ def test_a_disabled_mechanism_is_refused_with_the_enabled_ones(paired: PairedBro
     client = paired.connect()
     client.send(SASL_HANDSHAKE, messages.SaslHandshakeRequest("GSSAPI"))
     paired.turns()
-    paired.now += REFUSAL_SECONDS
+    paired.now += REFUSAL_DELAY_S
     paired.turns()
     answer = client.receive(SASL_HANDSHAKE)[1]
     on = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
@@ -250,7 +250,7 @@ def test_sec35_peers_that_are_refused_do_not_fill_the_log(
             client = paired.connect(f"10.0.0.{number % 2}:{number}")
             client.socket.sendall(client.frame(SASL_HANDSHAKE, HANDSHAKE) + client.frame(SASL_AUTHENTICATE, WRONG))
             paired.turns()
-            paired.now += REFUSAL_SECONDS
+            paired.now += REFUSAL_DELAY_S
             paired.turns()
             client.socket.close()
     assert len(caplog.records) == 2
@@ -273,7 +273,7 @@ def test_the_request_after_the_end_of_a_session_is_not_processed(paired: PairedB
     paired.now += 60.0
     client.send(CREATE_TOPICS, messages.CreateTopicsRequest((messages.CreatableTopic("made", 1, 1),)))
     paired.turns()
-    paired.now += REFUSAL_SECONDS
+    paired.now += REFUSAL_DELAY_S
     paired.turns()
     assert client.is_closed_by_peer()
     assert [topic.name for topic in paired.store] == []

@@ -16,7 +16,7 @@ import pytest
 import trustme
 
 from spark_producer.broker import BrokerSecurity, LocalBroker, Users
-from spark_producer.broker.security.unauthenticated import LOGIN_SECONDS
+from spark_producer.broker.security.unauthenticated import LOGIN_TIMEOUT_S
 from spark_producer.common.error_codes import Code
 from spark_producer.protocol import API_VERSIONS, FETCH, METADATA, PRODUCE, SASL_HANDSHAKE, messages
 from tests.stages.raw_client import RawClient
@@ -119,7 +119,7 @@ def test_sec35_half_a_handshake_ends_in_time(paired: PairedBroker, begin: bytes)
     client.socket.sendall(begin)
     paired.turns()
     assert _open(client)
-    paired.now += LOGIN_SECONDS
+    paired.now += LOGIN_TIMEOUT_S
     paired.turns()
     assert client.is_closed_by_peer()
 

@@ -8,10 +8,10 @@ import logging
 import pytest
 
 from spark_producer.broker.security.unauthenticated import (
-    LOGIN_SECONDS,
+    LOG_INTERVAL_S,
+    LOGIN_TIMEOUT_S,
     MAX_UNAUTHENTICATED,
-    QUIET_SECONDS,
-    SAFE_SECONDS,
+    MIN_DISPLACED_AGE_S,
     UnauthenticatedConnections,
     host_of,
 )
@@ -24,8 +24,8 @@ def test_sec35_they_are_late_in_order_and_the_others_are_not_looked_at() -> None
         strangers.add(f"peer {number}", float(number))
     strangers.remove("peer 0")
     strangers.remove("peer 0")
-    assert strangers.next_deadline() == 1 + LOGIN_SECONDS
-    assert strangers.expired(2 + LOGIN_SECONDS) == ["peer 1", "peer 2"]
+    assert strangers.next_deadline() == 1 + LOGIN_TIMEOUT_S
+    assert strangers.expired(2 + LOGIN_TIMEOUT_S) == ["peer 1", "peer 2"]
     assert len(strangers) == 4
 
 
@@ -45,7 +45,7 @@ def test_sec35_one_line_a_minute_for_each_host() -> None:
         ("10.0.0.1:5", 0.0),
         ("10.0.0.1:6", 1.0),
         ("10.0.0.2:5", 1.0),
-        ("10.0.0.1:7", QUIET_SECONDS),
+        ("10.0.0.1:7", LOG_INTERVAL_S),
         ("::1:7", 9.0),
     ]
     assert [strangers.may_log(address, logging.WARNING, now) for address, now in asked] == [
@@ -55,7 +55,9 @@ def test_sec35_one_line_a_minute_for_each_host() -> None:
         True,
         True,
     ]
-    assert strangers.may_log("10.0.0.1:5", logging.INFO, QUIET_SECONDS), "lines of another level are counted separately"
+    assert strangers.may_log("10.0.0.1:5", logging.INFO, LOG_INTERVAL_S), (
+        "lines of another level are counted separately"
+    )
 
 
 def test_sec35_a_million_hosts_cost_no_memory() -> None:
@@ -77,13 +79,13 @@ def filled(*hosts: str) -> UnauthenticatedConnections[str]:
 def test_a_host_that_holds_all_places_gives_its_oldest_to_another() -> None:
     strangers = filled("10.0.0.1")
     for number in range(MAX_UNAUTHENTICATED // 2):
-        displaced = strangers.to_displace(f"10.0.0.2:{number}", 0.1)
+        displaced = strangers.connection_to_displace(f"10.0.0.2:{number}", 0.1)
         assert displaced == f"10.0.0.1:{number}"
         strangers.remove(displaced)
         strangers.add(f"10.0.0.2:{number}", 0.1, f"10.0.0.2:{number}")
-    assert strangers.to_displace("10.0.0.2:99", 0.2) is None, "each has half of them"
-    assert strangers.to_displace("10.0.0.1:999", 0.2) is None
-    assert strangers.to_displace("10.0.0.3:1", 0.2) is not None, "a third one gets its share"
+    assert strangers.connection_to_displace("10.0.0.2:99", 0.2) is None, "each has half of them"
+    assert strangers.connection_to_displace("10.0.0.1:999", 0.2) is None
+    assert strangers.connection_to_displace("10.0.0.3:1", 0.2) is not None, "a third one gets its share"
 
 
 def test_hosts_with_equal_shares_displace_only_who_has_had_time_enough() -> None:
@@ -92,9 +94,9 @@ def test_hosts_with_equal_shares_displace_only_who_has_had_time_enough() -> None
         (filled("10.0.0.1", "10.0.0.2"), "10.0.0.2:999"),
         (filled(*(f"10.0.0.{number}" for number in range(MAX_UNAUTHENTICATED))), "10.0.1.1:1"),
     ):
-        assert strangers.to_displace(address, SAFE_SECONDS - 0.001) is None
-        first = strangers.expired(LOGIN_SECONDS)[0]
-        assert strangers.to_displace(address, SAFE_SECONDS) == first
+        assert strangers.connection_to_displace(address, MIN_DISPLACED_AGE_S - 0.001) is None
+        first = strangers.expired(LOGIN_TIMEOUT_S)[0]
+        assert strangers.connection_to_displace(address, MIN_DISPLACED_AGE_S) == first
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_producer.broker.coordinator.groups import member_requests
-from spark_producer.broker.coordinator.groups.group import NEW_MEMBER_S, GroupState
+from spark_producer.broker.coordinator.groups.group import NEW_MEMBER_TIMEOUT_S, GroupState
 from spark_producer.broker.coordinator.groups.member import MemberProtocol
 from spark_producer.common.error_codes import Code
 from tests.unit.broker.coordinator.groups.group_harness import REBALANCE, SESSION, GroupHarness, completed
@@ -89,7 +89,7 @@ def test_sessions_of_waiting_members_do_not_expire(play: GroupHarness) -> None:
 def test_a_new_member_that_has_gone_is_not_waited_for_for_ever(play: GroupHarness) -> None:
     (first,) = play.stable(1, rebalance_s=2000.0)
     newcomer = play.join(rebalance_s=2000.0)
-    while play.now < 1000 + NEW_MEMBER_S:
+    while play.now < 1000 + NEW_MEMBER_TIMEOUT_S:
         play.heartbeat(first)
         play.wait(SESSION / 2)
     assert completed(newcomer).code == Code.UNKNOWN_MEMBER_ID
