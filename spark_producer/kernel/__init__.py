@@ -1,10 +1,10 @@
-"""The hot loops over columns: they hash keys, group rows by partition, and encode and decode records.
+"""The loops over rows: they hash keys, group rows by partition, and encode and decode records.
 
-Owns: everything that touches every row. Must not know: batches, the leaders of partitions, options, threads or time; it
-works on bytes and layouts only.
+Owns: all code that runs for every row. Must not know: batches, the leaders of partitions, options, threads or time; it works on
+bytes and layouts only.
 
 Each loop exists twice, with the same signature and byte-equal results: `portable` (numpy and pyarrow) is always there and
-is the reference; `compiled` (Cython, without the GIL) takes its place where it was built. The environment variable
+is the reference; `compiled` (Cython, without the GIL) replaces it if it was built. The environment variable
 PYPRODUCER_KERNEL=portable|compiled forces one. Callers import the functions from here, never from one of the two.
 """
 
@@ -41,7 +41,7 @@ if not TYPE_CHECKING:
 
 @functools.cache
 def warn_once() -> None:
-    """Log, once in this process, if the portable kernel is used because the other is missing. Writers call it first."""
+    """Log once per process if the portable kernel is used because the compiled one is missing. Writers call it first."""
     warn(LOADED)
 
 

@@ -1,7 +1,7 @@
-"""Conversions between Arrow arrays and numpy's that use their memory alone, names for their types, and joins of binary arrays.
+"""Conversions between Arrow and numpy arrays that only share memory, names for their types, and joins of binary arrays.
 
-pyarrow's own conversions (`pa.array`, `pa.scalar`, `fill_null`, `to_numpy`) accept and return anything. To see whether it
-belongs to pandas they import pandas wherever it is installed, which costs 270 ms and its memory in every new Python worker.
+pyarrow's own conversions (`pa.array`, `pa.scalar`, `fill_null`, `to_numpy`) accept and return anything. To check for objects
+of pandas they import pandas if it is installed, which costs 270 ms and its memory in every new Python worker.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _DTYPES: dict[pa.DataType, np.dtype[Any]] = {
 _BINARY = pa.binary()
 
 MAX_BINARY_BYTES = (1 << 31) - 1
-"""The most bytes that the offsets of Arrow's `binary` can address; `large_binary` has no such bound."""
+"""Maximum bytes that the offsets of Arrow's `binary` can address; `large_binary` has no such bound."""
 
 
 def buffer_of(values: npt.NDArray[Any]) -> pa.Buffer:
@@ -58,7 +58,7 @@ def view_of(buffer: pa.Buffer, dtype: np.dtype[_Item], count: int = -1, offset: 
 
 
 def values_of(array: BytesArray) -> memoryview:
-    """Return the memory in which all values of `array` lie, one after the other; there may be more behind them."""
+    """Return the memory that contains all values of `array`, one after the other; it may be longer than the values."""
     data = array.buffers()[2]
     assert data is not None
     return memoryview(data).cast("B")
@@ -72,7 +72,7 @@ def from_numbers(values: Int64Array) -> IntegerArray:
 def numbers(array: ArrowArray, nulls: int | None = None) -> npt.NDArray[Any]:
     """Return the numbers of an Arrow array as a view of its memory, or as a copy with `nulls` where the array has null.
 
-    Without `nulls` the array must have no null, because what lies under a null is undefined.
+    Without `nulls` the array must have no null, because the number below a null is undefined.
     """
     dtype = _DTYPES[array.type]
     data = array.buffers()[1]
@@ -119,7 +119,7 @@ _SEPARATORS = {kind: one_value(b"", kind) for kind in (_BINARY, pa.large_binary(
 
 
 def take(array: BytesArray, indices: IntegerArray) -> BinaryArray:
-    """Copy rows that together stay within the bound of `binary`."""
+    """Copy rows that together fit into `binary`."""
     return array.take(indices).cast(_BINARY)
 
 

@@ -1,6 +1,6 @@
 """The portable encoder of Avro: whole columns at a time, field by field (Avro 1.12 specification, Binary Encoding).
 
-The size of every value comes first. Their sums say where each value goes, and every field is then scattered to its places.
+The sizes of all values are computed first. Their sums are the positions of the values, to which each field is then scattered.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from spark_producer.kernel.varint import varint_sizes, zigzag64
 
 
 def encode_avro(column: AvroColumn, prefix: bytes) -> tuple[Int64Array, ByteArray]:
-    """Return the offsets (length + 1) and the bytes of each row's encoded value behind `prefix`. A null row has no bytes.
+    """Return the offsets (length + 1) and the bytes of each row: `prefix` and the encoded value. A null row has no bytes.
 
-    No value may be unfit (`unfit_rows`).
+    Every value must match its schema (`mismatched_rows`).
     """
-    laid = _lay(column)
-    sizes = laid.sizes + len(prefix)
+    encoded = _measure(column)
+    sizes = encoded.sizes + len(prefix)
     if column.valid is not None:
         sizes = np.where(column.valid, sizes, 0)
     offsets = np.zeros(column.length + 1, dtype=np.int64)
@@ -30,14 +30,14 @@ def encode_avro(column: AvroColumn, prefix: bytes) -> tuple[Int64Array, ByteArra
     out: ByteArray = np.empty(int(offsets[-1]), dtype=np.uint8)
     starts = offsets[:-1]
     live = starts if column.valid is None else starts[column.valid]
-    for place, byte in enumerate(prefix):
-        out[live + place] = byte
-    _write(laid, starts + len(prefix), column.valid, out)
+    for index, byte in enumerate(prefix):
+        out[live + index] = byte
+    _write(encoded, starts + len(prefix), column.valid, out)
     return offsets, out
 
 
 def binary_array(offsets: Int64Array, data: ByteArray, valid: BoolArray | None) -> BytesArray:
-    """Return encoded rows as an Arrow array: `binary`, or `large_binary` where that does not reach."""
+    """Return encoded rows as an Arrow array: `binary`, or `large_binary` if they are too long for that."""
     kind = pa.binary() if len(data) <= MAX_BINARY_BYTES else pa.large_binary()
     narrow = offsets.astype(np.int32) if len(data) <= MAX_BINARY_BYTES else offsets
     bits = None if valid is None else buffer_of(np.packbits(valid, bitorder="little"))
@@ -52,8 +52,8 @@ class _Encoded(NamedTuple):
     children: tuple[_Encoded, ...]
 
 
-def _lay(column: AvroColumn) -> _Encoded:
-    children = tuple(_lay(child) for child in column.children)
+def _measure(column: AvroColumn) -> _Encoded:
+    children = tuple(_measure(child) for child in column.children)
     sizes = _body_sizes(column, children)
     if column.value_mark != NO_MARK:
         sizes = sizes + 1
@@ -72,106 +72,106 @@ def _body_sizes(column: AvroColumn, children: tuple[_Encoded, ...]) -> Int64Arra
         return lengths + varint_sizes(lengths) if column.kind is NodeKind.BYTES else lengths
     if column.kind is NodeKind.UNION:
         sizes = np.zeros(column.length, dtype=np.int64)
-        for place, child in enumerate(children):
-            sizes = np.where(column.longs == place, child.sizes, sizes)
+        for index, child in enumerate(children):
+            sizes = np.where(column.longs == index, child.sizes, sizes)
         return sizes
     if column.kind is NodeKind.RECORD:
         total = np.zeros(column.length, dtype=np.int64)
         for child in children:
             total += child.sizes
         return total
-    ends = _ends(children[0].sizes)
-    return _block_heads(column) + ends[column.offsets[1:]] - ends[column.offsets[:-1]] + 1
+    item_ends = _ends(children[0].sizes)
+    return _block_heads(column) + item_ends[column.offsets[1:]] - item_ends[column.offsets[:-1]] + 1
 
 
 def _ends(sizes: Int64Array) -> Int64Array:
-    ends = np.zeros(len(sizes) + 1, dtype=np.int64)
-    np.cumsum(sizes, out=ends[1:])
-    return ends
+    item_ends = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=item_ends[1:])
+    return item_ends
 
 
 def _block_heads(column: AvroColumn) -> Int64Array:
-    """Return the bytes of the count before the items of each array; one without items has none."""
+    """Return the bytes of the count before the items of each array; 0 for an array without items."""
     counts = np.diff(column.offsets)
     return np.where(counts > 0, varint_sizes(counts), 0)
 
 
-def _write(laid: _Encoded, starts: Int64Array, live: BoolArray | None, out: ByteArray) -> None:
-    """Write the values to their places; those that are not `live` (None: all are) belong to a null, and have no place."""
-    column = laid.column
+def _write(encoded: _Encoded, starts: Int64Array, live: BoolArray | None, out: ByteArray) -> None:
+    """Write the values to their positions; those that are not `live` (None: all are) belong to a null, and are not written."""
+    column = encoded.column
     if column.value_mark != NO_MARK:
         marks = np.full(column.length, column.value_mark, dtype=np.uint8)
         if column.valid is not None:
-            marks[~column.valid] = max(0, column.null_mark)  # without a mark they lie below a null, and are not written
+            marks[~column.valid] = max(0, column.null_mark)  # without a mark they are below a null, and are not written
         chosen = slice(None) if live is None else live
         out[starts[chosen]] = marks[chosen]
         starts = starts + 1
-    elif column.valid is not None and column.null_mark != NO_MARK:  # a union whose branches bring marks of their own
+    elif column.valid is not None and column.null_mark != NO_MARK:  # a union whose branches have their own marks
         nulls = ~column.valid if live is None else live & ~column.valid
         out[starts[nulls]] = column.null_mark
     if column.valid is not None:
         live = column.valid if live is None else live & column.valid
     if column.kind is NodeKind.RECORD:
-        for child in laid.children:
+        for child in encoded.children:
             _write(child, starts, live, out)
             starts = starts + child.sizes
     elif column.kind is NodeKind.ARRAY:
-        _write_arrays(laid, starts, live, out)
+        _write_arrays(encoded, starts, live, out)
     elif column.kind is NodeKind.UNION:
-        for place, child in enumerate(laid.children):
-            takes_it = column.longs == place
-            _write(child, starts, takes_it if live is None else live & takes_it, out)
+        for index, child in enumerate(encoded.children):
+            chosen_here = column.longs == index
+            _write(child, starts, chosen_here if live is None else live & chosen_here, out)
     else:
         _write_plain(column, starts, live, out)
 
 
 def _write_plain(column: AvroColumn, starts: Int64Array, live: BoolArray | None, out: ByteArray) -> None:
-    places = starts if live is None else starts[live]
+    positions = starts if live is None else starts[live]
     if column.kind is NodeKind.VARINT:
-        _put_varints(out, places, column.longs if live is None else column.longs[live])
+        _put_varints(out, positions, column.longs if live is None else column.longs[live])
     elif column.kind is NodeKind.FIXED:
         values = column.data.reshape(column.length, column.width)
-        _put_fixed(out, places, values if live is None else values[live])
+        _put_fixed(out, positions, values if live is None else values[live])
     elif column.kind is NodeKind.CONSTANT:
         for byte, value in enumerate(column.data):
-            out[places + byte] = value
+            out[positions + byte] = value
     else:
         firsts, lengths = column.offsets[:-1], np.diff(column.offsets)
         if live is not None:
             firsts, lengths = firsts[live], lengths[live]
         if column.kind is NodeKind.BYTES:
-            _put_varints(out, places, lengths)
-            places = places + varint_sizes(lengths)
-        _put_bytes(out, places, column.data, firsts, lengths)
+            _put_varints(out, positions, lengths)
+            positions = positions + varint_sizes(lengths)
+        _put_bytes(out, positions, column.data, firsts, lengths)
 
 
-def _write_arrays(laid: _Encoded, starts: Int64Array, live: BoolArray | None, out: ByteArray) -> None:
-    column, items = laid.column, laid.children[0]
-    counts, heads, ends = np.diff(column.offsets), _block_heads(column), _ends(items.sizes)
-    inner = starts + heads - ends[column.offsets[:-1]]
+def _write_arrays(encoded: _Encoded, starts: Int64Array, live: BoolArray | None, out: ByteArray) -> None:
+    column, items = encoded.column, encoded.children[0]
+    counts, heads, item_ends = np.diff(column.offsets), _block_heads(column), _ends(items.sizes)
+    inner = starts + heads - item_ends[column.offsets[:-1]]
     chosen = counts > 0 if live is None else (counts > 0) & live
     _put_varints(out, starts[chosen], counts[chosen])
-    closing = inner + ends[column.offsets[1:]]
+    closing = inner + item_ends[column.offsets[1:]]
     out[closing if live is None else closing[live]] = 0
     of_items = None if live is None else np.repeat(live, counts)
-    _write(items, np.repeat(inner, counts) + ends[:-1], of_items, out)
+    _write(items, np.repeat(inner, counts) + item_ends[:-1], of_items, out)
 
 
-def _put_varints(out: ByteArray, places: Int64Array, values: Int64Array) -> None:
+def _put_varints(out: ByteArray, positions: Int64Array, values: Int64Array) -> None:
     rest = zigzag64(values)
     seven, more = np.uint64(7), np.uint64(0x80)
-    while len(places):
-        goes_on = rest >= more
-        out[places] = (rest & np.uint64(0x7F)) | (goes_on * more)
-        places, rest = places[goes_on] + 1, rest[goes_on] >> seven
+    while len(positions):
+        more_bytes = rest >= more
+        out[positions] = (rest & np.uint64(0x7F)) | (more_bytes * more)
+        positions, rest = positions[more_bytes] + 1, rest[more_bytes] >> seven
 
 
-def _put_fixed(out: ByteArray, places: Int64Array, values: npt.NDArray[np.uint8]) -> None:
+def _put_fixed(out: ByteArray, positions: Int64Array, values: npt.NDArray[np.uint8]) -> None:
     for byte in range(values.shape[1]):
-        out[places + byte] = values[:, byte]
+        out[positions + byte] = values[:, byte]
 
 
-def _put_bytes(out: ByteArray, places: Int64Array, data: ByteArray, firsts: Int64Array, lengths: Int64Array) -> None:
+def _put_bytes(out: ByteArray, positions: Int64Array, data: ByteArray, firsts: Int64Array, lengths: Int64Array) -> None:
     run = np.arange(int(lengths.sum()))
     before = np.cumsum(lengths) - lengths
-    out[np.repeat(places - before, lengths) + run] = data[np.repeat(firsts - before, lengths) + run]
+    out[np.repeat(positions - before, lengths) + run] = data[np.repeat(firsts - before, lengths) + run]

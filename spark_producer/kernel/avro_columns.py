@@ -1,4 +1,4 @@
-"""Arrow columns as the Avro encoders take them: numbers, bytes and offsets in numpy, with the marks of unions beside them."""
+"""Converts Arrow columns to the input of the Avro encoders: numbers, bytes and offsets in numpy, and the marks of unions."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ __all__ = [
     "NodeKind",
     "SchemaMismatchRows",
     "avro_column",
-    "unfit_rows",
+    "mismatched_rows",
 ]
 
 
 def avro_column(node: AvroNode, array: ArrowArray, *, top: bool = True) -> AvroColumn:
     """Return the values of `array`, whose type is the one that `node` was planned for.
 
-    The null of a `top` column is no value of the schema: its row has no bytes at all.
+    The null of a `top` column is not a value of the schema: its row has no bytes.
     """
     if node.shape is ArrowLayout.CONSTANT:
         return _constants(node, len(array))
@@ -44,12 +44,12 @@ def avro_column(node: AvroNode, array: ArrowArray, *, top: bool = True) -> AvroC
     valid = is_valid(array) if array.null_count else None
     column = empty_column(NodeKind.VARINT, len(array), node.path, valid, node)
     if valid is not None and node.null_mark == NO_MARK and not top:
-        column = column._replace(unfit=(SchemaMismatch(~valid, "it is null, and its schema does not take null"),))
+        column = column._replace(mismatches=(SchemaMismatch(~valid, "it is null, and its schema does not take null"),))
     return _READERS[node.shape](column, node, array)
 
 
 def _constants(node: AvroNode, length: int) -> AvroColumn:
-    """Return as many values as the column has, all alike, whatever is in it."""
+    """Return `length` equal values, which do not depend on the Arrow column."""
     data: ByteArray = np.frombuffer(node.constant, dtype=np.uint8)
     column = empty_column(NodeKind.CONSTANT, length, node.path)._replace(data=data, width=len(data))
     return column.refusing(np.ones(length, dtype=np.bool_), node.reason) if node.reason else column
@@ -97,23 +97,23 @@ def _list_offsets(array: ArrowArray) -> tuple[Int64Array, int, int]:
 
 
 def _unions(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
-    """Give each value the first branch that takes it and all that is in it. A branch is read only if values are left for it."""
-    left = np.ones(len(array), dtype=np.bool_) if column.valid is None else column.valid
+    """Assign to each value the first branch that can encode all of it. A branch is read only if values remain for it."""
+    remaining = np.ones(len(array), dtype=np.bool_) if column.valid is None else column.valid
     chosen = np.zeros(len(array), dtype=np.int64)
     children: list[AvroColumn] = []
-    for place, branch in enumerate(node.children):
+    for index, branch in enumerate(node.children):
         children.append(avro_column(branch, array))
         refused = _refused(children[-1])
-        chosen[left if refused is None else left & ~refused] = place
-        left = np.zeros(len(array), dtype=np.bool_) if refused is None else left & refused
-        if not left.any():
+        chosen[remaining if refused is None else remaining & ~refused] = index
+        remaining = np.zeros(len(array), dtype=np.bool_) if refused is None else remaining & refused
+        if not remaining.any():
             break
-    return column.refusing(left, node.reason)._replace(kind=NodeKind.UNION, longs=chosen, children=tuple(children))
+    return column.refusing(remaining, node.reason)._replace(kind=NodeKind.UNION, longs=chosen, children=tuple(children))
 
 
 def _refused(column: AvroColumn) -> BoolArray | None:
-    """Return which values cannot be encoded, be it for what is in them; None if all can."""
-    found = unfit_rows(column)
+    """Return which values cannot be encoded, also because of their children; None if all can."""
+    found = mismatched_rows(column)
     if not found:
         return None
     refused = np.zeros(column.length, dtype=np.bool_)
@@ -134,42 +134,47 @@ _READERS = {
 
 
 class SchemaMismatchRows(NamedTuple):
-    """Rows that cannot be encoded because of one field: positions in the column, ascending, each once."""
+    """Rows that cannot be encoded because of one field: ascending positions in the column, each once."""
 
     path: str
     reason: str
     rows: npt.NDArray[np.int64]
 
 
-def unfit_rows(column: AvroColumn) -> list[SchemaMismatchRows]:
-    """Return the rows of a top column that cannot be encoded, by field. A value below a null counts for nothing."""
-    return _unfit_below(column, column.valid, None) if _has_unfit(column) else []
+def mismatched_rows(column: AvroColumn) -> list[SchemaMismatchRows]:
+    """Return the rows of a top column that cannot be encoded, by field. Values below a null are ignored."""
+    return _mismatches_below(column, column.valid, None) if _has_mismatches(column) else []
 
 
-def _has_unfit(column: AvroColumn) -> bool:
-    return bool(column.unfit) or any(_has_unfit(child) for child in _judged(column))
+def _has_mismatches(column: AvroColumn) -> bool:
+    return bool(column.mismatches) or any(_has_mismatches(child) for child in _judged(column))
 
 
 def _judged(column: AvroColumn) -> tuple[AvroColumn, ...]:
-    """Return the children whose unfit values are the column's; a union has made its choice among its own."""
+    """Return the children whose mismatches count for the column; a union has chosen among its children already."""
     return () if column.kind is NodeKind.UNION else column.children
 
 
-def _unfit_below(column: AvroColumn, live: BoolArray | None, owners: Int64Array | None) -> list[SchemaMismatchRows]:
-    """`live`: which values their rows have, apart from their own nulls; `owners`: the row of each; None: all, and the same."""
+def _mismatches_below(
+    column: AvroColumn, live: BoolArray | None, owners: Int64Array | None
+) -> list[SchemaMismatchRows]:
+    """Return the mismatched rows of a column and its children.
+
+    `live` says which values their rows have (None: all), and `owners` has the row of each value (None: its own position).
+    """
     found = []
-    for where, reason in column.unfit:
-        places = np.flatnonzero(where if live is None else where & live)
-        if len(places):
+    for mismatched, reason in column.mismatches:
+        positions = np.flatnonzero(mismatched if live is None else mismatched & live)
+        if len(positions):
             found.append(
-                SchemaMismatchRows(column.path, reason, np.unique(places if owners is None else owners[places]))
+                SchemaMismatchRows(column.path, reason, np.unique(positions if owners is None else owners[positions]))
             )
     inner = _both(live, column.valid)
     if column.kind is NodeKind.ARRAY:
         counts = np.diff(column.offsets)
         owners = np.repeat(np.arange(column.length) if owners is None else owners, counts)
         inner = None if inner is None else np.repeat(inner, counts)
-    return found + [each for child in _judged(column) for each in _unfit_below(child, inner, owners)]
+    return found + [each for child in _judged(column) for each in _mismatches_below(child, inner, owners)]
 
 
 def _both(first: BoolArray | None, second: BoolArray | None) -> BoolArray | None:

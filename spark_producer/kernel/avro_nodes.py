@@ -1,7 +1,7 @@
 """A column for the Avro encoders: its plan, made before any row is read, and its values in numpy.
 
-A plan says how values of an Arrow type become values of an Avro schema. Nothing here looks at a schema: the plan was checked
-against it, and against the column's type.
+A plan describes how values of an Arrow type become values of an Avro schema. This module does not read schemas: the plan was
+checked against the schema and the column's type.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from spark_producer.kernel.arrays import BoolArray, ByteArray, Int64Array
 
 NO_MARK = -1
-"""The mark of a branch that a union lacks, or of a value outside a union."""
+"""The mark of a branch that a union does not have, or of a value outside a union."""
 
 
 class ArrowLayout(enum.IntEnum):
@@ -44,20 +44,20 @@ class AvroNode(NamedTuple):
     """One value of a plan.
 
     Attributes:
-        shape: How it is read.
-        path: Its field, as messages name it: `value.legs[].carrier`. It is escaped and cut.
+        shape: How the value is read.
+        path: The name of its field in messages: `value.legs[].carrier`. It is escaped and truncated.
         null_mark, value_mark: The byte that a union writes before null, and before a value; `NO_MARK` if there is none.
-        children: The fields of a record, the item of an array, the key and value of a map, the branches of a union among which
-            each value chooses, the nearest first.
+        children: The fields of a record, the item of an array, the key and value of a map, or the branches of a union, the
+            nearest first, of which each value gets one.
         names: The field of the Arrow struct for each child of a record; None for a constant, which the struct does not have.
         symbols: The symbols of an enumeration.
-        divisor, low, high, factor: A number is divided by the first, must lie between the next two, and is multiplied by the
-            last: times in another unit than the column's, and what a logical type allows.
-        width: The bytes of a decimal or value that is fixed, or 0.
+        divisor, low, high, factor: A number is divided by `divisor`, must be between `low` and `high`, and is multiplied by
+            `factor`: for times in another unit than the column's, and for the range of a logical type.
+        width: The bytes of a fixed decimal or value, or 0.
         scale: The scale of a big decimal.
-        constant: The bytes of every value, whatever the column has.
-        reason: Why values of a column that are no values of the schema are unfit, where the shape alone does not say it. A
-            constant with a reason is always unfit.
+        constant: The bytes of every value; the column is not read.
+        reason: The reason why values do not match the schema, if the shape alone does not give it. A constant with a reason never
+            matches.
     """
 
     shape: ArrowLayout
@@ -91,9 +91,9 @@ class NodeKind(enum.IntEnum):
 
 
 class SchemaMismatch(NamedTuple):
-    """Values that do not fit their schema, and the reason."""
+    """Values that do not match their schema, and the reason."""
 
-    where: BoolArray
+    mask: BoolArray
     reason: str
 
 
@@ -101,10 +101,9 @@ class AvroColumn(NamedTuple):
     """The values of one node, `length` of them.
 
     `valid` is None when no value is null. `longs` has the numbers of VARINT, and for each value of UNION its child. `data` has
-    the bytes of FIXED, `width` for each value; of BYTES and RAW, to which `offsets` (length + 1) leads, with and without the
-    length before them; and of CONSTANT, which are those of every value. The `offsets` of ARRAY lead into its one child. The
-    children of RECORD and UNION are as long as it is. `unfit` says which values cannot be encoded; it does not regard whether
-    the row has this value at all.
+    the bytes of FIXED, `width` for each value; of BYTES and RAW, which are encoded with and without their length, at `offsets`
+    (length + 1); and of CONSTANT, the same for every value. The `offsets` of ARRAY index its only child. The children of RECORD
+    and UNION have its length. `mismatches` are the values that cannot be encoded; some may be below a null.
     """
 
     kind: NodeKind
@@ -118,13 +117,13 @@ class AvroColumn(NamedTuple):
     offsets: Int64Array
     width: int
     children: tuple[AvroColumn, ...]
-    unfit: tuple[SchemaMismatch, ...]
+    mismatches: tuple[SchemaMismatch, ...]
 
     def refusing(self, bad: BoolArray, reason: str) -> AvroColumn:
-        """Return the column with the non-null values in `bad` marked as unfit."""
+        """Return the column with the non-null values in `bad` marked as mismatched."""
         if self.valid is not None:
             bad = bad & self.valid
-        return self._replace(unfit=(*self.unfit, SchemaMismatch(bad, reason))) if bad.any() else self
+        return self._replace(mismatches=(*self.mismatches, SchemaMismatch(bad, reason))) if bad.any() else self
 
 
 NO_BYTES: ByteArray = np.zeros(0, dtype=np.uint8)
@@ -134,6 +133,6 @@ NO_LONGS: Int64Array = np.zeros(0, dtype=np.int64)
 def empty_column(
     kind: NodeKind, length: int, path: str, valid: BoolArray | None = None, node: AvroNode | None = None
 ) -> AvroColumn:
-    """Return a column without values yet; its marks are those of `node`, if there is one."""
+    """Return a column without values yet; its marks are those of `node`, if given."""
     marks = (NO_MARK, NO_MARK) if node is None else (node.null_mark, node.value_mark)
     return AvroColumn(kind, length, path, valid, *marks, NO_LONGS, NO_BYTES, NO_LONGS, 0, (), ())

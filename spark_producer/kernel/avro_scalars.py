@@ -1,4 +1,4 @@
-"""The values of Avro that hold no others, read from Arrow: numbers, bytes, texts, decimals, enumerations and logical types."""
+"""Reads Avro's scalar values from Arrow: numbers, bytes, strings, decimals, enumerations and logical types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spark_producer.kernel.column_views import BinaryColumn
 from spark_producer.kernel.varint import encode_varint
 
 _BYTE = np.dtype(np.uint8)
-_WORDS = np.dtype("<u8")
+_UINT64 = np.dtype("<u8")
 _DAY_US = 86_400_000_000
 _UINT32_MAX = 2**32 - 1
 
@@ -24,12 +24,12 @@ for _digits, _first in ((b"0123456789", 0), (b"abcdef", 10), (b"ABCDEF", 10)):
     _HEX[np.frombuffer(_digits, _BYTE)] = np.arange(_first, _first + len(_digits), dtype=np.uint8)
 
 _HYPHENS = [8, 13, 18, 23]
-_DIGITS = [place for place in range(36) if place not in _HYPHENS]
-"""The places of a UUID's text (RFC 9562, section 4)."""
+_DIGITS = [index for index in range(36) if index not in _HYPHENS]
+"""The positions of hyphens and digits in a UUID's text (RFC 9562, section 4)."""
 
 
 def read_longs(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
-    """Read numbers, and times in the unit that the schema wants."""
+    """Read numbers, and times in the unit of the schema."""
     if not pa.types.is_integer(array.type):
         narrow = pa.types.is_date32(array.type) or pa.types.is_time32(array.type)
         array = array.view(pa.int32() if narrow else pa.int64())
@@ -51,7 +51,7 @@ def read_booleans(column: AvroColumn, _: AvroNode, array: ArrowArray) -> AvroCol
 
 
 def read_floats(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
-    """Read floats and doubles, and numbers of other types that they hold exactly."""
+    """Read floats and doubles, and numbers of other types that they represent exactly."""
     width = 4 if node.shape is ArrowLayout.FLOAT else 8
     if array.type != (pa.float32() if width == 4 else pa.float64()):
         return _converted(column._replace(kind=NodeKind.FIXED, width=width), node, array)
@@ -90,15 +90,15 @@ def read_raw(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColum
 
 
 def read_texts(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
-    """Read strings, which Avro wants in UTF-8: Spark's may be any bytes, as a cast of binary does not look at them."""
+    """Read strings, which Avro needs in UTF-8: Spark's may be any bytes, since a cast of binary does not check them."""
     found = read_bytes(column, node, array)
     data = found.data[found.offsets[0] : found.offsets[-1]]
-    if not len(data) or data.max() < 0x80:  # nearly all are ASCII, which is seen many times faster
+    if not len(data) or data.max() < 0x80:  # nearly all are ASCII, for which this check is many times faster
         return found
     try:
         array.validate(full=True)
     except pa.ArrowInvalid:
-        bad = np.fromiter((not _is_text(array[place]) for place in range(found.length)), np.bool_, found.length)
+        bad = np.fromiter((not _is_text(array[index]) for index in range(found.length)), np.bool_, found.length)
         return found.refusing(bad, "it is not UTF-8")
     return found
 
@@ -113,12 +113,12 @@ def _is_text(value: Any) -> bool:
 
 
 def read_uuids(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
-    """Read the texts of UUIDs, and write them as they are, or as 16 bytes."""
+    """Read UUIDs from text, and return them as text or as 16 bytes."""
     found = read_bytes(column, node, array)
     firsts, whole = found.offsets[:-1], np.diff(found.offsets) == 36
     texts = np.zeros((found.length, 36), dtype=np.uint8)
-    for place in range(36):
-        texts[whole, place] = found.data[firsts[whole] + place]
+    for index in range(36):
+        texts[whole, index] = found.data[firsts[whole] + index]
     digits = _HEX[texts[:, _DIGITS]]
     good = (texts[:, _HYPHENS] == ord("-")).all(axis=1) & (digits != 0xFF).all(axis=1)
     found = found.refusing(~good, "it is not a UUID, such as 123e4567-e89b-12d3-a456-426614174000")
@@ -129,7 +129,7 @@ def read_uuids(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroCol
 
 
 def read_decimals(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
-    """Read 128 bits, little-endian; write them big-endian, without the bytes that only repeat the sign, or in a fixed width."""
+    """Read 128-bit little-endian numbers; return them big-endian, without redundant sign bytes, or in a fixed width."""
     data = array.buffers()[1]
     if data is None or not len(array):
         whole: ByteArray = np.zeros((len(array), 16), dtype=np.uint8)
@@ -161,7 +161,7 @@ def _offsets(lengths: Int64Array) -> Int64Array:
 
 
 def _fixed_decimals(column: AvroColumn, whole: ByteArray, width: int) -> AvroColumn:
-    """Give each number of 16 bytes `width` bytes. It fits if those that are left out only repeat the sign of those that stay."""
+    """Change each number of 16 bytes to `width` bytes. It fits if the bytes that are dropped only repeat the sign."""
     signs = np.where(whole[:, max(0, 16 - width)] >= 0x80, np.uint8(0xFF), np.uint8(0))[:, None]
     if width > 16:
         whole = np.concatenate((np.repeat(signs, width - 16, axis=1), whole), axis=1)
@@ -173,34 +173,34 @@ def _fixed_decimals(column: AvroColumn, whole: ByteArray, width: int) -> AvroCol
 
 
 def _decimal_lengths(whole: ByteArray) -> Int64Array:
-    """Return the bytes that each number of 16 has, big-endian: those of its amount, and room for its sign.
+    """Return the bytes that each big-endian number of 16 bytes needs: those of its absolute value and its sign.
 
-    -128 so has two, like 128, as fastavro writes it; Java writes one. Readers take both.
+    So -128 takes two, like 128, as fastavro writes it; Java writes one. Readers accept both.
     """
     negative = whole[:, 0] >= 0x80
     amount = np.where(negative[:, None], ~whole, whole)
-    low, high = (np.ascontiguousarray(half[:, ::-1]).view(_WORDS)[:, 0] for half in (amount[:, 8:], amount[:, :8]))
+    low, high = (np.ascontiguousarray(half[:, ::-1]).view(_UINT64)[:, 0] for half in (amount[:, 8:], amount[:, :8]))
     one = negative.astype(np.uint64)
     with np.errstate(over="ignore"):
         low = low + one
     high = high + (negative & (low == 0)).astype(np.uint64)
     digits = np.ones(len(whole), dtype=np.int64)
-    for place in range(16):
-        word, shift = (low, 8 * place + 7) if place < 8 else (high, 8 * place - 57)
-        reaches = word >> np.uint64(shift) > 0
-        if place < 8:
+    for index in range(16):
+        half, shift = (low, 8 * index + 7) if index < 8 else (high, 8 * index - 57)
+        reaches = half >> np.uint64(shift) > 0
+        if index < 8:
             reaches |= high > 0
         digits += reaches
     return np.minimum(digits, 16)
 
 
 def read_durations(column: AvroColumn, _: AvroNode, array: ArrowArray) -> AvroColumn:
-    """Read intervals; write months, days and milliseconds, each of 32 bits without a sign, little-endian."""
+    """Read intervals; return months, days and milliseconds, as unsigned little-endian numbers of 32 bits."""
     months, days, micros, rest = _interval_parts(array)
     parts = np.stack((months, days, micros // 1000), axis=1)
-    least, most = parts.min(axis=1), parts.max(axis=1)
-    column = column.refusing(least < 0, "it is negative, which Avro's duration cannot be")
-    column = column.refusing(most > _UINT32_MAX, "a part of it does not fit into Avro's duration")
+    smallest, largest = parts.min(axis=1), parts.max(axis=1)
+    column = column.refusing(smallest < 0, "it is negative, which Avro's duration cannot be")
+    column = column.refusing(largest > _UINT32_MAX, "a part of it does not fit into Avro's duration")
     column = column.refusing(rest, "it has a fraction of a millisecond, which Avro's duration does not have")
     with np.errstate(over="ignore"):
         data = parts.astype(np.dtype("<u4"))
@@ -208,7 +208,7 @@ def read_durations(column: AvroColumn, _: AvroNode, array: ArrowArray) -> AvroCo
 
 
 def _interval_parts(array: ArrowArray) -> tuple[Int64Array, Int64Array, Int64Array, BoolArray]:
-    """Return months, days, microseconds, and where there is a fraction of a millisecond."""
+    """Return months, days, microseconds, and which rows have a fraction of a millisecond."""
     if pa.types.is_duration(array.type):
         micros = numbers(array.view(pa.int64())).astype(np.int64, copy=False)
         days = np.where(micros >= 0, micros // _DAY_US, 0)
@@ -224,21 +224,23 @@ def _interval_parts(array: ArrowArray) -> tuple[Int64Array, Int64Array, Int64Arr
 
 
 def read_enums(column: AvroColumn, node: AvroNode, array: ArrowArray) -> AvroColumn:
-    """Read strings, and write the indices of their symbols."""
+    """Read strings, and return the indices of their symbols."""
     encoded = array.dictionary_encode()
-    index: dict[object, int] = {symbol.encode(errors="replace"): place for place, symbol in enumerate(node.symbols)}
-    words = encoded.dictionary.cast(pa.large_binary()).to_pylist()  # a string of Spark's need not be UTF-8
-    known = np.array([index.get(word, -1) for word in words] or [-1], dtype=np.int64)
+    codes_by_symbol: dict[object, int] = {
+        symbol.encode(errors="replace"): code for code, symbol in enumerate(node.symbols)
+    }
+    symbols = encoded.dictionary.cast(pa.large_binary()).to_pylist()  # a string of Spark may not be UTF-8
+    known = np.array([codes_by_symbol.get(symbol, -1) for symbol in symbols] or [-1], dtype=np.int64)
     codes = known[numbers(encoded.indices, nulls=0)]
     return column.refusing(codes < 0, node.reason)._replace(longs=codes)
 
 
 def checked(offsets: Int64Array, end: int) -> Int64Array:
-    """Return offsets that the compiled encoder may follow.
+    """Return the offsets, after checking them for the compiled encoder.
 
     Raises:
-        ValueError: They lead outside of their values.
+        ValueError: They point outside of their values.
     """
     if offsets[0] < 0 or offsets[-1] > end or bool((offsets[1:] < offsets[:-1]).any()):
-        raise ValueError("the offsets of an Arrow array lead outside of its values")
+        raise ValueError("the offsets of an Arrow array point outside of its values: the input is damaged")
     return np.ascontiguousarray(offsets)

@@ -12,12 +12,12 @@ from spark_producer.kernel.arrays import BoolArray, ByteArray, BytesArray, Int64
 from spark_producer.kernel.varint import varint_sizes
 
 PIECE_BYTES = 8 << 20
-"""How many bytes of rows are gathered, joined, decoded or encoded at a time wherever rows must be copied. The cost of a piece
-is small beside that of so many bytes, and the copy stays within this bound, however large a table or a batch is."""
+"""The bytes of rows that are gathered, joined, decoded or encoded at a time if rows must be copied. The fixed cost of a piece is
+small compared with that of its bytes, and the copy stays within this bound for a table or batch of any size."""
 
 
 class BinaryColumn:
-    """`n` binary values of an Arrow `binary` or `large_binary` array, sliced or not.
+    """`n` binary values of an Arrow `binary` or `large_binary` array, which may be a slice.
 
     `offsets` (n + 1, int32 or int64) index into `data` (the whole values buffer); a null value has length 0 in `lengths`.
     """
@@ -52,7 +52,7 @@ class BinaryColumn:
 
     @functools.cached_property
     def uniform_length(self) -> int | None:
-        """The length of every row if all have the same one and none is null, else None."""
+        """The length of every row if all rows have the same one and none is null; otherwise None."""
         if len(self) == 0 or self.valid is not None:
             return None
         lengths = self.lengths
@@ -78,8 +78,8 @@ class RecordColumns:
 
     `key` is None if every key is null. `headers` holds each row's encoded header block (count and entries), or is None when no
     row has headers. `timestamps` holds milliseconds, one per row, or is one int for all. `numbers` holds the number of each row
-    among all that are sent, or is that of the first one if they are consecutive. `largest` is the size that `largest_record`
-    returns, or 0 if nobody needs it.
+    in its task, or is that of the first row if they are consecutive. `largest` is the size that `largest_record` returns, or 0
+    if it is not needed.
     """
 
     def __init__(

@@ -33,8 +33,8 @@ cdef enum:
     OVERHEAD = 20  # the same as RECORD_OVERHEAD of the portable kernel
     AHEAD = 8  # rows between the fetch of offsets and of what they point to, and between that and its use
     WRITTEN_AHEAD = 768  # in bytes; the open batches of many partitions are in no cache
-    SMALL = 256  # bytes of a record; the processor prefetches larger ones by itself
-    NEIGHBOURS = 4 * AHEAD  # if 2 * AHEAD rows lie within so many, the processor sees by itself what comes next
+    SMALL = 256  # bytes of a record; the processor prefetches larger ones
+    NEIGHBOURS = 4 * AHEAD  # if 2 * AHEAD rows lie within this number, the processor prefetches the next ones
 
 
 # --- grouping and sizes ---------------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ def group_rows(slots, slot_count):
     cdef int64_t count = slot_of.shape[0], row, buckets = slot_count
     cdef int32_t slot
     cdef int code = 0
-    rows, bounds, places = np.empty(count, dtype=np.int64), np.zeros(buckets + 1, dtype=np.int64), None
+    rows, bounds, starts = np.empty(count, dtype=np.int64), np.zeros(buckets + 1, dtype=np.int64), None
     cdef int64_t[::1] sorted_rows = rows, ends = bounds, following
     with nogil:
         for row in range(count):
@@ -57,8 +57,8 @@ def group_rows(slots, slot_count):
             ends[slot + 1] += 1
     if code:
         raise fault(code)
-    places = np.cumsum(bounds, out=bounds).copy()
-    following = places
+    starts = np.cumsum(bounds, out=bounds).copy()
+    following = starts
     with nogil:
         for row in range(count):
             slot = slot_of[row]
@@ -79,7 +79,7 @@ cdef struct Table:
 
 
 cdef class TableView:
-    """Pointers into a `RecordColumns`, and the objects that keep the memory behind them alive."""
+    """Pointers into a `RecordColumns`, and the objects that keep their memory alive."""
 
     cdef Table table
     cdef object columns
@@ -365,26 +365,26 @@ cdef void put_headers(const int64_t[::1] counts, const Values* keys, const Value
             entry += 1
 
 
-def encode_headers(row_counts, key_column, value_column):
+def encode_headers(counts, keys, values):
     """Encode each row's header block; see `portable.encode_headers`."""
-    cdef const int64_t[::1] counts = np.ascontiguousarray(row_counts, dtype=np.int64)
-    cdef Values keys, values
-    ends_of_rows = np.empty(counts.shape[0] + 1, dtype=np.int64)
+    cdef const int64_t[::1] row_counts = np.ascontiguousarray(counts, dtype=np.int64)
+    cdef Values all_keys, all_values
+    ends_of_rows = np.empty(row_counts.shape[0] + 1, dtype=np.int64)
     cdef int64_t[::1] ends = ends_of_rows
     cdef int code
-    point_into(key_column, &keys)
-    point_into(value_column, &values)
-    if keys.count != values.count:
+    point_into(keys, &all_keys)
+    point_into(values, &all_values)
+    if all_keys.count != all_values.count:
         raise ValueError("keys and values of headers must be equally many")
     with nogil:
-        code = size_headers(counts, &keys, &values, keys.count, ends)
+        code = size_headers(row_counts, &all_keys, &all_values, all_keys.count, ends)
     if code:
         raise fault(code)
-    size = ends[counts.shape[0]]
+    size = ends[row_counts.shape[0]]
     blocks = np.empty(max(1, size), dtype=np.uint8)
     cdef uint8_t[::1] out = blocks
     with nogil:
-        put_headers(counts, &keys, &values, &out[0])
+        put_headers(row_counts, &all_keys, &all_values, &out[0])
     kind, offsets = (pa.binary(), ends_of_rows.astype(np.int32)) if size <= INT32_MAX else (pa.large_binary(), ends_of_rows)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(blocks)]
-    return BinaryColumn(pa.Array.from_buffers(kind, counts.shape[0], buffers))
+    return BinaryColumn(pa.Array.from_buffers(kind, row_counts.shape[0], buffers))

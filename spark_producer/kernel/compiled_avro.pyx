@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The compiled encoder of Avro, which does what `avro.encode_avro` does without the GIL, with equal results.
 
-It goes over the columns for a bound of the bytes, and then once over the rows, which it writes one behind the other. Offsets were
+It goes over the columns for a bound of the bytes, and then once over the rows, which it writes one after the other. Offsets were
 checked when the columns were read; the lengths of all arrays are checked here, before any of them is followed.
 """
 
@@ -25,7 +25,7 @@ cdef enum:
     ARRAY = 6
     UNION = 7
 
-    SLACK = 16  # bytes behind the encoded ones, into which short values are written whole
+    SLACK = 16  # bytes after the encoded ones, into which short values are written whole
     WASTED = 1 << 16  # bytes of a bound that was too high; more of them than encoded ones are given back
 
 assert tuple(NodeKind) == (VARINT, FIXED, BYTES, RAW, CONSTANT, RECORD, ARRAY, UNION)
@@ -125,7 +125,7 @@ cdef inline uint8_t* put_plain(const Node* node, int64_t row, uint8_t* out) noex
 
 
 cdef uint8_t* put(const Node* nodes, int at, int64_t row, uint8_t* out) noexcept nogil:
-    """Write one value with the mark of its union; return where it ends. Up to SLACK bytes behind that are written to, too."""
+    """Write one value with the mark of its union; return where it ends. Up to SLACK bytes after that are written to, too."""
     cdef const Node* node = &nodes[at]
     cdef int64_t count, item
     cdef int child
@@ -202,7 +202,7 @@ cdef object fill(Node* node, object column):
 
 cdef int require(bint holds) except -1:
     if not holds:
-        raise ValueError("the arrays of an Avro column are not as long as they say")
+        raise ValueError("the arrays of an Avro column have wrong lengths: the input is damaged")
     return 0
 
 
@@ -217,7 +217,7 @@ def encode_avro(column, bytes prefix):
     cdef int place
     columns = [column]
     firsts = []
-    for each in columns:  # it grows: the children of every column, behind all those before it
+    for each in columns:  # it grows: the children of every column, after all earlier ones
         firsts.append(len(columns))
         columns.extend(each.children)
     starts = np.empty(length + 1, dtype=np.int64)

@@ -26,7 +26,7 @@ cdef enum Found:
 cdef struct Cursor:
     const uint8_t* data
     int64_t at
-    int64_t end  # nothing at or behind this position is read
+    int64_t end  # nothing at or after this position is read
 
 
 cdef inline bint read_varint(Cursor* cursor, int64_t* value) noexcept nogil:
@@ -92,9 +92,9 @@ cdef bint read_headers(Cursor* cursor, int64_t count, int64_t* out, int64_t stri
 
 
 cdef Found read_record(
-    const uint8_t* data, int64_t* at, int64_t end, int64_t room, int64_t* out, int64_t stride, int64_t* headers_at
+    const uint8_t* data, int64_t* at, int64_t end, int64_t max_headers, int64_t* out, int64_t stride, int64_t* headers_at
 ) noexcept nogil:
-    """Read a record of at most `room` headers at `at`, its fields into `out`; if there is none, `at` stays where it is."""
+    """Read a record of at most `max_headers` headers at `at`, its fields into `out`; if there is none, `at` stays where it is."""
     cdef Cursor cursor
     cdef int64_t length, timestamp_delta, offset_delta, count
     cdef int64_t key_start, key_length, value_start, value_length
@@ -114,7 +114,7 @@ cdef Found read_record(
         or (count == 0 and cursor.at != cursor.end)
     ):
         return MALFORMED
-    if count > room:
+    if count > max_headers:
         return TOO_MANY_HEADERS
     headers_at[0] = cursor.at
     if not read_headers(&cursor, count, NULL, 0):
@@ -168,12 +168,12 @@ cdef int64_t read_batch(
     int64_t* entries,
     Found* found,
 ) noexcept nogil:
-    """Add a batch's records; return -1, or where it stops making sense or has too many headers, as `found` tells."""
-    cdef int64_t room, row = rows[0]
+    """Add a batch's records; return -1, or the position of a malformed record or of one with too many headers, as `found` says."""
+    cdef int64_t max_headers, row = rows[0]
     cdef int64_t stop_row = row + count
     while row < stop_row and row < out.shape[1] and at < end:
-        room = headers_at_once - entries[0] if entries[0] else INT64_MAX
-        found[0] = read_record(data, &at, end, room, &out[0, row], out.shape[1], &out[FIELDS, row])
+        max_headers = headers_at_once - entries[0] if entries[0] else INT64_MAX
+        found[0] = read_record(data, &at, end, max_headers, &out[0, row], out.shape[1], &out[FIELDS, row])
         if found[0] != RECORD:
             break
         out[FIELDS + 1, row] = at

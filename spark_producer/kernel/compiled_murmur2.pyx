@@ -11,17 +11,17 @@ from spark_producer.kernel.layout cimport Slice, Values, fault, point_into, take
 
 
 cdef inline uint32_t hash_one(const Slice* key) noexcept nogil:
-    cdef uint32_t m = 0x5BD1E995, word, hashed
+    cdef uint32_t m = 0x5BD1E995, block, hashed
     cdef const uint8_t* data = key.start
     cdef int64_t left = key.length if key.length > 0 else 0
     hashed = <uint32_t>0x9747B28C ^ <uint32_t>left
     while left >= 4:
-        # Kafka's words are little-endian, as are those of every machine that Spark runs on.
-        memcpy(&word, data, 4)
-        word *= m
-        word ^= word >> 24
-        word *= m
-        hashed = (hashed * m) ^ word
+        # Kafka's blocks are little-endian, as are those of every machine that Spark runs on.
+        memcpy(&block, data, 4)
+        block *= m
+        block ^= block >> 24
+        block *= m
+        hashed = (hashed * m) ^ block
         data += 4
         left -= 4
     if left:

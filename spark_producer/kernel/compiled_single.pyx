@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The compiled encoder of one record at a time, byte-equal to `single.SingleRecord`.
+"""The compiled encoder of single records, byte-equal to `single_record.SingleRecord`.
 
 It keeps the GIL, because to release it and take it again costs more than a record of some 100 bytes.
 """
@@ -29,7 +29,7 @@ cdef inline Slice slice_of(bytes field):
 @cython.final
 @cython.freelist(16)
 cdef class SingleRecord:
-    """A record ready to be encoded; see `single.SingleRecord`."""
+    """A record ready to be encoded; see `single_record.SingleRecord`."""
 
     cdef readonly bytes key, value, headers
     cdef readonly int64_t timestamp, size
@@ -40,12 +40,12 @@ cdef class SingleRecord:
         self.size = OVERHEAD + 1 + field_size(&key_bytes) + field_size(&value_bytes) + PyBytes_Size(headers)
 
     def encode(self, out, int64_t position, int64_t limit, int64_t offset_delta, int64_t base_timestamp):
-        """Write the record to `out` from `position` on; see `single.SingleRecord.encode`."""
+        """Write the record to `out` from `position` on; see `single_record.SingleRecord.encode`."""
         cdef Py_buffer view
         PyObject_GetBuffer(out, &view, PyBUF_WRITABLE)
         try:
             if not 0 <= position <= limit <= view.len:
-                raise ValueError(f"bytes {position} to {limit} lie outside of the {view.len} that were given")
+                raise ValueError(f"bytes {position} to {limit} lie outside of a buffer of {view.len} bytes")
             return self._put(<uint8_t*>view.buf + position, position, limit, offset_delta, base_timestamp)
         finally:
             PyBuffer_Release(&view)
@@ -58,8 +58,8 @@ cdef class SingleRecord:
         # These are unsigned, because signed numbers must not overflow in C.
         cdef int64_t time_delta = <int64_t>(<uint64_t>self.timestamp - <uint64_t>base_timestamp)
         cdef int64_t body = self.size - OVERHEAD + varint_size(time_delta) + varint_size(offset_delta)
-        cdef int64_t behind = position + varint_size(body) + body
-        if behind > limit:
+        cdef int64_t end = position + varint_size(body) + body
+        if end > limit:
             return BUFFER_FULL
         at = put_varint(at, body)
         at[0] = 0  # attributes
@@ -68,4 +68,4 @@ cdef class SingleRecord:
         at = put_field(at, &key)
         at = put_field(at, &value)
         memcpy(at, PyBytes_AsString(self.headers), headers)
-        return behind
+        return end

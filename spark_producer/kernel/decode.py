@@ -1,11 +1,11 @@
-"""Decoding of V2 records by the column with numpy only; it is the reference for the compiled decoder.
+"""Decodes V2 records as columns with numpy only; it is the reference for the compiled decoder.
 
-It finds where the fields of each record lie, and where a chain of records stops to make sense. Why a record is malformed is
-explained by `record.record_cursor`.
+It finds the positions of the fields of each record, and the first malformed record. `record.record_cursor` explains why a record
+is malformed.
 
-A record's length tells where the next one starts, so the starts are found first, by a walk over the lengths alone: runs of
+A record's length gives the start of the next one, so the starts are found first, in a walk over the lengths alone: runs of
 equally long records in one comparison, all others in a loop of some 80 ns a record (measured at 110 B). Then all fields are
-read by the column, and these columns check what the walk found, so no byte can mislead it unnoticed.
+read as columns, which also check the result of the walk, so no wrong byte goes unnoticed.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ VARINT_BYTES, VARLONG_BYTES = 5, 10
 """A zigzag varint of 32 bits takes at most 5 bytes, one of 64 bits 10."""
 
 MIN_RUN = 32
-"""The number of records from which looking for a run of equal lengths pays (12 µs, measured)."""
+"""Minimum number of records for which the search for a run of equal lengths pays (12 µs, measured)."""
 
 WINDOW = 1 << 16
-"""How many bytes the loop over lengths copies at once."""
+"""The bytes that the loop over lengths copies at once."""
 
 MIN_ROWS_BY_COLUMN = 24
-"""The number of rows from which reading one header of each by the column is cheaper than row by row."""
+"""Minimum number of rows for which reading one header of each as a column is cheaper than row by row."""
 
 MAX_HEADERS = 100_000
-"""The most headers that one record may have, when read and when written. Kafka has no limit, and real records have fewer than
-a hundred; but a header takes two bytes, of which zstd packs 32,768 into four, and its columns take 32."""
+"""Maximum number of headers of a record, when read and when written. Kafka has no limit, and real records have fewer than a
+hundred; but a header takes two bytes, of which zstd compresses 32,768 into four, and its columns take 32."""
 
 HEADERS_AT_ONCE = 1 << 19
-"""The most headers that one call decodes, unless its first record with headers has more: their columns take 16 MiB."""
+"""Maximum number of headers that one call decodes, unless its first record with headers has more: their columns take 16 MiB."""
 
 _ONE_BIT = np.uint64(1)
 _NOTHING: Int64Array = np.zeros(0, dtype=np.int64)
@@ -44,8 +44,8 @@ _NOTHING: Int64Array = np.zeros(0, dtype=np.int64)
 class DecodedV2(NamedTuple):
     """The well-formed records before `stop`, row by row; positions are in bytes of the data, and a length of -1 is null.
 
-    `stop` is where the first malformed record starts, or where bytes are left over after the last record of a batch; -1 if
-    nothing is wrong. `full` means that the record at `stop` is not wrong, but would bring more headers than were asked for.
+    `stop` is the position of the first malformed record, or of surplus bytes after the last record of a batch; -1 if nothing is
+    wrong. `full` means that the record at `stop` is well-formed, but would exceed `headers_at_once`.
     `header_counts` has the entries per row; their four columns hold the entries of all rows, one after the other.
     """
 
@@ -74,14 +74,14 @@ def decode_v2(
     """Decode the records of one or more batches (Kafka's DefaultRecord).
 
     Batch b claims `counts[b]` records in `data[positions[b]:ends[b]]`. The batches follow each other in `data`, with any bytes
-    between them. Nothing outside of them is read as a record, and memory does not grow with what the counts claim. If some
-    headers were decoded already, decoding ends before the record that would make them more than `headers_at_once`.
+    between them. Nothing outside of them is read as a record, and memory does not grow with the claimed counts. If some
+    headers were decoded already, decoding ends before the record that would exceed `headers_at_once`.
     """
     starts, nexts, stop = _walk(data, positions, ends, counts)
     good = len(starts)
     lengths, at, good = read_varints(data, starts, VARINT_BYTES, good)
     good = _first(at + lengths != nexts, good)
-    timestamp_deltas, at, good = read_varints(data, at + 1, VARLONG_BYTES, good)  # behind the attributes
+    timestamp_deltas, at, good = read_varints(data, at + 1, VARLONG_BYTES, good)  # after the attributes
     offset_deltas, at, good = read_varints(data, at, VARINT_BYTES, good)
     key_lengths, key_starts, good = read_varints(data, at, VARINT_BYTES, good)
     good = _first(key_lengths < -1, good)
@@ -105,44 +105,44 @@ def decode_v2(
     )  # fmt: skip
 
 
-def read_varints(data: ByteArray, at: Int64Array, longest: int, good: int) -> tuple[Int64Array, Int64Array, int]:
-    """Read the zigzag varints at the positions `at`: (values, positions behind them, first row without one, or `good`).
+def read_varints(data: ByteArray, at: Int64Array, max_bytes: int, good: int) -> tuple[Int64Array, Int64Array, int]:
+    """Read the zigzag varints at the positions `at`: (values, positions after them, first row without one, or `good`).
 
-    A position outside of `data` reads some byte of `data`; callers compare the positions behind with the ends of the records.
+    A position outside of `data` reads some byte of `data`; callers compare the positions after with the ends of the records.
     """
     raw = data.take(at, mode="clip").astype(np.int64)
-    behind = at + 1
+    after = at + 1
     (rows,) = (raw >= 0x80).nonzero()
     if len(rows):
-        good = _read_longer(data, raw, behind, rows, longest, good)
-    if longest == VARINT_BYTES:
-        return (raw >> 1) ^ -(raw & 1), behind, good
+        good = _read_longer(data, raw, after, rows, max_bytes, good)
+    if max_bytes == VARINT_BYTES:
+        return (raw >> 1) ^ -(raw & 1), after, good
     unsigned = raw.view(np.uint64)
-    return (unsigned >> _ONE_BIT).view(np.int64) ^ -(raw & 1), behind, good
+    return (unsigned >> _ONE_BIT).view(np.int64) ^ -(raw & 1), after, good
 
 
 def _read_longer(
-    data: ByteArray, raw: Int64Array, behind: Int64Array, rows: Int64Array, longest: int, good: int
+    data: ByteArray, raw: Int64Array, after: Int64Array, rows: Int64Array, max_bytes: int, good: int
 ) -> int:
-    """Add the second and later bytes of the varints of `rows` to `raw` and `behind`."""
-    values, at, place = raw[rows] & 0x7F, behind[rows], 1
-    last = 0x0F if longest == VARINT_BYTES else 0x01
+    """Add the second and later bytes of the varints of `rows` to `raw` and `after`."""
+    values, at, index = raw[rows] & 0x7F, after[rows], 1
+    last = 0x0F if max_bytes == VARINT_BYTES else 0x01
     while len(rows):
         byte = data.take(at, mode="clip").astype(np.int64)
-        values |= (byte & 0x7F) << 7 * place
+        values |= (byte & 0x7F) << 7 * index
         at += 1
         more = byte >= 0x80
-        raw[rows], behind[rows] = values, at
-        if place == longest - 1:
+        raw[rows], after[rows] = values, at
+        if index == max_bytes - 1:
             over = rows[byte > last]
             return min(good, int(over[0])) if len(over) else good
         rows, values, at = rows[more], values[more], at[more]
-        place += 1
+        index += 1
     return good
 
 
 def _first(wrong: BoolArray, good: int) -> int:
-    """Return the first row that is wrong, if it lies before `good`, else `good`."""
+    """Return the first wrong row, if it is before `good`, else `good`."""
     found = int(wrong.argmax()) if len(wrong) else 0
     return found if found < good and wrong[found] else good
 
@@ -150,9 +150,9 @@ def _first(wrong: BoolArray, good: int) -> int:
 def _walk(
     data: ByteArray, positions: Int64Array, ends: Int64Array, counts: Int64Array
 ) -> tuple[Int64Array, Int64Array, int]:
-    """Return where each record starts, where the next one should, and where the first batch of a wrong length stops (or -1).
+    """Return the start of each record, the start of the next one, and the end of the first batch of a wrong length (or -1).
 
-    The lengths are taken at face value; the columns find a wrong one afterwards.
+    The lengths are not checked here; the columns find wrong ones later.
     """
     starts: list[Int64Array] = [_NOTHING]
     nexts: list[Int64Array] = [_NOTHING]
@@ -174,16 +174,16 @@ def _walk_batch(data: ByteArray, position: int, end: int, count: int) -> Int64Ar
     if count < MIN_RUN and end - position <= WINDOW:
         return _walk_lengths(data, position, end, count)
     pieces: list[Int64Array] = []
-    patience = MIN_RUN
+    gap = MIN_RUN
     while count > 0 and position < end:
         size, alike = _run_of_equals(data, position, end, count) if count >= MIN_RUN else (0, 0)
         if alike:
             found = np.arange(position, position + size * alike + 1, size, dtype=np.int64)
-            patience = MIN_RUN
-        else:  # look for the next run after ever longer gaps, so that looking costs little in all
-            asked = min(count, patience) if count >= MIN_RUN else count
+            gap = MIN_RUN
+        else:  # search for the next run after ever longer gaps, so that all searches together cost little
+            asked = min(count, gap) if count >= MIN_RUN else count
             found = _walk_lengths(data, position, min(end, position + WINDOW), asked)
-            patience *= 2
+            gap *= 2
             if len(found) == 1:
                 break
         pieces.append(found[:-1])
@@ -195,7 +195,7 @@ def _walk_batch(data: ByteArray, position: int, end: int, count: int) -> Int64Ar
 def _run_of_equals(data: ByteArray, position: int, end: int, count: int) -> tuple[int, int]:
     """Return (bytes, number) of the records from `position` on with the same length field; number 0 if there are only a few.
 
-    If the same length field stands at every multiple of the size that it tells, each one is the length field of a record.
+    If the same length field is at every multiple of the size that it gives, each one is the length field of a record.
     """
     field = data[position : min(position + VARINT_BYTES, end)].tobytes()
     length, width = _varint_at(field)
@@ -204,21 +204,21 @@ def _run_of_equals(data: ByteArray, position: int, end: int, count: int) -> tupl
     if fitting < MIN_RUN or data[position + size * MIN_RUN // 2] != field[0]:
         return size, 0
     differ: BoolArray = np.zeros(fitting, dtype=np.bool_)
-    for place in range(width):
-        differ |= data[position + place : position + size * fitting : size] != field[place]
+    for index in range(width):
+        differ |= data[position + index : position + size * fitting : size] != field[index]
     first = int(differ.argmax())
     alike = first if differ[first] else fitting
     return size, alike if alike >= MIN_RUN // 2 else 0
 
 
 def _walk_lengths(data: ByteArray, position: int, end: int, count: int) -> Int64Array:
-    """Return the starts of at most `count` records from `position` on, then where to go on; only that if no length field fits."""
-    region = data[position:end].tobytes()  # bytes of an array are read at half the speed; the copy costs 5 % of that
+    """Return the starts of at most `count` records from `position` on, and the position after them."""
+    region = data[position:end].tobytes()  # reading bytes of an array takes twice the time; the copy costs 5 % of that
     return np.fromiter(itertools.islice(_starts(region), count + 1), dtype=np.int64) + position
 
 
 def _starts(region: bytes) -> Iterator[int]:
-    """Yield where each record starts, as long as its length field fits; then where the next one would start."""
+    """Yield the start of each record whose length field is complete, and then the start of the next one."""
     at = 0
     try:
         while True:
@@ -240,7 +240,7 @@ def _starts(region: bytes) -> Iterator[int]:
 
 
 def _rows_within(counts: Int64Array, headers_at_once: int) -> int:
-    """Return how many rows come before the one that makes the headers more than `headers_at_once`, if some came before it."""
+    """Return the number of rows before the one that exceeds `headers_at_once`, unless it is the first with headers."""
     ends = np.cumsum(counts)
     if not len(ends) or int(ends[-1]) <= headers_at_once:
         return len(counts)
@@ -257,20 +257,20 @@ def _read_headers(
         return (_NOTHING, _NOTHING, _NOTHING, _NOTHING), good
     entries: Int64Array = np.empty((4, total), dtype=np.int64)
     rows: Int64Array = np.flatnonzero(counts)
-    at, place = at[rows], 0
+    at, index = at[rows], 0
     while len(rows) >= MIN_ROWS_BY_COLUMN:
-        slots = entry_ends[rows] - counts[rows] + place
+        slots = entry_ends[rows] - counts[rows] + index
         found, at, bad = _read_header(data, at)
         entries[:, slots] = found
-        place += 1
-        done = counts[rows] == place
+        index += 1
+        done = counts[rows] == index
         bad = _first(done & (at != ends[rows]), bad)
         if bad < len(rows):
             good = min(good, int(rows[bad]))
             rows, at, done = rows[:bad], at[:bad], done[:bad]
         rows, at = rows[~done], at[~done]
     for row, start in zip(rows.tolist(), at.tolist(), strict=True):
-        first, last = int(entry_ends[row] - counts[row]) + place, int(entry_ends[row])
+        first, last = int(entry_ends[row] - counts[row]) + index, int(entry_ends[row])
         if not _read_headers_of_row(data[start : ends[row]].tobytes(), start, entries[:, first:last]):
             good = min(good, row)
             break
@@ -279,7 +279,7 @@ def _read_headers(
 
 
 def _read_header(data: ByteArray, at: Int64Array) -> tuple[list[Int64Array], Int64Array, int]:
-    """Read one header of each row: (its four columns, positions behind them, first malformed row or all)."""
+    """Read one header of each row: (its four columns, positions after them, first malformed row or all)."""
     key_lengths, key_starts, bad = read_varints(data, at, VARINT_BYTES, len(at))
     bad = _first(key_lengths < 0, bad)
     at = key_starts + np.maximum(key_lengths, 0)
@@ -312,8 +312,8 @@ def _varint_at(field: bytes) -> tuple[int, int]:
     if field and field[0] < 0x80:
         return (field[0] >> 1) ^ -(field[0] & 1), 1
     raw = 0
-    for place, byte in enumerate(field):
-        raw |= (byte & 0x7F) << 7 * place
+    for index, byte in enumerate(field):
+        raw |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
-            return ((raw >> 1) ^ -(raw & 1), place + 1) if raw >> 32 == 0 else (0, 0)
+            return ((raw >> 1) ^ -(raw & 1), index + 1) if raw >> 32 == 0 else (0, 0)
     return 0, 0

@@ -1,6 +1,6 @@
-"""Decoding of V0 and V1 messages by the column with numpy only.
+"""Decodes V0 and V1 messages as columns with numpy only.
 
-It finds where the fields of each message lie (Kafka's LegacyRecord), and where a chain of messages stops.
+It finds the positions of the fields of each message (Kafka's LegacyRecord), and the first malformed message.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOG_OVERHEAD = 12
 _SIZE_AND_MAGIC = struct.Struct(">i4xb")
 _MIN_SIZE = 14
 _KEY_V0, _KEY_V1 = 18, 26
-"""Where the length of the key lies, in V0 and in V1, which has a timestamp before it."""
+"""The position of the key length in V0, and in V1, which has a timestamp before it."""
 
 
 class DecodedMessages(NamedTuple):
@@ -39,7 +39,7 @@ class DecodedMessages(NamedTuple):
 
 
 def message_starts(data: memoryview, position: int, max_size: int) -> Int64Array:
-    """Return where each complete V0 or V1 message from `position` on starts, and the position behind the last one.
+    """Return the start of each complete V0 or V1 message from `position` on, and the position after the last one.
 
     It stops before another magic, an impossible size, one above `max_size`, or one that `data` does not hold.
     """
@@ -60,7 +60,7 @@ def _starts(data: memoryview, at: int, max_size: int) -> Iterator[int]:
 
 
 def decode_messages(data: ByteArray, starts: Int64Array) -> DecodedMessages:
-    """Decode the messages that start at `starts`, whose last element is the position behind the last message.
+    """Decode the messages that start at `starts`, whose last element is the position after the last message.
 
     Each has at least the 26 bytes of an empty V0 message and a magic of 0 or 1, as `message_starts` finds them.
     """
@@ -89,7 +89,7 @@ def decode_messages(data: ByteArray, starts: Int64Array) -> DecodedMessages:
 
 
 def _integers(data: ByteArray, at: Int64Array, kind: str) -> Int64Array:
-    """Return the integers of type `kind` at any positions; a position that is not inside `data` yields another integer."""
+    """Return the integers of type `kind` at any positions; a position outside of `data` yields another integer."""
     width = np.dtype(kind).itemsize
     every = np.ndarray((len(data) - width + 1,), dtype=kind, buffer=data, strides=(1,))
     return every[np.minimum(at, len(every) - 1)].astype(np.int64)

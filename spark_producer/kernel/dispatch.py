@@ -1,4 +1,4 @@
-"""The choice between the compiled and the portable kernel, and the log message about it."""
+"""Chooses the compiled or the portable kernel, and logs the choice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _log = escaping_logger(__name__)
 class LoadedKernel(NamedTuple):
     """The kernel in use: its name and functions.
 
-    `problem` says why the compiled one is not in use, if nobody chose so, and `advice` what to do about it.
+    `problem` is the reason why the compiled kernel is not in use, unless the portable one was chosen; `advice` is what to do.
     """
 
     name: str
@@ -51,7 +51,7 @@ class LoadedKernel(NamedTuple):
 
 
 def load(wanted: str, compiled: Sequence[str] = COMPILED) -> LoadedKernel:
-    """Return the kernel `wanted`; if none is wanted, the compiled one if it was built and can be loaded, else the portable one.
+    """Return the kernel `wanted`; without a wish the compiled one if it was built and can be loaded, else the portable one.
 
     Args:
         wanted: `portable`, `compiled` or nothing.
@@ -61,7 +61,7 @@ def load(wanted: str, compiled: Sequence[str] = COMPILED) -> LoadedKernel:
         ConfigError: There is no such kernel, or the compiled one is wanted and was not built or cannot be loaded.
     """
     if wanted not in ("", "portable", "compiled"):
-        raise ConfigError(f"{VARIABLE}={wanted!r} is no kernel: set it to portable or compiled, or leave it out")
+        raise ConfigError(f"{VARIABLE}={wanted!r} is not a kernel. Set it to portable or compiled, or leave it out")
     if wanted == "portable":
         return LoadedKernel("portable", _functions(*_PORTABLE), "")
     modules, problem = _load_compiled(compiled)
@@ -71,12 +71,14 @@ def load(wanted: str, compiled: Sequence[str] = COMPILED) -> LoadedKernel:
     if problem == _UNBUILT:
         problem, advice = _explain_unbuilt()
     if wanted == "compiled":
-        raise ConfigError(f"{VARIABLE}=compiled, but there is {problem}: {advice}")
+        raise ConfigError(f"{VARIABLE}=compiled cannot be used: there is {problem}. What to do: {advice}")
     return LoadedKernel("portable", _functions(*_PORTABLE), problem, advice)
 
 
 def _explain_unbuilt() -> tuple[str, str]:
-    """Return why this package has no compiled module, and what to do: a checkout hides an install that has, or none was built."""
+    """Return the reason why there is no compiled module, and what to do: a checkout hides an install that has one, or none was
+    built.
+    """
     from pathlib import Path  # only here: a worker with the compiled kernel does without it
 
     own = Path(__file__).parent.parent
@@ -99,7 +101,7 @@ def find_compiled_install(search_path: Sequence[str], own: Path) -> Path | None:
 
 
 def warn(kernel: LoadedKernel) -> None:
-    """Log why the portable kernel is in use, what that costs, and how to get the other one.
+    """Log the reason why the portable kernel is in use, its cost, and how to get the compiled one.
 
     The figures are those of docs/benchmarks_kernel.md and docs/benchmarks.md: its scenes of rows that are all alike, and the
     one with headers and many lengths.

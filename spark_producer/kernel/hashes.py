@@ -1,7 +1,7 @@
 """CRC-32 and FNV-1a of every key of a column, as librdkafka's partitioners compute them.
 
-Both work by the column, one byte position at a time. Keys are sorted by falling length, so that those that reach a position
-are always the first ones; when only a few very long keys are left, their rest is hashed one key at a time.
+Both work on columns, one byte position at a time. Keys are sorted by falling length, so that those that reach a position are
+always the first ones; the rest of a few very long keys is hashed one key at a time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _POSITIONS = 64
 def crc32(column: BinaryColumn) -> UInt32Array:
     """Return the CRC-32 (zlib's polynomial) of each row; for a null row it is that of an empty key.
 
-    It is linear: what a byte contributes depends only on its distance from the end, so contributions are looked up and joined.
+    It is linear: the contribution of a byte depends only on its distance from the end, so contributions are looked up and XORed.
     """
     return _by_falling_length(column, _crc32)
 
@@ -77,7 +77,7 @@ def _crc32(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> UInt32Ar
 
 @functools.cache
 def _crc_tables() -> tuple[UInt32Array, UInt32Array]:
-    """Return what a byte at each distance from the end contributes, and the CRC of as many zero bytes, which all keys share."""
+    """Return the contribution of a byte at each distance from the end, and the CRC of as many zero bytes, common to all keys."""
     zeros = np.array([zlib.crc32(bytes(length)) for length in range(_POSITIONS + 1)], dtype=np.uint32)
     table = [[zlib.crc32(bytes([byte]) + bytes(position)) for byte in range(256)] for position in range(_POSITIONS)]
     return np.array(table, dtype=np.uint32) ^ zeros[1:, None], zeros

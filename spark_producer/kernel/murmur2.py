@@ -13,14 +13,14 @@ from spark_producer.kernel.column_views import BinaryColumn
 SEED = 0x9747B28C
 M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
-_WORD = struct.Struct("<I")
+_BLOCK = struct.Struct("<I")
 _FEW_KEYS = 32
-"""This many long keys, or fewer, cost less one at a time than by the column, if each has as many words left (measured: a step
-of the column takes some 6 µs; a key alone takes 5 µs, and 0.06 µs a word)."""
+"""Up to this number of long keys cost less one at a time than as a column, if each has as many blocks left (measured: a step of
+the column takes some 6 µs; a key alone takes 5 µs, and 0.06 µs a block)."""
 _PIECE = 1 << 16
-"""How many bytes of a long key are processed together, so that memory does not grow with its length."""
+"""The bytes of a long key that are processed together, so that memory does not grow with its length."""
 _ROWS = 1 << 15
-"""How many keys are hashed together, so that the arrays in use stay in the cache, and so that keys of one length need not be
+"""The number of keys that are hashed together, so that the arrays in use stay in the cache, and keys of one length need not be
 sorted because of a key of another length elsewhere."""
 _SHORT = (1 << 16) - 1
 """Lengths up to this are sorted as 16-bit numbers, for which numpy counts instead of comparing (measured: 4 times faster)."""
@@ -50,13 +50,13 @@ def murmur2(column: BinaryColumn) -> UInt32Array:
 
 def murmur2_one(key: bytes) -> int:
     """Return the hash of one key."""
-    words = len(key) // 4
+    blocks = len(key) // 4
     hashed = (SEED ^ len(key)) & _MASK
-    for (word,) in _WORD.iter_unpack(memoryview(key)[: 4 * words]):
-        scrambled = word * M & _MASK
+    for (block,) in _BLOCK.iter_unpack(memoryview(key)[: 4 * blocks]):
+        scrambled = block * M & _MASK
         hashed = hashed * M & _MASK ^ (scrambled ^ scrambled >> 24) * M & _MASK
     if len(key) % 4:
-        hashed = (hashed ^ int.from_bytes(key[4 * words :], "little")) * M & _MASK
+        hashed = (hashed ^ int.from_bytes(key[4 * blocks :], "little")) * M & _MASK
     hashed = (hashed ^ hashed >> 13) * M & _MASK
     return hashed ^ hashed >> 15
 
@@ -70,39 +70,41 @@ def _by_falling_length(lengths: Int64Array) -> Int64Array:
     return order
 
 
-def _words(data: ByteArray, positions: Int64Array) -> UInt32Array:
-    """Return the four bytes at each position as a little-endian word; positions may be up to three bytes before the end."""
+def _blocks(data: ByteArray, positions: Int64Array) -> UInt32Array:
+    """Return the block of four bytes at each position, little-endian; positions must be four or more bytes before the end."""
     view: npt.NDArray[np.uint32] = np.ndarray((len(data) - 3,), dtype="<u4", buffer=data, strides=(1,))
     return view[positions]
 
 
-def _tail_words(data: ByteArray, positions: Int64Array, tails: Int64Array) -> UInt32Array:
-    """Return the 1 to 3 bytes at each position as a word, without reading past the end of the data."""
+def _tail_blocks(data: ByteArray, positions: Int64Array, tails: Int64Array) -> UInt32Array:
+    """Return the 1 to 3 bytes at each position as a block, without reading past the end of the data."""
     clamped = np.minimum(positions, len(data) - 4)
-    words = _words(data, clamped) >> ((positions - clamped) * 8).astype(np.uint32)
-    kept: UInt32Array = words & ((1 << (tails * 8)) - 1).astype(np.uint32)
+    blocks = _blocks(data, clamped) >> ((positions - clamped) * 8).astype(np.uint32)
+    kept: UInt32Array = blocks & ((1 << (tails * 8)) - 1).astype(np.uint32)
     return kept
 
 
-def _scrambled(words: UInt32Array) -> UInt32Array:
-    words = words * np.uint32(M)
-    words ^= words >> np.uint32(24)
-    words *= np.uint32(M)
-    return words
+def _scrambled(blocks: UInt32Array) -> UInt32Array:
+    blocks = blocks * np.uint32(M)
+    blocks ^= blocks >> np.uint32(24)
+    blocks *= np.uint32(M)
+    return blocks
 
 
-def _mix_word(hashes: UInt32Array, words: UInt32Array) -> UInt32Array:
+def _mix_block(hashes: UInt32Array, blocks: UInt32Array) -> UInt32Array:
     hashes = hashes * np.uint32(M)
-    hashes ^= _scrambled(words)
+    hashes ^= _scrambled(blocks)
     return hashes
 
 
 def _equal_lengths(data: ByteArray, start: int, count: int, length: int) -> UInt32Array:
-    """Hash keys of one length that follow each other: their words lie at equal distances, so nothing is gathered."""
+    """Hash contiguous keys of one length: their blocks are at equal distances, so nothing is gathered."""
     hashes = np.full(count, SEED ^ length & _MASK, dtype=np.uint32)
-    for word in range(length // 4):
-        words: UInt32Array = np.ndarray((count,), dtype="<u4", buffer=data, offset=start + 4 * word, strides=(length,))
-        hashes = _mix_word(hashes, words)
+    for block in range(length // 4):
+        blocks: UInt32Array = np.ndarray(
+            (count,), dtype="<u4", buffer=data, offset=start + 4 * block, strides=(length,)
+        )
+        hashes = _mix_block(hashes, blocks)
     for byte in range(length // 4 * 4, length):
         tail: ByteArray = np.ndarray((count,), dtype=np.uint8, buffer=data, offset=start + byte, strides=(length,))
         hashes ^= tail.astype(np.uint32) << np.uint32(8 * (byte % 4))
@@ -110,32 +112,32 @@ def _equal_lengths(data: ByteArray, start: int, count: int, length: int) -> UInt
 
 
 def _mixed_lengths(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> UInt32Array:
-    """Hash keys sorted by falling length, so that the keys that still have a word are always the first ones."""
+    """Hash keys sorted by falling length, so that the keys that still have a block are always the first ones."""
     hashes = (np.uint32(SEED) ^ lengths.astype(np.uint32)).astype(np.uint32)
-    words = lengths // 4
-    ends = -words  # rising
-    done, alive = 0, int(np.count_nonzero(words))
-    while alive > min(_FEW_KEYS, int(words[0]) - done):
-        hashes[:alive] = _mix_word(hashes[:alive], _words(data, starts[:alive] + 4 * done))
+    blocks = lengths // 4
+    ends = -blocks  # rising
+    done, alive = 0, int(np.count_nonzero(blocks))
+    while alive > min(_FEW_KEYS, int(blocks[0]) - done):
+        hashes[:alive] = _mix_block(hashes[:alive], _blocks(data, starts[:alive] + 4 * done))
         done += 1
         alive = int(ends.searchsorted(-done, side="left"))
     for row in range(alive):
-        hashes[row] = _hash_words(data, int(starts[row]), done, int(words[row]), int(hashes[row]))
+        hashes[row] = _hash_blocks(data, int(starts[row]), done, int(blocks[row]), int(hashes[row]))
     tails = lengths % 4
     tailed = np.flatnonzero(tails)
     if len(tailed):
-        words_left = _tail_words(data, starts[tailed] + words[tailed] * 4, tails[tailed])
-        hashes[tailed] = (hashes[tailed] ^ words_left) * np.uint32(M)
+        tail_blocks = _tail_blocks(data, starts[tailed] + blocks[tailed] * 4, tails[tailed])
+        hashes[tailed] = (hashes[tailed] ^ tail_blocks) * np.uint32(M)
     return hashes
 
 
-def _hash_words(data: ByteArray, start: int, done: int, words: int, hashed: int) -> int:
-    """Hash the remaining words of one long key: each is scrambled by the column; only chaining them is done one by one."""
-    stop = start + 4 * words
+def _hash_blocks(data: ByteArray, start: int, done: int, blocks: int, hashed: int) -> int:
+    """Hash the remaining blocks of one long key: they are scrambled as a column, and only chained one by one."""
+    stop = start + 4 * blocks
     for first in range(start + 4 * done, stop, _PIECE):
         chained = _scrambled(data[first : min(first + _PIECE, stop)].view("<u4")).tolist()
-        for word, following in zip(chained[::2], chained[1::2], strict=False):
-            hashed = (hashed * M ^ word) * M & _MASK ^ following  # one mask for two: high bits never move down
+        for block, following in zip(chained[::2], chained[1::2], strict=False):
+            hashed = (hashed * M ^ block) * M & _MASK ^ following  # one mask for two: high bits never move down
         if len(chained) % 2:
             hashed = hashed * M & _MASK ^ chained[-1]
     return hashed

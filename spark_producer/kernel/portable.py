@@ -36,7 +36,7 @@ from spark_producer.kernel.varint import (
 )
 
 RECORD_OVERHEAD = 20
-"""The most bytes that a record's length (5), timestamp delta (10) and offset delta (5) take together."""
+"""Maximum bytes of a record's length (5), timestamp delta (10) and offset delta (5) together."""
 
 _ZERO = b"\x00"
 _BINARY = pa.binary()
@@ -68,7 +68,7 @@ def largest_record(columns: RecordColumns) -> tuple[int, int]:
 
 
 def _body_size(columns: RecordColumns, row: int) -> int:
-    """Return `body_sizes` of one row, without looking at all rows where they are alike."""
+    """Return `body_sizes` of one row, without computing those of all rows if they are uniform."""
     if not columns.uniform:
         return int(columns.body_sizes[row])
     key_width = columns.key.uniform_length if columns.key else None
@@ -83,8 +83,7 @@ def _field_size(width: int) -> int:
 class ArrangedRows:
     """Columns with their rows in the order in which they are encoded, so that a run of one partition is a slice.
 
-    The fixed cost per call is paid here once for all runs. Rows that are all alike stay where they are, and are gathered as
-    they are encoded.
+    The fixed cost per call is paid here once for all runs. Uniform rows are not moved, but gathered as they are encoded.
     """
 
     def __init__(self, columns: RecordColumns, rows: Int64Array) -> None:
@@ -118,15 +117,15 @@ class ArrangedRows:
         return timestamps if isinstance(timestamps, int) else timestamps[self.rows]
 
     def _after_offset(self, first: int, count: int) -> list[BytesArray | bytes]:
-        """Return the parts of rows `first` … `first` + `count` - 1 behind their offset deltas: arrays, or shared bytes.
+        """Return the parts of rows `first` … `first` + `count` - 1 after their offset deltas: arrays, or shared bytes.
 
-        Runs follow each other, so what is gathered for one run mostly serves the next ones too.
+        Runs follow each other, so the rows that are gathered for one run are mostly used for the next ones too.
         """
         begin, end, _ = self._gathered
         if not begin <= first <= first + count <= end:
             self._gathered = 0, 0, []  # free the previous rows before the new ones are gathered
-            before = int(self._size_ends[first - 1]) if first else 0
-            end = int(np.searchsorted(self._size_ends, before + PIECE_BYTES, side="right"))
+            bytes_before = int(self._size_ends[first - 1]) if first else 0
+            end = int(np.searchsorted(self._size_ends, bytes_before + PIECE_BYTES, side="right"))
             begin, end = first, max(first + count, end)
             self._gathered = begin, end, self._gather(begin, end)
         parts = self._gathered[2]
@@ -197,14 +196,14 @@ def _encode_uniform(
     space[:] = np.frombuffer(template, dtype=np.uint8)
     rows = arranged.rows[first : first + count]
     at = position + len(head)
-    _place(varint_items(base_offset_delta, base_offset_delta + count), out, at, size)
+    _write_items(varint_items(base_offset_delta, base_offset_delta + count), out, at, size)
     if key:
-        _place(key.uniform_rows[rows], out, at + offset_width + len(before_key), size)
-    _place(value.uniform_rows[rows], out, position + size - 1 - value_width, size)
+        _write_items(key.uniform_rows[rows], out, at + offset_width + len(before_key), size)
+    _write_items(value.uniform_rows[rows], out, position + size - 1 - value_width, size)
     return count, position + count * size, timestamp
 
 
-def _place(items: npt.NDArray[np.void], out: memoryview, at: int, size: int) -> None:
+def _write_items(items: npt.NDArray[np.void], out: memoryview, at: int, size: int) -> None:
     """Write one item at `at` and every `size` bytes after it."""
     np.ndarray(items.shape, dtype=items.dtype, buffer=out, offset=at, strides=(size,))[...] = items
 
@@ -219,10 +218,10 @@ def _encode_joined(
     position: int,
     limit: int,
 ) -> tuple[int, int, int]:
-    """Encode as many rows as fit; Arrow joins them from their parts."""
-    room = limit - position
-    before = int(arranged._size_ends[first - 1]) if first else 0
-    stop = min(stop, int(np.searchsorted(arranged._size_ends, before + room, side="right")))
+    """Encode as many rows as fit, joined by Arrow from their parts."""
+    free_bytes = limit - position
+    bytes_before = int(arranged._size_ends[first - 1]) if first else 0
+    stop = min(stop, int(np.searchsorted(arranged._size_ends, bytes_before + free_bytes, side="right")))
     timestamps = arranged._timestamps
     if isinstance(timestamps, int):
         deltas: Int64Array | int = _difference(timestamps, base_timestamp)
@@ -232,7 +231,7 @@ def _encode_joined(
     offset_sizes = consecutive_sizes(base_offset_delta, base_offset_delta + stop - first)
     bodies = arranged._body_sizes[first:stop] + (delta_sizes + offset_sizes)
     ends = np.cumsum(bodies + varint_sizes(bodies))
-    count = int(np.searchsorted(ends, room, side="right"))
+    count = int(np.searchsorted(ends, free_bytes, side="right"))
     if count == 0:
         return 0, position, -1
     parts: list[BytesArray | bytes] = [varint_column(bodies[:count])]
@@ -256,10 +255,12 @@ def encode_headers(counts: Int64Array, keys: BinaryColumn, values: BinaryColumn)
     `counts` has one number per row; `keys` and `values` hold the entries of all rows, one after the other.
     """
     key_lengths, value_lengths = encoded_lengths(keys), encoded_lengths(values)
-    # A large column may begin beyond the reach of small offsets, however few of its bytes are used.
+    # A large column may begin beyond the range of 32-bit offsets, even if few of its bytes are used.
     large = pa.types.is_large_binary(keys.array.type) or pa.types.is_large_binary(values.array.type)
-    most = int(keys.lengths.sum() + values.lengths.sum()) + 10 * (len(keys) + len(counts))  # varints of up to 5 bytes
-    kind = pa.large_binary() if large or most > MAX_BINARY_BYTES else _BINARY
+    max_size = int(keys.lengths.sum() + values.lengths.sum()) + 10 * (
+        len(keys) + len(counts)
+    )  # varints of up to 5 bytes
+    kind = pa.large_binary() if large or max_size > MAX_BINARY_BYTES else _BINARY
     parts = [varint_column(key_lengths), keys.array, varint_column(value_lengths), values.array]
     entries = join([part.cast(kind) for part in parts], kind)
     joined = BinaryColumn(entries)

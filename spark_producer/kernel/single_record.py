@@ -1,6 +1,6 @@
-"""The portable encoder of one record at a time, by which `Producer.send` puts a record into a batch.
+"""The portable encoder of single records, for `Producer.send`.
 
-As columns a record would cost some 100 µs, whatever it holds, for the Arrow arrays around it. Here only its bytes are made.
+As columns a record of any size would cost some 100 µs, for the Arrow arrays around it. Here only its bytes are made.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from spark_producer.kernel.portable import RECORD_OVERHEAD
 from spark_producer.kernel.varint import encode_varint
 
 BUFFER_FULL = -1
-"""The value that `encode` returns for a record that does not fit."""
+"""The result of `encode` for a record that does not fit."""
 
 NO_HEADERS = b"\x00"
 """The header block of a record without headers."""
@@ -43,7 +43,7 @@ class SingleRecord:
             ValueError: `position` or `limit` lies outside of `out`.
         """
         if not 0 <= position <= limit <= len(out):
-            raise ValueError(f"bytes {position} to {limit} lie outside of the {len(out)} that were given")
+            raise ValueError(f"bytes {position} to {limit} lie outside of a buffer of {len(out)} bytes")
         key, value = self.key, self.value
         body = b"".join(
             (
@@ -56,11 +56,11 @@ class SingleRecord:
             )
         )
         length = _varint(len(body))
-        behind = position + len(length) + len(body)
-        if behind > limit:
+        end = position + len(length) + len(body)
+        if end > limit:
             return BUFFER_FULL
-        out[position:behind] = length + body
-        return behind
+        out[position:end] = length + body
+        return end
 
 
 def header_block(headers: Sequence[tuple[bytes, bytes | None]]) -> bytes:

@@ -1,6 +1,6 @@
 """The properties of a batch besides its records: its format and its producer.
 
-The classes also check what the older formats do not have.
+The classes also reject features that the older formats do not have.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 It follows Kafka's MemoryRecordsBuilder. Where buffers come from is decided by `grow`.
 
-Records lie uncompressed in the buffer until appends end; then they are compressed in one call and written back behind the
-room kept for the header. So the expensive step happens once, and producer id, epoch and sequence can change after it.
+Records are uncompressed in the buffer until appends end; then they are compressed in one call and written back after the space
+that is reserved for the header. So the expensive step happens once, and producer id, epoch and sequence can change after it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ GROWTH = 1.1
 _ROW_0 = np.zeros(1, dtype=np.int64)
 
 Grow = Callable[[memoryview, int], memoryview | None]
-"""Map (the buffer so far, bytes needed) to a buffer of at least so many bytes that begins with the same bytes, after which
-the old one is no longer used; or to None if there is no memory, which makes the batch full."""
+"""Map (the buffer so far, bytes needed) to a buffer of at least that size that begins with the same bytes, after which the
+old one is no longer used; or to None if there is no memory, which makes the batch full."""
 
 
 class _State(enum.Enum):
@@ -43,7 +43,7 @@ class _State(enum.Enum):
 
 
 def grow_outside_the_pool(buffer: memoryview, size: int) -> memoryview:
-    """Grow in the plain way, by allocating new memory."""
+    """Return a copy of `buffer` in `size` bytes of new memory."""
     larger = np.empty(size, dtype=np.uint8).data
     larger[: len(buffer)] = buffer
     return larger
@@ -58,7 +58,7 @@ class MemoryRecordsBuilder:
         compressor: The codec; None for none. It belongs to the thread that ends the appends.
         ratio: The expected compressed bytes per uncompressed byte, above 0.
         write_limit: The bytes that the closed batch should not exceed; None means the size of `buffer`. The first record is
-            taken whatever its size.
+            accepted in any size.
         producer: The producer's id, epoch and sequence; they may be set later.
         grow: How the buffer grows for a large first record, or beyond the limit for records that will be compressed.
 
@@ -124,9 +124,7 @@ class MemoryRecordsBuilder:
         """The largest timestamp of the records, or their log append time if the format has one; -1 if none has a time."""
         return self.format.log_append_time if self.format.by_broker else self._latest
 
-    def has_room_for(
-        self, timestamp: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()
-    ) -> bool:
+    def fits(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()) -> bool:
         """Return whether the record still fits; the first one always does."""
         if self.is_full or self.records_count == 0:
             return not self.is_full
@@ -171,7 +169,7 @@ class MemoryRecordsBuilder:
         while following < stop and not self.is_full:
             begin = following
             following = self._encode(rows, begin, stop, at + begin - first, min(self._fill_limit, len(self.buffer)))
-            if following == begin and not self._make_room(self._size_at(rows, begin)):
+            if following == begin and not self._grow_for(self._size_at(rows, begin)):
                 break
         return following
 
@@ -212,7 +210,7 @@ class MemoryRecordsBuilder:
         return self.buffer[: self._position]
 
     def abort(self) -> None:
-        """Give the batch up; its records are gone, and it takes no more."""
+        """Abort the batch: its records are discarded, and it takes no more."""
         self._position = self._uncompressed = 0
         self._state = _State.ABORTED
 
@@ -286,14 +284,14 @@ class MemoryRecordsBuilder:
             return rows.size_at(row)
         return int(message_set.message_sizes(rows, row, row + 1, self.format.magic)[0])
 
-    def _make_room(self, size: int) -> bool:
+    def _grow_for(self, size: int) -> bool:
         """Return whether the buffer could grow for a row of at most `size` bytes, within the limit of the batch."""
         if len(self.buffer) >= self._fill_limit:
             return False
         return self._reserve(min(size, self._fill_limit - self._position))
 
     def _reserve(self, size: int) -> bool:
-        """Return whether the buffer has, or gets, room for `size` bytes more."""
+        """Return whether the buffer has `size` more bytes, or could grow to have them."""
         needed = self._position + size
         if needed <= len(self.buffer):
             return True

@@ -1,6 +1,6 @@
-"""The conversion of records of a newer format to an older one, for archives and for readers that know nothing else.
+"""Converts records of a newer format to an older one, for archives and for readers that know nothing else.
 
-It also counts what the older formats cannot hold (Kafka's RecordsUtil).
+It also counts the data that the older formats cannot hold (Kafka's RecordsUtil).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from spark_producer.record.codecs import Compressor
 
 
 class ConversionLoss(NamedTuple):
-    """The losses of the records and of their producer; every field is zero or False if nothing of it was lost.
+    """The data of records and their producer that were lost; every field is zero or False without a loss.
 
     Batches also lose two fields of the log, which are not counted: the partition leader epoch and the delete horizon.
     `headers` and `timestamps` count the records that had some. `producer` stands for id, epoch and sequences, without which
@@ -47,14 +47,14 @@ class ConversionLoss(NamedTuple):
         )
 
     def __str__(self) -> str:
-        said = [
+        parts = [
             f"the headers of {self.headers} records" if self.headers else "",
             f"the timestamps of {self.timestamps} records" if self.timestamps else "",
             "the producer's id and sequences" if self.producer else "",
             "the transaction" if self.transaction else "",
             f"{self.control_records} control records" if self.control_records else "",
         ]
-        return ", ".join(part for part in said if part) or "nothing"
+        return ", ".join(part for part in parts if part) or "nothing"
 
 
 def down_convert(
@@ -65,7 +65,7 @@ def down_convert(
     header: BatchHeader | None = None,
     compressor: Compressor | None = None,
 ) -> Iterator[tuple[bytes, ConversionLoss]]:
-    """Yield message sets of format V0 or V1, with the offsets that the records had, and what each set lost.
+    """Yield message sets of format V0 or V1, with the original offsets of the records, and the losses of each set.
 
     `rows` holds the records as a `pyarrow.RecordBatch` with the columns offset, timestamp (milliseconds, -1 for none), key,
     value and, if there are any, headers. `header` is that of the V2 batch they come from, None for V1. No rows yield one empty
@@ -77,7 +77,7 @@ def down_convert(
             below -1.
     """
     if not len(rows) or (header is not None and header.is_control):
-        yield b"", _lost(rows, magic, header)
+        yield b"", _loss_of(rows, magic, header)
         return
     offsets = rows.column("offset").to_numpy()
     steps = np.diff(offsets)
@@ -108,7 +108,7 @@ def down_convert(
         )
         builder = MemoryRecordsBuilder(buffer, batch_format, compressor=compressor)
         following = _fill(builder, arranged, offsets, ends, first)
-        yield bytes(builder.close()), _lost(rows.slice(first, following - first), magic, header)
+        yield bytes(builder.close()), _loss_of(rows.slice(first, following - first), magic, header)
         first = following
 
 
@@ -141,7 +141,7 @@ def _binary(column: ArrowArray) -> BinaryColumn:
     return BinaryColumn(column.view(pa.large_binary()) if large else column.cast(pa.binary()))
 
 
-def _lost(rows: pa.RecordBatch, magic: int, header: BatchHeader | None) -> ConversionLoss:
+def _loss_of(rows: pa.RecordBatch, magic: int, header: BatchHeader | None) -> ConversionLoss:
     if header is not None and header.is_control:
         return ConversionLoss(control_records=header.records_count, producer=True, transaction=header.is_transactional)
     times = rows.column("timestamp").to_numpy()

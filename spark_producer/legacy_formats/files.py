@@ -1,4 +1,4 @@
-"""The rewriting of log files in an older message format, for `pyproducer downconvert`; no half-written file is left behind."""
+"""The rewriting of log files in an older message format, for `pyproducer downconvert`; no half-written file remains."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from spark_producer.legacy_formats.down_conversion import ConversionLoss
 def convert_file(
     log: Path, output: Path, *, message_format_version: str, compression_type: str = "none"
 ) -> tuple[int, ConversionLoss]:
-    """Write `log` anew into `output`, which must not exist; return the bytes written, and what was lost.
+    """Rewrite `log` into `output`, which must not exist; return the bytes written, and the losses.
 
-    `output` gets its name when it is complete. Until then it lies beside that under another name, and whatever ends the
-    conversion early removes it, Ctrl-C too. `log` must not get shorter meanwhile: it is mapped into memory, and reading
-    behind its end kills the process (SIGBUS). Shrinking is checked for between two sets, which makes that unlikely.
+    `output` gets its name when it is complete. Until then it has another name in the same directory, and is removed if the
+    conversion ends early, also by Ctrl-C. `log` must not get shorter meanwhile: it is mapped into memory, and reading past its
+    end kills the process (SIGBUS). Its size is checked between two sets, which makes that unlikely.
 
     Raises:
-        ConfigError: `log` is no regular file, or got shorter; `output` exists; one of them cannot be read or written; or
+        ConfigError: `log` is not a regular file, or got shorter; `output` exists; one of them cannot be read or written; or
             there is no such version or codec.
         RecordBatchError, CorruptRecord: As in `record_sets.convert`.
     """
@@ -43,7 +43,7 @@ def convert_file(
 
 
 def write_sets(sets: Iterable[tuple[bytes, ConversionLoss]], output: Path) -> tuple[int, ConversionLoss]:
-    """Write a new file of these sets, which appears when it is complete; return its bytes, and all that was lost.
+    """Write a new file of these sets, which appears when it is complete; return its bytes, and the sum of the losses.
 
     Raises:
         FileExistsError: There is such a file already, or by the time of the last set. OSError: it cannot be written.
@@ -62,7 +62,9 @@ def _while_whole(
     """Yield the sets, as long as the log that they are read from is not shorter than it was."""
     for one in sets:
         if os.fstat(source.fileno()).st_size < size:
-            raise ConfigError(f"{log} got shorter while it was read; convert a copy that nobody writes to")
+            raise ConfigError(
+                f"{log} cannot be converted: it got shorter while it was read. Convert a copy that is not written to"
+            )
         yield one
 
 
@@ -75,7 +77,7 @@ def _content(source: BinaryIO, log: Path) -> memoryview:
     status = os.fstat(source.fileno())
     if not stat.S_ISREG(status.st_mode):
         raise ConfigError(
-            f"{log} is no regular file but a pipe, a device or the like; copy its content into a file first"
+            f"{log} cannot be converted: it is not a regular file, but a pipe or a device. Copy its content into a file first"
         )
     if status.st_size == 0:
         return memoryview(b"")

@@ -1,7 +1,7 @@
 """Message sets, the formats before Kafka 0.11: V0 (before 0.10, no timestamps) and V1 (0.10).
 
 The layout, the CRC-32 and the wrapper message that holds a compressed set are those of Kafka's LegacyRecord. The module
-serves archives and tools of that time: brokers from 4.0 on take V2 only. Rows are laid out by the column; the CRC, one for
+serves archives and tools of that time: brokers from 4.0 on take V2 only. Rows are written as columns; the CRC, one for
 each message, costs a call for each row.
 """
 
@@ -91,10 +91,10 @@ def _fill(heads: npt.NDArray[Any], rows: ArrangedRows, first: int, stop: int, ou
     chosen = rows.rows[first:stop]
     key, value = rows.columns.key, rows.columns.value
     heads["key_length"] = -1 if key is None else encoded_lengths(key)[chosen]
-    taken, parts = from_numbers(chosen), [_items(heads)]
+    indices, parts = from_numbers(chosen), [_items(heads)]
     if key is not None:
-        parts.append(take(key.array, taken))
-    parts += [_items(encoded_lengths(value)[chosen].astype(">i4")), take(value.array, taken)]
+        parts.append(take(key.array, indices))
+    parts += [_items(encoded_lengths(value)[chosen].astype(">i4")), take(value.array, indices)]
     out[:] = values_of(join(parts))[: len(out)]
 
 
@@ -107,8 +107,8 @@ def _items(values: npt.NDArray[Any]) -> BinaryArray:
 def _write_crcs(out: memoryview, starts: Int64Array, ends: Int64Array) -> None:
     spans = zip((starts + CRC_START).tolist(), ends.tolist(), strict=True)
     crcs = np.array([zlib.crc32(out[start:end]) for start, end in spans], dtype=">u4")
-    places = (starts + _CRC_AT)[:, np.newaxis] + np.arange(4)
-    np.frombuffer(out, dtype=np.uint8)[places] = crcs.view(np.uint8).reshape(-1, 4)
+    positions = (starts + _CRC_AT)[:, np.newaxis] + np.arange(4)
+    np.frombuffer(out, dtype=np.uint8)[positions] = crcs.view(np.uint8).reshape(-1, 4)
 
 
 def wrapper_size(magic: int) -> int:

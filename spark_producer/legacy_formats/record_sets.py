@@ -1,4 +1,4 @@
-"""Record sets in a message format of one's choice, for archives and for tools that know only the older formats.
+"""Writes record sets in a chosen message format, for archives and for tools that know only the older formats.
 
 Formats are chosen by the names of Kafka's `message.format.version`. The output is the same as in the segment files of a
 broker of that version, and as Produce 0 to 2 carry. A producer has no such option: every broker that it can talk to takes
@@ -29,7 +29,7 @@ from spark_producer.record.reading import read_records
 from spark_producer.record.record_columns import MAX_DATA_BYTES, RECORD_SCHEMA
 
 BATCH_BYTES = 262_144
-"""The bytes of records in a batch or message set before compression: old readers hold a whole one unpacked."""
+"""The bytes of records in a batch or message set before compression: old readers hold a whole one in memory."""
 
 _VERSION = re.compile(r"(\d+)\.(\d+)(\.\d+)*(-IV\d+)?", re.ASCII)
 _FIRST_WITH = ((0, 8), (0, 10), (0, 11))
@@ -50,7 +50,7 @@ def magic_of(message_format_version: str) -> int:
     version = (int(found[1]), int(found[2])) if found else (0, 0)
     if version < _FIRST_WITH[0]:
         raise ConfigError(
-            f"message.format.version {message_format_version!r} is no version of Kafka from 0.8.0 on; "
+            f"message.format.version {message_format_version!r} is not a version of Kafka from 0.8.0 on; "
             "0.9.0 stands for format V0, 0.10.0 for V1, 0.11.0 for V2"
         )
     return max(magic for magic, first in enumerate(_FIRST_WITH) if version >= first)
@@ -71,7 +71,7 @@ def encode_table(
 
     Raises:
         ConfigError: There is no such version or codec, or the batch size is out of range; raised at once.
-        SchemaError: A column is missing, unknown, of a wrong type, or has no place in the format.
+        SchemaError: A column is missing, unknown, of a wrong type, or is not in the format.
         RecordError: There is a null header key, a timestamp that is null or before 1970, or a row too large for any record.
         RecordBatchError: There is zstd or there are headers in one of the older formats.
     """
@@ -81,7 +81,7 @@ def encode_table(
     _check_format(magic, compressor)
     for name in ("topic", "partition", *(("timestamp",) if magic == 0 else ())):
         if name in table.schema.names:
-            raise SchemaError(f"a record set of format V{magic} has no place for column {name!r}; drop it")
+            raise SchemaError(f"a record set of format V{magic} has no column {name!r}. Drop it")
     return _encoded(table, magic, compressor, base_offset, batch_bytes)
 
 
@@ -101,7 +101,7 @@ def _encoded(
 
 
 def _columns_of(table: pa.Table) -> Iterator[CheckedColumns]:
-    """Yield a table as columns, in pieces where decoding would make dictionaries too large."""
+    """Yield a table as columns, in pieces if decoded dictionaries would be too large."""
     first_row = 0
     for batch in table.to_batches():
         yield from BatchPieces(batch, PIECE_BYTES, MAX_DATA_BYTES, "", NO_TIMESTAMP, first_row).or_raise()
@@ -111,7 +111,7 @@ def _columns_of(table: pa.Table) -> Iterator[CheckedColumns]:
 def convert(
     data: bytes | bytearray | memoryview, *, message_format_version: str, compression_type: str = "none"
 ) -> Iterator[tuple[bytes, ConversionLoss]]:
-    """Yield a log, such as a broker's segment file, in one of the older formats: set after set, and what each one lost.
+    """Yield a log, such as a broker's segment file, in one of the older formats: set after set, with the losses of each.
 
     `data` holds batches of any formats and codecs. Records keep their offsets; sets have `BATCH_BYTES`, so a batch may become
     several sets. Control batches yield no bytes, and records of aborted transactions become like any others, as in the
@@ -154,5 +154,5 @@ def _timestamp_type(magic: int) -> TimestampType:
 def _compressor(compression_type: str) -> Compressor:
     if not isinstance(compression_type, str) or compression_type.upper() not in Codec.__members__:
         known = ", ".join(codec.name.lower() for codec in Codec)
-        raise ConfigError(f"compression.type {compression_type!r} is none of {known}")
+        raise ConfigError(f"unknown compression.type {compression_type!r}: the codecs are {known}")
     return Compressor(Codec[compression_type.upper()])

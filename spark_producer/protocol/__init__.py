@@ -1,7 +1,7 @@
 """The Kafka protocol without any I/O: messages and their bytes, and the state of a connection.
 
 Owns: the schemas and messages, their encoding, the frames, version negotiation and the order of a login.
-Must not know: sockets, threads or the clock (`network`), or what a producer does with the answers (`sender`).
+Must not know: sockets, threads or the clock (`network`), or the use of responses in a producer (`sender`).
 """
 
 from spark_producer.protocol import messages

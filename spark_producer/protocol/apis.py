@@ -1,4 +1,4 @@
-"""The table of the APIs that this package speaks, and the versions of each."""
+"""The table of the APIs that this package supports, and their versions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ResponseBody = TypeVar("ResponseBody", bound=tuple[Any, ...])
 class Api(NamedTuple, Generic[RequestBody, ResponseBody]):
     """One API of the protocol: its versions (both ends included), and its messages.
 
-    `messages` is the beginning of their names. Their schemas are made when they are first asked for, because a worker uses only
-    four of these APIs (`python -m benchmarks.imports`). So their types are told to the type checker only, in the table below.
+    `messages` is the prefix of their names. Their schemas are made at first use, because a worker uses only four of these APIs
+    (`python -m benchmarks.imports`). So their types are only in the annotations of the table below.
     """
 
     key: int

@@ -21,8 +21,8 @@ _REQUEST_HEADER = struct.Struct(">hhih")
 _NO_TAGS = b"\0"
 
 MAX_REQUEST_ELEMENTS = 50_000
-"""The most elements in all arrays of one request: five times the partitions of a large broker. This bounds what a request
-costs before its meaning is known: some 20 MB, and a tenth of a second."""
+"""Maximum number of elements in all arrays of one request: five times the partitions of a large broker. This bounds the cost of
+decoding a request: some 20 MB, and a tenth of a second."""
 
 
 class RequestFrame(NamedTuple, Generic[RequestBody, ResponseBody]):
@@ -40,7 +40,7 @@ def encode_request(
 ) -> list[Buffer]:
     """Return the frame of a request, its size included, as buffers for `sendmsg`.
 
-    Payloads (`records`) are in the list as the very objects that `body` holds.
+    Payloads (`records`) are in the list as the same objects as in `body`.
 
     Raises:
         LocalProtocolError: The API has no such version here, or `body` does not fit it.
@@ -83,7 +83,7 @@ def decode_request(frame: memoryview) -> RequestFrame[Any, Any]:
 
     Raises:
         UnsupportedVersion: The API or version is not supported here; has `api_key`, `version`, `correlation_id`.
-        RemoteProtocolError: The bytes are no request, or one of more than `MAX_REQUEST_ELEMENTS`.
+        RemoteProtocolError: The bytes are not a request, or one of more than `MAX_REQUEST_ELEMENTS`.
     """
     frame = memoryview(frame).cast("B")
     try:
@@ -94,7 +94,7 @@ def decode_request(frame: memoryview) -> RequestFrame[Any, Any]:
     if api is None or not api.min_version <= version <= api.max_version:
         what = f"{api.name} version {version}" if api else f"API {key}"
         details = {"api_key": key, "version": version, "correlation_id": correlation_id}
-        raise UnsupportedVersion(f"{what} is not spoken here", **details)
+        raise UnsupportedVersion(f"{what} is not supported here", **details)
     client_id, position = _read_client_id(frame, _REQUEST_HEADER.size, length)
     flexible = version >= api.first_flexible
     if flexible:
@@ -112,7 +112,7 @@ def decode_response(
 
     Raises:
         LocalProtocolError: The API has no such version here.
-        RemoteProtocolError: The bytes are no such response.
+        RemoteProtocolError: The bytes are not such a response.
     """
     _check_version(api, version)
     frame = memoryview(frame).cast("B")
@@ -125,7 +125,7 @@ def decode_response(
 
 
 def correlation_id_of(frame: memoryview) -> int:
-    """Return the correlation id of a response, which is all that can be read before its version is known.
+    """Return the correlation id of a response, which can be read before its version is known.
 
     Raises:
         RemoteProtocolError: The frame is too short for it.
@@ -148,7 +148,7 @@ def _framed(sink: ByteSink) -> list[Buffer]:
 def _check_version(api: AnyApi, version: int) -> None:
     if not api.min_version <= version <= api.max_version:
         raise LocalProtocolError(
-            f"{api.name} version {version} is not spoken here, only {api.min_version} to {api.max_version}"
+            f"{api.name} version {version} is not supported here, only {api.min_version} to {api.max_version}"
         )
 
 

@@ -1,12 +1,12 @@
-"""The client's side of one connection, without the socket: its set-up, correlation of answers, and their order.
+"""The client's side of one connection, without the socket: its set-up, and the correlation and order of responses.
 
 Rules:
 1. Every change of state goes through `TRANSITIONS`; a change that is not in the table is a `LocalProtocolError`.
 2. Bytes to send wait in `outgoing()`; bytes received are put into `space()` and announced by `received()`.
-3. A broker answers requests in order. An answer that is out of order, or to no request, ends the connection.
-4. A connection with a `fault` is closed; `close()` still returns the tags of what was in flight.
-5. A login of anew comes behind the requests in flight, and no request goes out before it is done: a broker ends a connection on
-   which a request comes between SaslHandshake and SaslAuthenticate (measured with Kafka 3.9 to 4.3).
+3. A broker responds to requests in order. A response that is out of order, or to no request, closes the connection.
+4. A connection with a `fault` is closed; `close()` still returns the tags of the requests in flight.
+5. A re-authentication follows the requests in flight, and no request is sent before it is done: a broker closes a connection on
+   which a request arrives between SaslHandshake and SaslAuthenticate (measured with Kafka 3.9 to 4.3).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from spark_producer.protocol.frames import DEFAULT_MAX_FRAME_SIZE, FrameReader
 from spark_producer.protocol.messages import ApiVersionsResponse
 from spark_producer.protocol.negotiation import Negotiation, SetupRequest
 
-if TYPE_CHECKING:  # only connections that log in import it, with its messages
+if TYPE_CHECKING:  # only connections that log in import it and its messages
     from spark_producer.protocol.sasl_dialog import SaslDialog
 
 MAX_BYTES_BEFORE_OPEN = 512 * 1024
-"""The most bytes of an answer before versions and login are done, as brokers take no longer token (512 KiB): until then the peer
-may be anybody."""
+"""Maximum bytes of a response before versions and login are done, since brokers accept no longer token (512 KiB): until then the
+peer is not authenticated."""
 
 _LAST_CORRELATION_ID = 0x7FFFFFFF
 
@@ -52,7 +52,7 @@ class ConnectionEvent(enum.Enum):
     """An event that changes the state of a connection."""
 
     START = "start"
-    ASK_AGAIN = "ask again"
+    RETRY = "retry the versions"
     AGREE = "agree"
     LOG_IN = "log in"
     AUTHENTICATED = "be authenticated"
@@ -65,7 +65,7 @@ TRANSITIONS: Mapping[ConnectionState, Mapping[ConnectionEvent, ConnectionState]]
         ConnectionEvent.CLOSE: ConnectionState.CLOSED,
     },
     ConnectionState.NEGOTIATING: {
-        ConnectionEvent.ASK_AGAIN: ConnectionState.NEGOTIATING,
+        ConnectionEvent.RETRY: ConnectionState.NEGOTIATING,
         ConnectionEvent.AGREE: ConnectionState.READY,
         ConnectionEvent.LOG_IN: ConnectionState.AUTHENTICATING,
         ConnectionEvent.CLOSE: ConnectionState.CLOSED,
@@ -114,14 +114,14 @@ class Connection(Generic[RequestTag]):
         credentials: SaslCredentials | None = None,
         max_frame_size: int = DEFAULT_MAX_FRAME_SIZE,
     ) -> None:
-        """With a `login` the connection logs in before it is ready."""
+        """With `credentials` the connection logs in before it is ready."""
         self.state = ConnectionState.NEW
         self.fault: PyProducerError | None = None
         """The reason why the connection closed itself."""
         self.step = ""
-        """What the connection itself has asked last, for messages: an API's name."""
+        """The last request of the set-up, for messages: an API's name."""
         self.session_lifetime_ms = 0
-        """The milliseconds for which the last login holds, from its answer on; 0 for as long as the connection."""
+        """The milliseconds for which the last login is valid, from its response on; 0 for as long as the connection."""
         self._client_id = client_id
         self._credentials = credentials
         self._max_frame_size = max_frame_size
@@ -137,27 +137,27 @@ class Connection(Generic[RequestTag]):
 
     @property
     def api_versions(self) -> ApiVersionsResponse | None:
-        """The versions that the broker speaks, once they are negotiated."""
+        """The versions that the broker supports, once they are negotiated."""
         return self._negotiation.response
 
     @property
     def awaits_first_response(self) -> bool:
-        """Whether requests wait for answers, and none has been answered since the connection was made ready."""
+        """Whether requests are in flight, and there was no response since the connection became ready."""
         return bool(self._in_flight) and self._in_flight[0].correlation_id == self._first_id
 
     @property
     def has_response(self) -> bool:
-        """Whether a request was answered on this connection, or needed no answer."""
+        """Whether a request on this connection got its response, or needed none."""
         return self._first_id not in (None, self._next_correlation_id) and not self.awaits_first_response
 
     @property
     def reports_session_lifetime(self) -> bool:
-        """Whether the broker says how long a login holds, and lets it be repeated (KIP-368)."""
+        """Whether the broker sends the session lifetime of a login, and supports re-authentication (KIP-368)."""
         return self._ranges.get(SASL_AUTHENTICATE.key, (0, 0))[1] >= 1
 
     @property
     def in_flight(self) -> int:
-        """The number of requests that wait for their responses; negotiation and login do not count."""
+        """The number of requests without a response; negotiation and login do not count."""
         return len(self._in_flight)
 
     def tags(self) -> list[RequestTag]:
@@ -165,14 +165,14 @@ class Connection(Generic[RequestTag]):
         return [request.tag for request in self._in_flight]
 
     def start(self) -> None:
-        """Ask the broker which versions it speaks; the login follows by itself."""
+        """Request the versions that the broker supports; the login follows automatically."""
         self._move(ConnectionEvent.START)
         self._send_setup_request(self._negotiation.first())
 
     def reauthenticate(self, credentials: SaslCredentials) -> None:
-        """Log in anew, with the same mechanism and user, on a connection that is ready (KIP-368).
+        """Re-authenticate a connection that is ready, with the same mechanism and user (KIP-368).
 
-        Answers to the requests in flight come through before it. No request can be sent until it is done.
+        Responses to the requests in flight still arrive before it. No request can be sent until it is done.
         """
         self._move(ConnectionEvent.LOG_IN)
         self._begin_login(credentials)
@@ -180,9 +180,9 @@ class Connection(Generic[RequestTag]):
     def send(
         self, api: Api[RequestBody, Any], body: RequestBody, tag: RequestTag, *, expect_response: bool = True
     ) -> int:
-        """Put a request into `outgoing()`, in the newest version that both sides speak, and return that version.
+        """Put a request into `outgoing()`, in the newest version that both sides support, and return that version.
 
-        `expect_response` is False for Produce with acks=0, which a broker does not answer.
+        `expect_response` is False for Produce with acks=0, which has no response.
 
         Raises:
             LocalProtocolError: The versions are not negotiated yet, the connection is closed, or `body` does not fit.
@@ -198,18 +198,18 @@ class Connection(Generic[RequestTag]):
         return version
 
     def version_of(self, api: AnyApi) -> int:
-        """Return the newest version of `api` that both sides speak.
+        """Return the newest version of `api` that both sides support.
 
         Raises:
             UnsupportedVersion: There is none.
         """
         theirs = self._ranges.get(api.key)
         if theirs is None:
-            raise UnsupportedVersion(f"the broker does not speak {api.name} at all")
+            raise UnsupportedVersion(f"the broker does not support {api.name}")
         version = min(api.max_version, theirs[1])
         if version < max(api.min_version, theirs[0]):
             raise UnsupportedVersion(
-                f"{api.name}: the broker speaks versions {theirs[0]} to {theirs[1]}, "
+                f"{api.name}: the broker supports versions {theirs[0]} to {theirs[1]}, "
                 f"this package {api.min_version} to {api.max_version}"
             )
         return version
@@ -226,8 +226,8 @@ class Connection(Generic[RequestTag]):
     def received(self, count: int) -> list[Response[RequestTag]]:
         """Note that `count` bytes were put into `space()`, and return the responses that are now complete.
 
-        If the peer breaks the protocol, or refuses to tell its versions, or the login, the connection is closed and `fault` says
-        why; the responses before the fault are still returned.
+        If the peer violates the protocol, or refuses its versions or the login, the connection is closed, and `fault` has the
+        reason; the responses before the fault are still returned.
         """
         if self.state is ConnectionState.CLOSED:
             raise LocalProtocolError("bytes were received on a closed connection")
@@ -244,7 +244,7 @@ class Connection(Generic[RequestTag]):
         return responses
 
     def close(self) -> list[RequestTag]:
-        """End the connection, and return the tags of the requests in flight, in the order in which they were sent."""
+        """Close the connection, and return the tags of the requests in flight, in the order in which they were sent."""
         self._move(ConnectionEvent.CLOSE)
         self._outgoing = []
         tags = self.tags()
@@ -252,7 +252,7 @@ class Connection(Generic[RequestTag]):
         return tags
 
     def _handle_frame(self, frame: memoryview) -> list[Response[RequestTag]]:
-        """Return the response that `frame` holds, in a list, or an empty list if it belongs to the set-up."""
+        """Return the response in `frame` as a list, which is empty if the response belongs to the set-up."""
         if self.state is not ConnectionState.READY and not (
             self.state is ConnectionState.REAUTHENTICATING and self._in_flight
         ):
@@ -260,7 +260,7 @@ class Connection(Generic[RequestTag]):
             return []
         correlation_id = correlation_id_of(frame)
         if not self._in_flight:
-            raise RemoteProtocolError(f"the broker sent response {correlation_id} that nobody asked for")
+            raise RemoteProtocolError(f"the broker sent response {correlation_id} without a request")
         request = self._in_flight[0]
         if correlation_id != request.correlation_id:
             raise RemoteProtocolError(
@@ -268,15 +268,15 @@ class Connection(Generic[RequestTag]):
                 f"that of {request.api.name}, is due"
             )
         # This is not strict, and neither is Java's client: librdkafka's mock ends Metadata 12 with a byte too many, for example.
-        # ApiVersions (`Negotiation`) is read strictly: a body that does not fit is the sign to ask in version 0.
+        # ApiVersions (`Negotiation`) is read strictly: if a body does not fit, version 0 is requested.
         _, body = decode_response(request.api, request.version, frame, strict=False)
         self._in_flight.popleft()
         return [Response(request.tag, request.api, request.version, body)]
 
-    # What the connection asks for itself: the versions, then the login
+    # The set-up: the versions, then the login
 
     def _set_up(self, frame: memoryview) -> None:
-        """Take in an answer to what the connection asked for itself, and go on."""
+        """Handle a response of the set-up, and continue the set-up."""
         if self._setup_id is not None and correlation_id_of(frame) != self._setup_id:
             first = " the peer may not be a Kafka broker" if self.state is ConnectionState.NEGOTIATING else ""
             raise RemoteProtocolError(
@@ -287,14 +287,14 @@ class Connection(Generic[RequestTag]):
         else:
             self._logged_in(self._dialog.received(frame))
 
-    def _negotiated(self, again: SetupRequest | None) -> None:
-        if again is not None:
-            self._move(ConnectionEvent.ASK_AGAIN)
-            self._send_setup_request(again)
+    def _negotiated(self, retry: SetupRequest | None) -> None:
+        if retry is not None:
+            self._move(ConnectionEvent.RETRY)
+            self._send_setup_request(retry)
             return
-        answer = self._negotiation.response
-        assert answer is not None
-        self._ranges = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
+        response = self._negotiation.response
+        assert response is not None
+        self._ranges = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
         if self._credentials is None:
             self._move(ConnectionEvent.AGREE)
             self._opened()
@@ -309,9 +309,9 @@ class Connection(Generic[RequestTag]):
         self._dialog = SaslDialog(credentials, self.version_of, speaks_authenticate=authenticates)
         self._send_setup_request(self._dialog.first())
 
-    def _logged_in(self, then: SetupRequest | bytes | None) -> None:
-        if then is not None:
-            self._send_setup_request(then)
+    def _logged_in(self, following: SetupRequest | bytes | None) -> None:
+        if following is not None:
+            self._send_setup_request(following)
             return
         self.session_lifetime_ms = self._dialog.session_lifetime_ms
         opened = self.state is ConnectionState.AUTHENTICATING
@@ -323,18 +323,18 @@ class Connection(Generic[RequestTag]):
         self._frames.max_frame_size = self._max_frame_size
         self._first_id = self._next_correlation_id
 
-    def _send_setup_request(self, question: SetupRequest | bytes) -> None:
-        if isinstance(question, bytes):
+    def _send_setup_request(self, request: SetupRequest | bytes) -> None:
+        if isinstance(request, bytes):
             self.step, self._setup_id = BARE, None
-            self._outgoing += [len(question).to_bytes(4, "big") + question]
+            self._outgoing += [len(request).to_bytes(4, "big") + request]
             return
-        self.step, self._setup_id = question.api.name, self._take_correlation_id()
-        self._outgoing += encode_request(question.api, question.version, self._setup_id, self._client_id, question.body)
+        self.step, self._setup_id = request.api.name, self._take_correlation_id()
+        self._outgoing += encode_request(request.api, request.version, self._setup_id, self._client_id, request.body)
 
     def _take_correlation_id(self) -> int:
-        taken = self._next_correlation_id
-        self._next_correlation_id = 0 if taken == _LAST_CORRELATION_ID else taken + 1
-        return taken
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = 0 if correlation_id == _LAST_CORRELATION_ID else correlation_id + 1
+        return correlation_id
 
     def _move(self, change: ConnectionEvent) -> None:
         state = TRANSITIONS[self.state].get(change)

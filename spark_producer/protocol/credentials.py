@@ -1,4 +1,4 @@
-"""What a connection asks of whoever gives it credentials."""
+"""The credentials with which a connection logs in."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Generator
 from typing import Protocol
 
 BARE = "the login (SaslHandshake v0)"
-"""What the answer to a bare token is called, which belongs to no request."""
+"""The name of the step that sends a bare token, which is not a request."""
 
 
 class SaslCredentials(Protocol):
-    """The credentials of a login, and how they are told."""
+    """The credentials of a login, and the messages of its mechanism."""
 
     @property
     def mechanism(self) -> str:
@@ -25,7 +25,7 @@ class SaslCredentials(Protocol):
         """The options that hold name and password, for messages."""
 
     def start(self) -> Generator[bytes, bytes, None]:
-        """Begin a login: yields each message for the broker, is sent each answer, and returns once the broker has proved itself.
+        """Begin a login: yields each message, is sent each response, and returns once the broker is authenticated.
 
-        It raises AuthenticationFailed if the broker does not.
+        It raises AuthenticationFailed if the broker does not authenticate itself.
         """

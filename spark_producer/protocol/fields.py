@@ -29,11 +29,11 @@ LAST_VERSION = 0x7FFF
 """The largest version, since versions are int16 on the wire."""
 
 MAX_STRING_BYTES = 0x7FFF
-"""The most bytes of a string, even a compact one (Kafka's generated code checks it): it may have to pass through an int16."""
+"""Maximum bytes of a string, even a compact one (Kafka's generated code checks it): it may have to pass through an int16."""
 
 
 class WireType(enum.Enum):
-    """A primitive type; its value is the `struct` format, or a word for types of variable size."""
+    """A primitive type; its value is the `struct` format, or a name for types of variable size."""
 
     BOOL = "?"
     INT8 = "b"
@@ -186,8 +186,8 @@ def _unwrap(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 def runs(schema: Struct[Any], version: int) -> list[tuple[int | slice, str | Field]]:
     """Return the untagged fields of `version` in wire order, grouped for one `struct` call wherever that is possible.
 
-    Each item is a place in the message's tuple and what lies there: a slice and the `struct` format of neighbours
-    that have fixed sizes, or an index and the one field.
+    Each item is a part of the message's tuple: a slice and the `struct` format of neighbours of fixed sizes, or an index
+    and its field.
     """
     parts: list[tuple[int | slice, str | Field]] = []
     for index, field in enumerate(schema.fields):
@@ -196,9 +196,9 @@ def runs(schema: Struct[Any], version: int) -> list[tuple[int | slice, str | Fie
         if not (isinstance(field.type, WireType) and field.type.fixed):
             parts.append((index, field))
             continue
-        place, form = parts[-1] if parts else (index, field)
-        if isinstance(place, slice) and isinstance(form, str) and place.stop == index:
-            parts[-1] = (slice(place.start, index + 1), form + field.type.value)
+        part, form = parts[-1] if parts else (index, field)
+        if isinstance(part, slice) and isinstance(form, str) and part.stop == index:
+            parts[-1] = (slice(part.start, index + 1), form + field.type.value)
         else:
             parts.append((slice(index, index + 1), ">" + field.type.value))
     return parts

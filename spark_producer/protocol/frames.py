@@ -1,4 +1,4 @@
-"""The reader that cuts a received byte stream into frames, and says where the next bytes are to be received."""
+"""Cuts a received byte stream into frames, and provides the memory for the next bytes."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class FrameReader:
     `admit` is asked with the size of each large frame before memory is taken for it. If it refuses, `wanted` is that
     size, and nothing may be received until `received(0)`, which asks again, has made it 0.
 
-    `max_frame_size` counts for frames that are cut off from now on: a peer that has logged in may be allowed larger ones.
+    `max_frame_size` applies to later frames: a peer that has logged in may be allowed larger ones.
     """
 
     def __init__(self, max_frame_size: int = DEFAULT_MAX_FRAME_SIZE, admit: Callable[[int], bool] = _always) -> None:
         self.max_frame_size = max_frame_size
-        """The most bytes of a frame; whoever trusts the peer more may raise it."""
+        """maximum bytes of a frame; it may be raised for an authenticated peer"""
         self._admit = admit
         self.wanted = 0
         self._staging = bytearray(STAGING_BYTES)
@@ -79,7 +79,7 @@ class FrameReader:
         return bool(self._large_size)
 
     def rest(self) -> None:
-        """Free the staging area until something comes, if it is empty; this matters where there are many readers."""
+        """Free the staging area until bytes arrive, if it is empty; this matters if there are many readers."""
         if not self._filled:
             self._staging = bytearray()
 
@@ -102,7 +102,7 @@ class FrameReader:
         return self._cut()
 
     def receive(self, data: bytes) -> list[memoryview]:
-        """Do the same for bytes that already lie elsewhere; they are copied."""
+        """Do the same for bytes in other memory, which are copied."""
         frames: list[memoryview] = []
         view = memoryview(data)
         while view:

@@ -1,4 +1,4 @@
-"""The first question of a connection: which versions of which requests the broker speaks (KIP-35, KIP-511)."""
+"""The first request of a connection, for the API versions of the broker (KIP-35, KIP-511)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SOFTWARE_NAME = "pyproducer"
 SOFTWARE_VERSION = __version__
 """The name and the version must match [a-zA-Z0-9](?:[a-zA-Z0-9\\-.]*[a-zA-Z0-9])?, or brokers refuse ApiVersions (KIP-511)."""
 
-FIRST_ASKED_VERSION = 3
-"""The version of ApiVersions that is asked first; 4 differs only in which features the broker names."""
+FIRST_VERSION = 3
+"""The version of ApiVersions that is requested first; 4 differs only in the features that the broker returns."""
 
 
 class SetupRequest(NamedTuple):
@@ -28,38 +28,38 @@ class SetupRequest(NamedTuple):
 
 
 class Negotiation:
-    """Asks for the versions: send `first`, give each answer to `answered`, and send what it returns, until it returns None."""
+    """Requests the versions: send `first`, pass each response to `received`, and send its result, until that is None."""
 
     def __init__(self) -> None:
         self.response: ApiVersionsResponse | None = None
-        """The versions that the broker speaks, once they are known."""
-        self._version = FIRST_ASKED_VERSION
+        """The versions that the broker supports, once they are known."""
+        self._version = FIRST_VERSION
 
     def first(self) -> SetupRequest:
-        """Return the question to begin with."""
+        """Return the first request."""
         return SetupRequest(API_VERSIONS, self._version, ApiVersionsRequest(SOFTWARE_NAME, SOFTWARE_VERSION))
 
     def received(self, frame: memoryview) -> SetupRequest | None:
-        """Return the next question after an answer; None once the versions are known.
+        """Return the next request after a response; None once the versions are known.
 
         Raises:
-            UnsupportedVersion: The broker refuses every version of the question.
-            BrokerError, RemoteProtocolError: It gives another error, or its answer cannot be read.
+            UnsupportedVersion: The broker refuses every version of ApiVersions.
+            BrokerError, RemoteProtocolError: It returns another error, or its response cannot be read.
         """
-        answer = self._decode(frame)
-        if answer is None:
-            return self._again(0)
-        if answer.error_code == Code.UNSUPPORTED_VERSION:
-            return self._again(_version_to_fall_back_to(answer))
-        if answer.error_code:
-            raise broker_error(answer.error_code, "ApiVersions, the first request of a connection")
-        self.response = answer
+        response = self._decode(frame)
+        if response is None:
+            return self._retry(0)
+        if response.error_code == Code.UNSUPPORTED_VERSION:
+            return self._retry(_version_to_fall_back_to(response))
+        if response.error_code:
+            raise broker_error(response.error_code, "ApiVersions, the first request of a connection")
+        self.response = response
         return None
 
     def _decode(self, frame: memoryview) -> ApiVersionsResponse | None:
-        """Return the answer, or None if it cannot be read: then version 0 is asked (librdkafka's mock answers 3 like this)."""
+        """Return the response, or None if it cannot be read: then version 0 is requested (librdkafka's mock needs that for 3)."""
         error_code = int.from_bytes(frame[4:6], "big", signed=True)
-        # KIP-511: with this error the body has the shape of version 0, whatever was asked.
+        # KIP-511: with this error the body has the format of version 0 for any request.
         version = 0 if error_code == Code.UNSUPPORTED_VERSION else self._version
         try:
             _, body = decode_response(API_VERSIONS, version, frame)
@@ -69,16 +69,16 @@ class Negotiation:
             return None
         return body
 
-    def _again(self, version: int) -> SetupRequest:
+    def _retry(self, version: int) -> SetupRequest:
         if version >= self._version:
-            version = 0  # the broker refused this version already, whatever it claims
+            version = 0  # the broker has refused this version already, though it claims to support it
         if self._version == 0:
             raise UnsupportedVersion("the broker refuses every version of ApiVersions; it must be older than 0.10")
         self._version = version
         return self.first()
 
 
-def _version_to_fall_back_to(answer: ApiVersionsResponse) -> int:
-    """Return the newest version of ApiVersions that both sides speak, or 0 if the broker does not tell."""
-    newest = next((row.max_version for row in answer.api_keys if row.api_key == API_VERSIONS.key), 0)
+def _version_to_fall_back_to(response: ApiVersionsResponse) -> int:
+    """Return the newest version of ApiVersions that both sides support, or 0 if the broker does not name it."""
+    newest = next((row.max_version for row in response.api_keys if row.api_key == API_VERSIONS.key), 0)
     return max(0, min(newest, API_VERSIONS.max_version))

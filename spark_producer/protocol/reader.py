@@ -128,8 +128,8 @@ def _read_length(flexible: bool, short: bool, nullable: bool) -> Callable[[memor
 @cache
 def _reader(schema: Struct[Any], version: int, flexible: bool) -> Reader:
     steps = [
-        (place, _run_reader(part) if isinstance(part, str) else _field_reader(part, version, flexible))
-        for place, part in runs(schema, version)
+        (index, _run_reader(part) if isinstance(part, str) else _field_reader(part, version, flexible))
+        for index, part in runs(schema, version)
     ]
     read_tags = _tags_reader(schema, version) if flexible else None
     defaults = [field.default for field in schema.fields]
@@ -137,8 +137,8 @@ def _reader(schema: Struct[Any], version: int, flexible: bool) -> Reader:
 
     def read(frame: memoryview, position: int, allowance: Allowance) -> tuple[Any, int]:
         values = defaults.copy()
-        for place, read_part in steps:
-            values[place], position = read_part(frame, position, allowance)
+        for index, read_part in steps:
+            values[index], position = read_part(frame, position, allowance)
         if read_tags is not None:
             position = read_tags(frame, position, values, allowance)
         return make(values), position

@@ -1,7 +1,7 @@
 """The login over a connection: SaslHandshake, then SaslAuthenticate until the mechanism is satisfied (KIP-43, KIP-152, KIP-368).
 
-One message is sent at a time: a mechanism that the broker does not take must not cost the password. What is in the messages is
-the mechanism's business, which says too whether the broker has proved itself. Only connections that log in import this module.
+One message is sent at a time, so that a mechanism that the broker does not support never exposes the password. The
+mechanism makes the messages, and decides whether the broker is authenticated. Only connections that log in import this module.
 """
 
 from __future__ import annotations
@@ -20,68 +20,68 @@ from spark_producer.protocol.negotiation import SetupRequest
 
 
 class SaslDialog:
-    """One login: send `first`, give each answer to `answered`, and send what it returns, until it returns None.
+    """One login: send `first`, pass each response to `received`, and send its result, until that is None.
 
-    What is sent is a request, or for brokers before 1.0 a bare token, of which the connection writes only the size before it.
+    Messages are requests, or for brokers before 1.0 bare tokens, which have only their size before them.
     """
 
     def __init__(
         self, credentials: SaslCredentials, version_of: Callable[[AnyApi], int], *, speaks_authenticate: bool
     ) -> None:
-        """`version_of` gives the newest version of an API that both sides speak, or raises UnsupportedVersion."""
+        """`version_of` returns the newest version of an API that both sides support, or raises UnsupportedVersion."""
         self.session_lifetime_ms = 0
-        """The milliseconds for which the login holds; 0 for as long as the connection."""
+        """The milliseconds for which the login is valid; 0 for as long as the connection."""
         self._credentials = credentials
         self._version_of = version_of
         self._bare = not speaks_authenticate
         self._steps: Generator[bytes, bytes, None] | None = None
 
     def first(self) -> SetupRequest:
-        """Return the question to begin with.
+        """Return the first request.
 
         Raises:
-            UnsupportedVersion: The broker knows no logins.
+            UnsupportedVersion: The broker does not support logins.
         """
-        # After version 0 come bare tokens, after version 1 SaslAuthenticate.
+        # Version 0 is followed by bare tokens, version 1 by SaslAuthenticate.
         version = 0 if self._bare else self._version_of(SASL_HANDSHAKE)
         self._bare = version == 0
         return SetupRequest(SASL_HANDSHAKE, version, SaslHandshakeRequest(self._credentials.mechanism))
 
     def received(self, frame: memoryview) -> SetupRequest | bytes | None:
-        """Return what to send after an answer; None once the login is done.
+        """Return the next message after a response; None once the login is done.
 
         Raises:
-            AuthenticationFailed: The broker refuses the mechanism or the user, or does not prove itself.
-            RemoteProtocolError: The answer cannot be read.
+            AuthenticationFailed: The broker refuses the mechanism or the user, or does not authenticate itself.
+            RemoteProtocolError: The response cannot be read.
         """
         if self._steps is None:
-            _, answer = decode_response(SASL_HANDSHAKE, 0 if self._bare else 1, frame, strict=False)
-            if answer.error_code:
-                raise self._no_mechanism(answer)
+            _, handshake = decode_response(SASL_HANDSHAKE, 0 if self._bare else 1, frame, strict=False)
+            if handshake.error_code:
+                raise self._no_mechanism(handshake)
             self._steps = self._credentials.start()
             return self._next(next(self._steps, None))
         if self._bare:
             return self._after(self._steps, bytes(frame))
         version = self._version_of(SASL_AUTHENTICATE)
-        _, told = decode_response(SASL_AUTHENTICATE, version, frame, strict=False)
-        if told.error_code:
-            refused = self._refused(Code(told.error_code), told.error_message)
+        _, response = decode_response(SASL_AUTHENTICATE, version, frame, strict=False)
+        if response.error_code:
+            refused = self._refused(Code(response.error_code), response.error_message)
             with suppress(StopIteration):
-                self._steps.throw(refused)  # the mechanism raises it again, perhaps with what it knows of the reason
+                self._steps.throw(refused)  # the mechanism raises it again, perhaps with a reason
             raise refused
-        self.session_lifetime_ms = max(0, told.session_lifetime_ms)
-        return self._after(self._steps, bytes(told.auth_bytes))
+        self.session_lifetime_ms = max(0, response.session_lifetime_ms)
+        return self._after(self._steps, bytes(response.auth_bytes))
 
     def _after(self, steps: Generator[bytes, bytes, None], challenge: bytes) -> SetupRequest | bytes | None:
-        """Return the mechanism's answer to a challenge, which is empty where the broker has nothing left to say."""
+        """Return the mechanism's response to a challenge, which is empty in the broker's last message."""
         try:
             message = steps.send(challenge)
         except StopIteration:
             return None
         if not challenge:
             raise AuthenticationFailed(
-                f"the broker ends the login with {self._credentials.mechanism} before it has proved that it knows the user: "
-                "it, or somebody in between, is not to be trusted",
+                f"the login with {self._credentials.mechanism} failed: the broker ended it before it proved that it knows the "
+                "user. Do not trust it: it may be another peer",
                 fatal=True,
             )
         return self._next(message)
@@ -91,33 +91,33 @@ class SaslDialog:
             return message
         return SetupRequest(SASL_AUTHENTICATE, self._version_of(SASL_AUTHENTICATE), SaslAuthenticateRequest(message))
 
-    def _no_mechanism(self, answer: SaslHandshakeResponse) -> AuthenticationFailed:
-        code, wanted = Code(answer.error_code), self._credentials.mechanism
-        offered = ", ".join(map(for_log, answer.mechanisms[:20]))
+    def _no_mechanism(self, response: SaslHandshakeResponse) -> AuthenticationFailed:
+        code, wanted = Code(response.error_code), self._credentials.mechanism
+        offered = ", ".join(map(for_log, response.mechanisms[:20]))
         if code is Code.UNSUPPORTED_SASL_MECHANISM:
-            said = f"the broker does not take the mechanism {wanted} here, but {offered or 'none'}"
+            failure = f"the broker does not take the mechanism {wanted} here, but {offered or 'none'}"
             advice = (
                 "set kafka.sasl.mechanism to one that it takes, or enable it on the broker (sasl.enabled.mechanisms)"
             )
-        elif code is Code.ILLEGAL_SASL_STATE and not answer.mechanisms:
-            said = "the listener takes no logins (SASL)"
+        elif code is Code.ILLEGAL_SASL_STATE and not response.mechanisms:
+            failure = "the listener takes no logins (SASL)"
             advice = "set kafka.security.protocol to SSL or PLAINTEXT, or connect to the port of a listener with SASL"
         else:
-            said, advice = f"the broker refuses SaslHandshake for {wanted}", code.advice
+            failure, advice = f"the broker refuses SaslHandshake for {wanted}", code.advice
         return AuthenticationFailed(
-            f"{said}: {code.name} ({code}). What to do: {advice}.", fatal=Action.RETRY not in code.action, code=code
+            f"{failure}: {code.name} ({code}). What to do: {advice}.", fatal=Action.RETRY not in code.action, code=code
         )
 
     def _refused(self, code: Code, message: str | None) -> AuthenticationFailed:
         mechanism, user = self._credentials.mechanism, self._credentials.user
         who = f"user {for_log(user, limit=None)!r} with {mechanism}" if user else f"the login with {mechanism}"
-        said = f" The broker says: {for_log(message)}." if message else ""
+        failure = f" The broker says: {for_log(message)}." if message else ""
         advice = code.advice
         if code is Code.SASL_AUTHENTICATION_FAILED:
             given = f"check {self._credentials.given_by}, and that the user exists for this mechanism"
             advice = _CHECK_TOKEN if mechanism == "OAUTHBEARER" else given
         return AuthenticationFailed(
-            f"the broker refuses {who}: {code.name} ({code}).{said} What to do: {advice}.",
+            f"the broker refuses {who}: {code.name} ({code}).{failure} What to do: {advice}.",
             fatal=Action.RETRY not in code.action,
             code=code,
         )

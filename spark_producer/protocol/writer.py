@@ -93,14 +93,14 @@ def _write_length(flexible: bool, short: bool) -> Callable[[int], bytes]:
 @cache
 def _writer(schema: Struct[Any], version: int, flexible: bool) -> Writer:
     steps = [
-        (place, _run_writer(part) if isinstance(part, str) else _field_writer(part, version, flexible))
-        for place, part in runs(schema, version)
+        (index, _run_writer(part) if isinstance(part, str) else _field_writer(part, version, flexible))
+        for index, part in runs(schema, version)
     ]
     write_tags = _tags_writer(schema, version) if flexible else None
 
     def write(sink: ByteSink, value: tuple[Any, ...]) -> None:
-        for place, write_part in steps:
-            write_part(sink, value[place])
+        for index, write_part in steps:
+            write_part(sink, value[index])
         if write_tags is not None:
             write_tags(sink, value)
 

@@ -1,4 +1,4 @@
-"""The conversion of V2 batches to Arrow columns, many small ones together, so that the cost of each call is shared.
+"""Converts V2 batches to Arrow columns, many small ones together, so that they share the cost of each call.
 
 The batch headers add offsets and timestamps to the records, which are checked here. Checksums and codecs come before.
 """
@@ -25,11 +25,11 @@ from spark_producer.record.record_columns import (
 from spark_producer.record.record_cursor import why_malformed
 
 GROUP_BYTES = 2 * HEADERS_AT_ONCE
-"""How many bytes of records are decoded together, 1 MiB, unless one batch has more. A header takes at least two bytes, so
-only a batch that is decoded alone can have more headers than one call decodes."""
+"""The bytes of records that are decoded together, 1 MiB, unless one batch has more. A header takes at least two bytes, so only a
+batch that is decoded alone can have more headers than one call decodes."""
 
 ROWS_AT_ONCE = 1 << 16
-"""How many records are decoded at once: this takes 20 columns of 8 bytes, which is 10 MB."""
+"""The number of records that are decoded at once: in 20 columns of 8 bytes they take 10 MB."""
 
 
 class BatchGroup:
@@ -44,7 +44,7 @@ class BatchGroup:
         self._records = 0
 
     def fits(self, header: BatchHeader, size: int, position: int) -> bool:
-        """Return whether `add` may be called for a batch with `size` bytes of records that lie at `position` in the view."""
+        """Return whether `add` may be called for a batch with `size` bytes of records at `position` in the view."""
         if not self.headers:
             return True
         if bool(header.codec) != bool(self.headers[0].codec):
@@ -53,7 +53,7 @@ class BatchGroup:
         return reach <= GROUP_BYTES and self._records + header.records_count <= ROWS_AT_ONCE
 
     def add(self, header: BatchHeader, records: memoryview, position: int) -> None:
-        """Add a batch; `records` are its unpacked bytes behind the header, and `position` is where they lay in the view."""
+        """Add a batch; `records` are its decompressed bytes after the header, and `position` is their position in the view."""
         if header.codec:
             position = self._ends[-1] if self._ends else 0
             self._unpacked.append(records)
@@ -70,13 +70,13 @@ class BatchGroup:
         """
         start = 0
         if not self._unpacked:
-            start = self._positions[0]  # positions count from there, so that Arrow's 32 bits reach all of them
+            start = self._positions[0]  # positions count from there, so that they fit into Arrow's 32 bits
             data = np.frombuffer(self._view[start : self._ends[-1]], dtype=np.uint8)
         else:
             data = np.frombuffer(self._unpacked[0] if len(self._unpacked) == 1 else b"".join(self._unpacked), np.uint8)
         positions, ends = np.array(self._positions) - start, np.array(self._ends) - start
         counts = np.array([header.records_count for header in self.headers], dtype=np.int64)
-        left, previous = self._records, -1
+        remaining, previous = self._records, -1
         while True:
             asked = np.minimum(counts, ROWS_AT_ONCE) if len(counts) == 1 else counts
             decoded = decode_v2(data, positions, ends, asked, HEADERS_AT_ONCE)
@@ -86,13 +86,13 @@ class BatchGroup:
                 yield batch
             if part.reason:
                 raise part.corrupt(part.reason)
-            if decoded.stop < 0 and part.rows == left:
+            if decoded.stop < 0 and part.rows == remaining:
                 return
-            if len(counts) > 1 or part.rows == left or (part.rows < int(asked[0]) and not decoded.full):
+            if len(counts) > 1 or part.rows == remaining or (part.rows < int(asked[0]) and not decoded.full):
                 raise part.stopped(data, positions, ends)
             # One batch has more rows or headers than are decoded at once: continue with the next ones.
-            left, previous = left - part.rows, int(decoded.offset_deltas[-1])
-            counts = np.array([left])
+            remaining, previous = remaining - part.rows, int(decoded.offset_deltas[-1])
+            counts = np.array([remaining])
             positions = np.array([decoded.stop if decoded.stop >= 0 else ends[0]])
 
 
@@ -132,16 +132,16 @@ class _Part:
 
     def _check_offsets(self) -> None:
         deltas = self._decoded.offset_deltas
-        before = np.empty_like(deltas)
-        before[1:] = deltas[:-1]
+        earlier = np.empty_like(deltas)
+        earlier[1:] = deltas[:-1]
         firsts = (self._ends - self._sizes)[self._sizes > 0]
-        before[firsts] = -1
-        before[:1] = self._previous
+        earlier[firsts] = -1
+        earlier[:1] = self._previous
         last = self._spread([header.last_offset_delta for header in self._headers])
-        row = self._end_at((deltas <= before) | (deltas > last))
+        row = self._end_at((deltas <= earlier) | (deltas > last))
         if row is not None:
             self.reason = (
-                f"offset delta {deltas[row]} lies outside {before[row] + 1} … {last[row]}, what is left of the batch"
+                f"offset delta {deltas[row]} lies outside of {earlier[row] + 1} … {last[row]}, the rest of the batch"
             )
 
     def _timestamps(self) -> Int64Array:
@@ -150,7 +150,7 @@ class _Part:
         times = base + deltas
         row = self._end_at(((base ^ times) & (deltas ^ times)) < 0)
         if row is not None:
-            self.reason = f"timestamp delta {deltas[row]} leads out of 64 bits from base timestamp {base[row]}"
+            self.reason = f"timestamp delta {deltas[row]} does not fit into 64 bits with base timestamp {base[row]}"
         by_broker = [header.attributes & TIMESTAMP_TYPE_BIT for header in self._headers]
         if any(by_broker):
             appended = self._spread([header.max_timestamp for header in self._headers])
@@ -184,21 +184,21 @@ class _Part:
         return row
 
     def stopped(self, data: ByteArray, positions: Int64Array, ends: Int64Array) -> CorruptRecord:
-        """Return the error for the place at which decoding stopped."""
+        """Return the error for the position at which decoding stopped."""
         stop = self._decoded.stop
-        place = int(np.searchsorted(self._asked_ends, self.rows, side="right"))
-        if place < len(ends) and stop >= positions[place]:
-            return self.corrupt(why_malformed(data[stop : ends[place]].data))
-        place = int(np.searchsorted(ends, stop, side="right"))
-        return self.corrupt(f"{ends[place] - stop} bytes are left after the last record of the batch", place)
+        batch = int(np.searchsorted(self._asked_ends, self.rows, side="right"))
+        if batch < len(ends) and stop >= positions[batch]:
+            return self.corrupt(why_malformed(data[stop : ends[batch]].data))
+        batch = int(np.searchsorted(ends, stop, side="right"))
+        return self.corrupt(f"{ends[batch] - stop} bytes are left after the last record of the batch", batch)
 
-    def corrupt(self, reason: str, place: int | None = None) -> CorruptRecord:
-        """Return the error for the row after the right ones; `place` is its batch, if it is not the batch of this row."""
-        if place is None:
-            place = int(np.searchsorted(self._asked_ends, self.rows, side="right"))
-        begin = int(self._ends[place] - self._sizes[place])
-        previous = self._previous if place == 0 else -1
+    def corrupt(self, reason: str, batch: int | None = None) -> CorruptRecord:
+        """Return the error for the row after the right ones; `batch` is its index, if it is not the batch of this row."""
+        if batch is None:
+            batch = int(np.searchsorted(self._asked_ends, self.rows, side="right"))
+        begin = int(self._ends[batch] - self._sizes[batch])
+        previous = self._previous if batch == 0 else -1
         if self.rows > begin:
             previous = int(self._decoded.offset_deltas[self.rows - 1])
-        offset = self._headers[place].base_offset + previous + 1
+        offset = self._headers[batch].base_offset + previous + 1
         return CorruptRecord(f"record at offset {offset}: {reason}", offset=offset)

@@ -1,6 +1,6 @@
 """The header of a V2 record batch, which is the 61 bytes before the records (Kafka's DefaultRecordBatch).
 
-It is read and sealed here, with its CRC-32C, and so is what a broker changes in it.
+It is read and written here, with its CRC-32C, and so are the fields that a broker changes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HEADER_SIZE = 61
 LOG_OVERHEAD = 12
 """The size of base offset and batch length, which `batch_length` does not count."""
 CRC_START = 21
-"""CRC-32C covers the attributes and all that follows, so leader epoch and base offset can change without a new one."""
+"""CRC-32C covers the attributes and all later bytes, so leader epoch and base offset can change without a new one."""
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -187,8 +187,8 @@ def write_header(
 ) -> None:
     """Write the header, with its CRC, into the first 61 bytes of `batch`, whose records are already there.
 
-    If `last_offset_delta` is None, the offsets have no gaps. A batch is sealed when it is drained, and again after an epoch
-    bump: everything in the header may change until the bytes are sent.
+    If `last_offset_delta` is None, the offsets have no gaps. The header is written when a batch is drained, and again after
+    an epoch bump: every field may change until the bytes are sent.
     """
     delta = records_count - 1 if last_offset_delta is None else last_offset_delta
     _HEADER.pack_into(

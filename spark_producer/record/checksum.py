@@ -15,12 +15,12 @@ def load(find: Callable[..., ModuleSpec | None] = PathFinder.find_spec) -> Calla
 
     The package's own `__init__` looks up its version and defines a command. For that it imports importlib.metadata, email,
     zipfile and argparse, which would be a quarter of the cost of importing the producer (`python -m benchmarks.imports`).
-    `find` looks for that module; where it is not, the whole package is imported.
+    `find` searches for that module; if it is not found, the whole package is imported.
     """
     package = find_spec("crc32c")
-    places = None if package is None else package.submodule_search_locations
-    spec = find("crc32c._crc32c", places)
-    if places is None or spec is None or spec.loader is None:  # the layout differs from that of versions 2.7 to 2.9
+    locations = None if package is None else package.submodule_search_locations
+    spec = find("crc32c._crc32c", locations)
+    if locations is None or spec is None or spec.loader is None:  # the layout differs from that of versions 2.7 to 2.9
         module = importlib.import_module("crc32c")
     else:
         module = module_from_spec(spec)

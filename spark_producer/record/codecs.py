@@ -1,8 +1,8 @@
-"""The codecs of record batches: they pack the records of a batch into one stream, and unpack a stream within a limit.
+"""The codecs of record batches, which compress the records of a batch into one stream, and decompress it within a limit.
 
 The framing is the one that Kafka's clients and brokers expect (docs/formats.md). Damaged data raise `CorruptRecord`, and
-nothing unpacks to more than the caller's limit, because a few bytes can claim gigabytes. Memory is allocated for what the
-data can hold, never for what they declare.
+nothing decompresses to more than the caller's limit, because a few bytes can claim gigabytes. Memory is allocated for the size
+that the data can have, never for the size that they declare.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ ONLY_IN_V2 = frozenset({Codec.ZSTD})
 """The codecs that the message formats V0 and V1 do not have (KIP-110)."""
 
 DEFAULT_LEVELS = {Codec.GZIP: -1, Codec.LZ4: lz4_frame.FAST_LEVEL, Codec.ZSTD: 1}
-"""These are Java's defaults except for zstd, where Java has 3: batches of the default size pack as small at 1 as Java's
-smaller batches do at 3, in 40 to 80 % of the time (`benchmarks/zstd_levels.py`). -1 leaves the choice to the library."""
+"""These are Java's defaults except for zstd, where Java has 3: batches of the default size get as small at 1 as Java's smaller
+batches do at 3, in 40 to 80 % of the time (`benchmarks/zstd_levels.py`). -1 leaves the choice to the library."""
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_SIZE = 16
@@ -52,7 +52,7 @@ _GZIP_WINDOW = 31
 """This asks for a window of 32 KiB, with gzip's header and trailer."""
 _FASTEST_OF_ZLIB = 3
 _NEXT_MEMBER = 1 << 10
-"""How many bytes a second or later member of gzip data is given at first; the bytes that it leaves over are copied each time."""
+"""The bytes that a second or later member of gzip data gets at first; surplus bytes are copied each time."""
 
 _FIRST_GUESS, _GUESS_RATIO = 1 << 16, 16
 _ZSTD_GREATEST_RATIO = 1 << 15
@@ -108,13 +108,13 @@ def _packer_gzip(level: int) -> Packer:
 
 
 def _packer_snappy(_: int) -> Packer:
-    """Pack into one raw block, as librdkafka and franz-go do; Java reads it as well as its own framing."""
+    """Compress into one raw block, as librdkafka and franz-go do; Java reads it as well as its own framing."""
     codec = pa.Codec("snappy")
     return lambda records: _arrow_bytes(codec.compress(records))
 
 
 def _packer_lz4(level: int) -> Packer:
-    lz4_frame.library()  # told before the first row, if it is missing
+    lz4_frame.library()  # raises before the first row, if it is missing
     return functools.partial(lz4_frame.compress, level=level)
 
 
@@ -132,12 +132,12 @@ _PACKERS: dict[Codec, Callable[[int], Packer]] = {
 
 
 def decompress(codec: int, data: Bytes, limit: int, *, check_lz4_header: bool = True) -> memoryview:
-    """Unpack data that were packed by `codec`, which is a codec's number; codec none returns a view of `data`.
+    """Decompress data of `codec`, which is a codec's number; codec none returns a view of `data`.
 
     `check_lz4_header` is False for message format V0, whose LZ4 frames carry a wrong header checksum.
 
     Raises:
-        CorruptRecord: The codec is unknown, the data are damaged or incomplete, or they unpack to more than `limit` bytes.
+        CorruptRecord: The codec is unknown, the data are damaged or incomplete, or they decompress to more than `limit` bytes.
             The caller adds the offset.
     """
     view = memoryview(data)
@@ -159,10 +159,10 @@ def _check_limit(what: str, size: int, limit: int) -> None:
 
 
 def _gunzip(data: memoryview, limit: int) -> bytes:
-    """Unpack all members one after the other, as Java does."""
+    """Decompress all members one after the other, as Java does."""
     engine: ModuleType = zlib if _isal is None else _isal
     contents: list[bytes] = []
-    position, room, given = 0, limit, len(data)
+    position, remaining, given = 0, limit, len(data)
     while position < len(data) or not contents:
         unpacker = engine.decompressobj(_GZIP_WINDOW)
         while not unpacker.eof:
@@ -170,31 +170,35 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
             if not piece:
                 raise CorruptRecord("gzip data ends inside its stream")
             try:
-                content = unpacker.decompress(piece, room + 1)
+                content = unpacker.decompress(piece, remaining + 1)
             except (zlib.error, engine.error) as error:
                 raise CorruptRecord(f"gzip data is damaged: {error}") from None
-            if len(content) > room:
+            if len(content) > remaining:
                 raise CorruptRecord(f"gzip data unpacks to more than {limit} bytes")
             contents.append(content)
-            position, room, given = position + len(piece) - len(unpacker.unused_data), room - len(content), 2 * given
+            position, remaining, given = (
+                position + len(piece) - len(unpacker.unused_data),
+                remaining - len(content),
+                2 * given,
+            )
         given = _NEXT_MEMBER
     return contents[0] if len(contents) == 1 else b"".join(contents)
 
 
 def _unsnappy(data: memoryview, limit: int) -> Bytes:
-    """Unpack a raw block, or xerial's framing: a header of 16 bytes, then blocks, each after its length (big-endian)."""
+    """Decompress a raw block, or xerial's framing: a header of 16 bytes, then blocks, each after its length (big-endian)."""
     codec = pa.Codec("snappy")
     if data[:8] != XERIAL_MAGIC:
         return _unsnappy_block(codec, data, limit)
-    blocks, position, room = [], _XERIAL_HEADER_SIZE, limit
+    blocks, position, remaining = [], _XERIAL_HEADER_SIZE, limit
     while position < len(data):
         end = position + 4
         if end <= len(data):
             end += _BLOCK_LENGTH.unpack_from(data, position)[0]
         if not position + 4 <= end <= len(data):
             raise CorruptRecord("snappy data ends inside a block, or a block has a negative length")
-        blocks.append(_unsnappy_block(codec, data[position + 4 : end], room))
-        position, room = end, room - len(blocks[-1])
+        blocks.append(_unsnappy_block(codec, data[position + 4 : end], remaining))
+        position, remaining = end, remaining - len(blocks[-1])
     return b"".join(blocks)
 
 
@@ -212,16 +216,16 @@ def _unsnappy_block(codec: pa.Codec, block: memoryview, limit: int) -> memoryvie
 def _snappy_size(block: memoryview) -> int:
     """Return the unpacked size at the start of a block, which is an unsigned varint of 32 bits."""
     size = 0
-    for place, byte in enumerate(block[:5]):
-        size |= (byte & 0x7F) << 7 * place
+    for index, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << 7 * index
         if byte < 0x80:
             return size
     raise CorruptRecord("snappy data does not start with its unpacked size")
 
 
 _idle_zstd: list[zstandard.ZstdDecompressor] = []
-"""Contexts that no call is using: making one takes a quarter of the time of a batch. Each is taken and put back in one atomic
-step, so that no two threads have the same one. There are as many as threads once unpacked at the same time."""
+"""Contexts that no call is using: creating one takes a quarter of the time of a batch. Each is taken and put back in one atomic
+step, so that two threads never have the same one. There are at most as many as threads that ever ran at the same time."""
 
 
 def _zstd_unpacker() -> zstandard.ZstdDecompressor:
@@ -232,35 +236,35 @@ def _zstd_unpacker() -> zstandard.ZstdDecompressor:
 
 
 def _unzstd(data: memoryview, limit: int) -> bytes:
-    """Unpack one frame. Java leaves out the content size; then the buffer grows from a guess until all of the content fits.
+    """Decompress one frame. Java leaves out the content size; then the buffer grows from a guess until the content fits.
 
-    Bytes behind a frame that declares its size are refused; the library ignores those behind other frames.
+    Bytes after a frame that declares its size are refused; the library ignores those after other frames.
     """
     try:
         declared = zstandard.frame_content_size(data)
         if declared == 0:
             return _unzstd_nothing(data)
         _check_limit("zstd", declared, limit)
-        most = min(limit, len(data) * _ZSTD_GREATEST_RATIO)
-        if declared > most:
+        max_size = min(limit, len(data) * _ZSTD_GREATEST_RATIO)
+        if declared > max_size:
             raise CorruptRecord(f"zstd data of {len(data)} bytes claims {declared}, more than it can hold")
-        room = declared if declared > 0 else min(most, max(_FIRST_GUESS, len(data) * _GUESS_RATIO))
+        capacity = declared if declared > 0 else min(max_size, max(_FIRST_GUESS, len(data) * _GUESS_RATIO))
         while True:
             unpacker = _zstd_unpacker()
             try:
-                content = unpacker.decompress(data, max_output_size=room, allow_extra_data=False)
+                content = unpacker.decompress(data, max_output_size=capacity, allow_extra_data=False)
                 _idle_zstd.append(unpacker)
                 return content
             except zstandard.ZstdError:
-                if declared > 0 or room >= most:
+                if declared > 0 or capacity >= max_size:
                     raise
-            room = min(8 * room, most)
+            capacity = min(8 * capacity, max_size)
     except zstandard.ZstdError as error:
         raise CorruptRecord(f"zstd data is damaged or unpacks to more than {limit} bytes: {error}") from None
 
 
 def _unzstd_nothing(data: memoryview) -> bytes:
-    """Check a frame that declares no content: the library would believe it, whatever else lies in the frame or behind it."""
+    """Check a frame that declares to be empty: the library would not check the rest of the frame or bytes after it."""
     unpacker = zstandard.ZstdDecompressor().decompressobj()
     if len(data) > _MAX_EMPTY_FRAME_BYTES or unpacker.decompress(data) or not unpacker.eof or unpacker.unused_data:
         raise CorruptRecord("zstd data declares to be empty, and is not a whole frame of nothing")

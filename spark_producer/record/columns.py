@@ -1,4 +1,4 @@
-"""The conversion of an Arrow RecordBatch to checked columns.
+"""Converts an Arrow RecordBatch to checked columns.
 
 Key, value, headers and timestamps are for the kernel; topic and partition are for routing. Whether a partition exists is
 not checked here.
@@ -56,7 +56,7 @@ class CheckedColumns(NamedTuple):
         return int(chosen.max(initial=-1))
 
     def topic_of(self, row: int) -> str | None:
-        """Return the topic of a row, which is None only if the row was refused for having no topic."""
+        """Return the topic of a row, which is None only if the row was rejected because it has none."""
         code = 0 if self.topic_codes is None else int(self.topic_codes[row])
         return None if code == NO_TOPIC else self.topics[code]
 
@@ -65,52 +65,52 @@ class CheckedColumns(NamedTuple):
         return self.records.number_of(row)
 
     def location(self, row: int) -> str:
-        """Return the words by which messages name a row; rows of archives have an empty topic, which is left out."""
+        """Return the name of a row in messages; rows of archives have an empty topic, which is left out."""
         topic, number = self.topic_of(row), self.row_number(row)
         return f"topic {topic!r}, row {number} of the task" if topic else f"row {number} of the table"
 
 
 class ReadColumns:
-    """The result of `read_columns`: the rows that can be written, and those that cannot. The caller decides what to do.
+    """The result of `read_columns`: the rows that can be written, and those that cannot, for the caller to handle.
 
-    `rejected` holds the rows that `columns` leaves out.
+    `rejected` holds the rows that are not in `columns`.
     """
 
     def __init__(
         self,
         found: CheckedColumns,
         rejected: RejectedRows,
-        left: Int64Array | None,
+        valid: Int64Array | None,
         read: Callable[[Int64Array], ReadColumns],
     ) -> None:
-        """`found` has all rows; those at the positions `left` are good (None: all are); `read` reads some of them again."""
+        """`found` has all rows; those at the positions `valid` are valid (None: all); `read` reads some of them again."""
         self.rejected = rejected
         self._found = found
-        self._left = left
+        self._valid = valid
         self._read = read
 
     @functools.cached_property
     def columns(self) -> CheckedColumns:
-        """The good rows, which keep their numbers. They are copied only if a row was rejected."""
-        return self._found if self._left is None else self._read(self._left).or_raise()
+        """The valid rows, which keep their numbers. They are copied only if a row was rejected."""
+        return self._found if self._valid is None else self._read(self._valid).or_raise()
 
     def or_raise(self) -> CheckedColumns:
-        """Return the columns of all rows, for callers that take either all rows or none.
+        """Return the columns of all rows, for callers that need either all rows or none.
 
         Raises:
             RecordError: A row was rejected; the first one says why.
         """
-        if self._left is None:
+        if self._valid is None:
             return self._found
         self.rejected.raise_first()
         return self.columns
 
     def without(self, rejected: RejectedRows) -> ReadColumns:
-        """Return the same result without those rows of `columns` that another check has rejected."""
+        """Return this result without the rows of `columns` that another check has rejected."""
         if not len(rejected):
             return self
-        left = np.arange(len(self._found.records)) if self._left is None else self._left
-        return ReadColumns(self._found, self.rejected + rejected, np.delete(left, rejected.positions), self._read)
+        valid = np.arange(len(self._found.records)) if self._valid is None else self._valid
+        return ReadColumns(self._found, self.rejected + rejected, np.delete(valid, rejected.positions), self._read)
 
 
 def read_columns(
@@ -160,7 +160,7 @@ def read_columns(
 
 
 def row_locations_only(batch: pa.RecordBatch, topic: str | None, first_row: int | Int64Array) -> CheckedColumns:
-    """Return topics and row numbers alone, for messages about rows that cannot be read.
+    """Return only topics and row numbers, for messages about rows that cannot be read.
 
     Raises: The same errors as `read_columns`.
     """
@@ -169,7 +169,7 @@ def row_locations_only(batch: pa.RecordBatch, topic: str | None, first_row: int 
 
 
 def usable_timestamps(batch: pa.RecordBatch, now_ms: int) -> list[int]:
-    """Return the timestamp of each row in milliseconds; `now_ms` for those that have none, or one that is bad."""
+    """Return the timestamp of each row in milliseconds; `now_ms` for rows without a valid one."""
     times = np.full(batch.num_rows, now_ms, dtype=np.int64)
     if "timestamp" in batch.schema.names:
         faults = list[RowErrors]()
@@ -226,13 +226,13 @@ def _topics(
         return topics, None
     codes: Int32Array = numbers(encoded.indices, nulls=NO_TOPIC)
     if encoded.null_count:
-        faults.append(errors_at(codes == NO_TOPIC, RowErrorKind.TOPIC, _told_of_null_topic))
+        faults.append(errors_at(codes == NO_TOPIC, RowErrorKind.TOPIC, _null_topic_message))
     if topics is None:
         return _readable_topics(encoded.dictionary, codes, row_numbers, faults)
     return topics, codes
 
 
-def _told_of_null_topic(at: RowContext) -> str:
+def _null_topic_message(at: RowContext) -> str:
     return f"row {at.row} of the task has a null topic; fill it, or set the option 'topic'"
 
 

@@ -14,7 +14,7 @@ from spark_producer.record.record_cursor import read_key
 
 
 class AbortedTransactions:
-    """Tells which batches a reader sees. Batches must be asked about in the order of their offsets.
+    """Decides which batches a reader sees. `shows` must be called in the order of the offsets.
 
     `transactions` holds (producer id, first offset) of each aborted transaction, in any order.
     """
@@ -24,7 +24,7 @@ class AbortedTransactions:
         self._open: set[int] = set()
 
     def shows(self, header: BatchHeader, records: memoryview) -> bool:
-        """Return whether a reader sees the records of this batch. `records` holds its unpacked bytes behind the header.
+        """Return whether a reader sees the records of this batch. `records` holds its decompressed bytes after the header.
 
         Raises:
             CorruptRecord: The batch is a control batch whose marker cannot be read.
@@ -43,7 +43,7 @@ def marker_type(header: BatchHeader, records: memoryview) -> int:
     """Return the type of a control batch by its first record: 0 is abort, 1 is commit, and Kafka may add others.
 
     Raises:
-        CorruptRecord: The key of the record, or what lies before it, is malformed.
+        CorruptRecord: The key of the record, or a field before it, is malformed.
     """
     try:
         return read_control_key(read_key(records))

@@ -1,6 +1,6 @@
 """Estimates of how well the records of each topic compress, so that batches reach their size after compression (KIP-126).
 
-A producer learns them from its batches, by topic and codec. It expects a batch to pack like the worst of the last ones.
+A producer derives them from its batches, by topic and codec. It expects a batch to compress like the worst of the last ones.
 Kafka's CompressionRatioEstimator lowers its estimate by 0.005 for each batch instead. That takes hundreds of batches, which
 is little data at 16 KiB a batch and much at a megabyte. Larger steps fail where data change back and forth: a batch that
 turns out too large for its topic is sent twice and cut in two.
@@ -11,9 +11,9 @@ from __future__ import annotations
 from spark_producer.record.codecs import Codec
 
 REMEMBERED = 16
-"""How many batches' ratios count."""
+"""The number of batches whose ratios count."""
 SAFETY = 1.05
-"""An open batch is assumed to be this much larger than the estimate says."""
+"""The factor by which an open batch is assumed to exceed the estimate."""
 
 _NOTHING_KNOWN = (1.0,) * REMEMBERED
 
@@ -29,5 +29,5 @@ class CompressionRatios:
         return max(self._last.get((topic, codec), _NOTHING_KNOWN))
 
     def observe(self, topic: str, codec: Codec, ratio: float) -> None:
-        """Learn from a closed batch. One that does not get smaller is sent uncompressed, so it counts as 1.0."""
+        """Add the ratio of a closed batch. A batch that does not get smaller is sent uncompressed, so it counts as 1.0."""
         self._last[topic, codec] = (*self._last.get((topic, codec), _NOTHING_KNOWN)[1:], min(ratio, 1.0))

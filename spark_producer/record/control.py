@@ -35,14 +35,14 @@ class ControlType(enum.IntEnum):
 
 
 class EndMarker(NamedTuple):
-    """A marker that ends the open transaction of a producer. `coordinator_epoch` tells which coordinator had it written."""
+    """A marker that ends the open transaction of a producer. `coordinator_epoch` is the epoch of the coordinator."""
 
     commits: bool
     coordinator_epoch: int
 
 
 def read_control_key(key: bytes | memoryview | None) -> int:
-    """Return the type of a marker, which may be none of `ControlType`.
+    """Return the type of a marker, which may not be in `ControlType`.
 
     Raises:
         CorruptRecord: There is no key, it has fewer than four bytes, or its version is negative.
@@ -74,7 +74,7 @@ def read_end_marker(records: memoryview) -> EndMarker | None:
 
 
 def end_marker_batch(marker: EndMarker, *, producer_id: int, producer_epoch: int, timestamp: int) -> memoryview:
-    """Return the sealed control batch that ends the transaction of a producer (78 bytes, with base offset 0).
+    """Return the complete control batch that ends the transaction of a producer (78 bytes, with base offset 0).
 
     `timestamp` is in milliseconds since 1970.
     """

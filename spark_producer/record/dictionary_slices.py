@@ -1,7 +1,7 @@
-"""The conversion of a RecordBatch to checked columns, in pieces that stay small once dictionaries are decoded.
+"""Converts a RecordBatch to checked columns, in pieces that stay small when dictionaries are decoded.
 
-A dictionary holds a value once, however many rows have it, and `nbytes` counts it once; decoding copies it for each row.
-The size of a decoded row is computed from lengths alone.
+A dictionary holds a value once for any number of rows, and `nbytes` counts it once; decoding copies it for each row. The size of
+a decoded row is computed from lengths alone.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _LIMITS = "kafka.max.request.size and kafka.buffer.memory of the producer, 2 GiB
 
 
 class BatchPieces:
-    """The rows of a batch as `read_columns` returns them; each piece is read when it is asked for.
+    """The rows of a batch as `read_columns` returns them; each piece is read when the iteration reaches it.
 
     They are numbered from `first_row` on, or as an array in its place numbers each of them.
 
     A piece is a slice that takes at most `limit` bytes to decode, or one row of at most `largest` bytes. A batch without
     dictionaries is one piece, whatever its size; an empty one has none. Iterating again reads the pieces again.
 
-    `rejected` holds the rows that take more than `largest` bytes; they are in no piece. The pieces report all other faults.
+    `rejected` holds the rows that take more than `largest` bytes; they are in no piece. The pieces report all other errors.
 
     Raises (iteration):
         SchemaError: As in `read_columns`.
@@ -47,13 +47,13 @@ class BatchPieces:
     ) -> None:
         self._batch, self._topic, self._now_ms = batch, topic, now_ms
         self._first_row, self._with_headers = first_row, with_headers
-        self._left: Int64Array | None = None
+        self._valid: Int64Array | None = None
         self.rejected = NONE_REJECTED
         sizes = _decoded_sizes(batch, with_headers)
         if sizes is not None and int(sizes.max(initial=0)) > largest:
             self.rejected = self._too_large(sizes, largest)
-            self._left = np.flatnonzero(sizes <= largest)
-            sizes = sizes[self._left]
+            self._valid = np.flatnonzero(sizes <= largest)
+            sizes = sizes[self._valid]
         self._bounds = _cut(batch.num_rows, sizes, limit)
 
     def __len__(self) -> int:
@@ -64,7 +64,7 @@ class BatchPieces:
             yield self._read(first, stop)
 
     def or_raise(self) -> Iterator[CheckedColumns]:
-        """Return the columns of all rows, piece by piece, for callers that take either all rows or none.
+        """Return the columns of all rows, piece by piece, for callers that need either all rows or none.
 
         Raises:
             RecordError: A row is rejected: before the first piece if it is too large, else with its piece.
@@ -73,10 +73,10 @@ class BatchPieces:
         return (piece.or_raise() for piece in self)
 
     def _read(self, first: int, stop: int) -> ReadColumns:
-        if self._left is None:
+        if self._valid is None:
             batch, numbers = self._batch.slice(first, stop - first), self._numbered(first, stop)
         else:
-            rows = self._left[first:stop]
+            rows = self._valid[first:stop]
             batch = take_rows(self._batch, rows)
             numbers = self._first_row[rows] if isinstance(self._first_row, np.ndarray) else self._first_row + rows
         return read_columns(
@@ -88,14 +88,14 @@ class BatchPieces:
         return self._first_row[first:stop] if isinstance(self._first_row, np.ndarray) else self._first_row + first
 
     def _too_large(self, sizes: Int64Array, largest: int) -> RejectedRows:
-        def told(at: RowContext) -> str:
+        def message(at: RowContext) -> str:
             return (
                 f"row {at.row} of the task takes {at.found} bytes with its dictionaries decoded, more than the {largest} that "
                 f"a record may have here ({_LIMITS}); make the row smaller, or raise them"
             )
 
         rows = row_locations_only(self._batch, self._topic, self._first_row)
-        return RejectedRows.among(rows, [errors_at(sizes > largest, RowErrorKind.SIZE, told, sizes)])
+        return RejectedRows.among(rows, [errors_at(sizes > largest, RowErrorKind.SIZE, message, sizes)])
 
 
 def _cut(count: int, sizes: Int64Array | None, limit: int) -> list[int]:

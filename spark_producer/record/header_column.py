@@ -1,4 +1,4 @@
-"""The column of headers: the Arrow types that it may have, and the checks of its rows."""
+"""Reads the column of headers: the Arrow types that it may have, and the checks of its rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spark_producer.record.rejected import RowContext, RowErrorKind, RowErrors, 
 
 
 def header_entries(column: ArrowArray) -> tuple[Int64Array, pa.StructArray] | None:
-    """Return how many headers each row has, and the structs of all of them in order; None when no row has any.
+    """Return the number of headers of each row, and the structs of all headers in order; None if no row has headers.
 
     Raises:
         SchemaError: The column is neither an array of struct<key, value> nor a map.
@@ -45,7 +45,7 @@ def entry_field(entries: pa.StructArray, name: str) -> ArrowArray:
 
 
 def header_blocks(column: ArrowArray, faults: list[RowErrors]) -> BinaryColumn | None:
-    """Return the header blocks of array<struct<key, value>> or map<key, value>; None if there are none, or a row is at fault."""
+    """Return the header blocks of array<struct<key, value>> or map<key, value>; None if there are none, or a row is invalid."""
     counted = header_entries(column)
     if counted is None:
         return None
@@ -53,27 +53,29 @@ def header_blocks(column: ArrowArray, faults: list[RowErrors]) -> BinaryColumn |
     keys = binary_column("headers.key", entry_field(entries, "key"))
     values = binary_column("headers.value", entry_field(entries, "value"))
     found = []
-    if counts[most := int(counts.argmax())] > MAX_HEADERS:
-        found.append(errors_at(counts > MAX_HEADERS, RowErrorKind.HEADERS, _told_of_many_headers, counts, first=most))
+    if counts[largest := int(counts.argmax())] > MAX_HEADERS:
+        found.append(
+            errors_at(counts > MAX_HEADERS, RowErrorKind.HEADERS, _many_headers_message, counts, first=largest)
+        )
     if keys.valid is not None:
-        found.append(errors_at(_rows_of(~keys.valid, counts), RowErrorKind.HEADERS, _told_of_null_key))
+        found.append(errors_at(_rows_of(~keys.valid, counts), RowErrorKind.HEADERS, _null_key_message))
     try:
         keys.array.cast(pa.large_string() if pa.types.is_large_binary(keys.array.type) else pa.string())
     except pa.ArrowInvalid:
-        found.append(errors_at(_rows_of(invalid_utf8(keys.array), counts), RowErrorKind.HEADERS, _told_of_no_text))
+        found.append(errors_at(_rows_of(invalid_utf8(keys.array), counts), RowErrorKind.HEADERS, _invalid_key_message))
     faults += found
     return None if found else encode_headers(counts, keys, values)
 
 
-def _told_of_many_headers(at: RowContext) -> str:
+def _many_headers_message(at: RowContext) -> str:
     return f"a row has {at.found} headers ({at.location}); a record may have {MAX_HEADERS}"
 
 
-def _told_of_null_key(at: RowContext) -> str:
+def _null_key_message(at: RowContext) -> str:
     return f"a header key is null ({at.location}); Kafka's header keys are never null"
 
 
-def _told_of_no_text(at: RowContext) -> str:
+def _invalid_key_message(at: RowContext) -> str:
     return f"a header key is not UTF-8 ({at.location}); consumers cannot read it: correct it"
 
 

@@ -1,6 +1,6 @@
-"""The division of a log into its entries: batches of V2, and runs of messages of V0 and V1.
+"""Divides a log into its entries: batches of V2, and runs of messages of V0 and V1.
 
-All formats have the offset, the size and the magic in the same place (Kafka's ByteBufferLogInputStream).
+All formats have the offset, the size and the magic at the same positions (Kafka's ByteBufferLogInputStream).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from spark_producer.kernel.arrays import Int64Array
 from spark_producer.record.batch_v2 import HEADER_SIZE, LOG_OVERHEAD, MAGIC, read_header
 
 _FIELDS = struct.Struct(">qi4xb")
-"""The offset, the size of what follows it, four bytes that differ by format, and the magic."""
+"""The offset, the size of the bytes after it, four bytes that differ by format, and the magic."""
 
 _MIN_SIZE = {0: 14, 1: 22, MAGIC: HEADER_SIZE - LOG_OVERHEAD}
-"""The fewest bytes that each format has behind the offset and the size."""
+"""Minimum bytes after the offset and the size, by format."""
 
 
 class BatchEntry(NamedTuple):
@@ -29,7 +29,7 @@ class BatchEntry(NamedTuple):
 
 
 class MessagesEntry(NamedTuple):
-    """A run of V0 and V1 messages: `starts` holds where each one starts, and the position behind the last one."""
+    """A run of V0 and V1 messages: `starts` holds the position of each, and the position after the last one."""
 
     starts: Int64Array
 
@@ -50,7 +50,7 @@ def entries(data: memoryview, max_size: int) -> Iterator[BatchEntry | MessagesEn
             )
         if not _MIN_SIZE[magic] + LOG_OVERHEAD <= end - position <= max_size:
             raise CorruptRecord(
-                f"record batch at byte {position}, offset {offset}, claims {size} bytes behind its length; format V{magic} "
+                f"record batch at byte {position}, offset {offset}, claims {size} bytes after its length; format V{magic} "
                 f"has {_MIN_SIZE[magic]} or more, and {max_size - LOG_OVERHEAD} are allowed",
                 offset=offset,
             )

@@ -17,8 +17,8 @@ _VERSION_MASK, _VERSION_1 = 0xC0, 0x40
 _INDEPENDENT, _BLOCK_CHECKSUM, _CONTENT_SIZE, _CONTENT_CHECKSUM, _DICTIONARY = 0x20, 0x10, 0x08, 0x04, 0x01
 _BLOCK_SIZE_CODES = range(4, 8)
 """The codes of block sizes from 64 KiB to 4 MiB."""
-_MIN_ROOM, _ROOM_RATIO = 1 << 16, 8
-"""How much is unpacked at first: records mostly pack to a third or a fifth."""
+_MIN_CAPACITY, _CAPACITY_RATIO = 1 << 16, 8
+"""The first output buffer: minimum bytes, and its ratio to the input. Records mostly compress to a third or a fifth."""
 
 FAST_LEVEL = 9
 """Kafka's default level of LZ4. In Java it selects the fast compressor, and every other level selects the slow one."""
@@ -29,7 +29,7 @@ _CHECKSUM_AT = 6
 
 @functools.cache
 def library() -> ModuleType:
-    """Return the package lz4, which has no wheels for musl: who does without LZ4 may do without it.
+    """Return the package lz4, which is optional because it has no wheels for musl.
 
     Raises:
         ConfigError: it is not installed.
@@ -38,15 +38,15 @@ def library() -> ModuleType:
         return importlib.import_module("lz4.frame")
     except ImportError as error:
         raise ConfigError(
-            "LZ4 needs the package lz4, and this Python has none that works: pip install lz4 (on musl pip compiles it), or take "
-            "another compression.type, such as zstd"
+            "compression.type lz4 cannot be used: the package lz4 is missing or does not work. pip install lz4 (on musl pip "
+            "compiles it), or use another compression.type, such as zstd"
         ) from error
 
 
 def compress(records: memoryview, level: int) -> bytes:
-    """Pack into one frame of independent 64 KiB blocks without checksums, the only kind that Java writes and reads.
+    """Compress into one frame of independent 64 KiB blocks without checksums, the only kind that Java writes and reads.
 
-    `level`: 9 is fast, as in Java; any other level from 1 to 17 packs harder, up to the library's 12.
+    `level`: 9 is fast, as in Java; any other level from 1 to 17 compresses more, up to the library's 12.
     """
     library_level = 0 if level == FAST_LEVEL else min(max(level, 3), 12)
     lz4 = library()
@@ -75,20 +75,20 @@ def decompress(data: memoryview, limit: int, *, check_header: bool) -> bytes:
     lz4 = library()
     context = lz4.create_decompression_context()
     contents: list[bytes] = []
-    room, size = min(max(_MIN_ROOM, _ROOM_RATIO * len(data)), limit) + 1, 0
+    capacity, size = min(max(_MIN_CAPACITY, _CAPACITY_RATIO * len(data)), limit) + 1, 0
     try:
         if not check_header:
             lz4.decompress_chunk(context, _header_like(data))
             data = data[15 if data[4] & _CONTENT_SIZE else 7 :]
         while True:
-            content, read, ended = lz4.decompress_chunk(context, data, max_length=room)
+            content, read, ended = lz4.decompress_chunk(context, data, max_length=capacity)
             contents.append(content)
             size += len(content)
             if size > limit:
                 raise CorruptRecord(f"LZ4 data unpacks to more than {limit} bytes")
-            if ended or len(content) < room:
+            if ended or len(content) < capacity:
                 break
-            data, room = data[read:], min(_ROOM_RATIO * size, limit - size) + 1
+            data, capacity = data[read:], min(_CAPACITY_RATIO * size, limit - size) + 1
     except RuntimeError as error:
         raise CorruptRecord(f"LZ4 data is damaged: {error}") from None
     if not ended:

@@ -1,6 +1,6 @@
-"""The conversion of messages of formats V0 and V1 to Arrow columns.
+"""Converts messages of formats V0 and V1 to Arrow columns.
 
-It checks their checksums, and unpacks wrapper messages with their offsets (Kafka's AbstractLegacyRecordBatch).
+It checks their checksums, and decompresses wrapper messages with their offsets (Kafka's AbstractLegacyRecordBatch).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from spark_producer.record.batch_v2 import CODEC_MASK, LOG_OVERHEAD, TIMESTAMP_T
 from spark_producer.record.record_columns import MAX_DATA_BYTES, binary_slices, no_headers, record_batch
 
 MESSAGES_AT_ONCE = 1 << 16
-"""How many messages are decoded together, unless they have more than `PIECE_BYTES`. Both bounds keep the memory beside the
-result small: the fields are copied, and Arrow's 32 bits must reach their end."""
+"""The number of messages that are decoded together, unless they have more than `PIECE_BYTES`. Both bounds keep the memory besides
+the result small: the fields are copied, and their positions must fit into Arrow's 32 bits."""
 
 _CRC_START = LOG_OVERHEAD + 4
 _MIN_V1_SIZE = 22
 
 
 class MessageRun:
-    """Messages that follow each other in `data`; `starts` holds their positions, and the position behind the last one."""
+    """Messages that follow each other in `data`; `starts` holds their positions, and the position after the last one."""
 
     def __init__(self, data: memoryview, starts: Int64Array, *, verify_crc: bool, limit: int) -> None:
         self._data = data
@@ -100,7 +100,7 @@ class MessageRun:
 
 
 def _shift_of_offsets(offset: int, last: int) -> int:
-    """Return what to add to the offsets in a V1 wrapper at `offset`; `last`, the greatest of them, belongs to that place."""
+    """Return the number to add to the offsets in a V1 wrapper; the greatest of them, `last`, becomes its `offset`."""
     if 0 < offset < last:
         raise CorruptRecord(f"its offset is below {last}, the last relative offset of the messages in it")
     # An old version of librdkafka left the wrapper's offset at 0.
@@ -108,7 +108,7 @@ def _shift_of_offsets(offset: int, last: int) -> int:
 
 
 def _check_inner(messages: DecodedMessages, magic: int, previous: int, last: int) -> None:
-    """Refuse messages that cannot lie in a wrapper whose last offset is `last`, after the offset `previous` (-1: none)."""
+    """Raise if the messages cannot be in a wrapper whose last offset is `last`, after the offset `previous` (-1: none)."""
     if (messages.magics != magic).any():
         raise CorruptRecord(f"it has format V{magic}, but a message in it has another")
     if (messages.attributes & CODEC_MASK).any():
@@ -124,7 +124,7 @@ def _offset_at(data: memoryview, start: int) -> int:
 
 
 class _Messages:
-    """Decoded messages whose checksums are right, and what is wrong with the message behind them."""
+    """Decoded messages whose checksums are right, and the error of the message after them."""
 
     def __init__(self, data: memoryview, starts: Int64Array, verify_crc: bool) -> None:
         self.data = data
@@ -172,7 +172,7 @@ class _Messages:
         return f"the message claims {end - at} bytes more than its fields have"
 
     def raise_damage(self) -> None:
-        """Raise what is wrong with the message behind the decoded ones, if anything is.
+        """Raise the error of the message after the decoded ones, if it has one.
 
         Raises:
             CorruptRecord: That message is damaged; the error names the offset and the reason.

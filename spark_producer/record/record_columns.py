@@ -1,4 +1,4 @@
-"""Arrow columns of records, made from the positions of their fields, and the schema of these columns."""
+"""Makes Arrow columns of records from the positions of their fields; the schema of these columns."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ RECORD_SCHEMA = pa.schema(_FIELDS)
 """One row per record. `timestamp` is in milliseconds since 1970, or -1 if there is none; without headers the list is empty."""
 
 MAX_DATA_BYTES = (1 << 31) - 1
-"""The most bytes that Arrow's binary offsets can address."""
+"""Maximum bytes that Arrow's binary offsets can address."""
 
 MAX_REPAIRED_BYTES = 1 << 26
-"""The most bytes of text with faults that are repaired, because such text passes through Python's strings."""
+"""Maximum bytes of invalid text that are repaired, because such text passes through Python's strings."""
 
 _REPLACEMENT = "\ufffd".encode()
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
@@ -71,13 +71,13 @@ def binary_slices(data: ByteArray, starts: Int64Array, lengths: Int64Array) -> B
     bounds = np.empty(2 * count, dtype=np.int32)
     bounds[0::2] = starts
     np.add(starts, lengths, out=bounds[1::2], casting="same_kind")
-    places = np.arange(0, 2 * count, 2, dtype=np.int32)
+    slots = np.arange(0, 2 * count, 2, dtype=np.int32)
     if int(lengths.min()) < 0:
         absent = lengths < 0
         bounds[1::2] += absent
-        rows = pa.array(places, pa.int32(), mask=absent)
+        rows = pa.array(slots, pa.int32(), mask=absent)
     else:
-        rows = pa.array(places, pa.int32())
+        rows = pa.array(slots, pa.int32())
     slices = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, buffer_of(bounds), buffer_of(data)])
     return slices.take(rows)
 

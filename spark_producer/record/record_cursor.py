@@ -1,6 +1,6 @@
 """One V2 record, read field by field (Kafka's DefaultRecord): for control markers, and to explain why a record is malformed.
 
-Rows are not read here but by the column (`kernel.decode_v2`).
+Rows are read as columns instead (`kernel.decode_v2`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def why_malformed(content: memoryview) -> str:
 
 
 def read_key(content: memoryview) -> memoryview | None:
-    """Return the key of the record at the start of `content`. Nothing behind the key is examined.
+    """Return the key of the record at the start of `content`. Nothing after the key is examined.
 
     Raises:
         CorruptRecord: The record is malformed before the end of its key; the caller adds the offset.
@@ -30,7 +30,7 @@ def read_key(content: memoryview) -> memoryview | None:
 
 
 def read_key_and_value(content: memoryview) -> tuple[memoryview | None, memoryview | None]:
-    """Return the key and the value of the record at the start of `content`. Nothing behind the value is examined.
+    """Return the key and the value of the record at the start of `content`. Nothing after the value is examined.
 
     Raises:
         CorruptRecord: The record is malformed before the end of its value; the caller adds the offset.
@@ -40,7 +40,7 @@ def read_key_and_value(content: memoryview) -> tuple[memoryview | None, memoryvi
 
 
 class RecordCursor:
-    """A position in `data`, which never passes `limit`. What does not fit raises `CorruptRecord` with the reason alone."""
+    """A position in `data`, which never passes `limit`. A field that does not fit raises `CorruptRecord` with the reason only."""
 
     __slots__ = ("data", "limit", "position")
 
@@ -52,8 +52,8 @@ class RecordCursor:
     def read_up_to_key(self) -> memoryview | None:
         """Read the beginning of a record, and return its key as a view of the data."""
         size = self.varint("record length", _VARINT_BYTES)
-        if not 0 <= size <= self.left:
-            raise CorruptRecord(f"record length is {size}, {self.left} bytes are left")
+        if not 0 <= size <= self.remaining:
+            raise CorruptRecord(f"record length is {size}, {self.remaining} bytes are left")
         self.limit = self.position + size
         self.byte("record attributes")
         self.varint("timestamp delta", _VARLONG_BYTES)
@@ -65,13 +65,13 @@ class RecordCursor:
         self.read_up_to_key()
         self.sized("value")
         self._headers()
-        if self.left:
-            raise CorruptRecord(f"the record claims {self.left} bytes more than its fields have")
+        if self.remaining:
+            raise CorruptRecord(f"the record claims {self.remaining} bytes more than its fields have")
 
     def _headers(self) -> None:
         count = self.varint("header count", _VARINT_BYTES)
-        if not 0 <= 2 * count <= self.left:  # each header takes two bytes or more
-            raise CorruptRecord(f"header count is {count}, {self.left} bytes are left")
+        if not 0 <= 2 * count <= self.remaining:  # each header takes two bytes or more
+            raise CorruptRecord(f"header count is {count}, {self.remaining} bytes are left")
         if count > MAX_HEADERS:
             raise CorruptRecord(f"header count is {count}; up to {MAX_HEADERS} are read")
         for _ in range(count):
@@ -80,7 +80,7 @@ class RecordCursor:
             self.sized("header value")
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """The number of bytes up to the limit."""
         return self.limit - self.position
 
@@ -91,17 +91,17 @@ class RecordCursor:
         self.position += 1
         return self.data[self.position - 1]
 
-    def varint(self, what: str, longest: int) -> int:
+    def varint(self, what: str, max_bytes: int) -> int:
         """Read a zigzag varint of at most `longest` bytes."""
         raw = 0
-        for place in range(longest):
+        for index in range(max_bytes):
             byte = self.byte(what)
-            raw |= (byte & 0x7F) << (7 * place)
+            raw |= (byte & 0x7F) << (7 * index)
             if byte < 0x80:
                 break
         else:
-            raise CorruptRecord(f"{what} is a varint of more than {longest} bytes")
-        if raw >> (32 if longest == _VARINT_BYTES else 64):
+            raise CorruptRecord(f"{what} is a varint of more than {max_bytes} bytes")
+        if raw >> (32 if max_bytes == _VARINT_BYTES else 64):
             raise CorruptRecord(f"{what} is a varint out of range")
         return (raw >> 1) ^ -(raw & 1)
 
@@ -110,7 +110,7 @@ class RecordCursor:
         size = self.varint(f"{what} length", _VARINT_BYTES)
         if size == -1:
             return None
-        if not 0 <= size <= self.left:
-            raise CorruptRecord(f"{what} length is {size}, {self.left} bytes are left")
+        if not 0 <= size <= self.remaining:
+            raise CorruptRecord(f"{what} length is {size}, {self.remaining} bytes are left")
         self.position += size
         return self.data[self.position - size : self.position]

@@ -1,4 +1,4 @@
-"""The removal of single records from the records of a batch, when a broker refuses them (KIP-467)."""
+"""Removes single records from a batch, if a broker rejects them (KIP-467)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from spark_producer.record.splitting import columns_of
 
 
 class RemovedRecords(NamedTuple):
-    """What became of the records of a batch.
+    """The result of a removal.
 
-    `records` has those that were taken out, in columns of `RECORD_SCHEMA`; `end` is where the others end. `latest` is the
-    largest timestamp delta of the others, 0 if there are none.
+    `records` has the removed records, in columns of `RECORD_SCHEMA`; `end` is the end of the others. `latest` is the largest
+    timestamp delta of the others, 0 if there are none.
     """
 
     records: pa.RecordBatch
@@ -30,7 +30,7 @@ class RemovedRecords(NamedTuple):
 def remove_records(
     buffer: memoryview, first: int, end: int, records_count: int, base_timestamp: int, rows: Int64Array
 ) -> RemovedRecords:
-    """Take the records at the ascending indices `rows` out of the `records_count` records in `buffer[first:end]`.
+    """Remove the records at the ascending indices `rows` from the `records_count` records in `buffer[first:end]`.
 
     The others are rewritten in place with offset deltas that count from 0, which never makes a record longer. Their timestamp
     deltas keep their base. A copy of the records is made meanwhile.
@@ -45,7 +45,7 @@ def remove_records(
 
 
 def _as_arrow(columns: RecordColumns, rows: Int64Array, base_timestamp: int) -> pa.RecordBatch:
-    """Return some records as they would be read: they are packed as a batch of their own, and read."""
+    """Return some records as they would be read: they are encoded as a batch of their own, and read."""
     size = HEADER_SIZE + int(record_sizes(columns)[rows].sum())
     batch = memoryview(bytearray(size))
     _, end, latest = encode_v2(ArrangedRows(columns, rows), 0, len(rows), 0, 0, batch, HEADER_SIZE, size)

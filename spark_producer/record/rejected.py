@@ -1,6 +1,6 @@
-"""Rows that cannot be written, as values: which rows they are, why, and what to do about them.
+"""Rows that cannot be written, with the reason and what to do.
 
-Checks look at whole columns. Their findings stay in arrays; a text is made only for each row that is asked about.
+Checks work on whole columns. Their findings stay in arrays; a message is made only for a row that is read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from spark_producer.kernel.arrays import BoolArray, Int32Array, Int64Array
 
 
 class RowContext(NamedTuple):
-    """What a message says about a row: what was found there, its number in the task, its topic, and both of these in words."""
+    """The data of a row for its message: the wrong value, its number in the task, its topic, and both of these as a text."""
 
     found: int
     row: int
@@ -25,7 +25,7 @@ class RowContext(NamedTuple):
 
 
 ErrorMessage = Callable[[RowContext], str]
-"""A function that says what is wrong with a row, and what to do."""
+"""A function that returns the error message of a row."""
 
 
 class RowErrorKind(enum.StrEnum):
@@ -53,15 +53,15 @@ class Rejected(NamedTuple):
     message: str
 
     def error(self) -> RecordError:
-        """Return the same as an exception."""
+        """Return the row's error as an exception."""
         return RecordTooLarge(self.message) if self.kind is RowErrorKind.SIZE else RecordError(self.message)
 
 
 class RowErrors(NamedTuple):
-    """The finding of one check.
+    """The errors that one check has found.
 
-    `rows` holds positions in the columns, beginning with the one that an exception names. `found` holds what is wrong with each
-    row, such as the partition that it asks for, or its bytes if it is too large.
+    `rows` holds positions in the columns, beginning with the one that an exception names. `found` holds the wrong value of each
+    row, such as its partition, or its bytes if it is too large.
     """
 
     kind: RowErrorKind
@@ -71,7 +71,7 @@ class RowErrors(NamedTuple):
 
 
 class RowContexts(Protocol):
-    """The information about rows, by position, that messages need from columns."""
+    """The data of rows that error messages need, by position in the columns."""
 
     def topic_of(self, row: int) -> str | None:
         """Return the topic of a row, or None if it has none."""
@@ -80,47 +80,47 @@ class RowContexts(Protocol):
         """Return the number of a row in the task."""
 
     def location(self, row: int) -> str:
-        """Return the topic and the number of a row in words."""
+        """Return the topic and the number of a row as a text."""
 
 
 class RejectedRows:
     """Rows of some columns that cannot be written. Iteration yields a `Rejected` for each.
 
-    Every row is there once, with the fault that was found first; faults are in the order in which they were looked for.
+    Every row occurs once, with its first error; errors are in the order of the checks.
     """
 
     def __init__(self, found: Sequence[tuple[RowContexts, RowErrors]] = ()) -> None:
-        """Take each fault with the columns that have it; use `among` to make an instance."""
+        """Take errors, each with its columns; use `among` to make an instance."""
         self._found = tuple(found)
 
     @classmethod
-    def among(cls, contexts: RowContexts, faults: Sequence[RowErrors]) -> RejectedRows:
-        """Return the rows of some columns in which `faults` were found."""
-        return cls([(contexts, fault) for fault in _each_row_once(faults)])
+    def among(cls, contexts: RowContexts, errors: Sequence[RowErrors]) -> RejectedRows:
+        """Return the rows of some columns that have these errors."""
+        return cls([(contexts, error) for error in _first_error_of_each_row(errors)])
 
     def __len__(self) -> int:
-        return sum(len(fault.rows) for _, fault in self._found)
+        return sum(len(error.rows) for _, error in self._found)
 
     def __iter__(self) -> Iterator[Rejected]:
-        for places, fault in self._found:
-            for row, found in zip(fault.rows.tolist(), fault.found.tolist(), strict=True):
-                spot = RowContext(found, places.row_number(row), places.topic_of(row), places.location(row))
-                size = found if fault.kind is RowErrorKind.SIZE else None
-                yield Rejected(spot.row, fault.kind, spot.topic, size, fault.message(spot))
+        for contexts, error in self._found:
+            for row, found in zip(error.rows.tolist(), error.found.tolist(), strict=True):
+                context = RowContext(found, contexts.row_number(row), contexts.topic_of(row), contexts.location(row))
+                size = found if error.kind is RowErrorKind.SIZE else None
+                yield Rejected(context.row, error.kind, context.topic, size, error.message(context))
 
     def __add__(self, others: RejectedRows) -> RejectedRows:
         """Return these rows and the others, which must be other rows of the same task."""
         return RejectedRows((*self._found, *others._found))
 
     def by_kind(self) -> Iterator[tuple[RejectedRows, RowErrorKind]]:
-        """Yield the rows of each fault, and its kind."""
-        for places, fault in self._found:
-            yield RejectedRows([(places, fault)]), fault.kind
+        """Yield the rows of each error, and its kind."""
+        for contexts, error in self._found:
+            yield RejectedRows([(contexts, error)]), error.kind
 
     @property
     def positions(self) -> Int64Array:
         """The positions of the rows in the columns that were checked, in the order of iteration."""
-        return np.concatenate([np.zeros(0, dtype=np.int64), *(fault.rows for _, fault in self._found)])
+        return np.concatenate([np.zeros(0, dtype=np.int64), *(error.rows for _, error in self._found)])
 
     def raise_first(self) -> None:
         """Raise the error of the first row, if there is any.
@@ -142,20 +142,20 @@ def errors_at(
     found: Int64Array | Int32Array | None = None,
     first: int | None = None,
 ) -> RowErrors:
-    """Return the rows where `bad` is true, ascending, except that `first` comes first; `found` has an entry for every row."""
+    """Return the rows for which `bad` is true, ascending, but `first` before all others; `found` has an entry for every row."""
     rows = np.flatnonzero(bad)
     if first is not None:
         rows = np.concatenate(([first], rows[rows != first]))
     return RowErrors(kind, message, rows, np.zeros(len(rows), dtype=np.int64) if found is None else found[rows])
 
 
-def _each_row_once(faults: Sequence[RowErrors]) -> Sequence[RowErrors]:
-    """Return the faults, each without the rows of the faults before it. The work follows the number of rows, not of pairs."""
+def _first_error_of_each_row(errors: Sequence[RowErrors]) -> Sequence[RowErrors]:
+    """Return the errors, each without the rows of earlier ones. The cost grows with the number of rows, not of pairs."""
     kept: list[RowErrors] = []
-    told = np.zeros(1 + max((int(fault.rows.max(initial=-1)) for fault in faults), default=-1), dtype=np.bool_)
-    for fault in faults:
-        new = ~told[fault.rows]
-        told[fault.rows] = True
+    seen = np.zeros(1 + max((int(error.rows.max(initial=-1)) for error in errors), default=-1), dtype=np.bool_)
+    for error in errors:
+        new = ~seen[error.rows]
+        seen[error.rows] = True
         if new.any():
-            kept.append(fault._replace(rows=fault.rows[new], found=fault.found[new]))
+            kept.append(error._replace(rows=error.rows[new], found=error.found[new]))
     return kept

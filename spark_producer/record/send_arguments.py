@@ -1,7 +1,7 @@
-"""The arguments of `Producer.send` as one record, which is checked as rows are.
+"""Reads the arguments of `Producer.send` as one record, with the checks of rows.
 
-Nearly all records are made of bytes and text, which are taken as they are. Anything else goes through a RecordBatch of one
-row and its checks, so that both ways in accept the same values and report the same errors.
+Nearly all records consist of bytes and text, which are used directly. All other values go through a RecordBatch of one row and
+its checks, so that both paths accept the same values and report the same errors.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Header = tuple[str, bytes | None]
 
 NO_PARTITION = -1
 _COUNT_BYTES = 5
-"""The most bytes that the number of headers takes."""
+"""Maximum bytes of the number of headers."""
 _LAST_TIME, _LAST_PARTITION = 2**63 - 1, 2**31 - 1
 
 
 def read_record(
     topic: str, value: Field, key: Field, headers: Sequence[Header], partition: int | None, timestamp_ms: int
 ) -> tuple[SingleRecord, int]:
-    """Return a record, and the partition that it asks for, or `NO_PARTITION`.
+    """Return a record, and its explicit partition, or `NO_PARTITION`.
 
     Raises:
         RecordError, SchemaError: As in `read_columns`, or a value cannot be put into its column.
@@ -59,8 +59,8 @@ def read_record(
         if type(headers) is not tuple or headers:
             encoded = _encoded(headers)
             if encoded is not None:
-                plain, asked = read_record(topic, value, key, (), partition, timestamp_ms)
-                return SingleRecord(plain.key, plain.value, encoded, plain.timestamp), asked
+                plain, explicit = read_record(topic, value, key, (), partition, timestamp_ms)
+                return SingleRecord(plain.key, plain.value, encoded, plain.timestamp), explicit
     except UnicodeEncodeError:  # the checks of the columns report it below
         return _read_row(topic, value, key, headers, partition, timestamp_ms)
     return _read_row(topic, value, key, headers, partition, timestamp_ms)
@@ -76,7 +76,7 @@ def as_columns(topic: str, record: SingleRecord) -> CheckedColumns:
 
 
 def read_headers(record: SingleRecord) -> tuple[Header, ...]:
-    """Return the headers of a record as a consumer reads them, whatever types they were made of."""
+    """Return the headers of a record as a consumer reads them, for any types that they were made of."""
     if record.headers == NO_HEADERS:
         return ()
     cursor = RecordCursor(memoryview(record.headers))
@@ -88,7 +88,7 @@ def read_headers(record: SingleRecord) -> tuple[Header, ...]:
 
 
 def _encoded(headers: Sequence[Header]) -> bytes | None:
-    """Return the header block; None if it has anything but text and bytes in it, or too much of it."""
+    """Return the header block; None if it has values other than text and bytes, or too many."""
     if type(headers) not in (list, tuple) or len(headers) > MAX_HEADERS:
         return None
     entries = []
@@ -110,9 +110,9 @@ def _read_row(
     found = row.to_pylist()[0]
     entries = [(header["key"].encode(), header["value"]) for header in found["headers"]]
     block = header_block(entries) if entries else NO_HEADERS
-    asked = found["partition"]
+    explicit = found["partition"]
     return SingleRecord(found["key"], found["value"], block, found["timestamp"]), (
-        NO_PARTITION if asked is None else asked
+        NO_PARTITION if explicit is None else explicit
     )
 
 

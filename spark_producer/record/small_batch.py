@@ -1,4 +1,4 @@
-"""A V2 batch of a few records with keys and values, for what is written once in a while; rows are not encoded here."""
+"""Encodes a V2 batch of a few records with keys and values, for control records and the like; rows are not encoded here."""
 
 from __future__ import annotations
 

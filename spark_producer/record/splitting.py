@@ -1,4 +1,4 @@
-"""The cutting of a batch in two, when a broker finds it too large (KIP-126)."""
+"""Splits a batch in two, if a broker finds it too large (KIP-126)."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from spark_producer.record.codecs import Codec, Compressor, decompress
 from spark_producer.record.record_columns import binary_slices
 
 _NO_LIMIT = 1 << 62
-"""Bytes: what is unpacked here was packed by us."""
+"""The limit of decompressed bytes; none is needed, since we compressed them."""
 
 
 class SplitPoint(NamedTuple):
-    """Where records were cut.
+    """The position at which records were split.
 
     `records` is the number of records in the first part, `cut` its end, and `end` the end of the second part. `head_latest` and
     `tail_latest` are the largest timestamp deltas of the two parts.
@@ -58,7 +58,7 @@ def cut_in_half(buffer: memoryview, first: int, end: int, records_count: int) ->
 def halve(data: bytes | bytearray | memoryview) -> tuple[bytes, bytes]:
     """Return two batches that hold the records of one V2 batch of two or more, which bears no producer.
 
-    Each half is packed as the whole was, by the codec's default level, or not at all if that makes it no smaller.
+    Each half is compressed with the codec of the batch at its default level, or not at all if that makes it no smaller.
     """
     header = read_header(data)
     codec = Codec(header.codec)
@@ -82,7 +82,7 @@ def halve(data: bytes | bytearray | memoryview) -> tuple[bytes, bytes]:
 
 
 def columns_of(data: ByteArray, count: int) -> RecordColumns:
-    """Return the records in `data` as columns, with timestamp deltas in the place of timestamps."""
+    """Return the records in `data` as columns, with timestamp deltas instead of timestamps."""
     begin, stop, counts = (np.array([number], dtype=np.int64) for number in (0, len(data), count))
     found = decode_v2(data, begin, stop, counts, len(data))
     headers = None

@@ -1,4 +1,4 @@
-"""The stamp of a transaction on a batch that was encoded before its producer was known."""
+"""Writes producer and transaction into a batch that was encoded before its producer was known."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _CRC_AT = 17
 
 
 def stamp(data: bytes | bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int) -> bytearray:
-    """Return a copy of one V2 batch with a producer, a sequence, the bit of transactions, and a new CRC.
+    """Return a copy of one V2 batch with a producer, a sequence, the transactional bit, and a new CRC.
 
-    Without the bit a broker would append it at once, outside of the transaction, and say nothing.
+    Without the bit a broker would append it outside of the transaction, without an error.
 
     Raises:
         CorruptRecord: `data` is not exactly one batch of data, or it has no records.

@@ -9,7 +9,7 @@ import pyarrow as pa
 from spark_producer.kernel import encode_avro
 from spark_producer.kernel.arrays import ArrowArray, BytesArray
 from spark_producer.kernel.avro import binary_array
-from spark_producer.kernel.avro_columns import AvroNode, SchemaMismatchRows, avro_column, unfit_rows
+from spark_producer.kernel.avro_columns import AvroNode, SchemaMismatchRows, avro_column, mismatched_rows
 from spark_producer.schemas.wire_format import framed
 
 
@@ -45,7 +45,7 @@ def encode_column(form: ColumnFormat, column: ArrowArray) -> Encoded:
     if form.node is None:
         return Encoded(framed(column, form.prefix), [])
     values = avro_column(form.node, column)
-    unfit = unfit_rows(values)
+    unfit = mismatched_rows(values)
     if unfit:
         return Encoded(None, unfit)
     return Encoded(binary_array(*encode_avro(values, form.prefix), values.valid), [])

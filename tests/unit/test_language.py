@@ -50,9 +50,13 @@ READ: tuple[str, ...] = (
     "datasource/write/worker/transactional_ids.py",
     "errors.py",
     "exactly_once",
+    "kernel",
+    "legacy_formats",
     "metrics",
     "network",
     "partitioner",
+    "protocol",
+    "record",
     "security",
 )
 """Folders and files below `spark_producer/` that have been read with the glossary beside them."""
@@ -69,8 +73,8 @@ FORBIDDEN_NAME = re.compile(
     r"^(told|tells?|telling|anew|behind|patience|whoever|(some|no)body|laps?|rooms?|words?|glued|hung|spoken|heard|spoil)$"
 )
 """Parts of names, between underscores or capitals."""
-ALLOWED = {"_mix_word", "_hash_words", "_tail_words", "MAX_WORD", "HUNG", "Hung", "hung", "GLUED"}
-"""murmur2's words are words; `HUNG` is a final status of control records, which is on disks; `GLUED` is a kind of
+ALLOWED = {"MAX_WORD", "HUNG", "Hung", "hung", "GLUED"}
+"""`HUNG` is a final status of control records, which is on disks; `GLUED` is a kind of
 `ExactlyOnceError`."""
 
 

@@ -86,7 +86,7 @@ def test_without_lz4_only_its_codec_is_missing() -> None:
         packed = program.replace("sys.argv[1]}", 'sys.argv[1], "compression.type": "lz4"}')
         told = python(packed, broker.bootstrap_servers).stderr.splitlines()[-1]
     assert told.startswith(
-        "spark_producer.errors.ConfigError: LZ4 needs the package lz4, and this Python has none that works"
+        "spark_producer.errors.ConfigError: compression.type lz4 cannot be used: the package lz4 is missing or does not work"
     )
     assert "zstd" in told
 

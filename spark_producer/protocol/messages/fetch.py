@@ -10,7 +10,7 @@ from spark_producer.protocol.messages.produce import LeaderIdAndEpoch
 
 
 class FetchPartition(NamedTuple):
-    """The place from which to read one partition, and how much to read."""
+    """The offset from which to read one partition, and the bytes to read."""
 
     partition: Int32 = 0
     current_leader_epoch: Annotated[Int32, Since(9)] = -1
@@ -51,7 +51,7 @@ class FetchRequest(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """The place where the log of a replica diverges (KIP-595)."""
+    """The epoch and offset at which the log of a replica diverges (KIP-595)."""
 
     epoch: Int32 = -1
     end_offset: Int64 = -1
@@ -107,7 +107,7 @@ class FetchResponse(NamedTuple):
 
 
 class ListOffsetsPartition(NamedTuple):
-    """A place in a partition. `timestamp` -1 is the end of the log, -2 its start, -3 the highest timestamp (version 7)."""
+    """A position in a partition. `timestamp` -1 is the end of the log, -2 its start, -3 the highest timestamp (version 7)."""
 
     partition_index: Int32 = 0
     current_leader_epoch: Annotated[Int32, Since(4)] = -1

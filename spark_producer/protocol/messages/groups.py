@@ -78,7 +78,7 @@ class DescribeGroupsRequest(NamedTuple):
 
 
 class DescribedGroupMember(NamedTuple):
-    """One member: what it told of itself for the group's protocol, and what it was assigned."""
+    """One member: its metadata for the group's protocol, and what it was assigned."""
 
     member_id: String = ""
     group_instance_id: Annotated[NullableString, Since(4)] = None

@@ -39,7 +39,7 @@ class JoinGroupRequest(NamedTuple):
 
 
 class JoinGroupResponseMember(NamedTuple):
-    """A member, as the leader is told of it."""
+    """A member, as the leader sees it."""
 
     member_id: String = ""
     group_instance_id: Annotated[NullableString, Since(5)] = None

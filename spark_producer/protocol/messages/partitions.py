@@ -68,7 +68,7 @@ class DescribeLogDirsRequest(NamedTuple):
 
 
 class DescribeLogDirsPartition(NamedTuple):
-    """The bytes of a partition, and how many offsets it is behind the high watermark."""
+    """The bytes of a partition, and the number of offsets that it lags the high watermark."""
 
     partition_index: Int32 = 0
     partition_size: Int64 = 0
@@ -84,7 +84,7 @@ class DescribeLogDirsTopic(NamedTuple):
 
 
 class DescribeLogDirsResult(NamedTuple):
-    """One directory; -1 bytes where nobody knows (KIP-827)."""
+    """One directory; -1 bytes if unknown (KIP-827)."""
 
     error_code: Int16 = 0
     log_dir: String = ""

@@ -16,7 +16,7 @@ class AddPartitionsToTxnTopic(NamedTuple):
 
 
 class AddPartitionsToTxnRequest(NamedTuple):
-    """Tells the coordinator which partitions the transaction is about to write to."""
+    """Reports to the coordinator which partitions the transaction is about to write to."""
 
     v3_and_below_transactional_id: String = ""
     v3_and_below_producer_id: Int64 = 0
@@ -49,7 +49,7 @@ class AddPartitionsToTxnResponse(NamedTuple):
 
 
 class AddOffsetsToTxnRequest(NamedTuple):
-    """Tells the coordinator that the transaction is about to commit offsets of a consumer group."""
+    """Reports to the coordinator that the transaction is about to commit offsets of a consumer group."""
 
     transactional_id: String = ""
     producer_id: Int64 = 0

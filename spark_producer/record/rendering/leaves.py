@@ -1,4 +1,4 @@
-"""The types that hold no others: for each its text, and its JSON."""
+"""The scalar types, each with its text and its JSON."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ types = pa.types
 class Leaf(NamedTuple):
     """How a type is written: as a value of its own, in JSON, and as the name of a field, where it is the key of a map.
 
-    `name` is what Spark makes of its own value in memory, so that of a date is a number of days; None if that is nothing
-    that two processes agree on. It is not escaped.
+    `name` is Spark's internal value, so that of a date is a number of days; None if that differs between processes. It is not
+    escaped.
     """
 
     text: Render
@@ -26,7 +26,7 @@ class Leaf(NamedTuple):
 
 
 def leaf_of(kind: Kind) -> Leaf | None:
-    """Return how a type is written; None if it holds others, or nobody knows."""
+    """Return how a scalar type is written; None for nested and unknown types."""
     return next((leaf for matches, leaf in _LEAVES if matches(kind)), None)
 
 
@@ -36,7 +36,7 @@ def _in_quotes(render: Render) -> Render:
 
 
 def _as_integers(kind: Kind) -> Render:
-    """Return a function for what Spark has as a number of this type's units."""
+    """Return a function for types that Spark stores as a number of this type's units."""
 
     def render(column: Column) -> Column:
         return numbers.digits(column.cast(kind).cast(pa.int64()))
@@ -97,7 +97,7 @@ _LEAVES: list[tuple[Callable[[Kind], bool], Leaf]] = [
 
 
 def plain(column: Column) -> Column:
-    """Return a column without what only says how it is kept: extensions, run ends, and dictionaries longer than the column."""
+    """Return a column without encodings: extensions, run ends, and dictionaries longer than the column."""
     while True:
         kind = column.type
         if isinstance(column, pa.ExtensionArray):

@@ -1,4 +1,4 @@
-"""Columns of any type as JSON, and as text: lists, maps and structs around the types that hold no others."""
+"""Columns of any type as JSON, and as text: lists, maps and structs around scalar types."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def as_json(column: Column, keep_nulls: bool = False) -> Column:
 
 
 def as_text(column: Column, keep_nulls: bool = False) -> Column:
-    """Return a column as a key, value or header: bytes and texts as they are, what holds others as JSON, all else as text.
+    """Return a column as a key, value or header: bytes and text unchanged, nested values as JSON, all others as text.
 
     Raises: as `as_json`.
     """
@@ -51,7 +51,7 @@ def as_text(column: Column, keep_nulls: bool = False) -> Column:
 def objects(names: Sequence[str], values: Sequence[Column], rows: int, keep_nulls: bool = False) -> Column:
     """Return one JSON object a row, of fields whose values are JSON already.
 
-    A field that has no null anywhere needs no look at its commas: those before it have theirs behind, the others in front.
+    A field without nulls decides where commas go: fields before it have theirs at the end, the others at the start.
 
     Raises:
         pyarrow.ArrowTypeError: two fields have one name.

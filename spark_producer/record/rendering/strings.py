@@ -26,7 +26,7 @@ _PADS = pa.array([b"", b"\0", b"\0\0"], pa.large_binary())
 
 
 def joined(*parts: Column | str, nulls: str | None = None) -> Column:
-    """Return the parts, one behind the other, row by row. A row with a null is null, or has `nulls` for it."""
+    """Return the parts, one after the other, row by row. A row with a null is null, or has `nulls` for it."""
     handling = {} if nulls is None else {"null_handling": "replace", "null_replacement": nulls}
     texts = [pa.scalar(part, TEXT) if isinstance(part, str) else part for part in parts]
     return pc.binary_join_element_wise(*texts, pa.scalar("", TEXT), **handling)

@@ -91,13 +91,13 @@ def test_one_huge_key_among_short_ones(length: int) -> None:
 def test_a_huge_key_costs_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Column steps go by the words of the short keys; the huge one's are gone through once, by themselves."""
     steps = list[int]()
-    mix_word: Callable[[Hashes, Hashes], Hashes] = portable._mix_word
+    mix_word: Callable[[Hashes, Hashes], Hashes] = portable._mix_block
 
     def counted(hashes: Hashes, words: Hashes) -> Hashes:
         steps.append(len(hashes))
         return mix_word(hashes, words)
 
-    monkeypatch.setattr(portable, "_mix_word", counted)
+    monkeypatch.setattr(portable, "_mix_block", counted)
     murmur2(BinaryColumn(pa.array([b"12345678"] * 99_999 + [bytes(1 << 20)], pa.binary())))
     assert sum(steps) == pytest.approx(2 * 100_000, rel=0.01)
 

@@ -69,7 +69,7 @@ def test_a_record_has_the_bytes_of_a_row(
 def test_nothing_is_written_outside_of_the_space(twin: Any) -> None:
     record = twin.SingleRecord(b"k", b"v", NO_HEADERS, 0)
     for position, limit in ((-1, 50), (0, 101), (51, 50)):
-        with pytest.raises(ValueError, match="lie outside of the 100 that were given"):
+        with pytest.raises(ValueError, match="lie outside of a buffer of 100 bytes"):
             record.encode(memoryview(bytearray(100)), position, limit, 0, 0)
     with pytest.raises((TypeError, BufferError)):
         record.encode(memoryview(bytes(100)), 0, 100, 0, 0)

@@ -170,7 +170,7 @@ def test_mb15_to_mb19_an_aborted_batch_is_over(magic: int, codec: Codec) -> None
     builder.abort()
     assert builder.estimated_size == 0, "its bytes are gone"
     assert builder.is_full
-    assert not builder.has_room_for(NOW, b"k", b"v")
+    assert not builder.fits(NOW, b"k", b"v")
     with pytest.raises(RecordBatchError, match="is aborted; it takes no more"):
         builder.append(NOW, b"k", b"v")
     with pytest.raises(RecordBatchError, match="cannot be closed"):

@@ -56,11 +56,11 @@ def test_mb9_the_estimate_grows_and_is_exact_at_the_end(magic: int, codec: Codec
 def test_mb12_a_write_limit_of_0_takes_one_record(magic: int, codec: Codec) -> None:
     builder = builder_of(magic, codec, 0 if codec is Codec.NONE else 61, write_limit=0)
     assert not builder.is_full
-    assert builder.has_room_for(NOW, b"k", b"v" * 500)
+    assert builder.fits(NOW, b"k", b"v" * 500)
     columns = RecordColumns(BinaryColumn(pa.array([b"v" * 500] * 3)), timestamps=NOW)
     assert builder.append_rows(ArrangedRows(columns, np.arange(3)), 0, 3) == 1
     assert builder.is_full
-    assert not builder.has_room_for(NOW, None, None)
+    assert not builder.fits(NOW, None, None)
     assert [row.value for row in decode(builder.close())] == [b"v" * 500]
 
 
@@ -68,7 +68,7 @@ def test_mb12_a_write_limit_of_0_takes_one_record(magic: int, codec: Codec) -> N
 def test_mb13_a_batch_past_its_limit_is_full(magic: int, codec: Codec) -> None:
     builder = builder_of(magic, codec, 100, write_limit=400)
     taken = 0
-    while builder.has_room_for(NOW, b"key", b"value"):
+    while builder.fits(NOW, b"key", b"value"):
         assert not builder.is_full
         builder.append(NOW, b"key", b"value")
         taken += 1
@@ -100,7 +100,7 @@ def test_mb13_columns_fill_a_batch_like_single_records(magic: int, codec: Codec)
     rows = ArrangedRows(RecordColumns(BinaryColumn(pa.array(values)), timestamps=NOW), np.arange(300))
     singly, together = (builder_of(magic, codec, 1000, ratio=0.5, write_limit=2000) for _ in range(2))
     taken = 0
-    while singly.has_room_for(NOW, None, values[taken]):
+    while singly.fits(NOW, None, values[taken]):
         singly.append(NOW, None, values[taken])
         taken += 1
     following = together.append_rows(rows, 0, 300)
@@ -278,13 +278,13 @@ def test_room_is_exact_for_any_records(
     expected: list[Row] = []
     for timestamp, key, value, pairs in records:
         headers = tuple(pairs) if magic == 2 else ()
-        had_room, before = builder.has_room_for(timestamp, key, value, headers), builder.estimated_size
+        fitted, before = builder.fits(timestamp, key, value, headers), builder.estimated_size
         uncompressed = builder.uncompressed_size
-        assert had_room is (builder.records_count == 0) or before <= limit
+        assert fitted is (builder.records_count == 0) or before <= limit
         builder.append(timestamp, key, value, headers)
         size = builder.uncompressed_size - uncompressed
         if builder.records_count > 1:
-            assert had_room is (before < limit and before + size <= limit)
+            assert fitted is (before < limit and before + size <= limit)
         expected.append(Row(base_offset + len(expected), timestamp if magic else -1, key, value, headers))
     found = decode(builder.close())
     assert found == expected

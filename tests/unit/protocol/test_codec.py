@@ -132,7 +132,7 @@ def test_the_client_id_keeps_its_int16_length_in_header_2() -> None:
 @pytest.mark.parametrize(("key", "version"), [(0, 2), (0, 13), (18, 99), (18, -1), (77, 0), (-5, 0)])
 def test_an_unknown_version_says_what_a_broker_needs_to_answer(key: int, version: int) -> None:
     header = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True) + (42).to_bytes(4, "big")
-    with pytest.raises(UnsupportedVersion, match=r"is not spoken here") as raised:
+    with pytest.raises(UnsupportedVersion, match=r"is not supported here") as raised:
         decode_request(memoryview(header + b"\xff\xff and anything"))
     found = raised.value.__dict__
     assert (found["api_key"], found["version"], found["correlation_id"]) == (key, version, 42)

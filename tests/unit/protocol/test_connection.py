@@ -190,9 +190,9 @@ def test_av1_the_newest_version_in_common_is_used(api: AnyApi, theirs: tuple[int
 @pytest.mark.parametrize(
     ("ranges", "message"),
     [
-        ({0: (0, 2)}, "Produce: the broker speaks versions 0 to 2, this package 3 to 12"),
-        ({0: (13, 15)}, "Produce: the broker speaks versions 13 to 15, this package 3 to 12"),
-        ({3: (0, 9)}, "does not speak Produce at all"),
+        ({0: (0, 2)}, "Produce: the broker supports versions 0 to 2, this package 3 to 12"),
+        ({0: (13, 15)}, "Produce: the broker supports versions 13 to 15, this package 3 to 12"),
+        ({3: (0, 9)}, "does not support Produce"),
     ],
 )
 def test_av1_no_version_in_common_is_an_error_that_names_both_ranges(

@@ -197,7 +197,7 @@ MALFORMED = {
         record_bytes(timestamp_delta=b"\xff" * 9 + b"\x7f"),
         "timestamp delta is a varint out",
     ),
-    "offset delta past the batch": (record_bytes(offset_delta=5), "offset delta 5 lies outside 0 … 0"),
+    "offset delta past the batch": (record_bytes(offset_delta=5), "offset delta 5 lies outside of 0 … 0"),
     "negative offset delta": (record_bytes(offset_delta=-1), "offset delta -1 lies outside"),
     "key length past the record": (record_bytes(key=zigzag(100)), "key length is 100"),
     "key length below -1": (record_bytes(key=zigzag(-2)), "key length is -2"),
@@ -275,7 +275,9 @@ def test_offsets_out_of_64_bits(base: int) -> None:
 
 def test_timestamps_out_of_64_bits() -> None:
     body = record_bytes() + record_bytes(offset_delta=1, timestamp_delta=zigzag(2**63 - 1))
-    with pytest.raises(CorruptRecord, match="offset 701: timestamp delta 9223372036854775807 leads out of 64 bits"):
+    with pytest.raises(
+        CorruptRecord, match="offset 701: timestamp delta 9223372036854775807 does not fit into 64 bits"
+    ):
         records_of(own_batch(body, 2))
 
 
@@ -364,7 +366,7 @@ def test_bytes_after_the_last_record() -> None:
 
 
 def test_offset_deltas_must_grow() -> None:
-    with pytest.raises(CorruptRecord, match="offset delta 0 lies outside 1 … 1"):
+    with pytest.raises(CorruptRecord, match="offset delta 0 lies outside of 1 … 1"):
         records_of(own_batch(record_bytes() + record_bytes(), 2))
 
 

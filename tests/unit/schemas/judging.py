@@ -14,7 +14,7 @@ import fastavro
 import pyarrow as pa
 
 from spark_producer.kernel import avro, compiled_avro
-from spark_producer.kernel.avro_columns import avro_column, unfit_rows
+from spark_producer.kernel.avro_columns import avro_column, mismatched_rows
 from spark_producer.schemas.plan import plan_of
 
 
@@ -40,11 +40,13 @@ def encoded(schema: Any, array: Any, *, fill: bool = False) -> Encoded:
     """Encode a column, without the rows that do not fit, by a plan that has travelled to a task."""
     node = pickle.loads(pickle.dumps(plan_of(schema, array.type, "value", fill=fill)))
     unfit = {
-        row: (each.path, each.reason) for each in unfit_rows(avro_column(node, array)) for row in each.rows.tolist()
+        row: (each.path, each.reason)
+        for each in mismatched_rows(avro_column(node, array))
+        for row in each.rows.tolist()
     }
     fit = array.take(pa.array([row for row in range(len(array)) if row not in unfit], pa.int64()))
     column = avro_column(node, fit)
-    assert unfit_rows(column) == []
+    assert mismatched_rows(column) == []
     both = []
     for kernel in (avro, compiled_avro):
         offsets, data = kernel.encode_avro(column, b"\x07")

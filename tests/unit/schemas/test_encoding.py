@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_producer.kernel import avro as portable
-from spark_producer.kernel.avro_columns import avro_column, unfit_rows
+from spark_producer.kernel.avro_columns import avro_column, mismatched_rows
 from spark_producer.schemas.plan import plan_of
 from spark_producer.schemas.types import avro_schema
 from tests.unit.schemas.avro_values import as_arrow, by_fastavro, columns
@@ -47,7 +47,7 @@ def test_com9_bytes_are_those_of_fastavro(
 def test_an_enum_of_bytes_that_are_no_text_is_unfit() -> None:
     node = plan_of({"type": "enum", "name": "e", "symbols": ["x"]}, pa.string(), "value")
     column = pa.array([b"x", b"\xff"]).view(pa.string())
-    assert unfit_rows(avro_column(node, column))[0].rows.tolist() == [1]
+    assert mismatched_rows(avro_column(node, column))[0].rows.tolist() == [1]
 
 
 def test_com9_bytes_that_end_with_their_buffer_and_numbers_of_all_lengths(kernel: Any) -> None:
