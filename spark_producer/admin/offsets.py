@@ -1,4 +1,4 @@
-"""The look-up of offsets by asking the leaders of a topic's partitions, for readers and for jobs that count records."""
+"""The look-up of offsets at the leaders of a topic's partitions, for readers and for jobs that count records."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from spark_producer.protocol.messages import (
 )
 
 EARLIEST, LATEST = -2, -1
-"""The values that ListOffsets takes instead of a timestamp for the start and the end of a log."""
+"""The values that stand for the start and the end of a log in place of a timestamp (ListOffsets)."""
 
 OFFSET_ATTEMPTS, OFFSET_SECONDS = 100, 10.0
-"""The attempts to ask for offsets, and the seconds after which none follows."""
+"""Maximum attempts to look up offsets, and maximum seconds for all of them."""
 
 
 def offsets(
@@ -35,16 +35,16 @@ def offsets(
 ) -> dict[int, int]:
     """Return the first offset at or after `timestamp` (milliseconds, or EARLIEST, LATEST) of each of `partitions` (None: all).
 
-    For a partition that has no such record it is the end; with `isolation_level` 1 (read_committed) that is the beginning of the
-    first open transaction, if there is one. A broker that does not yet lead a partition, as happens just after a
-    topic was made, is asked again for some seconds, and no longer than the client waits for an answer.
+    A partition without such a record has its end; with `isolation_level` 1 (read_committed) that is the last stable offset. A
+    request to a broker that does not lead a partition yet, as happens just after a topic was created, is repeated for at most
+    `OFFSET_SECONDS`, or the client's timeout if that is shorter.
 
     Raises:
-        TopicNotFound: there is no such topic or partition, and it is not created.
-        BrokerError, BrokersUnreachable, KafkaTimeout, ConnectionFailed: the broker refuses, or cannot be asked.
+        TopicNotFound: there is no such topic or partition; the request does not create it.
+        BrokerError, BrokersUnreachable, KafkaTimeout, ConnectionFailed: the broker refuses, or cannot be reached.
     """
     left = _partitions(client, topic) if partitions is None else sorted(set(partitions))
-    # Brokers answer -1 where no record is as late. The ends are asked for first, so that records that come meanwhile are read.
+    # Brokers return -1 where no record is as late. The ends are read first, so that later records are not left out.
     ends = offsets(client, topic, LATEST, left, isolation_level=isolation_level, pause=pause) if timestamp >= 0 else {}
     found: dict[int, int] = {}
     deadline = clock() + min(client.timeout, OFFSET_SECONDS)
@@ -69,28 +69,28 @@ def offsets(
 def _list_offsets(
     client: BlockingClient, topic: str, timestamp: int, partitions: Sequence[int], isolation_level: int
 ) -> Iterator[ListOffsetsPartitionResponse]:
-    """Yield the answers of the leaders of `partitions`, one row for each; NETWORK_EXCEPTION stands for a row that is missing."""
+    """Yield one row for each of `partitions` from their leaders; NETWORK_EXCEPTION stands for a missing row."""
     by_leader: dict[int, list[int]] = {}
     for partition, leader in client.leaders_of(topic, partitions).items():
         by_leader.setdefault(leader, []).append(partition)
     for leader, asked in by_leader.items():
         wanted = tuple(ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in asked)
         body = ListOffsetsRequest(isolation_level=isolation_level, topics=(ListOffsetsTopic(topic, wanted),))
-        answers = client.request(LIST_OFFSETS, body, node=leader).topics
-        rows = {row.partition_index: row for answer in answers if answer.name == topic for row in answer.partitions}
+        found = client.request(LIST_OFFSETS, body, node=leader).topics
+        rows = {row.partition_index: row for each in found if each.name == topic for row in each.partitions}
         for each in asked:
             yield rows.get(each, ListOffsetsPartitionResponse(each, Code.NETWORK_EXCEPTION))
 
 
 def _partitions(client: BlockingClient, topic: str) -> list[int]:
-    answer = client.metadata([topic])
-    check(answer.error_code, f"topic {topic!r}")
-    rows = [row for row in answer.topics if row.name == topic]
+    response = client.metadata([topic])
+    check(response.error_code, f"topic {topic!r}")
+    rows = [row for row in response.topics if row.name == topic]
     check(rows[0].error_code if rows else Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r}")
     return sorted(partition.partition_index for partition in rows[0].partitions)
 
 
 def check(code: int, subject: str) -> None:
-    """Raise the error that `code` in an answer means for `subject`; do nothing for 0."""
+    """Raise the error of a response's error code for `subject`; do nothing for 0."""
     if code:
         raise broker_error(code, subject)

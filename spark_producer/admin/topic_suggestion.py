@@ -1,35 +1,49 @@
-"""The topic that was meant: the one of the cluster with the most similar name."""
+"""Errors about missing topics, with the existing topic whose name is most similar."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from spark_producer.admin.client import BlockingClient
+from spark_producer.common.error_codes import Code
 from spark_producer.errors import PyProducerError, TopicNotFound, broker_error
 
 
-def nearest_topic(client: BlockingClient, topic: str) -> str | None:
-    """Return the topic of the cluster with the most similar name, if one is similar and the brokers tell. It raises nothing."""
+def suggest_topic(client: BlockingClient, topic: str) -> str | None:
+    """Return the topic of the cluster with the most similar name, or None if there is none or the brokers refuse."""
     try:
-        there = [row.name for row in client.metadata(None).topics if row.name]
+        existing = [row.name for row in client.metadata(None).topics if row.name]
     except PyProducerError:  # the error about the topic matters more
         return None
-    return next(iter(difflib.get_close_matches(topic, there, n=1, cutoff=0.7)), None)
+    return next(iter(difflib.get_close_matches(topic, existing, n=1, cutoff=0.7)), None)
 
 
 @contextmanager
-def nearest_named(client: BlockingClient, topic: str) -> Iterator[None]:
-    """Name a topic with a similar name where one is not there.
-
-    Raises: what is raised within it.
-    """
+def suggest_topic_on_not_found(client: BlockingClient, topic: str) -> Iterator[None]:
+    """Add a similar name to the error if the body raises TopicNotFound for `topic`."""
     try:
         yield
     except TopicNotFound as error:
-        near = nearest_topic(client, topic)
-        if near is None or near == topic:  # it is there, and its partition is not
+        similar = suggest_topic(client, topic)
+        if similar is None or similar == topic:  # the topic exists, but the partition does not
             raise
-        advice = f"correct the name (did you mean {near!r}?), or create the topic"
+        advice = f"correct the name (did you mean {similar!r}?), or create the topic"
         raise broker_error(error.code, f"topic {topic!r}", advice=advice, topic=topic) from None
+
+
+def require_topics(client: BlockingClient, topics: Sequence[str]) -> None:
+    """Check that topics exist.
+
+    Raises:
+        TopicNotFound: the first that does not. And as `BlockingClient.metadata`.
+    """
+    code = Code.UNKNOWN_TOPIC_OR_PARTITION
+    missing = {row.name for row in client.metadata(topics).topics if row.error_code == code}
+    for topic in topics:
+        if topic in missing:
+            similar = suggest_topic(client, topic)
+            hint = f" (did you mean {similar!r}?)" if similar else ""
+            advice = f"correct the name{hint}; nothing was changed"
+            raise broker_error(code, f"topic {topic!r}", advice=advice, topic=topic)

@@ -1,4 +1,4 @@
-"""Topics as somebody who runs a cluster sees them: list, describe, create and delete them."""
+"""The administration of topics: list, describe, create and delete them."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from spark_producer.protocol.messages import (
 )
 
 TOPIC = 2
-"""The type of a resource whose settings are asked for."""
+"""The resource type of a topic in DescribeConfigs."""
 
 POLL_SECONDS = 0.5
-"""Seconds between two questions whether a topic exists now."""
+"""Seconds between two checks whether a topic exists now."""
 
 SET_FOR_TOPIC = 1
-"""The source of a setting that was set for the topic itself (ConfigSource)."""
+"""The source of a config that was set for the topic itself (ConfigSource)."""
 
 
 class PartitionRow(NamedTuple):
-    """A partition: its leader (-1: none now), replicas, those in sync, and the first offset and the one after its last record."""
+    """A partition: its leader (-1: none now), replicas, in-sync replicas, first offset, and the offset after its last record."""
 
     partition: int
     leader: int
@@ -46,7 +46,7 @@ class PartitionRow(NamedTuple):
 
 
 class TopicRow(NamedTuple):
-    """A topic in a list."""
+    """A topic in a list, with its number of partitions, of replicas, and of partitions without a leader."""
 
     name: str
     partitions: int
@@ -55,7 +55,7 @@ class TopicRow(NamedTuple):
 
 
 class TopicPage(NamedTuple):
-    """All about one topic. `config` is what was set for it; None if the user may not see it."""
+    """The description of a topic. `config` has the configs that were set for it; None if the user may not see them."""
 
     name: str
     rows: tuple[PartitionRow, ...]
@@ -63,13 +63,13 @@ class TopicPage(NamedTuple):
 
 
 def list_topics(client: BlockingClient, *, internal: bool = False) -> list[TopicRow]:
-    """Return the topics that the user may see, by name; those of Kafka itself only with `internal`.
+    """Return the topics that the user may see, by name; with `internal` also Kafka's own.
 
     Raises: as `BlockingClient.metadata`.
     """
-    answer = client.metadata(None)
-    check(answer.error_code, "the list of topics")
-    rows = [row for row in answer.topics if not row.error_code and (internal or not row.is_internal)]
+    response = client.metadata(None)
+    check(response.error_code, "the list of topics")
+    rows = [row for row in response.topics if not row.error_code and (internal or not row.is_internal)]
     return sorted(_listed(row) for row in rows)
 
 
@@ -80,19 +80,19 @@ def _listed(row: MetadataResponseTopic) -> TopicRow:
 
 
 def describe_topic(client: BlockingClient, topic: str) -> TopicPage:
-    """Return the partitions of a topic, with their offsets where they have a leader, and what is set for it.
+    """Return the partitions of a topic, with offsets where they have a leader, and its configs.
 
     Raises:
         TopicNotFound, BrokerError: it does not exist, or the user may not see it. And as `BlockingClient.request`.
     """
-    answer = client.metadata([topic])
-    check(answer.error_code, f"topic {topic!r}")
+    response = client.metadata([topic])
+    check(response.error_code, f"topic {topic!r}")
     row = next(
-        (one for one in answer.topics if one.name == topic),
+        (one for one in response.topics if one.name == topic),
         MetadataResponseTopic(Code.UNKNOWN_TOPIC_OR_PARTITION, topic),
     )
     check(row.error_code, f"topic {topic!r}")
-    brokers = {broker.node_id for broker in answer.brokers}  # nobody can ask a leader whose address is not told
+    brokers = {broker.node_id for broker in response.brokers}  # a leader without an address cannot be reached
     led = [each.partition_index for each in row.partitions if each.leader_id in brokers]
     firsts = offsets(client, topic, EARLIEST, led) if led else {}
     ends = offsets(client, topic, partitions=led) if led else {}
@@ -105,7 +105,7 @@ def describe_topic(client: BlockingClient, topic: str) -> TopicPage:
 
 
 def topic_config(client: BlockingClient, topic: str, names: Sequence[str] | None = None) -> dict[str, str] | None:
-    """Return what is set for a topic; with `names` the values of these settings, defaults too. None if the user may not see them.
+    """Return the configs that were set for a topic, or those of `names` with their defaults; None if the user may not see them.
 
     Raises: as `BlockingClient.request`; BrokerError, if the broker refuses for another reason.
     """
@@ -113,7 +113,7 @@ def topic_config(client: BlockingClient, topic: str, names: Sequence[str] | None
     results = client.request(DESCRIBE_CONFIGS, DescribeConfigsRequest((wanted,))).results
     if not results or results[0].error_code in (Code.TOPIC_AUTHORIZATION_FAILED, Code.CLUSTER_AUTHORIZATION_FAILED):
         return None
-    check(results[0].error_code, f"the settings of topic {topic!r}")
+    check(results[0].error_code, f"the configs of topic {topic!r}")
     return {
         entry.name: entry.value or ""
         for entry in results[0].configs
@@ -128,7 +128,7 @@ def create_topic(
     replicas: int = -1,
     config: Mapping[str, str] | None = None,
 ) -> bool:
-    """Create a topic; -1 is the broker's default. Returns False if it was there before.
+    """Create a topic; -1 is the broker's default. Return False if it existed before.
 
     Raises:
         BrokerError: the cluster refuses. And as `BlockingClient.request`.
@@ -143,7 +143,7 @@ def create_topic(
 
 
 def wait_for_topic(client: BlockingClient, topic: str) -> None:
-    """Wait until the brokers know a topic that was just created, and its partitions have leaders.
+    """Wait until the brokers know a topic that was just created and its partitions have leaders.
 
     Raises:
         TopicNotFound, MetadataTimeout: the topic does not appear within the timeout of the client.
@@ -152,7 +152,7 @@ def wait_for_topic(client: BlockingClient, topic: str) -> None:
 
 
 def is_missing(client: BlockingClient, topic: str) -> bool:
-    """Return whether the brokers say that there is no such topic.
+    """Return whether the brokers report the topic as unknown.
 
     Raises: as `BlockingClient.metadata`.
     """
@@ -169,12 +169,12 @@ def wait_for_creation(
     pause: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Wait until somebody creates a topic, and its partitions have leaders. `timeout` is in seconds; None: without end.
+    """Wait until a topic is created and its partitions have leaders. `timeout` is in seconds; None: without end.
 
-    `on_wait` is called before each question; an exception from it ends the wait.
+    `on_wait` is called before each check; an exception from it ends the wait.
 
     Raises:
-        TopicNotFound: nobody has created it within `timeout`. And as `BlockingClient.metadata` and `wait_for_topic`.
+        TopicNotFound: it was not created within `timeout`. And as `BlockingClient.metadata` and `wait_for_topic`.
     """
     deadline = None if timeout is None else clock() + timeout
     while is_missing(client, topic):
@@ -198,6 +198,6 @@ def delete_topic(client: BlockingClient, topic: str) -> None:
 
 
 def _controller(client: BlockingClient) -> int | None:
-    """Return the node that creates and deletes topics. None if every node passes such requests on."""
+    """Return the node that creates and deletes topics; None if every node forwards such requests."""
     controller = client.metadata([]).controller_id
     return controller if controller >= 0 else None

@@ -1,4 +1,4 @@
-"""The functions that read numbers as arguments and check their bounds."""
+"""Argument types: numbers within bounds, for `argparse`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import argparse
 from spark_producer.common.escape import for_log
 
 MAX_DIGITS = 40
-"""More than any number here has. Python itself refuses to read thousands of them."""
+"""Maximum digits of a number, more than any needs: `int` refuses thousands of digits with another error."""
 
 
 def port(text: str) -> int:
@@ -26,13 +26,13 @@ def natural(text: str) -> int:
 
 
 def offset(text: str) -> int:
-    """Return an offset, which has 64 bits. A negative one counts from the end."""
+    """Return an offset of 64 bits; `-N` counts from the end."""
     digits = text.removeprefix("-")
     try:
         return between(digits, 0, 2**63 - 1) * (1 if digits == text else -1)
     except argparse.ArgumentTypeError:
         raise argparse.ArgumentTypeError(
-            f"a whole number from 0 to {2**63 - 1} is needed, or -N for N records before the end, not '{for_log(text)}'"
+            f"expected a whole number from 0 to {2**63 - 1}, or -N for N records before the end, not '{for_log(text)}'"
         ) from None
 
 
@@ -40,8 +40,8 @@ def between(text: str, low: int, high: int) -> int:
     """Return a whole number from `low` to `high`.
 
     Raises:
-        argparse.ArgumentTypeError: the text is none; the message names both bounds.
+        argparse.ArgumentTypeError: the text is not such a number; the message names both bounds.
     """
     if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS and low <= int(text) <= high):
-        raise argparse.ArgumentTypeError(f"a whole number from {low} to {high} is needed, not '{for_log(text)}'")
+        raise argparse.ArgumentTypeError(f"expected a whole number from {low} to {high}, not '{for_log(text)}'")
     return int(text)

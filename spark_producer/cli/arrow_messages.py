@@ -41,7 +41,7 @@ def read_head(read: Read) -> Head | None:
     """Read the beginning of a message; None at the end of the stream.
 
     Raises:
-        pyarrow.ArrowInvalid: it is no message.
+        pyarrow.ArrowInvalid: it is not a message.
     """
     begin = read(4)
     if len(begin) == 4 and struct.unpack("<I", begin)[0] == _CONTINUED:
@@ -70,11 +70,11 @@ def check_message(head: Head, prefix: Callable[[int], bytes]) -> None:
     """Check that the buffers of a message are not too large once decompressed.
 
     Args:
-        head: of the message.
+        head: the beginning of the message.
         prefix: returns the eight bytes at an offset in its body.
 
     Raises:
-        pyarrow.ArrowInvalid: they are, or they are not there.
+        pyarrow.ArrowInvalid: they are too large, or missing.
     """
     try:
         unpacked = _unpacked(head, prefix)
@@ -147,24 +147,25 @@ def check_file(file: io.BufferedReader) -> None:
     """Check all batches of a file, one after the other, before Arrow reads any.
 
     Raises:
-        pyarrow.ArrowInvalid: one of them is too large, or is no message.
+        pyarrow.ArrowInvalid: one of them is too large, or is not a message.
     """
     file.seek(0)
     at = len(_MAGIC) if file.read(len(_MAGIC)) == _MAGIC else 0
     file.seek(at)
     while (head := read_head(file.read)) is not None:
-        body = file.tell()
+        body = at + len(head.begin) + len(head.metadata)
 
         def prefix(offset: int, body: int = body) -> bytes:
             file.seek(body + offset)
             return file.read(8)
 
         check_message(head, prefix)
-        file.seek(body + head.body)
+        at = body + head.body
+        file.seek(at)
 
 
 class CheckedStream(io.RawIOBase):
-    """A stream that checks each message before it is read; for pipes, which cannot be read twice."""
+    """A stream that checks each message before Arrow reads it; for pipes, which cannot be read twice."""
 
     def __init__(self, read: Read) -> None:
         super().__init__()
@@ -199,7 +200,7 @@ class CheckedStream(io.RawIOBase):
 
 
 def _all(read: Read, size: int) -> bytes:
-    """Return `size` bytes, or as many as there are, without allocating for the missing ones."""
+    """Return `size` bytes, or fewer at the end of the stream; no more memory is allocated than is read."""
     pieces = []
     while size and (piece := read(min(size, 1 << 20))):
         pieces.append(piece)

@@ -1,4 +1,4 @@
-"""The arguments by which a command shows Avro as JSON: where the Schema Registry is, and how to log in there."""
+"""The arguments by which a command prints Avro as JSON: the Schema Registry and its login."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spark_producer.security.references import resolve
 
 PREFIX = "kafka."
 SECONDS = 10.0
-"""How long a registry may take to answer."""
+"""Maximum seconds to wait for a response of the registry."""
 
 
 def add_view(command: argparse.ArgumentParser) -> None:
@@ -26,12 +26,13 @@ def add_view(command: argparse.ArgumentParser) -> None:
         "--format",
         choices=("bytes", "avro"),
         default="bytes",
-        help="avro: keys and values in the frame of a Schema Registry are shown as JSON; needs pyproducer[schemas]",
+        help="avro: print keys and values with the id of a Schema Registry as JSON; needs pyproducer[schemas] (default: bytes)",
     )
     command.add_argument(
         "--schema-registry-url",
         metavar="URL",
-        help="with --format avro; or schema.registry.url in the file of --config, where basic.auth.user.info stands too",
+        help="Schema Registry for --format avro (default: schema.registry.url in the file of --command-config, which can have "
+        "basic.auth.user.info too)",
     )
 
 
@@ -44,10 +45,10 @@ def take_registry(options: dict[str, str]) -> dict[str, str]:
 def viewer(
     chosen: argparse.Namespace, options: dict[str, str], registry: dict[str, str]
 ) -> Iterator[AvroViewer | None]:
-    """Give what shows Avro, or None if nobody asks for it.
+    """Yield the viewer of Avro values, or None without `--format avro`.
 
     Raises:
-        ConfigError: An option of the registry is wrong, or its client is not installed.
+        ConfigError: an option of the registry is wrong, or its client is not installed.
     """
     if chosen.format != "avro":
         yield None
@@ -71,6 +72,6 @@ def viewer(
         client.close()
 
 
-def viewed(record: ConsumerRecord, view: AvroViewer | None) -> ConsumerRecord:
-    """Return a record with its key and value as they are shown."""
+def decoded(record: ConsumerRecord, view: AvroViewer | None) -> ConsumerRecord:
+    """Return a record whose key and value are JSON where they were Avro; without `view` the record itself."""
     return record if view is None else record._replace(key=view.view(record.key), value=view.view(record.value))

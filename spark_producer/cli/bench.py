@@ -1,4 +1,4 @@
-"""The command `pyproducer bench`, which measures how fast records go into a topic, by their size and codec."""
+"""The command `pyproducer bench`, which measures how fast records go into a topic, by value size and codec."""
 
 from __future__ import annotations
 
@@ -19,26 +19,32 @@ from spark_producer.errors import ConfigError
 
 CLIENT_ID = "pyproducer-bench"
 ROWS = 10_000
-"""Rows in a batch."""
+"""Maximum rows of a batch."""
 
-WORDS = 256
-"""Values are made of so many words of eight letters, so that codecs have something to pack, as in JSON."""
+PATTERNS = 256
+"""The number of different eight-letter pieces that values consist of, so that they compress about as well as JSON."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its arguments to `commands`."""
     bench = commands.add_parser(
         "bench",
-        description="Write records into a topic and say how fast they went, by size and codec. The records stay there: use a "
-        "topic of its own. This machine and its network are measured, not only the cluster.",
+        description="Write records into a topic and print the speed for each value size and codec. The records stay there, so "
+        "use a topic made for it. The figures include this machine and its network, not only the cluster.",
     )
-    bench.add_argument("topic", metavar="TOPIC")
+    bench.add_argument("topic", metavar="TOPIC", help="an existing topic, or one that the brokers may create")
     add_connection(bench)
     bench.add_argument(
-        "--records", type=positive, default=200_000, metavar="N", help="of each kind (default: %(default)s)"
+        "--records",
+        type=positive,
+        default=200_000,
+        metavar="N",
+        help="records for each size and codec (default: %(default)s)",
     )
-    bench.add_argument("--sizes", default="100,1000", metavar="BYTES,…", help="of a value (default: %(default)s)")
-    bench.add_argument("--codecs", default="none,lz4,zstd", metavar="CODEC,…", help="(default: %(default)s)")
+    bench.add_argument("--sizes", default="100,1000", metavar="BYTES,…", help="sizes of values (default: %(default)s)")
+    bench.add_argument(
+        "--codecs", default="none,lz4,zstd", metavar="CODEC,…", help="compression codecs (default: %(default)s)"
+    )
     add_producer(bench)
     bench.set_defaults(run=_run, unfinished=WARNING)
 
@@ -65,8 +71,8 @@ def _run(chosen: argparse.Namespace) -> None:
         finally:
             bar.end()
         packed = 100 * sent.report.bytes / max(1, chosen.records * size)
-        told = f"{size:>8}  {codec:<7} {sent.speed:>12,.0f} {sent.speed * size / 1e6:>8,.1f} {packed:>8,.0f} %"
-        print(f"{told} {sent.latency_p99:>9,.1f} ms", flush=True)
+        row = f"{size:>8}  {codec:<7} {sent.speed:>12,.0f} {sent.speed * size / 1e6:>8,.1f} {packed:>8,.0f} %"
+        print(f"{row} {sent.latency_p99:>9,.1f} ms", flush=True)
 
 
 def _sizes(text: str) -> list[int]:
@@ -77,11 +83,11 @@ def _sizes(text: str) -> list[int]:
 
 
 def _batches(records: int, size: int) -> Iterator[pa.RecordBatch]:
-    """Yield rows of values of `size` bytes. Each batch has the same ones, since their making is not what is measured."""
+    """Yield `records` rows with values of `size` bytes. All batches share their values, because making them is not measured."""
     rows = min(records, max(1, min(ROWS, (16 << 20) // size)))
     random = np.random.default_rng(7)
-    words = random.integers(ord("a"), ord("z"), (WORDS, 8), np.uint8)
-    content = words[random.integers(0, WORDS, rows * size // 8 + 1)].ravel()[: rows * size]
+    patterns = random.integers(ord("a"), ord("z"), (PATTERNS, 8), np.uint8)
+    content = patterns[random.integers(0, PATTERNS, rows * size // 8 + 1)].ravel()[: rows * size]
     ends = np.arange(0, rows * size + 1, size, dtype=np.int64)
     values = pa.Array.from_buffers(
         pa.large_binary(), rows, [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(content.tobytes())]

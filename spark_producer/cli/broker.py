@@ -35,9 +35,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     defaults = BrokerSettings()
     broker = commands.add_parser(
         "broker",
-        description="Run the embedded broker until Ctrl-C. One node, no replication: for development, tests, small jobs. "
-        f"At most {defaults.max_connections:,} connections, {defaults.max_buffered_bytes >> 20} MiB of requests and answers on "
-        f"their way, {defaults.max_partitions:,} partitions.",
+        description="Run the embedded broker until Ctrl-C: one node without replication, for development, tests and small jobs. "
+        f"Limits: {defaults.max_connections:,} connections, {defaults.max_buffered_bytes >> 20} MiB of requests and responses in "
+        f"flight, {defaults.max_partitions:,} partitions.",
     )
     broker.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     broker.add_argument(
@@ -47,20 +47,20 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--advertised",
         metavar="HOST:PORT",
         type=_address,
-        help="address that clients are told to connect to; needed with --host 0.0.0.0",
+        help="address for clients to connect to (advertised.listeners); needed with --host 0.0.0.0",
     )
     broker.add_argument(
         "--data-dir",
         metavar="DIR",
         type=_directory,
-        help="directory to keep topics in; without it they are deleted at the end",
+        help="directory of the topics; without it they are deleted at the end",
     )
     _add_storage(broker)
     broker.add_argument(
         "--partitions",
         type=_partitions,
         default=1,
-        help="partitions of a topic that is created on first use (default: 1)",
+        help="partitions of topics that are created on first use (default: 1)",
     )
     broker.add_argument(
         "--transaction-version",
@@ -68,7 +68,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=int,
         choices=TRANSACTION_VERSIONS,
         default=defaults.transaction_version,
-        help="the feature transaction.version: 2 as Kafka since 4.0, or 0 to speak transactions as 3.9 (default: %(default)s)",
+        help="level of the feature transaction.version: 2 as in Kafka since 4.0, or 0 as in 3.9 (default: %(default)s)",
     )
     _add_memory(broker)
     _add_security(broker)
@@ -80,52 +80,52 @@ def _add_storage(broker: argparse.ArgumentParser) -> None:
         "--storage",
         choices=STORAGE_ENGINES,
         help="the storage engine: segments, plain files that Kafka's own tools read, or tiered, after Pulsar and BookKeeper, "
-        "which writes faster with --sync (default: the one that the data directory began with; for a new one "
+        "which writes faster with --sync (default: the engine of the data directory; for a new one "
         f"{DEFAULT_ENGINE}, or {TIERED} with --index rocks, --journal-dir, --ledger-dirs, or --memory-part of a cache)",
     )
     broker.add_argument(
         "--sync",
         action="store_true",
-        help="acknowledge a batch only when the disk has it, so that it survives a loss of power; without it, as in Kafka, it "
-        "survives the death of the process; --storage tiered writes faster with it (BookKeeper: journalSyncData)",
+        help="acknowledge a batch only when it is on disk, so that it survives a power failure; without it batches survive the "
+        "death of the process, as in Kafka; use it with --storage tiered (BookKeeper: journalSyncData)",
     )
     broker.add_argument(
         "--index",
         choices=INDEX_ENGINES,
         default=BrokerSettings().index_engine,
-        help="what keeps the index of the engine tiered: arrays in memory, or RocksDB, which needs pyproducer[rocksdb] "
+        help="index of --storage tiered: arrays in memory, or RocksDB, which needs pyproducer[rocksdb] "
         "(default: %(default)s)",
     )
     broker.add_argument(
         "--journal-dir",
         metavar="DIR",
         type=_directory,
-        help="an empty directory for the journal of --storage tiered, best on a disk of its own (BookKeeper: journalDirectories)",
+        help="empty directory for the journal of --storage tiered, best on a separate disk (BookKeeper: journalDirectories)",
     )
     broker.add_argument(
         "--ledger-dirs",
         metavar="DIR,…",
         type=lambda text: tuple(_directory(each) for each in text.split(",")),
         default=(),
-        help="empty directories for the entry logs of --storage tiered, among which partitions are divided (BookKeeper: "
-        "ledgerDirectories); a data directory stays with those that it began with, in their order",
+        help="empty directories for the entry logs of --storage tiered, which share the partitions (BookKeeper: "
+        "ledgerDirectories); they and their order cannot change later",
     )
 
     broker.add_argument(
         "--skip-damage",
         action="store_true",
-        help="start although stored records are missing or damaged: damaged files are kept, the log counts what is skipped, and "
-        "partitions go on with what is left. Read the error of the refused start first, and use this for one start only",
+        help="start although stored records are missing or damaged: damaged files are kept, the log reports the skipped records, "
+        "and partitions continue with the rest. Read the error of the refused start first, and use this for one start only",
     )
 
 
 def _add_memory(broker: argparse.ArgumentParser) -> None:
-    memory = broker.add_argument_group("memory", "Sizes are such as 256M, 1G, or a number of bytes.")
+    memory = broker.add_argument_group("memory", "A SIZE is such as 256M, 1G, or a number of bytes.")
     memory.add_argument(
         "--memory",
         metavar="SIZE",
-        help="memory for batches: a half for the broker and a half for the caches of --storage tiered, each divided as Pulsar "
-        "and BookKeeper do; segments uses the first half alone",
+        help="memory for batches: one half for the broker and one for the caches of --storage tiered, each divided as by Pulsar "
+        "and BookKeeper; --storage segments uses only the first half",
     )
     part = memory.add_argument(
         "--memory-part",
@@ -133,8 +133,8 @@ def _add_memory(broker: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         type=_named,
-        help=f"another size for a part of it: {', '.join(share.name for share in SHARES)}, or the name that Pulsar or BookKeeper "
-        "has for it, in its unit; all but the publish buffer are for --storage tiered; may be given several times",
+        help=f"size of one part of it: {', '.join(share.name for share in SHARES)}, or the name of Pulsar or BookKeeper, in its "
+        "unit; all but the publish buffer are for --storage tiered; may be given several times",
     )
     add_old_name(broker, "--set", part)
     memory.add_argument(
@@ -142,13 +142,13 @@ def _add_memory(broker: argparse.ArgumentParser) -> None:
         metavar="PORT",
         type=port,
         default=0,
-        help="show counters at http://127.0.0.1:PORT/metrics in Prometheus' text format (default: 0, not at all)",
+        help="serve metrics at http://127.0.0.1:PORT/metrics in Prometheus' text format (default: 0, no metrics)",
     )
     memory.add_argument(
         "--report",
         action="store_true",
-        help="print what memory these arguments give to what, and end; with --metrics-port also what the broker that shows its "
-        "counters there has in use",
+        help="print how these arguments divide the memory, and exit; with --metrics-port also the memory in use of the broker "
+        "that serves its metrics there",
     )
 
 
@@ -157,9 +157,9 @@ def _partitions(text: str) -> int:
 
 
 def _directory(text: str) -> str:
-    """Return the name of a directory. An empty one, such as of a shell's variable that is not set, would be the current one."""
+    """Return the name of a directory; an empty one, as of an unset shell variable, would be the current directory."""
     if not text:
-        raise argparse.ArgumentTypeError("the name of a directory is needed, not ''")
+        raise argparse.ArgumentTypeError("expected the name of a directory, not ''")
     return text
 
 
@@ -168,7 +168,7 @@ def _address(text: str) -> tuple[str, int]:
         (found,) = parse_bootstrap_servers(text)
     except (ConfigError, ValueError) as error:
         raise argparse.ArgumentTypeError(
-            f"one HOST:PORT is needed, with a port from 1 to 65535, not {text!r}"
+            f"expected one HOST:PORT, with a port from 1 to 65535, not {text!r}"
         ) from error
     return found
 
@@ -176,12 +176,12 @@ def _address(text: str) -> tuple[str, int]:
 def _named(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals and value):
-        raise argparse.ArgumentTypeError(f"NAME=SIZE is needed, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected NAME=SIZE, not {text!r}")
     return name.strip(), value.strip()
 
 
 def _add_security(broker: argparse.ArgumentParser) -> None:
-    secure = broker.add_argument_group("security", "By default everybody may connect, in clear.")
+    secure = broker.add_argument_group("security", "By default all clients may connect, without TLS and login.")
     secure.add_argument(
         "--security-protocol",
         metavar="PROTOCOL",
@@ -190,33 +190,33 @@ def _add_security(broker: argparse.ArgumentParser) -> None:
         default="PLAINTEXT",
         help=f"one of {', '.join(PROTOCOLS)} (default: %(default)s)",
     )
-    secure.add_argument("--tls-cert", metavar="FILE", help="PEM file of the broker's certificate, and those above it")
+    secure.add_argument("--tls-cert", metavar="FILE", help="PEM file of the broker's certificate and its chain")
     secure.add_argument(
-        "--tls-key", metavar="FILE", help="PEM file of its private key, if that is not in the file of the certificate"
+        "--tls-key", metavar="FILE", help="PEM file of its private key (default: in the file of the certificate)"
     )
     secure.add_argument(
         "--tls-client-ca",
         metavar="FILE",
-        help="PEM file of the CAs of clients: then each needs a certificate, and its common name is the user's name",
+        help="PEM file of the CAs of clients; each client then needs a certificate, whose common name is the user",
     )
     secure.add_argument(
         "--users",
         metavar="FILE",
-        help="file with a line NAME=PASSWORD for each who may log in; for its owner only (0600)",
+        help="file with a line NAME=PASSWORD for each user; readable by its owner only (0600)",
     )
     secure.add_argument(
         "--mechanisms",
         metavar="NAME,…",
         type=lambda text: tuple(name.strip().upper() for name in text.split(",") if name.strip()),
         default=(),
-        help=f"of {', '.join(MECHANISMS)} (default: {','.join(PASSWORD_MECHANISMS)})",
+        help=f"SASL mechanisms: {', '.join(MECHANISMS)} (default: {','.join(PASSWORD_MECHANISMS)})",
     )
     secure.add_argument(
         "--max-session-ms",
         metavar="MS",
         type=positive,
         default=0,
-        help="clients must log in again after so many milliseconds (default: never)",
+        help="milliseconds after which clients must re-authenticate (default: never)",
     )
 
 
@@ -233,7 +233,7 @@ def _security(chosen: argparse.Namespace) -> BrokerSecurity:
 
 
 def _settings(chosen: argparse.Namespace) -> BrokerSettings:
-    """Return the settings that were chosen. Without an argument about memory its limits stay as they are."""
+    """Return the settings from the arguments. Without arguments about memory its limits keep their defaults."""
     settings = BrokerSettings(
         storage_engine=chosen.storage,
         index_engine=chosen.index,
@@ -248,7 +248,7 @@ def _settings(chosen: argparse.Namespace) -> BrokerSettings:
         return settings
     both = None if chosen.memory is None else parse_size("--memory", chosen.memory)
     plan = plan_memory(both, dict(chosen.memory_part))
-    warnings(plan, HeapCounts().bytes, system_memory().available)  # refuses what this machine does not have
+    warnings(plan, HeapCounts().bytes, system_memory().available)  # raises if this machine has less memory
     return with_memory(settings, plan)
 
 
@@ -265,12 +265,10 @@ def _run(chosen: argparse.Namespace) -> None:
         return
     security = _security(chosen)
     if chosen.metrics_port and chosen.metrics_port == chosen.port:
-        raise ConfigError(
-            f"--metrics-port and --port are both {chosen.port}: the page of metrics needs a port of its own"
-        )
+        raise ConfigError(f"--metrics-port and --port are both {chosen.port}: metrics need a different port")
 
     def ready(servers: str, data_dir: Path) -> None:
-        kept = "" if chosen.data_dir is not None else "; removed at the end, --data-dir keeps it"
+        kept = "" if chosen.data_dir is not None else "; deleted at the end, --data-dir keeps it"
         data = f"{data_dir} ({engine_of(data_dir)}{kept})"
         by = f" ({security.protocol})" if security.tls or security.sasl else ""
         shown = f", metrics at http://{HOST}:{chosen.metrics_port}{PATH}" if chosen.metrics_port else ""

@@ -1,4 +1,4 @@
-"""The cells of a column as times and as partitions, and what is said of those that are none."""
+"""The cells of a column as timestamps and as partitions, with errors that name the row of a wrong cell."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Convert = Callable[[ArrowArray], ArrowArray]
 _DIGITS = re.compile(r"^-?\d+$", re.ASCII)
 
 _MILLISECONDS, _WITH_ZONE, _WITHOUT = "is a number of milliseconds", "has a zone", "has no zone"
-"""The kinds of times, as messages say them."""
+"""The kinds of times, as texts for messages."""
 
 
 def converted(batch: pa.RecordBatch, column: str, convert: Convert, rows: int) -> ArrowArray:
-    """Return a column as a record wants it. `rows` are those before the batch.
+    """Return a column after `convert`. `rows` is the number of rows before the batch.
 
     Raises:
-        pyarrow.ArrowException: the column has another type; or a cell cannot be converted, and the message has its row; or two
-        do not go together.
+        pyarrow.ArrowException: the column has a wrong type; or a cell cannot be converted, and the message has its row; or the
+        column mixes kinds of times.
     """
     cells = _decoded(batch.column(column))
     try:
@@ -35,15 +35,15 @@ def converted(batch: pa.RecordBatch, column: str, convert: Convert, rows: int) -
             try:
                 convert(cells.slice(at, 1))
             except pa.ArrowInvalid as error:
-                said = str(error).partition(": expected")[0]  # with a zone or without one: both are taken
-                raise pa.ArrowInvalid(f"row {rows + at + 1}, column {column!r}: {said}") from error
+                reason = str(error).partition(": expected")[0]  # a zone, or none: both are right
+                raise pa.ArrowInvalid(f"row {rows + at + 1}, column {column!r}: {reason}") from error
         raise pa.ArrowInvalid(_two_kinds(cells, column, rows)) from None
     except pa.ArrowException as error:
         raise pa.ArrowInvalid(f"column {column!r}: {error}") from error
 
 
 def _two_kinds(cells: ArrowArray, column: str, rows: int) -> str:
-    """Say which two times of a column, each of which is one, do not go together."""
+    """Return the message about the first two times of a column that are of different kinds."""
     first: tuple[int, str] | None = None
     for at in range(len(cells)):
         kind = _kind(cells.slice(at, 1))
@@ -55,13 +55,13 @@ def _two_kinds(cells: ArrowArray, column: str, rows: int) -> str:
             one, other = (repr(cells[number].as_py()) for number in (at, first[0]))
             return (
                 f"row {rows + at + 1}, column {column!r}: {one} {kind}, and row {rows + first[0] + 1} ({other}) {first[1]}; "
-                "let all times be of one kind"
+                "use one kind of time in a column"
             )
-    return f"rows {rows + 1} to {rows + len(cells)}, column {column!r}: the times do not go together"
+    return f"rows {rows + 1} to {rows + len(cells)}, column {column!r}: the times are of different kinds"
 
 
 def _kind(cell: ArrowArray) -> str | None:
-    """Return of which kind the time of a cell is; None if there is none."""
+    """Return the kind of a cell's time; None for null."""
     if cell.null_count:
         return None
     cell = _trimmed(cell)
@@ -75,10 +75,10 @@ def _kind(cell: ArrowArray) -> str | None:
 
 
 def moments(column: ArrowArray) -> ArrowArray:
-    """Return times as milliseconds since 1970, rounded down where they are finer, before 1970, too.
+    """Return times as milliseconds since 1970; finer ones are rounded down, before 1970 too.
 
-    Integers are milliseconds, also as texts of digits. Other texts are ISO 8601 with any number of digits of a second; a time
-    without zone is taken for UTC, as `tail` shows it.
+    Integers and strings of digits are milliseconds. Other strings are ISO 8601 with any number of fractional digits; a time
+    without a zone is UTC, as in the output of `tail`.
     """
     column = _trimmed(column)
     if pa.types.is_integer(column.type) or _are_digits(column):
@@ -102,7 +102,7 @@ def _floor_divided(column: ArrowArray, by: int) -> ArrowArray:
 
 
 def _microseconds(column: ArrowArray) -> ArrowArray:
-    """Return strings with at most six fractional digits of a second, all that Arrow parses; other columns as they are."""
+    """Return strings with at most six fractional digits of a second, the most that Arrow parses; other columns unchanged."""
     if not pa.types.is_string(column.type):
         return column
     finer = pc.replace_substring_regex(cast(pa.StringArray, column), r"([.]\d{6})\d+", r"\1")
@@ -110,13 +110,13 @@ def _microseconds(column: ArrowArray) -> ArrowArray:
 
 
 def partitions(column: ArrowArray) -> ArrowArray:
-    """Return numbers, also as texts of digits, as numbers of partitions."""
+    """Return integers and strings of digits as partitions."""
     column = _trimmed(column)
-    if pa.types.is_string(column.type) and not _are_digits(column):  # Arrow takes 0x10 for 16
+    if pa.types.is_string(column.type) and not _are_digits(column):  # Arrow parses 0x10 as 16
         texts: list[str | None] = cast(Any, column).to_pylist()
         found = next((text for text in texts if text is not None and not _DIGITS.fullmatch(text)), None)
         if found is not None:
-            raise pa.ArrowInvalid(f"{found!r} is no number of a partition")
+            raise pa.ArrowInvalid(f"{found!r} is not the number of a partition")
     return column.cast(pa.int32())
 
 
@@ -138,7 +138,7 @@ def _are_digits(column: ArrowArray) -> bool:
 
 
 def _trimmed(column: ArrowArray) -> ArrowArray:
-    """Return texts without the spaces around them, as in `1, 2` of a CSV; other columns as they are."""
+    """Return strings without the spaces around them, as in the CSV `1, 2`; other columns unchanged."""
     if not pa.types.is_string(column.type):
         return column
     return cast(ArrowArray, pc.utf8_trim_whitespace(cast(pa.StringArray, column)))

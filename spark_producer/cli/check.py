@@ -1,4 +1,4 @@
-"""The command `pyproducer check`, which looks whether everything is there that a write needs."""
+"""The command `pyproducer check`, which finds out whether a write would work."""
 
 from __future__ import annotations
 
@@ -17,16 +17,20 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its arguments to `commands`."""
     check = commands.add_parser(
         "check",
-        description="Look at the connection, TLS, the login, versions, and with --topic at the topic, its leaders, "
-        "min.insync.replicas and your rights; say what to do about each problem. Nothing is written or created. The exit code "
-        "is 1 if anything has failed, and else 0. A topic that does not exist has failed, also where brokers create topics.",
+        description="Check the connection, TLS, the login and API versions; with --topic also the topic, its leaders, "
+        "min.insync.replicas and your rights. Advice follows each problem. Nothing is written or created. The exit code is 1 if "
+        "a check has failed, and else 0. A missing topic has failed, even where brokers create topics.",
     )
     add_connection(check)
-    check.add_argument("--topic", metavar="TOPIC", help="the topic that is to be written to")
+    check.add_argument("--topic", metavar="TOPIC", help="the topic to write to")
     check.add_argument(
-        "--timeout", type=positive, default=10, metavar="SECONDS", help="for each question (default: %(default)s)"
+        "--timeout",
+        type=positive,
+        default=10,
+        metavar="SECONDS",
+        help="maximum wait for each response (default: %(default)s)",
     )
-    check.add_argument("--json", action="store_true", help="one JSON object: ok, and a list of findings")
+    check.add_argument("--json", action="store_true", help="print one JSON object: ok, and a list of findings")
     check.set_defaults(run=_run, unfinished="the check is not done")
 
 
@@ -43,6 +47,6 @@ def _run(chosen: argparse.Namespace) -> int:
 
 
 def line(finding: Finding) -> str:
-    """Return a finding as text; its advice is a line of its own."""
-    told = f"{finding.state:<8} {for_log(finding.name)}: {for_log(finding.text, limit=None)}"
-    return f"{told}\n         what to do: {for_log(finding.advice, limit=None)}" if finding.advice else told
+    """Return a finding as a line of text, with its advice as a second line."""
+    text = f"{finding.state:<8} {for_log(finding.name)}: {for_log(finding.text, limit=None)}"
+    return f"{text}\n         what to do: {for_log(finding.advice, limit=None)}" if finding.advice else text

@@ -29,9 +29,9 @@ _OF_OTHERS = frozenset(
         "value.serializer",
     }
 )  # fmt: skip
-"""What one file for all clients sets for consumers, for admin clients, and for clients that turn objects into bytes: the names of
-Kafka's ConsumerConfig and AdminClientConfig that its ProducerConfig does not have, and the serializers. Kafka's own tools pass
-over what is not theirs with a warning, and so do we; a name that nobody knows may be a mistyped one of ours, and is an error."""
+"""Options of other clients in a file for all clients: the names of Kafka's ConsumerConfig and AdminClientConfig that its
+ProducerConfig lacks, and the serializers. They are ignored with a warning, as by Kafka's own tools. An unknown name may be
+misspelt, and is an error."""
 
 
 def add_connection(
@@ -61,15 +61,15 @@ def add_connection(
 
 def _properties(name: str) -> str:
     if not name.endswith(SUFFIX):
-        raise argparse.ArgumentTypeError(f"the name of the file must end in {SUFFIX}, not {name!r}")
+        raise argparse.ArgumentTypeError(f"expected the name of a file that ends in {SUFFIX}, not {name!r}")
     return name
 
 
 def connection_options(chosen: argparse.Namespace, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return what the arguments of `add_connection` say, as options of the data source, together with `more` of them.
+    """Return the options of the data source that the arguments of `add_connection` stand for, together with `more` options.
 
-    `more` is what other arguments of the command line say. It wins over the file, and `--bootstrap-servers` over both. Names are
-    in lower case. What the file sets for other clients is passed over, which a line on stderr says.
+    `more` comes from other arguments of the command line. It overrides the file, and `--bootstrap-servers` overrides both. Names
+    are in lower case. Options of other clients in the file are ignored, with a line on stderr.
 
     Raises:
         ConfigError: the file cannot be read, or a line of it is not `name=value`; `--bootstrap-servers` is not host:port; the
@@ -92,7 +92,7 @@ def connection_options(chosen: argparse.Namespace, more: Mapping[str, str] | Non
 
 
 def _refuse_secret(name: str, value: str) -> None:
-    """Refuse what everybody on the machine can read in the list of processes."""
+    """Refuse a secret, which all users of the machine could read in the list of processes."""
     bare = name.removeprefix(_PREFIX)
     field = KAFKA_FIELDS.get(PRODUCER_NAMES.get(bare, ""))
     if field is not None and is_secret(field) and not is_reference(value):
@@ -106,7 +106,7 @@ def _from_file(name: str) -> dict[str, str]:
     found = {option.lower().removeprefix(_PREFIX): value for option, value in profile(name).items()}
     others = sorted(found.keys() & _OF_OTHERS)
     if others:
-        print_error(f"{name}: {', '.join(others)} belong to other clients and play no part here")
+        print_error(f"{name}: {', '.join(others)} are options of other clients, and are ignored")
     return {data_source_name(option): value for option, value in found.items() if option not in _OF_OTHERS}
 
 

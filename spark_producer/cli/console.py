@@ -16,24 +16,24 @@ _given = GivenSecrets()
 
 
 def hide_given_secrets(arguments: Sequence[str]) -> None:
-    """Hide from now on, in all messages, the probable secrets among the arguments of the command line."""
+    """Hide the probable secrets among `arguments` in all messages from now on."""
     global _given
     _given = GivenSecrets(arguments)
 
 
 def without_given_secrets(text: str) -> str:
-    """Return a message in which the secrets among the arguments are hidden."""
+    """Return a message without the secrets among the arguments of the command line."""
     return _given.without(text)
 
 
 def print_error(text: str) -> None:
-    """Print one line on stderr, if there is one. What could control a terminal in it is escaped."""
+    """Print one line on stderr, if that is open, with the characters escaped that could control a terminal."""
     text = without_given_secrets(text)
     if sys.stderr is None:
         return
     try:
         print(f"pyproducer: {for_log(text, limit=None)}", file=sys.stderr, flush=True)
-    except OSError:  # nobody reads it any more, or its disk is full, and there is nobody else to tell
+    except OSError:  # its reader has closed it, or the disk is full, and there is no other place for the message
         _discard(sys.stderr)
 
 
@@ -46,21 +46,21 @@ def print_line(text: str) -> None:
 
 
 def is_interactive() -> bool:
-    """Whether stdin is a terminal, where a question finds somebody."""
+    """Return whether stdin is a terminal, so that a question can be answered."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 
 def silence_stdout() -> None:
-    """Print into nothing from now on, since the reader of the pipe has closed it, or its disk is full."""
+    """Discard all later output, because the reader of the pipe has closed it or the disk is full."""
     if sys.stdout is not None:
         _discard(sys.stdout)
 
 
 def _discard(stream: TextIO) -> None:
-    """Let a stream lead nowhere. What it still holds would fail once more when the interpreter ends."""
+    """Redirect a stream to the null device, or its buffered text would raise again when the interpreter ends."""
     try:
         descriptor = stream.fileno()
-    except io.UnsupportedOperation:  # it is not a file, as in a notebook or a test
+    except io.UnsupportedOperation:  # not a file, as in a notebook or a test
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
@@ -72,7 +72,7 @@ def _discard(stream: TextIO) -> None:
 def raise_if_pipe_closed() -> None:
     """Raise an error if stdout is a pipe whose reader has gone.
 
-    Otherwise that would not be noticed before the next write, which may never come.
+    Otherwise only the next write would fail, which may never come.
 
     Raises:
         BrokenPipeError: stdout is such a pipe.

@@ -1,4 +1,4 @@
-"""The quotes of a CSV: checks that they are those of its dialect, and finds where rows end. Vectorised over the bytes of a block.
+"""The quotes of a CSV: checks that they follow the dialect, and finds the ends of rows. Vectorised over the bytes of a block.
 
 Owns: quoting, escaping. Must not know: columns, Arrow's parser, files.
 """
@@ -29,7 +29,7 @@ class Dialect(NamedTuple):
 
 
 class BadQuoteError(ValueError):
-    """A quote that the dialect does not allow. `row_start` is where its row begins in the block."""
+    """A quote that the dialect does not allow. `row_start` is the position of its row in the block."""
 
     def __init__(self, text: str, row_start: int) -> None:
         super().__init__(text)
@@ -90,10 +90,10 @@ class Block:
         """Check that each quote opens, closes or is doubled as the dialect says. A closing quote may end the block.
 
         Args:
-            is_last: whether the file ends with this block, so that a cell may not be open at its end.
+            is_last: whether the file ends with this block, so that every quoted cell must be closed.
 
         Raises:
-            BadQuoteError: one does not.
+            BadQuoteError: a quote does not.
         """
         if not len(self._quotes) and not len(self._escaped_quotes):
             return

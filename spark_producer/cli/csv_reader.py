@@ -1,6 +1,6 @@
-"""CSV as Arrow batches: its cells as they stand, or with types that are guessed.
+"""CSV as Arrow batches: its cells as text, or with inferred types.
 
-Owns: the form of a CSV, its header, the numbers of its rows. Must not know: which columns are wanted, what becomes of them.
+Owns: the form of a CSV, its header, the numbers of its rows. Must not know: which columns are wanted, and for what.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from spark_producer.cli.csv_dialect import BadQuoteError, Block, Dialect
 from spark_producer.cli.inflation import check_columns_count
 
 MAX_ROW_BYTES = 2 << 20
-"""A row may have so many bytes, whatever lines its cells have."""
+"""Maximum bytes of a row, including the line ends in its cells."""
 
-NO_UTF8 = "it is not UTF-8; convert it to UTF-8, as iconv -f LATIN1 -t UTF-8 does if it is Latin-1"
+NOT_UTF8 = "it is not UTF-8; convert it to UTF-8, as iconv -f LATIN1 -t UTF-8 does if it is Latin-1"
 
 UTF16 = "it is UTF-16; convert it to UTF-8, as iconv -f UTF-16 -t UTF-8 does"
 
 _PIECE = 1 << 20
 _BLOCK = 2 << 20
-"""The bytes that are read of the file at a time. The first block is checked before anything is sent."""
+"""The bytes that are read at a time. The first block is checked before anything is sent."""
 
 _FIRST_LINE = re.compile(rb"[\r\n]*([^\r\n]+)[\r\n]")
 _ROW = re.compile(r"Row #(\d+)")
 
 
 class CsvForm(NamedTuple):
-    """How cells are separated and quoted, and whether their types are guessed. The default delimiter is that of the file's name.
+    """How cells are separated and quoted, and whether their types are inferred. The default delimiter depends on the file's name.
 
     `quote` and `escape` are as in `Dialect`.
     """
@@ -53,13 +53,13 @@ BY_NAME = CsvForm()
 
 
 def read_cells(file: pa.NativeFile, form: CsvForm) -> tuple[list[str], Iterator[pa.RecordBatch]]:
-    """Return the names in the first line, and batches of the rows. The first batch is read here, to find a bad one early.
+    """Return the names in the first line, and batches of the rows. The first batch is read at once, to find errors early.
 
-    Cells are texts, so that nothing of them is lost: 007 stays 007. An empty one is null, and `""` an empty text, as Spark
-    writes them. With guessed types a column is what its first rows are.
+    Cells are strings, so that nothing is lost: 007 stays 007. An empty cell is null, and `""` an empty string, as Spark writes
+    them. With inferred types a column has the type of its first rows.
 
     Raises:
-        pyarrow.ArrowException: there is no first line, or the first rows are not what it says.
+        pyarrow.ArrowException: there is no first line, or the first rows do not fit it.
     """
     header, begun = _split(file)
     names = _names(header, form)
@@ -76,7 +76,7 @@ def _with_first(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Ite
 
 
 def _pieces(begun: bytes, file: pa.NativeFile) -> Iterator[tuple[bytes, bool]]:
-    """Yield the file in blocks, first those bytes that were read already; each with whether it is the last."""
+    """Yield the file in blocks, each with whether it is the last. `begun` are the bytes that were read already."""
     is_last = False
     while not is_last:
         while len(begun) < _BLOCK and (more := file.read(_BLOCK - len(begun))):
@@ -100,7 +100,7 @@ class _Rows:
         """Yield batches of whole rows; `pieces` are those of the file, with whether each is the last.
 
         Raises:
-            pyarrow.ArrowInvalid: a row is not what the dialect or the names say.
+            pyarrow.ArrowInvalid: a row does not follow the dialect, or has more or fewer cells than there are names.
         """
         rest = b""
         for piece, is_last in pieces:
@@ -143,7 +143,7 @@ class _Rows:
             )
         except pa.ArrowInvalid as error:
             text = _ROW.sub(lambda found: f"Row #{self._rows + int(found[1])}", str(error), count=1)
-            raise pa.ArrowInvalid(f"{text}: {NO_UTF8}" if "invalid UTF8 data" in text else text) from error
+            raise pa.ArrowInvalid(f"{text}: {NOT_UTF8}" if "invalid UTF8 data" in text else text) from error
         if self._types is None:
             self._types = dict(zip(self._names, table.schema.types, strict=True))
         self._rows += table.num_rows
@@ -163,7 +163,7 @@ def _advice(form: CsvForm) -> str:
 
 
 def _names(header: bytes, form: CsvForm) -> list[str]:
-    """Return the names in the first line. Python reads it: Arrow would make a column for each, which are megabytes for 1,000."""
+    """Return the names in the first line. Python's parser reads it: Arrow's would take megabytes for 1,000 columns."""
     dialect = form.dialect()
     quoting: Any = {"quotechar": dialect.quote} if dialect.quote else {"quoting": python_csv.QUOTE_NONE}
     try:
@@ -172,7 +172,7 @@ def _names(header: bytes, form: CsvForm) -> list[str]:
         text = block.plain(len(header)).decode()
         return next(python_csv.reader([text], delimiter=dialect.delimiter, strict=True, **quoting))
     except UnicodeDecodeError as error:
-        raise pa.ArrowInvalid(f"in its first line: {NO_UTF8}") from error
+        raise pa.ArrowInvalid(f"in its first line: {NOT_UTF8}") from error
     except (BadQuoteError, python_csv.Error) as error:
         advice = _advice(form) if isinstance(error, BadQuoteError) else ""
         raise pa.ArrowInvalid(

@@ -1,4 +1,4 @@
-"""Cuts the batches of files by the decoded size of their rows, which a few bytes of a file can make very large.
+"""Cuts the batches of files by the decoded size of their rows, which may be much larger than the file.
 
 A dictionary stores a string once for many rows, a run-end encoded column once for two billion, and nulls take no bytes.
 """
@@ -22,7 +22,7 @@ MAX_BYTES = 16 << 20
 """The maximum decoded bytes of a batch that has more than one row."""
 
 MAX_ROW_BYTES = 64 << 20
-"""The maximum decoded bytes of a row. A larger one cannot be a record, and would be in memory several times."""
+"""The maximum decoded bytes of a row. A larger row cannot be a record, and would be in memory several times."""
 
 MAX_CELLS = 1 << 19
 """The maximum cells of a batch: each cell that is converted is a Python object for a moment, however short its text."""
@@ -45,14 +45,14 @@ def bounded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """
     rows = 0
     for batch in batches:
-        most = min(MAX_ROWS, max(1, MAX_CELLS // max(1, batch.num_columns)))
-        for at in range(0, batch.num_rows, most):
-            yield from _cut(batch.slice(at, most), rows + at)
+        max_rows = min(MAX_ROWS, max(1, MAX_CELLS // max(1, batch.num_columns)))
+        for at in range(0, batch.num_rows, max_rows):
+            yield from _cut(batch.slice(at, max_rows), rows + at)
         rows += batch.num_rows
 
 
 def _cut(window: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a window, which are at most `MAX_ROWS`, in pieces. `rows` are those before it."""
+    """Yield the rows of a window, which are at most `MAX_ROWS`, in pieces. `rows` is the number of rows before it."""
     sizes = np.broadcast_to(np.asarray(batch_row_bytes(window), np.float64), window.num_rows)
     too_large = np.flatnonzero(sizes > MAX_ROW_BYTES)
     ends = np.cumsum(sizes)

@@ -12,20 +12,20 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its arguments to `commands`."""
     downconvert = commands.add_parser(
         "downconvert",
-        description="Write a log, such as a broker's segment file, in a message format from before Kafka 0.11, and say "
-        "what that format cannot hold. Reads every format and codec.",
+        description="Rewrite a log, such as a broker's segment file, in a message format from before Kafka 0.11, and print "
+        "what that format cannot hold. All formats and codecs can be read.",
     )
     downconvert.add_argument(
-        "log", type=Path, help="the file to read: a regular one that does not get shorter meanwhile"
+        "log", type=Path, help="the file to read; it must be a regular file, and not shrink meanwhile"
     )
     downconvert.add_argument(
-        "output", type=Path, help="the file to write; it must not exist yet, and appears once it is complete"
+        "output", type=Path, help="the file to write; it must not exist, and appears when it is complete"
     )
     downconvert.add_argument(
         "--message-format-version",
         required=True,
         metavar="VERSION",
-        help="the version of Kafka whose format to write: 0.9.0 for V0, 0.10.2 for V1",
+        help="a Kafka version with the format to write: 0.9.0 for V0, 0.10.2 for V1",
     )
     downconvert.add_argument(
         "--compression-type", default="none", metavar="CODEC", help="none, gzip, snappy or lz4 (default: %(default)s)"

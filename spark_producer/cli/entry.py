@@ -1,8 +1,7 @@
-"""The entry of the command line, which turns the arguments into an exit code.
+"""The entry point of the command line: runs the command that the arguments name, and returns its exit code.
 
-The exit codes are: 0, the command is done, or was stopped by Ctrl-C where that is its usual end, or the reader of its output has
-closed the pipe; 1, an error (one line on stderr), or a `check` that
-found one; 2, bad arguments; 130, Ctrl-C interrupted the command before it was done.
+Exit codes: 0, the command is done, or was stopped by Ctrl-C where that is its usual end, or the reader of its output has closed
+the pipe; 1, an error (one line on stderr), or a failed `check`; 2, wrong arguments; 130, Ctrl-C before the command was done.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ if TYPE_CHECKING:
     from spark_producer.kernel.dispatch import LoadedKernel
 
 COMMANDS: Mapping[str, str] = {
-    "check": "look whether everything is there that a write needs",
+    "check": "find out whether a write to a topic would work",
     "write": "write the rows of files to a topic",
     "tail": "print the records of a topic as they arrive",
     "topics": "list, describe, create and delete topics",
     "bench": "measure how fast records go into a topic",
-    "txn": "show and mend the transactions of exactly-once writes",
+    "txn": "show and repair the transactions of exactly-once writes",
     "downconvert": "rewrite a log file in a message format from before Kafka 0.11",
     "options": "list every option with its default",
     "broker": "run the embedded broker: one node, for development and tests",
 }
-"""The commands, and what each is for. Each is a module of this room, which is imported when it is asked for: together they load
-most of the package, Arrow and pandas, and somebody waits for the help."""
+"""The commands and their descriptions. The module of a command is imported when it is run: together they load most of the
+package, Arrow and pandas, and the help would be slow."""
 
 SPARK_PACKAGES = ("pyspark", "pyspark-client", "pyspark-connect")
 
@@ -61,7 +60,7 @@ INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    # A command that ends by itself says in `unfinished` what Ctrl-C leaves behind; None is for those that go on until then.
+    # `unfinished` says what an interrupted command leaves; it is None for commands that run until Ctrl-C.
     chosen = argparse.Namespace(unfinished="nothing was changed")
     escape_unencodable()
     hide_given_secrets(given)
@@ -80,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _refuse(parser, given, unknown)
         code: int = chosen.run(chosen) or 0
         if sys.stdout is not None:
-            sys.stdout.flush()  # a pipe that nobody reads any more is told here, and not by a traceback at the end
+            sys.stdout.flush()  # raises here if the pipe is closed, and not with a traceback at exit
         return code
     except PyProducerError as error:
         print_error(str(error))
@@ -93,16 +92,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe, such as `| head`, has closed it
         silence_stdout()
         return 0
-    except (
-        OSError
-    ) as error:  # of connections and files we have errors of our own, so this is of the output: a full disk
+    except OSError as error:  # of stdout: errors of connections and files are PyProducerErrors
         silence_stdout()
         print_error(f"the output cannot be written: {error.strerror or error}")
         return 1
 
 
-def _parser(asked: str) -> argparse.ArgumentParser:
-    """Return the parser of all commands, with the arguments of the one that is `asked` for."""
+def _parser(command: str) -> argparse.ArgumentParser:
+    """Return the parser of all commands, with the arguments of one `command`."""
     parser = HelpfulParser(
         prog="pyproducer", description="Tools around the PySpark data source that writes DataFrames to Kafka."
     )
@@ -110,26 +107,26 @@ def _parser(asked: str) -> argparse.ArgumentParser:
         "--version",
         action=_Version,
         nargs=0,
-        help="show the versions of pyproducer and of what it runs on, and exit",
+        help="print the versions of pyproducer, its kernel, Python, pyarrow and Spark, and exit",
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for name, told in COMMANDS.items():
-        if name == asked:
+    for name, description in COMMANDS.items():
+        if name == command:
             importlib.import_module(f"spark_producer.cli.{name}").add(commands)
         else:
-            commands.add_parser(name, help=told)
+            commands.add_parser(name, help=description)
     return parser
 
 
 def _refuse_command(parser: argparse.ArgumentParser, given: str) -> NoReturn:
-    """End with the usage, and with the command that was meant, if one has a similar name."""
+    """Exit with the usage, and suggest a command with a similar name if there is one."""
     similar = get_close_matches(given, COMMANDS, n=1)
-    asked = f"did you mean {similar[0]}?" if similar else "run pyproducer alone to see them"
-    parser.error(f"there is no command {for_log(given, limit=None)!r}; {asked}")
+    hint = f"did you mean {similar[0]}?" if similar else "pyproducer --help lists them"
+    parser.error(f"there is no command {for_log(given, limit=None)!r}; {hint}")
 
 
 def _refuse(parser: argparse.ArgumentParser, given: Sequence[str], unknown: Sequence[str]) -> NoReturn:
-    """End with the usage of the command that was meant, and with the argument that was, if one has a similar name."""
+    """Exit with the usage of the command, and suggest an argument with a similar name if there is one."""
     at = parser
     for name in given:
         at = _commands_of(at).get(name, at)
@@ -137,18 +134,18 @@ def _refuse(parser: argparse.ArgumentParser, given: Sequence[str], unknown: Sequ
     known = [option for action in shown for option in action.option_strings]
     name = unknown[0].partition("=")[0]
     similar = [other for other in (OTHER_NAMES.get(name),) if other in known] or get_close_matches(name, known, n=1)
-    asked = f"; did you mean {similar[0]}?" if similar else ""
-    at.error(f"unrecognized arguments: {for_log(' '.join(without_values(unknown)), limit=None)}{asked}")
+    hint = f"; did you mean {similar[0]}?" if similar else ""
+    at.error(f"unrecognized arguments: {for_log(' '.join(without_values(unknown)), limit=None)}{hint}")
 
 
 def _commands_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
-    """Return the parsers of a command's own commands by name; there are none of most."""
+    """Return the parsers of a command's actions by name; most commands have no actions."""
     own = (action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     return next(own, {})
 
 
 class _Version(argparse.Action):
-    """Prints the versions that a report of a defect should name: those of the kernel, Python, pyarrow and Spark."""
+    """Prints the versions for a bug report: pyproducer, the kernel, Python, pyarrow and Spark."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from importlib.metadata import distributions
@@ -160,7 +157,7 @@ class _Version(argparse.Action):
 
 
 def version_line(kernel: LoadedKernel, installed: Iterable[Distribution]) -> str:
-    """Return the versions of this package and of what it works with."""
+    """Return the versions of this package, its kernel, Python, pyarrow and Spark on one line."""
     import platform
 
     import pyarrow as pa

@@ -1,6 +1,6 @@
-"""Secrets among the arguments of the command line, where none belongs: no message may repeat them.
+"""Secrets among the arguments of the command line, where they do not belong: no message may repeat them.
 
-They are found by the names before them, also misspelt ones: an unknown option may have been meant as a password.
+They are found by the names before them, including misspelt ones: an unknown option may be a password.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 from spark_producer.common.escape import for_log
 from spark_producer.common.secret import HIDDEN
 
-_SECRET_WORDS = re.compile(
+_SECRET_NAMES = re.compile(
     r"pass?w|passphrase|pwd|passwd|secret|token|jaas|credential|user[._-]?info|api[._-]?key|(keystore|truststore|private|ssl)[._-]?key"
 )
 """Parts of the names of options whose values are secrets, in this project's table and in those of other clients."""
@@ -32,7 +32,7 @@ _PAIR = re.compile(r"(?P<name>[\w.\-]*[\w\-])(?P<between>\s*[=:]\s*|\s+)", re.AS
 
 
 class GivenSecrets:
-    """Hides those values of arguments that are probably secrets in texts."""
+    """Hides the values of arguments that are probably secrets in texts."""
 
     def __init__(self, given: Sequence[str] = ()) -> None:
         found = {value: None for argument in given for value in _secret_values(argument)}
@@ -42,7 +42,7 @@ class GivenSecrets:
         self._values = sorted(filter(None, found), key=len, reverse=True)
 
     def without(self, text: str) -> str:
-        """Return `text` with `***` in place of each secret, be it as it was given or with the escapes of a message."""
+        """Return `text` with `***` in place of each secret, as it was given or with the escapes of a message."""
         for value in self._values:
             for form in {value, for_log(value, limit=None), repr(value)[1:-1], value.lower()}:
                 if len(form) >= _MIN_LENGTH:
@@ -55,11 +55,11 @@ class GivenSecrets:
 def is_secret_name(name: str) -> bool:
     """Return whether the value of an option of this name is a secret, even if the name is misspelt."""
     bare = name.lower().strip("-").removeprefix("kafka.").removeprefix("schema.registry.")
-    return bool(_SECRET_WORDS.search(bare) or get_close_matches(bare, _NAMES, n=1, cutoff=_MIN_SIMILARITY))
+    return bool(_SECRET_NAMES.search(bare) or get_close_matches(bare, _NAMES, n=1, cutoff=_MIN_SIMILARITY))
 
 
 def without_values(arguments: Iterable[str]) -> Iterator[str]:
-    """Yield unknown arguments with … in place of their values: whatever their names, any of these may be a password."""
+    """Yield unknown arguments with … in place of their values, because any of them may be a password."""
     after_flag = False
     for argument in arguments:
         is_flag = argument.startswith("-")

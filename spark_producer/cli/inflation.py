@@ -8,7 +8,7 @@ MAX_UNPACKED = 512 << 20
 """The maximum bytes decompressed at once, where they are more than `MAX_RATIO` times those of the file."""
 
 MAX_RATIO = 10
-"""The maximum ratio above `MAX_UNPACKED`: an honest large batch rarely decompresses to more than ten times its size."""
+"""The maximum ratio above `MAX_UNPACKED`: real large batches rarely decompress to more than ten times their size."""
 
 MAX_COLUMNS = 65_536
 """The maximum columns of a file. Each takes some kilobytes while it is read, however few rows there are."""

@@ -1,6 +1,6 @@
-"""JSON lines: each line is a value as it stands, and fields are extracted from it with the bytes of the document.
+"""JSON lines: each line is the value of a record, and fields are extracted from it with the bytes of the document.
 
-Owns: what a line may be, the search for fields. Must not know: files, and what fields become.
+Owns: the rules for a line, the search for fields. Must not know: files, and the use of fields.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class JsonLines:
     """The non-empty lines of a file, and their fields. A line `null` is a tombstone without fields.
 
     Args:
-        name: the file's, for messages.
-        pieces: its lines, in lists of bounded size.
+        name: the name of the file, for messages.
+        pieces: the lines, in lists of bounded size.
         again: returns all lines from the first on; None where they cannot be read twice, as in a pipe.
     """
 
@@ -50,7 +50,7 @@ class JsonLines:
         """The names of the known fields. `look_for` finds others."""
 
     def look_at_first(self, first: bytes) -> None:
-        """Check the first line, and take its fields.
+        """Check the first line, and add its fields to `columns`.
 
         Raises:
             pyarrow.ArrowInvalid: it is not JSON lines. RecordError: it is nested too deeply.
@@ -66,8 +66,8 @@ class JsonLines:
             if begin.startswith(b"["):
                 raise pa.ArrowInvalid(f"line 1: {_ARRAY}") from error
             is_open = isinstance(error, JSONDecodeError) and error.pos >= len(error.doc.rstrip())
-            said = _OVER_LINES if begin.startswith(b"{") and is_open else _reason(error)
-            raise pa.ArrowInvalid(f"line 1: {said}") from error
+            reason = _OVER_LINES if begin.startswith(b"{") and is_open else _reason(error)
+            raise pa.ArrowInvalid(f"line 1: {reason}") from error
 
     def look_for(self, names: Sequence[str]) -> None:
         """Search the lines of the file, or the first 20,000 of a pipe, for fields, and add those found to `columns`."""
@@ -138,7 +138,7 @@ class JsonLines:
 
 
 class _DuplicateError(ValueError):
-    """A line has a field twice that a record takes once."""
+    """A line has a mapped field twice."""
 
 
 def _quick(line: bytes, names: Sequence[str], tokens: Sequence[bytes]) -> list[str | None]:
@@ -214,7 +214,7 @@ def _names(line: bytes) -> list[str]:
 
 
 def _reason(error: ValueError) -> str:
-    """Return what a parser says; Python's says `line 1 column 8 (char 7)` in every line, since it gets one at a time."""
+    """Return the message of a parser, without the `line 1` of Python's, which gets one line at a time."""
     return f"{error.msg}: column {error.colno}" if isinstance(error, JSONDecodeError) else str(error)
 
 

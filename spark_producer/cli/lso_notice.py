@@ -1,4 +1,4 @@
-"""The search for partitions whose readers of committed records get nothing more, since a transaction is open there."""
+"""Notices about partitions in which an open transaction blocks readers of committed records: their LSO is stuck."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from spark_producer.admin.client import BlockingClient
 from spark_producer.admin.offsets import LATEST, offsets
 from spark_producer.cli.topic_reader import Isolation
 
-STANDING = 5.0
-"""Seconds for which a partition must stand at the same open transaction. Most end sooner, and need no word."""
+CHECK_INTERVAL = 5.0
+"""Seconds between two checks. Only an LSO that has not moved between them is reported, because most transactions end sooner."""
 
 
 class OpenTransactionNotifier:
-    """Tells once of each partition that an open transaction holds its readers back.
+    """Reports each partition once in which an open transaction blocks readers of committed records.
 
-    `positions` are the next offsets of the reader, as they are when this looks. `tell` gets the partition, the offset that is the
-    next one for readers of committed records, and the end of the log.
+    `positions` returns the next offsets of the reader. `notify` gets the partition, its last stable offset (LSO), and the end of
+    its log.
     """
 
     def __init__(
@@ -25,51 +25,51 @@ class OpenTransactionNotifier:
         client: BlockingClient,
         topic: str,
         positions: Callable[[], Mapping[int, int]],
-        tell: Callable[[int, int, int], None],
+        notify: Callable[[int, int, int], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._topic = topic
         self._positions = positions
-        self._report = tell
+        self._notify = notify
         self._clock = clock
-        self._looked = clock()
-        self._stands: dict[int, int] = {}
-        """Where held partitions stood when they were looked at last."""
-        self._told: set[int] = set()
+        self._checked_at = clock()
+        self._stable_offsets: dict[int, int] = {}
+        """The LSO of each blocked partition at the last check."""
+        self._reported: set[int] = set()
 
-    def look_now_and_then(self) -> None:
-        """Look again after some seconds, and tell of the partitions that have not moved since.
+    def check_periodically(self) -> None:
+        """Check again after `CHECK_INTERVAL`, and report the partitions whose LSO has not moved since.
 
         Raises: as `offsets`.
         """
-        if self._clock() - self._looked < STANDING:
+        if self._clock() - self._checked_at < CHECK_INTERVAL:
             return
-        before, self._stands = self._stands, {}
-        for partition, (stable, end) in self._held().items():
-            self._stands[partition] = stable
+        before, self._stable_offsets = self._stable_offsets, {}
+        for partition, (stable, end) in self._blocked().items():
+            self._stable_offsets[partition] = stable
             if before.get(partition) == stable:
-                self._tell(partition, stable, end)
-        self._looked = self._clock()
+                self._report(partition, stable, end)
+        self._checked_at = self._clock()
 
-    def look(self) -> None:
-        """Tell of each partition that is held back now.
+    def check(self) -> None:
+        """Report each partition that is blocked now.
 
         Raises: as `offsets`.
         """
-        for partition, (stable, end) in self._held().items():
-            self._tell(partition, stable, end)
+        for partition, (stable, end) in self._blocked().items():
+            self._report(partition, stable, end)
 
-    def _held(self) -> dict[int, tuple[int, int]]:
-        """Return where readers of committed records stand, and where the log ends, of the partitions in which they differ."""
+    def _blocked(self) -> dict[int, tuple[int, int]]:
+        """Return the LSO and the end of the log of the partitions that are read up to an LSO before the end."""
         positions = self._positions()
-        wanted = [partition for partition in positions if partition not in self._told]
+        wanted = [partition for partition in positions if partition not in self._reported]
         if not wanted:
             return {}
         stable = offsets(self._client, self._topic, LATEST, wanted, isolation_level=Isolation.READ_COMMITTED)
         ends = offsets(self._client, self._topic, LATEST, wanted)
         return {at: (stable[at], ends[at]) for at in wanted if positions[at] >= stable[at] < ends[at]}
 
-    def _tell(self, partition: int, stable: int, end: int) -> None:
-        self._told.add(partition)
-        self._report(partition, stable, end)
+    def _report(self, partition: int, stable: int, end: int) -> None:
+        self._reported.add(partition)
+        self._notify(partition, stable, end)

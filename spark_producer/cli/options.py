@@ -12,8 +12,8 @@ from spark_producer.config import docs_table
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its arguments to `commands`."""
-    options = commands.add_parser("options", description="List every option.")
-    options.add_argument("--markdown", action="store_true", help="as a Markdown table, as in docs/options.md")
+    options = commands.add_parser("options", description="List every option of the data source with its default.")
+    options.add_argument("--markdown", action="store_true", help="print a Markdown table, as in docs/options.md")
     options.set_defaults(run=_run)
 
 

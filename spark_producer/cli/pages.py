@@ -1,4 +1,4 @@
-"""Finds the pages that help and errors call `docs/…`: in a checkout, or where a wheel has installed them."""
+"""Finds the pages that the help and errors call `docs/…`: in a checkout, or where a wheel has installed them."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def find_pages(package: Path | None = None, prefix: str | None = None) -> Path |
 
 
 def pages_line() -> str:
-    """Return a sentence that says where the pages are; empty if there are none."""
+    """Return a sentence with the folder of the pages; empty if there are none."""
     folder = find_pages()
     return "" if folder is None else f"The pages docs/… are in {folder}."
 
 
 class HelpfulParser(argparse.ArgumentParser):
-    """A parser whose help says where the pages are, if it names any."""
+    """A parser whose help ends with the folder of the pages, if it refers to any."""
 
     def error(self, message: str) -> NoReturn:
-        """Exit with the usage and the message, in which secrets among the arguments are hidden."""
+        """Exit with the usage and the message, without secrets among the arguments."""
         super().error(without_given_secrets(message))
 
     def format_help(self) -> str:

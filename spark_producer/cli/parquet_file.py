@@ -1,4 +1,4 @@
-"""Parquet as batches of bounded size, whatever its pages say: a dictionary page has a string once for all rows of a group."""
+"""Parquet as batches of bounded size. A dictionary page has a string once for all rows of a row group."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pyarrow import parquet
 from spark_producer.cli.decoded_size import MAX_BYTES, MAX_CELLS, MAX_ROW_BYTES, MAX_ROWS
 from spark_producer.cli.inflation import check_columns_count, check_unpacked
 from spark_producer.cli.parquet_pages import pages_of
-from spark_producer.cli.parquet_types import meant_types
+from spark_producer.cli.parquet_types import logical_types
 
 INT96_UNIT = "us"
-"""What INT96 is read in, as by Spark: nanoseconds of 64 bits end with the year 2262, and Arrow goes on with 1677."""
+"""The unit in which INT96 is read, as by Spark: nanoseconds of 64 bits end in 2262, and Arrow would wrap around to 1677."""
 
 _MAX_ELEMENTS = 1 << 28
-"""The maximum values of a list column in a row group: runs of levels take a few bytes of the file, and each four in memory."""
+"""Maximum values of a list column in a row group: a run of levels takes few bytes of the file, and four in memory for each."""
 
 
 class OpenParquet(NamedTuple):
-    """A file that was opened. `unwritable` says by name why values of a column cannot be written."""
+    """An open file. `unwritable` has the reasons why columns cannot be written, by name."""
 
     columns: list[str]
     rows: int
@@ -33,9 +33,9 @@ class OpenParquet(NamedTuple):
 
 
 def open_parquet(stack: ExitStack, name: str, content: bytes | None) -> OpenParquet:
-    """Open a file, or what came through a pipe.
+    """Open a file, or the `content` of a pipe.
 
-    Strings that the file keeps in dictionaries stay there, so that a batch takes the memory of it and not of its rows.
+    Dictionary-encoded strings stay encoded, so that a batch takes no memory for repeated ones.
 
     Raises:
         pyarrow.ArrowException: it is not Parquet, or would take too much memory.
@@ -49,23 +49,23 @@ def open_parquet(stack: ExitStack, name: str, content: bytes | None) -> OpenParq
     check_columns_count(metadata.num_columns)
     for group in range(metadata.num_row_groups):
         _check_pages(raw, metadata, group)
-    coded = _in_dictionaries(metadata)
+    encoded = _dictionary_columns(metadata)
     reader = stack.enter_context(
-        parquet.ParquetFile(source, read_dictionary=coded, coerce_int96_timestamp_unit=INT96_UNIT)
+        parquet.ParquetFile(source, read_dictionary=encoded, coerce_int96_timestamp_unit=INT96_UNIT)
     )
-    meant = meant_types(reader)
-    batches = meant.batches(_batches(reader, _rows_at_once(metadata)))
-    return OpenParquet(schema.names, metadata.num_rows, batches, meant.unwritable)
+    types = logical_types(reader)
+    batches = types.batches(_batches(reader, _rows_at_once(metadata)))
+    return OpenParquet(schema.names, metadata.num_rows, batches, types.unwritable)
 
 
 def _batches(reader: parquet.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of each row group by itself: Arrow cannot join dictionaries of two groups below lists and structs."""
+    """Yield batches that do not span row groups: Arrow cannot join dictionaries of two groups below lists and structs."""
     for group in range(reader.num_row_groups):
         yield from reader.iter_batches(rows, row_groups=[group])
 
 
 def _check_pages(raw: BinaryIO, metadata: parquet.FileMetaData, group: int) -> None:
-    """Check the sizes of the two largest pages of each column: a data page and its dictionary are in memory together.
+    """Check the sizes of the two largest pages of each column, because a data page and its dictionary are in memory together.
 
     Raises:
         pyarrow.ArrowInvalid: they are too large.
@@ -85,8 +85,8 @@ def _check_pages(raw: BinaryIO, metadata: parquet.FileMetaData, group: int) -> N
     check_unpacked(f"row group {group}", unpacked, packed)
 
 
-def _in_dictionaries(metadata: parquet.FileMetaData) -> list[str]:
-    """Return the paths of the string and binary columns that the file keeps in dictionaries."""
+def _dictionary_columns(metadata: parquet.FileMetaData) -> list[str]:
+    """Return the paths of the dictionary-encoded string and binary columns."""
     texts = [
         number for number in range(metadata.num_columns) if metadata.schema.column(number).physical_type == "BYTE_ARRAY"
     ]
@@ -99,7 +99,7 @@ def _in_dictionaries(metadata: parquet.FileMetaData) -> list[str]:
 
 
 def _rows_at_once(metadata: parquet.FileMetaData) -> int:
-    """Return how many rows are read at once, by the size of the row groups and of the columns of a fixed length."""
+    """Return the number of rows to read at once, from the sizes of the row groups and of columns with a fixed length."""
     groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
     columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
     fixed = sum(column.length or 0 for column in columns if column.physical_type == "FIXED_LEN_BYTE_ARRAY")

@@ -1,4 +1,4 @@
-"""The sizes of the pages of a Parquet file, from their headers: pyarrow allocates what these say.
+"""The sizes of the pages of a Parquet file, from their headers: pyarrow allocates these sizes without a check.
 
 The headers are structs in Thrift's compact protocol (parquet.thrift, PageHeader: field 2 is the decompressed size, 3 that in the
 file).

@@ -1,6 +1,6 @@
-"""The types that a Parquet file means and that Parquet's own types do not say: Spark's intervals and VARIANT, and INT96.
+"""The logical types of a Parquet file that Parquet's own types do not express: Spark's intervals and VARIANT, and INT96.
 
-Spark keeps the types of its columns in the footer. INT96, in which it writes timestamps by default, is a moment in time for it.
+Spark keeps the types of its columns in the footer. INT96, its default form of timestamps, is a moment in time (with a zone).
 """
 
 from __future__ import annotations
@@ -15,42 +15,42 @@ from pyarrow import parquet
 from spark_producer.common.escape import for_log
 
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-"""Where Spark's class ParquetReadSupport keeps its schema, as JSON."""
+"""The key in the footer under which Spark (ParquetReadSupport) keeps its schema as JSON."""
 
 _DAY_TO_SECOND = "interval day to second"
 
 
-class MeantTypes(NamedTuple):
-    """The schema that the batches of a file are to have, and why columns of other types cannot be written, by their names."""
+class LogicalTypes(NamedTuple):
+    """The schema of the batches of a file, and the reasons why columns of other types cannot be written, by name."""
 
     schema: pa.Schema
     unwritable: dict[str, str]
 
     def batches(self, found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield batches in the types that are meant; no value is copied."""
+        """Yield batches with the logical types; no value is copied."""
         for batch in found:
             yield batch if batch.schema.equals(self.schema) else batch.cast(self.schema)
 
 
-def meant_types(file: parquet.ParquetFile) -> MeantTypes:
-    """Return the types that the columns of a file are to have."""
+def logical_types(file: parquet.ParquetFile) -> LogicalTypes:
+    """Return the logical types of the columns of a file."""
     columns = [file.metadata.schema.column(at) for at in range(file.metadata.num_columns)]
-    old_times = iter([column.physical_type == "INT96" for column in columns])
+    is_int96 = iter([column.physical_type == "INT96" for column in columns])
     spark = _spark_fields(file.metadata.metadata)
     fields, unwritable = [], {}
     for field in file.schema_arrow:
-        planner = _Column(old_times)
-        fields.append(field.with_type(planner.meant(field.type, spark.get(field.name))))
+        planner = _Column(is_int96)
+        fields.append(field.with_type(planner.logical_type(field.type, spark.get(field.name))))
         if planner.unwritable:
             unwritable[field.name] = (
-                f"it has Spark's type {for_log(planner.unwritable)}, which Parquet keeps in another form: "
+                f"it has Spark's type {for_log(planner.unwritable)}, which Parquet stores in another form: "
                 "cast it to string in Spark, or leave it out"
             )
-    return MeantTypes(pa.schema(fields), unwritable)
+    return LogicalTypes(pa.schema(fields), unwritable)
 
 
 def _spark_fields(metadata: dict[bytes, bytes] | None) -> dict[str, Any]:
-    """Return Spark's types as its JSON has them, by the names of the columns; none, if it has not written the file."""
+    """Return Spark's types in its JSON form, by the names of the columns; empty if Spark did not write the file."""
     try:
         return _fields(json.loads((metadata or {}).get(_SPARK_SCHEMA, b"{}")))
     except (ValueError, RecursionError):
@@ -64,14 +64,14 @@ def _fields(spark: Any) -> dict[str, Any]:
 
 
 class _Column:
-    """Goes through the type of a column. `old_times` says of each of Parquet's leaves, in their order, whether it is INT96."""
+    """Traverses the type of a column. `is_int96` has an element for each leaf of Parquet's schema, in order."""
 
-    def __init__(self, old_times: Iterator[bool]) -> None:
-        self._old_times = old_times
+    def __init__(self, is_int96: Iterator[bool]) -> None:
+        self._is_int96 = is_int96
         self.unwritable = ""
 
-    def meant(self, kind: Any, spark: Any) -> Any:
-        """Return the type that is meant by an Arrow type; `spark` is Spark's, None if it is not known."""
+    def logical_type(self, kind: Any, spark: Any) -> Any:
+        """Return the logical type of an Arrow type; `spark` is Spark's type, or None if that is unknown."""
         if spark == "variant":
             self.unwritable = "variant"
         parts = spark if isinstance(spark, dict) else {}
@@ -90,11 +90,11 @@ class _Column:
         return self._leaf(kind, spark)
 
     def _field(self, field: Any, spark: Any) -> Any:
-        return field.with_type(self.meant(field.type, spark))
+        return field.with_type(self.logical_type(field.type, spark))
 
     def _leaf(self, kind: Any, spark: Any) -> Any:
-        is_old_time = next(self._old_times, False)
-        if is_old_time and pa.types.is_timestamp(kind):
+        is_int96 = next(self._is_int96, False)
+        if is_int96 and pa.types.is_timestamp(kind):
             return pa.timestamp(kind.unit, "UTC")
         if isinstance(spark, str) and spark.startswith("interval"):
             if spark == _DAY_TO_SECOND and pa.types.is_int64(kind):

@@ -1,4 +1,4 @@
-"""The arguments of commands that write which set options of the producer, and what is said of options that are none."""
+"""The arguments of commands that write: producer options, with errors for unknown and unsupported ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,79}")
 """The form of the names of options, columns and headers."""
 
 _SINK_OPTIONS = SINK_NAMES | {name: name for name in REGISTRY_FIELDS}
-"""By their names in lower case the options of writes from Spark which no command takes."""
+"""The options of writes from Spark, which no command takes, by their names in lower case."""
 
 
 def add_producer(command: argparse.ArgumentParser) -> None:
@@ -37,22 +37,22 @@ def add_producer(command: argparse.ArgumentParser) -> None:
         "--timeout",
         type=positive,
         metavar="SECONDS",
-        help="the maximum wait for the topic (default: 30, and 8 if no broker knows it)",
+        help="maximum wait for the topic (default: 30, and 8 if no broker knows it)",
     )
 
 
 def named_values(given: list[str], argument: str) -> dict[str, str]:
-    """Return what was given as NAME=VALUE.
+    """Return the names and values of arguments of the form NAME=VALUE.
 
     Raises:
-        ConfigError: something else, or a name twice, of which one value would be lost.
+        ConfigError: an argument has another form, or a name occurs twice, so that one value would be lost.
     """
     found: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
-            said = f", not {name!r} alone" if _NAME.fullmatch(name) else ""  # what is no name may be a secret
-            raise ConfigError(f"{argument} takes NAME=VALUE{said}")
+            shown = f", not {name!r} alone" if _NAME.fullmatch(name) else ""  # other text may be a secret
+            raise ConfigError(f"{argument} takes NAME=VALUE{shown}")
         if name in found:
             raise ConfigError(f"{argument} has {name!r} twice: give it once")
         found[name] = value

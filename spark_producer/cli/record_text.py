@@ -12,8 +12,8 @@ from spark_producer.record.reading import ConsumerRecord
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def format_held(topic: str, partition: int, stable: int, end: int) -> str:
-    """Return a line that says what an open transaction holds back: the records from `stable` on, up to the log's end."""
+def format_open_transaction(topic: str, partition: int, stable: int, end: int) -> str:
+    """Return the notice about records that an open transaction holds back: from the LSO `stable` to the end of the log."""
     records = (
         f"{end - stable:,} records from offset {stable} on are"
         if end - stable > 1
@@ -21,17 +21,17 @@ def format_held(topic: str, partition: int, stable: int, end: int) -> str:
     )
     return (
         f"{topic}-{partition}: {records} held back by an open transaction; "
-        f"`pyproducer txn describe --topic {topic}` says whose"
+        f"`pyproducer txn describe --topic {topic}` shows its id"
     )
 
 
 def format_reset(partition: int, position: int, start: int) -> str:
-    """Return the message for a reader that goes on at the `start` of a log, because the log does not hold `position`."""
+    """Return the notice that a reader continues at the `start` of a log, because `position` is not in it."""
     if start > position:
-        what = f"offsets {position} to {start - 1} were removed from the log, and are skipped"
+        reason = f"offsets {position} to {start - 1} were deleted from the log, and are skipped"
     else:
-        what = f"offset {position} is not in the log: the topic was made anew, or its end was lost"
-    return f"partition {partition}: {what}; reading on at {start}"
+        reason = f"offset {position} is not in the log: the topic was recreated, or the end of the log was lost"
+    return f"partition {partition}: {reason}; reading continues at {start}"
 
 
 def format_record(partition: int, record: ConsumerRecord) -> str:
@@ -49,14 +49,14 @@ def format_record(partition: int, record: ConsumerRecord) -> str:
 
 
 def record_json(partition: int, record: ConsumerRecord) -> str:
-    """Return a record as JSON on one line. Bytes that are no UTF-8 are in base64, under a name that says so (`value_base64`).
+    """Return a record as JSON on one line. Bytes that are not UTF-8 are in base64, in a field such as `value_base64`.
 
-    What could control a terminal is escaped (\\u009b): JSON itself asks that of the first 32 characters alone.
+    All characters that could control a terminal are escaped (\\u009b); JSON itself escapes only the first 32.
     """
-    page: dict[str, object] = {"partition": partition, "offset": record.offset, "timestamp": record.timestamp}
-    page |= _json_bytes("key", record.key) | _json_bytes("value", record.value)
-    page["headers"] = [{"key": name} | _json_bytes("value", value) for name, value in record.headers]
-    text = json.dumps(page, ensure_ascii=False)
+    fields: dict[str, object] = {"partition": partition, "offset": record.offset, "timestamp": record.timestamp}
+    fields |= _json_bytes("key", record.key) | _json_bytes("value", record.value)
+    fields["headers"] = [{"key": name} | _json_bytes("value", value) for name, value in record.headers]
+    text = json.dumps(fields, ensure_ascii=False)
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else json.dumps(character)[1:-1] for character in text)
@@ -70,7 +70,7 @@ def _json_bytes(name: str, content: bytes | None) -> dict[str, object]:
 
 
 def format_bytes(content: bytes | None) -> str:
-    """Return UTF-8 text as it is, with control characters escaped; all other bytes as 0x…; and null for None."""
+    """Return UTF-8 text with control characters escaped, other bytes as 0x…, and `null` for None."""
     if content is None:
         return "null"
     try:
@@ -79,14 +79,14 @@ def format_bytes(content: bytes | None) -> str:
         return "0x" + content.hex()
     if text.isprintable():
         return text
-    # Bytes that hold many control characters are not text, even if they happen to be UTF-8.
+    # Bytes with many control characters are not text, even if they happen to be UTF-8.
     if sum(not (character.isprintable() or character.isspace()) for character in text) * 4 > len(text):
         return "0x" + content.hex()
     return for_log(text, limit=None)
 
 
 def format_timestamp(milliseconds: int) -> str:
-    """Return milliseconds since 1970 as a date and time in UTC; the number where there is no such date; `no-time` for -1."""
+    """Return milliseconds since 1970 as a date and time in UTC; beyond the year 9999 as a number; `no-time` for -1."""
     if milliseconds == -1:
         return "no-time"
     try:

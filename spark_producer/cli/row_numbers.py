@@ -1,4 +1,4 @@
-"""The rows of several files, one after the other, and which of them a message of the producer means."""
+"""The rows of several files, one after the other, and the file and row of an error of the producer."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from spark_producer.errors import PyProducerError, RecordError
 
 
 class FileRows:
-    """Yields the rows of files as batches of the sink's columns, and remembers which file has which."""
+    """Yields the rows of files as batches of the sink's columns, and remembers at which row each file begins."""
 
     def __init__(self, sources: Sequence[Source], mapped: Mapped) -> None:
         self._sources = sources
         self._mapped = mapped
         self._starts: list[int] = []
-        """The rows before each file that was begun."""
+        """The number of rows before each file that was begun."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the batches of all files.
@@ -40,12 +40,12 @@ class FileRows:
             except UNREADABLE as error:
                 raise RecordError(f"{source.name}: {for_log(str(error))}") from error
 
-    def told(self, error: PyProducerError, topic: str) -> PyProducerError:
-        """Return an error with the file, and with the row in it from 1 on, where the producer's names a row of all files."""
-        words = rf"(?:topic {re.escape(repr(topic))}, )?row (\d+) of the task"
-        text = re.sub(words, lambda found: self._place(int(found[1])), str(error), count=1)
+    def with_file_row(self, error: PyProducerError, topic: str) -> PyProducerError:
+        """Return an error that names a row of the producer with the file and its row, from 1 on; other errors unchanged."""
+        pattern = rf"(?:topic {re.escape(repr(topic))}, )?row (\d+) of the task"
+        text = re.sub(pattern, lambda found: self._file_row(int(found[1])), str(error), count=1)
         return error if text == str(error) else RecordError(text)
 
-    def _place(self, row: int) -> str:
+    def _file_row(self, row: int) -> str:
         at = bisect_right(self._starts, row) - 1
         return f"{self._sources[at].name}, row {row - self._starts[at] + 1}"

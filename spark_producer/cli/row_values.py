@@ -15,9 +15,9 @@ from spark_producer.record.rendering.untyped import Column, pa
 class RowValues(NamedTuple):
     """A batch whose rows are rendered as `as_records` renders them.
 
-    `first` is the number of its first row in the file, from 0 on; `keep_nulls` writes the fields of JSON that are null.
+    `first` is the number of its first row in the file, from 0 on; with `keep_nulls` null fields are written into JSON.
 
-    Its methods raise pyarrow.ArrowException: a type has no JSON, or a value has none; the message has the column and the row.
+    Its methods raise pyarrow.ArrowException for a type or value that JSON cannot express; the message has the column and the row.
     """
 
     batch: pyarrow.RecordBatch
@@ -35,7 +35,7 @@ class RowValues(NamedTuple):
         return self._rendered(column, as_text)
 
     def headers(self, columns: Mapping[str, str]) -> Column:
-        """Return the headers of each row. `columns` maps each header's name to that of its column, in order."""
+        """Return the headers of each row. `columns` maps the names of headers to those of columns, in order."""
         rows, count = self.batch.num_rows, len(columns)
         values = [as_binary(self.text(column)) for column in columns.values()]
         in_rows = np.arange(rows * count).reshape(count, rows).T.reshape(-1)
@@ -53,10 +53,10 @@ class RowValues(NamedTuple):
         except pa.ArrowTypeError as error:
             raise pa.ArrowTypeError(f"column {name!r}: {error}") from error
         except (pa.ArrowException, ValueError) as error:
-            raise pa.ArrowInvalid(f"{self._where(name, cells, render)}: {error}") from error
+            raise pa.ArrowInvalid(f"{self._location(name, cells, render)}: {error}") from error
 
-    def _where(self, name: str, cells: Column, render: Callable[[Column, bool], Column]) -> str:
-        """Return the column, and the first row of it that cannot be rendered by itself."""
+    def _location(self, name: str, cells: Column, render: Callable[[Column, bool], Column]) -> str:
+        """Return the column, and its first row that cannot be rendered."""
         for at in range(len(cells)):
             try:
                 render(cells.slice(at, 1), self.keep_nulls)

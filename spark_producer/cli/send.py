@@ -1,4 +1,4 @@
-"""The way of a command's batches into a topic, and what it says about it in one line."""
+"""The sending of a command's batches to a topic, with a summary in one line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from spark_producer.admin import BlockingClient
-from spark_producer.admin.topic_suggestion import nearest_named
+from spark_producer.admin.topic_suggestion import suggest_topic_on_not_found
 from spark_producer.cli.progress import WaitNotice
 from spark_producer.config import ProducerConfig
 from spark_producer.metrics import Snapshot, WriteReport
@@ -21,33 +21,33 @@ WARNING = "some records may be in the topic already"
 
 
 class Sent(NamedTuple):
-    """What was acknowledged, and the metrics of that time."""
+    """The report of acknowledged records, and the metrics of the same time."""
 
     report: WriteReport
     metrics: Snapshot
 
     @property
     def speed(self) -> float:
-        """Records in a second; 0 if there were none."""
+        """Records per second; 0 without records."""
         return self.report.records / self.metrics.seconds if self.metrics.seconds > 0 else 0.0
 
     def line(self) -> str:
-        """Return one line for people."""
+        """Return a summary in one line."""
         records = f"{self.report.records:,} record" + ("" if self.report.records == 1 else "s")
         return f"{records} in {self.metrics.seconds:,.2f} s ({self.speed:,.0f}/s), {self.report.bytes:,} bytes as sent"
 
     @property
     def latency_p99(self) -> float:
-        """The milliseconds from a batch's first record to its acknowledgement within which 99 % of batches were."""
+        """The 99th percentile of the milliseconds from the first record of a batch to its acknowledgement."""
         return min(self.metrics.value(OWN, "record-latency-p99"), self.metrics.value(OWN, "record-latency-max"))
 
 
 WAIT_SECONDS = 30.0
-"""Seconds that a command waits for brokers and for the leaders of a topic, unless `--timeout` says otherwise."""
+"""Maximum seconds that a command waits for brokers and for the leaders of a topic without `--timeout`."""
 
 
 def wait_for_topic(config: ProducerConfig, topic: str, seconds: float | None) -> tuple[int, ...]:
-    """Wait until the topic can be written to, so that errors come before anything is read. A broker may create it.
+    """Wait until the topic can be written to, so that its errors come before any file is read. The broker may create it.
 
     `seconds` is the maximum wait; by default `WAIT_SECONDS`, and `UNKNOWN_TOPIC_GRACE` for a topic that no broker knows.
 
@@ -55,14 +55,17 @@ def wait_for_topic(config: ProducerConfig, topic: str, seconds: float | None) ->
     """
     settings = ConnectionSettings.from_config(config)
     timeout, unknown_timeout = (WAIT_SECONDS, UNKNOWN_TOPIC_GRACE) if seconds is None else (seconds, float("inf"))
-    with BlockingClient(settings, timeout=timeout, on_wait=WaitNotice(timeout)) as client, nearest_named(client, topic):
+    with (
+        BlockingClient(settings, timeout=timeout, on_wait=WaitNotice(timeout)) as client,
+        suggest_topic_on_not_found(client, topic),
+    ):
         return client.wait_for_topic(topic, create=True, unknown_timeout=unknown_timeout)
 
 
 def send_all(
     config: ProducerConfig, topic: str, batches: Iterable[pa.RecordBatch], on_count: Callable[[int], None]
 ) -> Sent:
-    """Send batches of the sink's columns, and return when all of their rows are acknowledged. `on_count` gets the rows so far.
+    """Send batches of the sink's columns, and return when all rows are acknowledged. `on_count` gets the rows sent so far.
 
     Raises: as `Producer.send_batch` and `flush`.
     """

@@ -1,4 +1,4 @@
-"""Files as Arrow batches: Parquet, CSV, JSON lines, Arrow, plain lines; and their rows as the sink's columns."""
+"""Files as Arrow batches (Parquet, CSV, JSON lines, Arrow, lines of text), and their rows as the columns of the sink."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from spark_producer.kernel.arrays import ArrowArray
 
 STDIN = "-"
 BYTES = 16 << 20
-"""A batch of lines, or of a Parquet file, ends with the row that brings it to so many bytes, however few rows it has."""
+"""The size in bytes at which a batch of lines ends, however few rows it has."""
 
 MAX_LINE_BYTES = 64 << 20
-"""The most bytes of a line. A longer one is no record, and the rest of it would be kept in memory until its end comes."""
+"""Maximum bytes of a line. A longer one cannot be a record, and would be in memory up to its end."""
 
 UNREADABLE = (OSError, pa.ArrowException, ArithmeticError, LookupError, TypeError, ValueError, RecursionError)
-"""What pyarrow and json raise for rows that Python has no value for, as times after the year 9999, and lists in 10,000 lists."""
+"""The exceptions of pyarrow and json for rows beyond Python's types, such as times after the year 9999 or 10,000 nested lists."""
 
 NO_MEMORY = (
     "cannot be read: this machine has too little memory for it; write it again with smaller rows, batches or row groups"
@@ -51,7 +51,7 @@ TABS = ".tsv"
 
 COMMA = ","
 OTHER_DELIMITERS = {";": "';'", "\t": "tab", "|": "'|'"}
-"""What is often between cells, and how `--delimiter` takes it."""
+"""Other frequent delimiters, and the values of `--delimiter` for them."""
 
 FORMATS = ("parquet", "csv", "json", "arrow", "text")
 LINE = "line"
@@ -62,11 +62,10 @@ COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
 
 class Source(NamedTuple):
-    """A file that was opened: its columns, the number of its rows if the file says it, and the batches.
+    """An open file: its columns, its number of rows if the file has it, and its batches.
 
-    `lines` is the column of its batches that has whole lines, which are the values as they stand; None if it has none.
-    `delimiter` is that of a CSV, else None. `json` extracts the fields of JSON lines, whose batches are lines.
-    `unwritable` says by name why values of a column cannot be written.
+    `lines` is the column with whole lines, which are the values of records; None for other formats. `delimiter` is that of a CSV,
+    else None. `json` extracts the fields of JSON lines. `unwritable` has the reasons why columns cannot be written, by name.
     """
 
     name: str
@@ -80,7 +79,7 @@ class Source(NamedTuple):
 
 
 class Mapped(NamedTuple):
-    """Which columns of a file become which part of a record, and whether null fields are written into JSON."""
+    """The columns of a file for each part of a record, and whether null fields are written into JSON."""
 
     key: str | None = None
     value: str = "*"
@@ -90,24 +89,24 @@ class Mapped(NamedTuple):
     keep_nulls: bool = False
 
     def columns(self) -> list[str]:
-        """Return the columns that are mapped by name, each once."""
-        asked = [
+        """Return the names of the mapped columns, each once."""
+        named = [
             self.key,
             self.timestamp,
             self.partition,
             *self.headers.values(),
             None if self.value == "*" else self.value,
         ]
-        return list(dict.fromkeys(column for column in asked if column is not None))
+        return list(dict.fromkeys(column for column in named if column is not None))
 
 
 def open_file(stack: ExitStack, name: str, kind: str | None, form: CsvForm = BY_NAME) -> Source:
-    """Open a file, or stdin for `-`, and look at how it begins, so that a wrong one is known before anything is sent.
+    """Open a file, or stdin for `-`, and check its beginning, so that a wrong file is found before anything is sent.
 
-    `form` is that of a CSV.
+    `form` is for CSV files.
 
     Raises:
-        ConfigError: it is not there, of no known format, or not what its format says.
+        ConfigError: the file is missing, has no known format, or does not follow its format.
     """
     kind = kind or kind_of(name)
     try:
@@ -117,50 +116,50 @@ def open_file(stack: ExitStack, name: str, kind: str | None, form: CsvForm = BY_
     except UNREADABLE as error:
         if isinstance(error, FileNotFoundError | IsADirectoryError | PermissionError):
             raise ConfigError(f"{name} cannot be read: {error.strerror or error}") from error
-        advice = "--delimiter says what is between its cells, " if kind == "csv" else ""
+        advice = "--delimiter sets the delimiter, " if kind == "csv" else ""
         raise ConfigError(
-            f"{name} is no {kind} file that can be read ({for_log(str(error))}); {advice}--format says what it is"
+            f"{name} cannot be read as {kind}: {for_log(str(error))}; {advice}--format sets the format"
         ) from error
 
 
 def kind_of(name: str) -> str:
-    """Return the format that a file's name says.
+    """Return the format of a file by the suffix of its name.
 
     Raises:
-        ConfigError: it says none.
+        ConfigError: the suffix is unknown.
     """
     if name == STDIN:
         return "text"
     kind = SUFFIXES.get(_suffix(name))
     if kind is None:
         if not os.path.lexists(name):
-            raise ConfigError(f"{name} cannot be read: {os.strerror(errno.ENOENT)} (files stand first, the topic last)")
+            raise ConfigError(f"{name} cannot be read: {os.strerror(errno.ENOENT)} (files come first, the topic last)")
         if Path(name).is_dir():
-            raise ConfigError(f"{name} cannot be read: it is a directory, so name the files in it")
-        raise ConfigError(f"{name} does not say what it is: give --format {'|'.join(FORMATS)}")
+            raise ConfigError(f"{name} cannot be read: it is a directory; name the files in it")
+        raise ConfigError(f"the format of {name} is unknown: give --format {'|'.join(FORMATS)}")
     return kind
 
 
 def _suffix(name: str) -> str:
-    """Return the suffix that says what a file is, in small letters and before that of its packing; empty if it has none."""
+    """Return the suffix of a file's format in lower case, without that of its compression; empty if it has none."""
     suffixes = [suffix.lower() for suffix in Path(name).suffixes]
     return next((suffix for suffix in reversed(suffixes) if suffix not in COMPRESSED), "")
 
 
 def _bytes(stack: ExitStack, name: str) -> pa.NativeFile:
-    """Open the file's bytes, unpacked by the suffix of its name."""
+    """Open the file, decompressed according to the suffix of its name."""
     if name == STDIN:
         if sys.stdin is None:
-            raise ConfigError("stdin is closed: give the name of a file, or something to read")
+            raise ConfigError("stdin is closed: give the name of a file, or redirect stdin")
         return pa.PythonFile(cast(io.IOBase, sys.stdin.buffer), mode="r")
-    if not Path(name).is_file():  # a pipe, as `<(zcat …)` is, or a device: pyarrow would look for its end first
+    if not Path(name).is_file():  # a pipe, such as `<(zcat …)`, or a device: pyarrow would seek to its end
         return pa.PythonFile(stack.enter_context(Path(name).open("rb")), mode="r")
-    codec = COMPRESSED.get(Path(name).suffix.lower())  # pyarrow itself knows the suffixes in small letters alone
+    codec = COMPRESSED.get(Path(name).suffix.lower())  # pyarrow itself knows suffixes in lower case only
     return stack.enter_context(pa.input_stream(name, compression=cast(Any, codec)))
 
 
 def _whole(pipe: pa.NativeFile) -> bytes:
-    """Return all that comes through a pipe. A plain `read()` of pyarrow's looks for its end first, which a pipe does not have."""
+    """Return all bytes of a pipe. `read()` without a size would seek to the end, which a pipe does not have."""
     return b"".join(iter(lambda: pipe.read(1 << 20), b""))
 
 
@@ -178,12 +177,12 @@ def _csv(stack: ExitStack, name: str, form: CsvForm) -> Source:
 
 
 def _arrow(stack: ExitStack, name: str) -> Source:
-    """Open an Arrow file or stream. It is read and not mapped: a map of a file that is cut off ends the process (SIGBUS)."""
+    """Open an Arrow file or stream. It is read and not mapped: truncating a mapped file would kill the process (SIGBUS)."""
     if Path(name).is_file():
         try:
             file = stack.enter_context(ipc.open_file(stack.enter_context(pa.OSFile(name, mode="r"))))
         except pa.ArrowInvalid:
-            pass  # then it is a stream, which begins and ends in another way
+            pass  # it is a stream
         else:
             check_columns_count(len(file.schema.names))
             with Path(name).open("rb") as raw:
@@ -197,7 +196,7 @@ def _arrow(stack: ExitStack, name: str) -> Source:
 
 
 def _validated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches whose offsets lie within their buffers, and whose texts are UTF-8: Arrow's files are taken as they are."""
+    """Yield batches after a check, which Arrow leaves out, that offsets lie within their buffers and strings are UTF-8."""
     for batch in batches:
         batch.validate(full=True)
         yield batch
@@ -205,12 +204,12 @@ def _validated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _text(stack: ExitStack, name: str) -> Source:
     lines = _lines(name, _bytes(stack, name))
-    first = next(lines, None) if Path(name).is_file() else None  # a pipe's first line may be long in coming
+    first = next(lines, None) if Path(name).is_file() else None  # the first line of a pipe may come late
     return Source(name, [LINE], None, (pa.record_batch({LINE: part}) for part in _pieces(lines, first)), lines=LINE)
 
 
 def _json(stack: ExitStack, name: str) -> Source:
-    """Open JSON lines. A line is a value as it stands. The columns are the fields of the first line; `look_for` adds others."""
+    """Open JSON lines, whose lines are the values. The columns are the fields of the first line; `look_for` adds others."""
     lines = _filled_lines(stack, name)
     first = next(lines, None)
     again = (lambda: _filled_lines(stack, name)) if Path(name).is_file() else None
@@ -225,7 +224,7 @@ def _filled_lines(stack: ExitStack, name: str) -> Iterator[bytes]:
 
 
 def _without_mark(lines: Iterator[bytes]) -> Iterator[bytes]:
-    """Take the mark of UTF-8 from the first line: editors put it there, and JSON may not begin with it (RFC 8259, 8.1)."""
+    """Yield lines without a byte order mark, which some editors write and JSON does not allow (RFC 8259, 8.1)."""
     yield next(lines, b"").removeprefix(codecs.BOM_UTF8)
     yield from lines
 
@@ -247,7 +246,7 @@ def _lines(name: str, file: pa.NativeFile) -> Iterator[bytes]:
         length += len(first)
         if length > MAX_LINE_BYTES:
             raise RecordError(
-                f"{name}: a line is longer than {MAX_LINE_BYTES >> 20} MiB; --format says what the file is"
+                f"{name}: a line is longer than {MAX_LINE_BYTES >> 20} MiB; --format sets the format of the file"
             )
         if more:
             yield b"".join(begun).removesuffix(b"\r")
@@ -274,36 +273,36 @@ _OPEN = {"parquet": _parquet, "json": _json, "arrow": _arrow, "text": _text}
 
 
 def check_columns(source: Source, mapped: Mapped) -> None:
-    """Look whether the columns that are asked for are there, and whether it is clear which they are.
+    """Check that the mapped columns exist, are unique, and can be written.
 
     Raises:
-        SchemaError: one is not, and the message has those that there are; or several have one name; or there is no text for one.
+        SchemaError: a column does not (the message lists the existing ones), or several have one name.
     """
     if len(set(source.columns)) != len(source.columns):
         several = next(name for name in source.columns if source.columns.count(name) > 1)
-        raise SchemaError(f"{source.name} has several columns {several!r}: give each a name of its own")
+        raise SchemaError(f"{source.name} has several columns {several!r}: give each column a different name")
     wanted = mapped.columns()
     if source.json is not None:
         source.json.look_for(wanted)
     for column in wanted:
         if column not in source.columns:
-            there = ", ".join(source.columns) or "none"
-            raise SchemaError(f"{source.name} has no column {column!r}; it has {there}{_other_delimiter(source)}")
+            existing = ", ".join(source.columns) or "none"
+            raise SchemaError(f"{source.name} has no column {column!r}; it has {existing}{_other_delimiter(source)}")
     for column in source.columns if mapped.value == "*" else wanted:
         if column in source.unwritable:
             raise SchemaError(f"{source.name}, column {column!r} cannot be written: {source.unwritable[column]}")
 
 
 def _other_delimiter(source: Source) -> str:
-    """Return advice for a CSV that was read as one column and is probably several."""
+    """Return advice for a CSV that was read as one column and probably has another delimiter."""
     found = [
         mark for mark in OTHER_DELIMITERS if source.delimiter and len(source.columns) == 1 and mark in source.columns[0]
     ]
-    return f"; if several stand there, give --delimiter {OTHER_DELIMITERS[found[0]]}" if found else ""
+    return f"; if these are several columns, give --delimiter {OTHER_DELIMITERS[found[0]]}" if found else ""
 
 
 def as_sink_columns(source: Source, mapped: Mapped) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file as batches of the sink's columns. A value of all columns is JSON, one object for each row.
+    """Yield the rows of a file as batches of the sink's columns. The value `*` is a JSON object of all columns.
 
     Raises:
         SchemaError, RecordError, pyarrow.ArrowException: a row cannot be read or converted.

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 
 from spark_producer.admin import BlockingClient
 from spark_producer.admin.offsets import LATEST, offsets
-from spark_producer.admin.topic_suggestion import nearest_named
+from spark_producer.admin.topic_suggestion import suggest_topic, suggest_topic_on_not_found
+from spark_producer.admin.topics import is_missing, wait_for_creation
 from spark_producer.cli.arg_types import natural, offset, positive
-from spark_producer.cli.avro_view import add_view, take_registry, viewed, viewer
+from spark_producer.cli.avro_view import add_view, decoded, take_registry, viewer
 from spark_producer.cli.connection_args import add_connection, connection_options, settings_of
 from spark_producer.cli.console import print_error, raise_if_pipe_closed
 from spark_producer.cli.lso_notice import OpenTransactionNotifier
-from spark_producer.cli.nosuch import wait_until_created
 from spark_producer.cli.progress import WaitNotice
-from spark_producer.cli.record_text import format_held, format_record, format_reset, record_json
+from spark_producer.cli.record_text import format_open_transaction, format_record, format_reset, record_json
 from spark_producer.cli.tail_end import positions_at, records_until
 from spark_producer.cli.topic_reader import Isolation, TopicReader
 from spark_producer.record.reading import ConsumerRecord
@@ -26,45 +26,45 @@ from spark_producer.schemas.avro_viewer import AvroViewer
 CLIENT_ID = "pyproducer-tail"
 
 TIMEOUT = 30.0
-"""Seconds that `tail` waits for an answer, unless `--timeout` says less."""
+"""Maximum seconds that `tail` waits for a response, unless `--timeout` is shorter."""
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its arguments to `commands`."""
     tail = commands.add_parser(
         "tail",
-        description="Print the records of a topic as they arrive, until Ctrl-C: partition:offset, time (UTC), key, value, "
-        "headers. Bytes that are not UTF-8 are printed as 0x…. tail waits for a topic that does not exist yet, and prints it "
-        "from its first record on; with --until-end that is an error.",
+        description="Print the records of a topic as they arrive, until Ctrl-C: partition:offset, timestamp (UTC), key, value, "
+        "headers. Bytes that are not UTF-8 are printed as 0x…. A topic that does not exist yet is waited for, and printed from "
+        "its first record; with --until-end it is an error.",
     )
-    tail.add_argument("topic")
+    tail.add_argument("topic", metavar="TOPIC")
     add_connection(tail)
     begin = tail.add_mutually_exclusive_group()
-    begin.add_argument("--from-beginning", action="store_true", help="begin with the records that are there already")
+    begin.add_argument("--from-beginning", action="store_true", help="begin at the first record (default: at the end)")
     begin.add_argument(
         "--offset",
         type=offset,
         metavar="N",
-        help="begin at this offset of each partition, or at its end if that is earlier; -N: so many before its end",
+        help="begin at this offset of each partition, or at its end if that is earlier; -N: N records before its end",
     )
-    tail.add_argument("-e", "--until-end", action="store_true", help="stop at the records that are the last ones now")
+    tail.add_argument("-e", "--until-end", action="store_true", help="stop at the end of the topic as it is now")
     tail.add_argument(
         "--timeout",
         type=positive,
         metavar="SECONDS",
-        help="stop when no record came for so long; also the maximum wait for brokers and for the topic",
+        help="stop after this time without a record; also the maximum wait for brokers and for the topic",
     )
-    tail.add_argument("--json", action="store_true", help="print each record as a JSON object")
+    tail.add_argument("--json", action="store_true", help="print each record as a JSON object on a line")
     tail.add_argument(
-        "--grep", type=_pattern, metavar="REGEX", help="print records whose line has a match, in key, value or headers"
+        "--grep", type=_pattern, metavar="REGEX", help="print only records whose key, value or headers match"
     )
     tail.add_argument("--max-records", type=positive, metavar="N", help="stop after N records")
-    tail.add_argument("--partition", type=natural, metavar="P", help="print this partition only")
+    tail.add_argument("--partition", type=natural, metavar="P", help="print only this partition")
     tail.add_argument(
         "--isolation-level",
         choices=[level.name.lower() for level in Isolation],
         default=Isolation.READ_UNCOMMITTED.name.lower(),
-        help="whether records of open and aborted transactions are printed (default: read_uncommitted)",
+        help="read_committed leaves out records of open and aborted transactions (default: read_uncommitted)",
     )
     add_view(tail)
     tail.set_defaults(run=_run, unfinished=None)
@@ -74,18 +74,18 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from error
+        raise argparse.ArgumentTypeError(f"{text!r} is not a regular expression: {error}") from error
 
 
 def _run(chosen: argparse.Namespace) -> None:
     options = {"kafka.client.id": CLIENT_ID} | connection_options(chosen)
     registry = take_registry(options)
     settings = settings_of(options)
-    patience = TIMEOUT if chosen.timeout is None else min(TIMEOUT, chosen.timeout)
+    timeout = TIMEOUT if chosen.timeout is None else min(TIMEOUT, chosen.timeout)
     with (
         viewer(chosen, options, registry) as view,
-        BlockingClient(settings, timeout=patience, on_wait=WaitNotice(patience, raise_if_pipe_closed)) as client,
-        nearest_named(client, chosen.topic),
+        BlockingClient(settings, timeout=timeout, on_wait=WaitNotice(timeout, raise_if_pipe_closed)) as client,
+        suggest_topic_on_not_found(client, chosen.topic),
     ):
         _print(chosen, client, view)
 
@@ -95,7 +95,7 @@ def _print(chosen: argparse.Namespace, client: BlockingClient, view: AvroViewer 
     raise_if_pipe_closed()
     for records in _batches(chosen, client):
         for partition, read in records:
-            record = viewed(read, view)
+            record = decoded(read, view)
             text = "" if chosen.json and chosen.grep is None else format_record(partition, record)
             if chosen.grep is not None and not chosen.grep.search(text.split("  ", 2)[-1]):
                 continue
@@ -112,7 +112,7 @@ def _print(chosen: argparse.Namespace, client: BlockingClient, view: AvroViewer 
 def _batches(chosen: argparse.Namespace, client: BlockingClient) -> Iterator[list[tuple[int, ConsumerRecord]]]:
     partitions = None if chosen.partition is None else [chosen.partition]
     isolation = Isolation[chosen.isolation_level.upper()]
-    is_new = not chosen.until_end and wait_until_created(client, chosen.topic, chosen.timeout)
+    is_new = not chosen.until_end and _wait_until_created(client, chosen.topic, chosen.timeout)
     reader = TopicReader(
         client,
         chosen.topic,
@@ -121,7 +121,7 @@ def _batches(chosen: argparse.Namespace, client: BlockingClient) -> Iterator[lis
         isolation=isolation,
         on_reset=lambda *reset: print_error(format_reset(*reset)),
     )
-    read = list(reader.positions)  # a partition that is added meanwhile is not among them
+    read = list(reader.positions)  # without partitions that are added later
     if chosen.offset is not None:
         reader.positions = positions_at(client, chosen.topic, chosen.offset, read, isolation)
     ends = None
@@ -130,25 +130,43 @@ def _batches(chosen: argparse.Namespace, client: BlockingClient) -> Iterator[lis
         ends = offsets(client, chosen.topic, LATEST, read, isolation_level=isolation)
         if begins_at_end:
             print_error(
-                "it begins at the end, and --until-end stops there: add --from-beginning, or --offset -10 for the last ten"
+                "tail begins at the end, and --until-end stops there: add --from-beginning, or --offset -10 for ten records"
             )
     elif begins_at_end and sys.stderr is not None and sys.stderr.isatty():
-        print_error(f"waiting for new records of {chosen.topic!r}; --from-beginning shows those that are there already")
+        print_error(f"waiting for new records of {chosen.topic!r}; --from-beginning shows the existing ones")
     found = records_until(reader, ends=ends, quiet=chosen.timeout)
     if isolation is Isolation.READ_UNCOMMITTED:
         return found
 
-    def tell(*held: int) -> None:
-        print_error(format_held(chosen.topic, *held))
+    def notify(*blocked: int) -> None:
+        print_error(format_open_transaction(chosen.topic, *blocked))
 
-    return _and_tell(found, OpenTransactionNotifier(client, chosen.topic, lambda: reader.positions, tell))
+    return _with_notices(found, OpenTransactionNotifier(client, chosen.topic, lambda: reader.positions, notify))
 
 
-def _and_tell(
-    found: Iterator[list[tuple[int, ConsumerRecord]]], held: OpenTransactionNotifier
+def _with_notices(
+    found: Iterator[list[tuple[int, ConsumerRecord]]], notifier: OpenTransactionNotifier
 ) -> Iterator[list[tuple[int, ConsumerRecord]]]:
-    """Yield what is found, and say meanwhile and at the end which partitions are held back."""
+    """Yield the batches of `found`, and report, between them and at the end, partitions that open transactions block."""
     for records in found:
         yield records
-        held.look_now_and_then()
-    held.look()
+        notifier.check_periodically()
+    notifier.check()
+
+
+def _wait_until_created(client: BlockingClient, topic: str, timeout: float | None) -> bool:
+    """Wait until a topic exists and has leaders; return whether it was missing at first, so that all its records are new.
+
+    A line on stderr reports the wait, and names a topic with a similar name. `timeout` is in seconds; None: until Ctrl-C.
+
+    Raises:
+        TopicNotFound: it was not created within `timeout`. BrokenPipeError: the reader of stdout has closed it. And as
+        `BlockingClient.metadata`.
+    """
+    if not is_missing(client, topic):
+        return False
+    similar = suggest_topic(client, topic)
+    hint = f" Did you mean {similar!r}?" if similar else ""
+    print_error(f"topic {topic!r} does not exist yet: waiting for its first write, or until it is created.{hint}")
+    wait_for_creation(client, topic, timeout, raise_if_pipe_closed)
+    return True

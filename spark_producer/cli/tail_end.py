@@ -1,4 +1,4 @@
-"""Reading a topic until an end: up to what is there now, or until nothing comes for a while."""
+"""Reading a topic up to its present end, or until no record has come for some time."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from spark_producer.record.reading import ConsumerRecord
 def positions_at(
     client: BlockingClient, topic: str, offset: int, partitions: Sequence[int] | None, isolation: Isolation
 ) -> dict[int, int]:
-    """Return where to begin: at `offset` of each partition, or so many records before its end if that is negative.
+    """Return the offsets to begin at: `offset` in each partition, or that many before its end if it is negative.
 
-    Partitions may be of different lengths: one whose end is before `offset` begins there, and not anew at its start, where a
-    reader is sent that asks for an offset which is not in the log.
+    Partitions may have different lengths: one that ends before `offset` begins at its end. To fetch at `offset` would send the
+    reader to the start of the log.
 
     Raises: as `offsets`.
     """
     starts = offsets(client, topic, EARLIEST, partitions, isolation_level=isolation)
     if offset >= 0:
-        ends = offsets(client, topic, LATEST, partitions)  # of the log, behind open transactions
+        ends = offsets(client, topic, LATEST, partitions)  # of the log, after open transactions
         return {partition: max(min(offset, ends[partition]), start) for partition, start in starts.items()}
     ends = offsets(client, topic, LATEST, partitions, isolation_level=isolation)
     return {partition: max(ends[partition] + offset, start) for partition, start in starts.items()}
@@ -36,10 +36,10 @@ def records_until(
     quiet: float | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[list[tuple[int, ConsumerRecord]]]:
-    """Yield the (partition, record) of each fetch, which may be none.
+    """Yield the list of (partition, record) of each fetch, which may be empty.
 
-    It ends when the reader has reached `ends`, the offsets after the last records that are wanted; and when nothing came for
-    `quiet` seconds.
+    The iterator ends when the reader has reached `ends`, the offsets after the last wanted records, or after `quiet` seconds
+    without a record.
 
     Raises: as `TopicReader.records`.
     """

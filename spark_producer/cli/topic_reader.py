@@ -1,7 +1,7 @@
 """The reader of a topic as it grows, for `pyproducer tail` and for jobs that read back what was written.
 
-It reads without a consumer group. With isolation level read_uncommitted, the default as in Kafka's console consumer, it shows the
-records of open and aborted transactions too; with read_committed those of committed ones alone, and of none.
+It reads without a consumer group. With isolation level read_uncommitted, the default as in Kafka's console consumer, it returns
+records of open and aborted transactions too; with read_committed only those of committed transactions and of no transaction.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from spark_producer.record.reading import ConsumerRecord, read_records, single_r
 
 PARTITION_BYTES = 4 << 20
 REQUEST_BYTES = 32 << 20
-"""The most bytes with which a fetch is answered, for a partition and in all, unless its first batch is larger."""
+"""Maximum bytes of a Fetch response, for a partition and in all, unless its first batch is larger."""
 
 
 class Isolation(enum.IntEnum):
-    """What a reader sees of transactions: everything at once, or what was committed."""
+    """The isolation level of a reader, with its value in Fetch and ListOffsets."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 
 class Fetched(NamedTuple):
-    """Whole batches as they are in the log of a partition. The first may begin before the position that was asked for.
+    """Whole batches as they are in the log of a partition. The first may begin before the position of the reader.
 
-    aborted: (producer id, first offset) of the transactions whose records the reader must leave out.
+    aborted: (producer id, first offset) of the transactions whose records must be left out.
     """
 
     partition: int
@@ -50,7 +50,7 @@ class Fetched(NamedTuple):
 
 
 class TopicReader:
-    """Reads partitions of one topic. `positions` are the next offsets to read; set them to read from elsewhere.
+    """Reads partitions of one topic. `positions` are the next offsets to read; set them to move the reader.
 
     With `partitions` None it reads all partitions that exist now. `on_reset(partition, position, start)` is called when the next
     offset of a partition is not in the log; reading then goes on at the start of the log.
@@ -78,26 +78,26 @@ class TopicReader:
         self.positions = offsets(client, topic, start, partitions, isolation_level=isolation)
         self._leaders = client.leaders_of(topic, self.positions)
         self._order = dict.fromkeys(sorted(self.positions))
-        """The partitions in the order in which they are asked for: the broker answers the first at any size (KIP-74)."""
+        """The partitions in the order of the next fetch: the broker returns a batch of the first whatever its size (KIP-74)."""
         self._moved: list[int] = []
-        """The partitions whose leader is to be found anew."""
+        """The partitions whose leader must be looked up again."""
         self._failures = 0
-        """The fetches, without a break, in which a broker has refused a partition."""
+        """The number of successive fetches in which a broker has refused a partition."""
 
     def fetch(self, max_wait_ms: int = 500) -> list[Fetched]:
-        """Return the next batches of all partitions, in any order; nothing if none come within `max_wait_ms` for each leader.
+        """Return the next batches of all partitions, in any order; none after `max_wait_ms` without records at each leader.
 
         Raises:
-            CorruptRecord: the bytes that the broker sent are not batches.
-            BrokerError, BrokersUnreachable, KafkaTimeout, ConnectionFailed: the broker refuses, or cannot be asked.
+            CorruptRecord: the bytes from the broker are not batches.
+            BrokerError, BrokersUnreachable, KafkaTimeout, ConnectionFailed: the broker refuses, or cannot be reached.
         """
         found: list[Fetched] = []
         by_leader: dict[int, list[int]] = {}
         for partition in self._order:
             by_leader.setdefault(self._leaders[partition], []).append(partition)
-        for leader, asked in by_leader.items():
-            for answer in self._ask(leader, asked, 0 if found else max_wait_ms):
-                found += self._accept(answer, first=answer.partition_index == asked[0])
+        for leader, partitions in by_leader.items():
+            for response in self._fetch_from(leader, partitions, 0 if found else max_wait_ms):
+                found += self._accept(response, first=response.partition_index == partitions[0])
         if self._moved:
             self._back_off()
             self._leaders |= self._client.leaders_of(self._topic, self._moved)
@@ -122,7 +122,7 @@ class TopicReader:
             except CorruptRecord as error:
                 raise CorruptRecord(f"topic {self._topic!r}, partition {partition}: {error}") from error
 
-    def _ask(self, leader: int, partitions: list[int], max_wait_ms: int) -> list[FetchPartitionResponse]:
+    def _fetch_from(self, leader: int, partitions: list[int], max_wait_ms: int) -> list[FetchPartitionResponse]:
         wanted = tuple(
             FetchPartition(partition=each, fetch_offset=self.positions[each], partition_max_bytes=PARTITION_BYTES)
             for each in partitions
@@ -135,18 +135,18 @@ class TopicReader:
             session_epoch=-1,
             topics=(FetchTopic(self._topic, wanted),),
         )
-        answer = self._client.request(FETCH, body, node=leader)
-        check(answer.error_code, f"topic {self._topic!r}")
-        rows = (row for topic in answer.responses if topic.topic == self._topic for row in topic.partitions)
+        response = self._client.request(FETCH, body, node=leader)
+        check(response.error_code, f"topic {self._topic!r}")
+        rows = (row for topic in response.responses if topic.topic == self._topic for row in topic.partitions)
         known = set(partitions)
-        return [row for row in rows if row.partition_index in known]  # a broker may answer more than it was asked
+        return [row for row in rows if row.partition_index in known]  # a broker may return more than was requested
 
-    def _accept(self, answer: FetchPartitionResponse, *, first: bool) -> list[Fetched]:
-        partition = answer.partition_index
-        if answer.error_code:
-            self._recover(partition, answer.error_code)
+    def _accept(self, response: FetchPartitionResponse, *, first: bool) -> list[Fetched]:
+        partition = response.partition_index
+        if response.error_code:
+            self._recover(partition, response.error_code)
             return []
-        data = decoded_records(answer.records) or memoryview(b"")
+        data = decoded_records(response.records) or memoryview(b"")
         try:
             end, next_offset = end_of(data)
         except CorruptRecord as error:
@@ -154,22 +154,22 @@ class TopicReader:
         if end:
             self.positions[partition] = next_offset
         elif len(data) and first:
-            raise self._corrupt(partition, f"{len(data)} bytes hold no whole batch")
-        # A partition whose batch did not fit must be asked for first next time; any other goes to the end of the order.
+            raise self._corrupt(partition, f"{len(data)} bytes without a whole batch")
+        # A partition whose batch did not fit goes to the start of the next fetch; any other to its end.
         del self._order[partition]
         if len(data) and not end:
             self._order = {partition: None} | self._order
         else:
             self._order[partition] = None
-        aborted = tuple((each.producer_id, each.first_offset) for each in answer.aborted_transactions or ())
+        aborted = tuple((each.producer_id, each.first_offset) for each in response.aborted_transactions or ())
         return [Fetched(partition, data[:end], aborted)] if end else []
 
     def _recover(self, partition: int, code: int) -> None:
-        """After an error of one partition, find the start of its log anew, or note that its leader is to be found, or raise."""
-        if code == Code.OFFSET_OUT_OF_RANGE:  # retention removed the next records, or the topic was made anew
+        """After the error of a partition, go to the start of its log, or have its leader looked up, or raise the error."""
+        if code == Code.OFFSET_OUT_OF_RANGE:  # retention removed the next records, or the topic was recreated
             wanted = self.positions[partition]
             self.positions |= offsets(self._client, self._topic, EARLIEST, [partition])
-            if self.positions[partition] == wanted:  # the broker contradicts itself
+            if self.positions[partition] == wanted:  # the broker contradicts itself, so do not retry at once
                 self._back_off()
             elif self._on_reset is not None:
                 self._on_reset(partition, wanted, self.positions[partition])
@@ -183,5 +183,5 @@ class TopicReader:
         self._failures += 1
 
     def _corrupt(self, partition: int, reason: str) -> CorruptRecord:
-        where = f"topic {self._topic!r}, partition {partition}, offset {self.positions[partition]}"
-        return CorruptRecord(f"{where}: {reason}", offset=self.positions[partition])
+        position = f"topic {self._topic!r}, partition {partition}, offset {self.positions[partition]}"
+        return CorruptRecord(f"{position}: {reason}", offset=self.positions[partition])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from spark_producer.admin import BlockingClient
-from spark_producer.admin.topic_suggestion import nearest_named
+from spark_producer.admin.topic_suggestion import require_topics, suggest_topic_on_not_found
 from spark_producer.admin.topics import (
     TopicPage,
     create_topic,
@@ -22,7 +22,6 @@ from spark_producer.admin.topics import (
 from spark_producer.cli.arg_types import positive
 from spark_producer.cli.connection_args import add_connection, connection_options, settings_of
 from spark_producer.cli.console import is_interactive, print_error, print_line
-from spark_producer.cli.nosuch import require_topics
 from spark_producer.cli.progress import ProgressBar, WaitNotice
 from spark_producer.cli.renamed_args import add_old_name, warn_renamed
 from spark_producer.common.escape import for_log
@@ -39,12 +38,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         description="List, describe, create and delete topics.",
     )
     actions = topics.add_subparsers(title="actions", required=True)
-    listing = _action(actions, "list", "list all topics that you may see", _list)
-    listing.add_argument("--internal", action="store_true", help="with those of Kafka itself")
-    listing.add_argument("--json", action="store_true", help="a JSON object for each topic, on a line")
-    describing = _action(actions, "describe", "show partitions, leaders, replicas, offsets and settings", _describe)
+    listing = _action(actions, "list", "list the topics that you may see", _list)
+    listing.add_argument("--internal", action="store_true", help="list Kafka's internal topics too")
+    listing.add_argument("--json", action="store_true", help="print a JSON object for each topic on a line")
+    describing = _action(
+        actions, "describe", "show the partitions, leaders, replicas, offsets and configs of a topic", _describe
+    )
     describing.add_argument("topic", metavar="TOPIC")
-    describing.add_argument("--json", action="store_true", help="one JSON object")
+    describing.add_argument("--json", action="store_true", help="print one JSON object")
     creating = _action(actions, "create", "create topics, and wait until they can be written to", _create)
     creating.add_argument("topics", nargs="+", metavar="TOPIC")
     creating.add_argument(
@@ -64,22 +65,22 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_old_name(creating, "--set", config)
     deleting = _action(actions, "delete", "delete topics and all their records", _delete)
     deleting.add_argument("topics", nargs="+", metavar="TOPIC")
-    deleting.add_argument("--yes", action="store_true", help="do not ask")
+    deleting.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     for changing in (creating, deleting):
-        changing.set_defaults(
-            unfinished="what was asked for so far may be done all the same: see `pyproducer topics list`"
-        )
+        changing.set_defaults(unfinished="requests that were sent may still take effect: see `pyproducer topics list`")
 
 
 def _action(
     actions: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
-    told: str,
+    purpose: str,
     run: Callable[[argparse.Namespace], int | None],
 ) -> argparse.ArgumentParser:
-    action = actions.add_parser(name, help=told, description=f"{told[0].upper()}{told[1:]}.")
+    action = actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
     add_connection(action, old_name=name != "create")  # there `--config` is a topic config, as in kafka-topics.sh
-    action.add_argument("--timeout", type=positive, default=30, metavar="SECONDS", help="(default: %(default)s)")
+    action.add_argument(
+        "--timeout", type=positive, default=30, metavar="SECONDS", help="maximum wait (default: %(default)s)"
+    )
     action.set_defaults(run=run)
     return action
 
@@ -105,7 +106,7 @@ def _list(chosen: argparse.Namespace) -> None:
 
 
 def _describe(chosen: argparse.Namespace) -> None:
-    with _connected(chosen) as client, nearest_named(client, chosen.topic):
+    with _connected(chosen) as client, suggest_topic_on_not_found(client, chosen.topic):
         page = describe_topic(client, chosen.topic)
     if chosen.json:
         rows = [row._asdict() for row in page.rows]
@@ -117,7 +118,9 @@ def _describe(chosen: argparse.Namespace) -> None:
 
 def _lines(page: TopicPage) -> list[str]:
     config = page.config
-    settings = "may not be seen" if config is None else ", ".join(_set(*entry) for entry in config.items()) or "nothing"
+    settings = (
+        "not visible to you" if config is None else ", ".join(_set(*entry) for entry in config.items()) or "nothing"
+    )
     name = for_log(page.name)
     lines = [f"{name}: {_count(len(page.rows), 'partition')}; set for it: {settings}"]
     for row in page.rows:
@@ -129,7 +132,7 @@ def _lines(page: TopicPage) -> list[str]:
 
 
 def _set(name: str, value: str) -> str:
-    """Return a setting of a topic as the broker reports it, escaped."""
+    """Return a config of a topic as the broker reports it, escaped."""
     return f"{for_log(name)}={for_log(value)}"
 
 
@@ -153,7 +156,7 @@ def _create(chosen: argparse.Namespace) -> int:
             others = _differences(client, topic, chosen, config)
             differ += bool(others)
             print_line(
-                f"{topic} was there before, and is as it was" + (f": it has {'; '.join(others)}" if others else "")
+                f"{topic} exists already, and is unchanged" + (f": it has {'; '.join(others)}" if others else "")
             )
     return 1 if differ else 0
 
@@ -161,7 +164,7 @@ def _create(chosen: argparse.Namespace) -> int:
 def _differences(
     client: BlockingClient, topic: str, chosen: argparse.Namespace, config: Mapping[str, str]
 ) -> list[str]:
-    """Return in words what a topic has otherwise than it was asked for. A setting that may not be seen is not compared."""
+    """Return the differences of an existing topic from the arguments. Configs that the user may not see are not compared."""
     if not (chosen.partitions or chosen.replication_factor or config):
         return []
     rows = describe_topic(client, topic).rows
@@ -174,9 +177,9 @@ def _differences(
         )
         if asked is not None and asked != has
     ]
-    there = topic_config(client, topic, list(config)) or {} if config else {}
+    current = topic_config(client, topic, list(config)) or {} if config else {}
     return found + [
-        f"{_set(name, value)}, not {config[name]}" for name, value in there.items() if config[name] != value
+        f"{_set(name, value)}, not {config[name]}" for name, value in current.items() if config[name] != value
     ]
 
 
@@ -208,13 +211,13 @@ def _delete(chosen: argparse.Namespace) -> None:
 
 
 def _agreed(topics: list[str]) -> bool:
-    """Ask the person at the terminal.
+    """Ask for confirmation on the terminal.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no terminal.
     """
     if not is_interactive():
-        raise ConfigError("there is no terminal to ask at: give --yes to delete topics and all their records")
+        raise ConfigError("there is no terminal for the question: give --yes to delete topics and all their records")
     names = for_log(", ".join(topics), limit=None)
     print(f"delete {names} with all their records? [y/N] ", end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,4 +1,4 @@
-"""The command `pyproducer txn`, which shows the transactions of exactly-once writes and mends what can be mended."""
+"""The command `pyproducer txn`, which shows and repairs the transactions of exactly-once writes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from spark_producer.cli.txn_report import (
     assumed_outcomes,
     next_steps,
     no_batch,
-    other_holders,
     record_line,
     show,
-    show_held,
+    show_blocked,
+    steps_for_others,
 )
 from spark_producer.common.cluster import TopicPartition
 from spark_producer.common.escape import for_log
@@ -57,13 +57,13 @@ NOT_CHANGED = "nothing was changed"
 
 _ASSUMED = {"committed": True, "aborted": False}
 _ACTIONS = {
-    "list": ("show all sinks, what they have written last, and how many transactions are open", False),
+    "list": ("show all sinks with their last batches and open transactions", False),
     "describe": (
-        "show all about one sink: its open transactions, and what holds readers back; or who holds those of a topic",
+        "show one sink: its last batch, open transactions, and blocked readers; or the blocked readers of a topic",
         True,
     ),
-    "resolve": ("finish what a dead driver had decided, and abort what it had not", True),
-    "repair": ("write the end of transactions into partitions that have lost it (HUNG)", True),
+    "resolve": ("complete the batch that a dead driver had decided, and abort a batch that it had not", True),
+    "repair": ("write transaction markers into partitions that lack them (HUNG)", True),
 }
 
 
@@ -71,68 +71,80 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command and its arguments to `commands`."""
     txn = commands.add_parser(
         "txn",
-        description="Show the transactions of exactly-once writes, and mend what can be mended (docs/exactly_once.md).",
+        description="Show and repair the transactions of exactly-once writes (docs/exactly_once.md).",
     )
     actions = txn.add_subparsers(title="actions", required=True)
-    for name, (told, of_one) in _ACTIONS.items():
-        action = actions.add_parser(name, help=told, description=f"{told[0].upper()}{told[1:]}.")
-        if of_one:
-            alone = name == "describe"  # whoever holds the readers of a topic need not be a sink
-            more = "; may be left out if --topic is given" if alone else ""
-            action.add_argument("sink", metavar="SINK", nargs="?" if alone else None, help=f"its exactlyOnceId{more}")
+    for name, (purpose, takes_sink) in _ACTIONS.items():
+        action = actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+        if takes_sink:
+            optional = name == "describe"  # other producers than sinks can block the readers of a topic
+            more = "; optional with --topic" if optional else ""
+            action.add_argument(
+                "sink", metavar="SINK", nargs="?" if optional else None, help=f"the exactlyOnceId of the sink{more}"
+            )
         add_connection(action)
-        action.add_argument("--control-topic", default=CONTROL_TOPIC, metavar="TOPIC", help="(default: %(default)s)")
-        action.add_argument("--timeout", type=positive, default=30, metavar="SECONDS", help="(default: %(default)s)")
+        action.add_argument(
+            "--control-topic", default=CONTROL_TOPIC, metavar="TOPIC", help="its control topic (default: %(default)s)"
+        )
+        action.add_argument(
+            "--timeout", type=positive, default=30, metavar="SECONDS", help="maximum wait (default: %(default)s)"
+        )
         if name in ("describe", "repair"):
             action.add_argument(
                 "--topic",
                 action="append",
                 default=[],
-                help="look at all partitions of this topic, too, and not only at those of the last batch; may be given again",
+                metavar="TOPIC",
+                help="look at all partitions of this topic too, not only at those of the last batch; may be given several times",
             )
         if name == "resolve":
-            action.add_argument(
-                "--accept-partial",
-                action="store_true",
-                help="take what is visible of a PARTIAL batch for the whole of it: its other rows are given up",
-            )
-            mismatch = action.add_argument(
-                "--accept-row-count-mismatch",
-                action="store_true",
-                help="count the last batch as complete as it was committed, whatever rows it has when it runs again",
-            )
-            add_old_name(action, "--accept-difference", mismatch)
-            action.add_argument(
-                "--rebind",
-                action="store_true",
-                help="bind the id to the query or job that writes next, whose batch numbers start again; written rows stay",
-            )
-            action.add_argument(
-                "--accept-no-record",
-                action="store_true",
-                help="treat the sink as one that has written nothing since the record that the control topic has, or nothing at "
-                "all, because its last control record is lost; check first which rows readers see",
-            )
+            _add_resolve(action)
         if name == "repair":
-            assume = action.add_argument(
-                "--assume",
-                choices=_ASSUMED,
-                help="assume this outcome for transactions whose outcome is unknown; check what consumers see first",
-            )
-            add_old_name(action, "--unknown", assume)
+            _add_assume(action)
         if name in ("resolve", "repair"):
-            action.add_argument("--yes", action="store_true", help="do not ask")
+            action.add_argument("--yes", action="store_true", help="do not ask for confirmation")
         action.set_defaults(run=_RUNS[name])
+
+
+def _add_resolve(action: argparse.ArgumentParser) -> None:
+    action.add_argument(
+        "--accept-partial",
+        action="store_true",
+        help="accept the visible part of a PARTIAL batch as the whole; its other rows are given up",
+    )
+    mismatch = action.add_argument(
+        "--accept-row-count-mismatch",
+        action="store_true",
+        help="accept the last batch as it was committed, whatever rows it has when it runs again",
+    )
+    add_old_name(action, "--accept-difference", mismatch)
+    action.add_argument(
+        "--rebind",
+        action="store_true",
+        help="bind the id to the query or job that writes next, whose batch numbers may start again; written rows stay",
+    )
+    action.add_argument(
+        "--accept-no-record",
+        action="store_true",
+        help="the last control record of the sink is lost: continue from the one that the control topic has, or as a new "
+        "sink if it has none; check first which rows readers see",
+    )
+
+
+def _add_assume(action: argparse.ArgumentParser) -> None:
+    assume = action.add_argument(
+        "--assume",
+        choices=_ASSUMED,
+        help="assume this outcome for transactions whose outcome is unknown; check what consumers see first",
+    )
+    add_old_name(action, "--unknown", assume)
 
 
 @contextmanager
 def _connected(chosen: argparse.Namespace) -> Iterator[BlockingClient]:
     settings = settings_of({"kafka.client.id": CLIENT_ID} | connection_options(chosen))
-    client = BlockingClient(settings, timeout=chosen.timeout, on_wait=WaitNotice(chosen.timeout))
-    try:
+    with BlockingClient(settings, timeout=chosen.timeout, on_wait=WaitNotice(chosen.timeout)) as client:
         yield client
-    finally:
-        client.close()
 
 
 def _list(chosen: argparse.Namespace) -> None:
@@ -141,15 +153,15 @@ def _list(chosen: argparse.Namespace) -> None:
         lines, missing = list_sinks(client, chosen.control_topic)
         for line in lines:
             if line.record is None:
-                said = no_batch(chosen) if missing is None else "what it has written is not known"
+                text = no_batch(chosen) if missing is None else "its last batch is unknown"
             else:
-                said = (
+                text = (
                     f"unreadable: {line.record}"
                     if isinstance(line.record, PyProducerError)
                     else record_line(line.record)
                 )
-                said += f"  {age_of(client.now_ms() - line.written_ms)} ago"
-            print_line(f"{line.sink}  {said}  open: {len(line.open_ids)}")
+                text += f"  {age_of(client.now_ms() - line.written_ms)} ago"
+            print_line(f"{line.sink}  {text}  open: {len(line.open_ids)}")
             for each in line.open_ids[:MAX_IDS]:
                 print_line(f"    {each}")
             if len(line.open_ids) > MAX_IDS:
@@ -163,20 +175,20 @@ def _list(chosen: argparse.Namespace) -> None:
 def _describe(chosen: argparse.Namespace) -> None:
     chosen.unfinished = NOT_CHANGED
     if chosen.sink is None and not chosen.topic:
-        raise ConfigError("give the name of a sink, or --topic, or both: pyproducer txn list names the sinks")
+        raise ConfigError("give the name of a sink, or --topic, or both: pyproducer txn list lists the sinks")
     with _connected(chosen) as client:
         brokers = TransactionAdmin(client, chosen.sink or "*")
         more = partitions_of_topics(brokers, chosen.topic)
         if chosen.sink is None:
-            held = find_blocked_readers(brokers, more, client.deadline())
-            if not held:
-                print_line(f"nothing holds readers of {', '.join(sorted(chosen.topic))} back")
-            show_held("", held)
-            lines = [*other_holders("", held)]
+            blocked = find_blocked_readers(brokers, more, client.deadline())
+            if not blocked:
+                print_line(f"no transaction blocks readers of {', '.join(sorted(chosen.topic))}")
+            show_blocked("", blocked)
+            lines = [*steps_for_others("", blocked)]
         else:
-            found = _surveyed(chosen, brokers, more)
+            found = _described(chosen, brokers, more)
             show(chosen, found, client.now_ms())
-            lines = [*next_steps(chosen, found), *other_holders(chosen.sink, found.blocked_readers)]
+            lines = [*next_steps(chosen, found), *steps_for_others(chosen.sink, found.blocked_readers)]
         for line in lines:
             print_line(f"next: {line}")
 
@@ -188,14 +200,14 @@ def _resolve(chosen: argparse.Namespace) -> None:
         if chosen.accept_no_record:
             _accept_no_record(chosen, cluster)
             return
-        found = _surveyed(chosen, cluster.brokers)
+        found = _described(chosen, cluster.brokers)
         show(chosen, found, client.now_ms())
         record = found.log_state.record
         if chosen.accept_partial and (record is None or record.status is not Status.PARTIAL):
             raise ConfigError(f"the last batch of {chosen.sink!r} is not PARTIAL: leave --accept-partial out")
         print_line(f"open transactions: {len(found.open)}")
-        _confirm(chosen, f"Take over {chosen.sink!r}? A query that writes to it now fails, until it is started again.")
-        chosen.unfinished = "the sink may be taken over, and not all of it finished: run the command again"
+        _confirm(chosen, f"Take over {chosen.sink!r}? A query that writes to it now fails until it is restarted.")
+        chosen.unfinished = "the sink may be taken over, and its batch not completed: run the command again"
         if chosen.accept_partial:
             print_line(f"accepted: {record_line(accept_partial(cluster))}")
         if chosen.rebind:
@@ -204,7 +216,7 @@ def _resolve(chosen: argparse.Namespace) -> None:
             return
         last = accept_difference(cluster) if chosen.accept_row_count_mismatch else resolve(cluster)
         print_line(f"resolved: {no_batch(chosen) if last is None else record_line(last)}")
-        for line in _done(found, last, difference=chosen.accept_row_count_mismatch):
+        for line in _changes(found, last, forgets_rows=chosen.accept_row_count_mismatch):
             print_line(f"    {line}")
 
 
@@ -212,13 +224,13 @@ def _accept_no_record(chosen: argparse.Namespace, cluster: CommandExecutor) -> N
     topic = chosen.control_topic
     _confirm(
         chosen,
-        f"Treat {chosen.sink!r} as a sink that has written nothing but what {topic} says? Rows that were written stay.",
+        f"Continue {chosen.sink!r} from the records that {topic} has? Rows that were written stay.",
     )
     record = accept_no_record(cluster)
     if record.query is None and record.last_done == NO_BATCH:
         print_line(f"accepted: {topic} has no record of {chosen.sink}; its next batch is written, whatever its number")
     else:
-        print_line(f"accepted: what {topic} has is taken for the last record of {chosen.sink}: {record_line(record)}")
+        print_line(f"accepted: the last record of {chosen.sink} in {topic} counts: {record_line(record)}")
 
 
 def _repair(chosen: argparse.Namespace) -> None:
@@ -226,7 +238,7 @@ def _repair(chosen: argparse.Namespace) -> None:
     with _connected(chosen) as client:
         cluster = CommandExecutor(client, chosen.sink, chosen.control_topic)
         more = partitions_of_topics(cluster.brokers, chosen.topic)
-        found = _surveyed(chosen, cluster.brokers, more)
+        found = _described(chosen, cluster.brokers, more)
         show(chosen, found, client.now_ms())
         lost, unseen = found.lost_markers
         if unseen and not lost:
@@ -234,7 +246,7 @@ def _repair(chosen: argparse.Namespace) -> None:
         if not lost:
             looked = f" and of {', '.join(sorted(chosen.topic))}" if chosen.topic else "; --topic looks at others"
             print_line(
-                f"nothing to repair: no end of a transaction is lost in the partitions of its last batch{looked}"
+                f"nothing to repair: no transaction marker is missing in the partitions of its last batch{looked}"
             )
             return
         assumed = _ASSUMED.get(chosen.assume)
@@ -250,13 +262,13 @@ def _repair(chosen: argparse.Namespace) -> None:
         print_line(f"repaired; finish with: pyproducer txn resolve {chosen.sink}")
 
 
-def _surveyed(
+def _described(
     chosen: argparse.Namespace, brokers: TransactionAdmin, more: Collection[TopicPartition] = ()
 ) -> SinkDescription:
-    """Look at the sink, and at `more` partitions than its last batch has.
+    """Return the description of the sink, which covers `more` partitions than its last batch has.
 
     Raises:
-        ConfigError: nothing is known of it, so its name may be mistyped, or it is on another cluster.
+        ConfigError: the control topic does not know it, so its name may be mistyped, or it is on another cluster.
     """
     found = describe_sink(brokers, chosen.control_topic, more)
     if (
@@ -266,8 +278,8 @@ def _surveyed(
         and not found.lost_markers.markers
     ):
         names = known_sinks(brokers, chosen.control_topic)
-        near = difflib.get_close_matches(chosen.sink, names, 3) or names[:10]
-        listed = f": {', '.join(near)}{', …' if len(names) > len(near) else ''}" if names else ""
+        similar = difflib.get_close_matches(chosen.sink, names, 3) or names[:10]
+        listed = f": {', '.join(similar)}{', …' if len(names) > len(similar) else ''}" if names else ""
         raise ConfigError(
             f"{chosen.control_topic} knows no sink {chosen.sink!r}: check its name, --bootstrap-servers and --control-topic. "
             f"It knows {len(names)} sink{'s' * (len(names) != 1)}{listed}"
@@ -284,15 +296,15 @@ _RUNS: dict[str, Callable[[argparse.Namespace], None]] = {
 
 
 def _confirm(chosen: argparse.Namespace, question: str) -> None:
-    """Ask on the terminal, unless `--yes` is given.
+    """Ask for confirmation on the terminal, unless `--yes` is given.
 
     Raises:
-        ConfigError: the answer is no, or there is no terminal to ask on.
+        ConfigError: the answer is no, or there is no terminal.
     """
     if chosen.yes:
         return
     if not is_interactive():
-        raise ConfigError("nothing was changed: there is no terminal to ask on. To do it without a question give --yes")
+        raise ConfigError("nothing was changed: there is no terminal for the question. Give --yes to do it without")
     print(f"{for_log(question, limit=None)} [y/N] ", end="", file=sys.stderr, flush=True)  # stdout may go into a file
     try:
         answer = input()
@@ -302,29 +314,29 @@ def _confirm(chosen: argparse.Namespace, question: str) -> None:
         raise ConfigError(NOT_CHANGED)
 
 
-def _done(found: SinkDescription, last: ControlRecord | None, *, difference: bool) -> Iterator[str]:
-    """What was done to a sink that was `found` so, if its last word does not say it."""
+def _changes(found: SinkDescription, last: ControlRecord | None, *, forgets_rows: bool) -> Iterator[str]:
+    """Yield the changes to a sink that its `last` control record does not show; `found` is the sink before."""
     before = found.log_state.record
-    unchanged = _said(before) == _said(last)
+    unchanged = _identity(before) == _identity(last)
     if unchanged and not found.open:
         yield "nothing was left open"
     elif unchanged or (last is not None and last.status is Status.INTENT):
         yield "the transactions that were left open are aborted"
-    if difference:
+    if forgets_rows:
         yield _forgotten(before, last)
 
 
-def _said(record: ControlRecord | None) -> tuple[str, Status] | None:
+def _identity(record: ControlRecord | None) -> tuple[str, Status] | None:
     return None if record is None else (record.token, record.status)
 
 
 def _forgotten(before: ControlRecord | None, last: ControlRecord | None) -> str:
-    """What became of the number of rows that the last batch had by `before`, or by what was decided there and is done now."""
+    """Return the line about the row count of the last batch, which the record `before` or the batch decided there had."""
     if last is None or last.last_done == NO_BATCH:
-        return "there is no batch whose number of rows could be forgotten"
+        return "there is no batch whose row count could be forgotten"
     known = None
     if before is not None:
         known = before.done_rows if before.last_done == last.last_done else before.rows
     if known is None:
-        return f"how many rows batch {last.last_done} had was not known before: nothing is forgotten"
-    return f"forgotten: that batch {last.last_done} had {known} rows"
+        return f"the row count of batch {last.last_done} was unknown before: nothing is forgotten"
+    return f"forgotten: the row count of batch {last.last_done}, {known}"

@@ -1,4 +1,4 @@
-"""The text that `pyproducer txn` prints of a sink: its last batch, its open transactions, what blocks readers, and what to do."""
+"""The output of `pyproducer txn` about a sink: its last batch, its open transactions, blocked readers, and what to do."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from spark_producer.exactly_once.repair.describe import BlockedReaders, OpenTran
 from spark_producer.exactly_once.repair.lost_markers import LostMarker
 
 MAX_IDS = 10
-"""The maximum number of open transactions that the list names of each sink."""
+"""Maximum open transactions of each sink that the list names."""
 
 
 def assumed_outcomes(lost: Sequence[LostMarker], assumed: bool | None) -> Iterator[str]:
-    """Yield a line for each transaction whose outcome is unknown, and which `--assume` decides."""
+    """Yield a line for each transaction whose unknown outcome is decided by `--assume`."""
     for each in lost:
         if each.commit is None and assumed is not None:
             yield (
@@ -28,7 +28,7 @@ def assumed_outcomes(lost: Sequence[LostMarker], assumed: bool | None) -> Iterat
 
 
 def show(chosen: argparse.Namespace, found: SinkDescription, now_ms: int) -> None:
-    """Print all that is known of a sink."""
+    """Print the description of a sink."""
     record, sink = found.log_state.record, chosen.sink
     if record is None:
         print_line(f"{sink}: {no_batch(chosen)}")
@@ -50,8 +50,8 @@ def show(chosen: argparse.Namespace, found: SinkDescription, now_ms: int) -> Non
                 print_line(f"        {span.topic}-{span.partition}: {rows}")
     for each in found.open:
         print_line(f"open: {how_long(each)}")
-        print_line(f"    in {format_partitions(each.partitions) or 'no partition that we may see'}")
-    show_held(sink, found.blocked_readers)
+        print_line(f"    in {format_partitions(each.partitions) or 'no partition that this user may see'}")
+    show_blocked(sink, found.blocked_readers)
     for lost in found.lost_markers.markers:
         outcome = {True: "which was committed", False: "which was aborted", None: "whose outcome is unknown"}[
             lost.commit
@@ -61,26 +61,27 @@ def show(chosen: argparse.Namespace, found: SinkDescription, now_ms: int) -> Non
             f"{outcome}"
         )
     for topic in sorted({topic for topic, _ in found.lost_markers.unseen}):
-        print_error(f"whether ends of transactions are lost in topic {topic} is not known: READ on it is missing")
+        print_error(f"missing markers in topic {topic} cannot be found: READ on the topic is missing")
 
 
-def show_held(sink: str, partitions: Sequence[BlockedReaders]) -> None:
-    """Print at which offset transactions block readers. Open transactions of `sink` itself are printed by `show`."""
-    for held in partitions:
+def show_blocked(sink: str, partitions: Sequence[BlockedReaders]) -> None:
+    """Print the offsets at which transactions block readers. Open transactions of `sink` itself are printed by `show`."""
+    for blocked in partitions:
         print_line(
-            f"readers stand at offset {held.last_stable_offset} of {format_partitions([held.topic_partition])}, "
-            f"which ends at {held.end_offset}"
+            f"readers of {format_partitions([blocked.topic_partition])} are blocked at offset {blocked.last_stable_offset}; "
+            f"the log ends at {blocked.end_offset}"
         )
-        if held.producers is None:
-            print_error(f"who holds them back there is not known: READ on topic {held.topic_partition[0]} is missing")
-        for producer_id, epoch, first, transaction in held.producers or ():
+        if blocked.producers is None:
+            topic = blocked.topic_partition[0]
+            print_error(f"the transaction that blocks them is unknown: READ on topic {topic} is missing")
+        for producer_id, epoch, first, transaction in blocked.producers or ():
             print_line(f"    producer {producer_id}, epoch {epoch}, has a transaction open since offset {first}")
             if transaction is not None and sink_of(transaction.transactional_id) != sink:
                 print_line(f"        {how_long(transaction)}")
 
 
 def next_steps(chosen: argparse.Namespace, found: SinkDescription) -> Iterator[str]:
-    """Yield what to do about a sink, if anything."""
+    """Yield the next steps for a sink, if there are any."""
     sink, record = chosen.sink, found.log_state.record
     status = None if record is None else record.status
     if found.lost_markers.markers:
@@ -89,24 +90,24 @@ def next_steps(chosen: argparse.Namespace, found: SinkDescription) -> Iterator[s
         yield f"then start the query again, or: pyproducer txn resolve {sink}"
     elif status is Status.PARTIAL:
         yield "write the rows that were aborted, as docs/exactly_once.md says, or give them up"
-        yield f"go on with the next batch: pyproducer txn resolve {sink} --accept-partial"
+        yield f"continue with the next batch: pyproducer txn resolve {sink} --accept-partial"
     elif status is Status.VOID:
-        yield "nothing of this batch is visible: run it again, which a query does when it is started again"
+        yield "nothing of this batch is visible: run it again; a query does when it is restarted"
     elif status in UNFINISHED or found.open:
         only = f" (only if its control topic is {chosen.control_topic})" if record is None else ""
-        yield f"if its query is not running, start it again, or: pyproducer txn resolve {sink}{only}"
+        yield f"if its query is not running, restart it, or: pyproducer txn resolve {sink}{only}"
 
 
-def other_holders(sink: str, partitions: Sequence[BlockedReaders]) -> Iterator[str]:
-    """Yield what to do about transactions that block readers and are not those of `sink`."""
-    holders = [each.transaction for held in partitions for each in held.producers or ()]
+def steps_for_others(sink: str, partitions: Sequence[BlockedReaders]) -> Iterator[str]:
+    """Yield the next steps for transactions that block readers and are not those of `sink`."""
+    holders = [each.transaction for blocked in partitions for each in blocked.producers or ()]
     found = {each.transactional_id: each for each in holders if each is not None}
     for other in sorted({sink_of(each) or "" for each in found} - {sink, ""}):
         yield f"readers wait for the sink {other}: pyproducer txn describe {other}"
     for name in sorted(each for each in found if sink_of(each) is None)[:MAX_IDS]:
         age = age_of(found[name].timeout_ms)
         yield (
-            f"{for_log(name)} is not an id of pyproducer's: ask who writes with it to end that transaction; brokers abort it "
+            f"{for_log(name)} is not an id of pyproducer: its program must end the transaction, or brokers abort it "
             f"after {age}"
         )
 
@@ -133,7 +134,7 @@ def record_line(record: ControlRecord) -> str:
 
 
 def age_of(ms: int) -> str:
-    """Return a time in the largest unit of which there are at least two."""
+    """Return a duration in its largest unit of at least two."""
     seconds = max(0, ms) / 1000
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * length:

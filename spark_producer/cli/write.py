@@ -20,7 +20,7 @@ CLIENT_ID = "pyproducer-write"
 
 RFC4180 = "rfc4180"
 DIALECTS = {RFC4180: ('"', ""), "spark": ('"', "\\")}
-"""The quote and the escape character of each CSV dialect; no escape: quotes are doubled."""
+"""The quote and the escape character of each CSV dialect. Without an escape character quotes are doubled."""
 
 _OF_CSV = ("--delimiter", "--dialect", "--quote", "--escape", "--infer-types")
 
@@ -30,42 +30,43 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     write = commands.add_parser(
         "write",
         description="Write the rows of Parquet, CSV, JSON lines, Arrow or text files, or of stdin (-), to a topic. All files are "
-        "looked at before the first row is sent. Options stand before the files or after the topic.",
+        "opened before the first row is sent. Options come before the files or after the topic.",
     )
     write.add_argument("files", nargs="+", metavar="FILE", help="a file, or - for stdin")
-    write.add_argument("topic", metavar="TOPIC")
+    write.add_argument("topic", metavar="TOPIC", help="an existing topic, or one that the brokers may create")
     add_connection(write)
     write.add_argument(
-        "--format", choices=FORMATS, help="(default: by the name; for stdin text, whose lines are the values)"
+        "--format",
+        choices=FORMATS,
+        help="the format of all files (default: by their suffixes; text for stdin, whose lines are values)",
     )
     write.add_argument(
         "--delimiter",
         type=_delimiter,
         metavar="CHARACTER",
-        help="between the cells of a CSV; tab is one (default: by the name, tab for .tsv, else ,)",
+        help="delimiter of a CSV: a character, or tab (default: tab for .tsv, else a comma)",
     )
     write.add_argument(
         "--dialect",
         choices=DIALECTS,
-        help="how the cells of a CSV are quoted: as in RFC 4180 (the default), with quotes within a cell doubled, or as Spark "
-        "writes them, escaped by a backslash",
+        help="quotes within a quoted cell of a CSV are doubled (rfc4180, the default) or escaped by a backslash (spark)",
     )
     write.add_argument(
         "--quote",
         type=_quote,
         metavar="CHARACTER",
-        help='the quote around the cells of a CSV; none if quotes are text (default: that of the dialect, ")',
+        help='quote character of a CSV; none if quotes are text (default: ")',
     )
     write.add_argument(
         "--escape",
         type=_quote,
         metavar="CHARACTER",
-        help="escapes quotes and itself within a quoted cell of a CSV; none if quotes are doubled (default: that of the dialect)",
+        help="escape character within quoted cells of a CSV; none if quotes are doubled (default: that of the dialect)",
     )
     write.add_argument(
         "--infer-types",
         action="store_true",
-        help="guess the types of a CSV's columns from its first rows, so that 007 is 7 (default: cells are texts)",
+        help="infer the types of a CSV's columns from its first rows, so that 007 becomes 7 (default: cells are text)",
     )
     _add_columns(write)
     add_producer(write)
@@ -74,26 +75,30 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _add_columns(write: argparse.ArgumentParser) -> None:
     """Add the arguments that map columns to the parts of a record."""
-    write.add_argument("--key", metavar="COLUMN", help="(default: no key)")
-    write.add_argument("--value", metavar="COLUMN", default="*", help="(default: *, all columns as one JSON object)")
+    write.add_argument("--key", metavar="COLUMN", help="column of the key (default: no key)")
+    write.add_argument(
+        "--value", metavar="COLUMN", default="*", help="column of the value (default: *, a JSON object of all columns)"
+    )
     write.add_argument(
         "--header",
         action="append",
         default=[],
         metavar="NAME=COLUMN",
-        help="a header; may be given several times, each with a name of its own",
+        help="a header and its column; may be given several times, with different names",
     )
     write.add_argument(
         "--timestamp",
         metavar="COLUMN",
-        help="the record's time: a time, ISO 8601 or milliseconds since 1970; rounded down to milliseconds",
+        help="column of the timestamp: a time, ISO 8601 or milliseconds since 1970; rounded down to milliseconds (default: now)",
     )
     write.add_argument(
         "--keep-nulls",
         action="store_true",
-        help="write null columns and fields into the JSON of a row (default: omit them)",
+        help="write null columns and fields into the JSON of a row (default: leave them out)",
     )
-    write.add_argument("--partition", metavar="COLUMN", help="(default: by the key, or wherever it is quickest)")
+    write.add_argument(
+        "--partition", metavar="COLUMN", help="column of the partition (default: by the key, as the producer does)"
+    )
 
 
 def _run(chosen: argparse.Namespace) -> None:
@@ -120,55 +125,57 @@ def _run(chosen: argparse.Namespace) -> None:
         except PyProducerError as error:
             bar.end()
             if rows:
-                print_error(f"{rows:,} rows were on their way before this; {WARNING}")
-            told = of_files.told(error, chosen.topic)
-            if told is error:
+                print_error(f"{rows:,} rows were sent before this error; {WARNING}")
+            located = of_files.with_file_row(error, chosen.topic)
+            if located is error:
                 raise
-            raise told from error
+            raise located from error
         finally:
             bar.end()
     print_line(f"{chosen.topic}: {sent.line()}")
 
 
 def _delimiter(text: str) -> str:
-    """Return the character that is meant.
+    """Return the delimiter, a tab for `tab`.
 
     Raises:
-        argparse.ArgumentTypeError: it cannot be one between cells.
+        argparse.ArgumentTypeError: it is not one ASCII character, or a quote or a line end.
     """
-    meant = {"tab": "\t", "\\t": "\t"}.get(text, text)
-    if len(meant) != 1 or not meant.isascii() or meant in '"\r\n':
-        raise argparse.ArgumentTypeError(f"one ASCII character that is no quote and no line end, or tab, not {text!r}")
-    return meant
+    delimiter = {"tab": "\t", "\\t": "\t"}.get(text, text)
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
+        raise argparse.ArgumentTypeError(
+            f"expected an ASCII character that is not a quote or line end, or tab, not {text!r}"
+        )
+    return delimiter
 
 
 def _quote(text: str) -> str:
     """Return a quote or an escape character; empty for `none`.
 
     Raises:
-        argparse.ArgumentTypeError: it is no single ASCII character, or a space.
+        argparse.ArgumentTypeError: it is not one ASCII character, or a space.
     """
     if text == "none":
         return ""
     if len(text) != 1 or not text.isascii() or text.isspace() or text == "\0":
-        raise argparse.ArgumentTypeError(f"one ASCII character that is no space, or none, not {text!r}")
+        raise argparse.ArgumentTypeError(f"expected an ASCII character that is not a space, or none, not {text!r}")
     return text
 
 
 def _csv_form(chosen: argparse.Namespace) -> CsvForm:
-    """Return the form of CSV files that the arguments say.
+    """Return the form of CSV files from the arguments.
 
     Raises:
-        ConfigError: there are such arguments and no CSV file; or they contradict each other.
+        ConfigError: there are such arguments but no CSV file, or they contradict each other.
     """
     given = [name for name in _OF_CSV if getattr(chosen, name.lstrip("-").replace("-", "_")) not in (None, False)]
     if given and all((chosen.format or kind_of(name)) != "csv" for name in chosen.files):
-        raise ConfigError(f"{given[0]} is for CSV, and none of the files is one; --format says what they are")
+        raise ConfigError(f"{given[0]} is for CSV, and no file is a CSV; --format sets the format")
     quote, escape = DIALECTS[chosen.dialect or RFC4180]
     quote = quote if chosen.quote is None else chosen.quote
     escape = escape if chosen.escape is None else chosen.escape
     if escape and not quote:
-        raise ConfigError("--escape is for quoted cells, and with --quote none there are none: leave one of them out")
+        raise ConfigError("--escape is for quoted cells, and --quote none turns quotes off: leave one of them out")
     form = CsvForm(chosen.delimiter, chosen.infer_types, quote, "" if escape == quote else escape)
     characters = [character for character in form.dialect() if character]
     if len(set(characters)) < len(characters):

@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
 from spark_producer.admin import BlockingClient
-from spark_producer.admin.topic_suggestion import nearest_named, nearest_topic
+from spark_producer.admin.topic_suggestion import suggest_topic, suggest_topic_on_not_found
 from spark_producer.common.escape import escaping_logger
 from spark_producer.config import ProducerConfig, SinkOptions, is_set, parse_sink_options
 from spark_producer.config.dead_letter_rules import check_dead_letters
@@ -197,7 +197,7 @@ def check_cluster(
         if topic is None:
             client.metadata([])
         else:
-            with nearest_named(client, topic):
+            with suggest_topic_on_not_found(client, topic):
                 client.wait_for_topic(
                     topic, create=True, unknown_timeout=float("inf") if own_time else UNKNOWN_TOPIC_GRACE
                 )
@@ -209,7 +209,7 @@ def _find_dead_letter_topic(client: BlockingClient, topic: str) -> None:
     try:
         client.wait_for_topic(topic, called=DEAD_LETTER_TOPIC)
     except TopicNotFound as error:
-        near = nearest_topic(client, topic)
+        near = suggest_topic(client, topic)
         hint = f" (did you mean {near!r}?)" if near else ""
         subject = f"{DEAD_LETTER_TOPIC} {topic!r} (option deadLetterTopic)"
         advice = f"correct its name{hint}, or create it: no write does, since nobody would look into it"

@@ -86,7 +86,7 @@ def test_a_partial_batch_is_shown_and_accepted_by_a_person(
     assert code == 0
     assert "COMMITTING, batch 0, last done: none" in shown
     assert f"open: {filled[0].transactional_id}  Ongoing" in shown
-    assert f"readers stand at offset 0 of {rows}-0, which ends at 2" in shown
+    assert f"readers of {rows}-0 are blocked at offset 0; the log ends at 2" in shown
     assert f"producer {filled[1].producer_id}, epoch 0, has a transaction open since offset 1" in shown
     take_over(tasks, filled[1])
     code, shown = txn("resolve", sink.name, "--yes")
@@ -342,6 +342,6 @@ def test_many_open_transactions_are_counted_and_some_of_them_named(
     assert shown.count(f"pyproducer.{sink.name}.") == MAX_IDS
     code, shown = txn("describe", sink.name)
     assert shown.count("open: ") == MAX_IDS + 2
-    assert f"next: if its query is not running, start it again, or: pyproducer txn resolve {sink.name}" in shown
+    assert f"next: if its query is not running, restart it, or: pyproducer txn resolve {sink.name}" in shown
     code, shown = txn("resolve", sink.name, "--yes")
     assert "that were left open are aborted" in shown

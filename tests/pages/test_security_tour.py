@@ -68,7 +68,7 @@ def test_what_the_page_shows_on_one_machine(client_file: Path, capsys: pytest.Ca
     assert main(["tail", "people", "--command-config", client_file.name, "--from-beginning", "--max-records", "1"]) == 0
     shown = capsys.readouterr().out
     assert "key=1  value=Ada" in shown
-    assert "ok       login: the brokers know us as user 'spark'" in shown
+    assert "ok       login: the brokers know this client as user 'spark'" in shown
     client_file.write_text(client_file.read_text().replace("only-a-try", "another"))
     with (
         pytest.raises(AuthenticationFailed, match=r"'spark' with SCRAM-SHA-512"),

@@ -52,7 +52,7 @@ def test_com23_check_names_the_right_that_is_missing(secured: SecuredKafka, topi
     secured.allow(user, "DESCRIBE", topic)
     found = last()
     assert (found.name, found.state) == ("rights", "failed")
-    assert found.text == f"user {user!r} lacks WRITE on it"
+    assert found.text == f"user {user!r} lacks WRITE on the topic"
     secured.allow(user, "WRITE", topic)
     names = {one.name: one.state for one in checks.check_cluster(connection, topic)}
     assert names["rights"] == "ok"

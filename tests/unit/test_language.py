@@ -20,6 +20,7 @@ PACKAGE = ROOT / "spark_producer"
 READ: tuple[str, ...] = (
     "__main__.py",
     "accumulator",
+    "admin",
     "broker/__init__.py",
     "broker/connections",
     "broker/context.py",
@@ -40,6 +41,7 @@ READ: tuple[str, ...] = (
     "broker/topic_names.py",
     "broker/topic_store.py",
     "broker/transport.py",
+    "cli",
     "common",
     "config",
     "datasource/write/driver/exactly_once.py",

@@ -16,17 +16,17 @@ from spark_producer.cli.entry import main
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--data-dir", ""], "argument --data-dir: the name of a directory is needed, not ''"),
-        (["--data-dir", "d", "--journal-dir", ""], "argument --journal-dir: the name of a directory is needed"),
-        (["--data-dir", "d", "--ledger-dirs", "a,"], "argument --ledger-dirs: the name of a directory is needed"),
-        (["--partitions", "20000"], "argument --partitions: a whole number from 1 to 10000 is needed, not '20000'"),
+        (["--data-dir", ""], "argument --data-dir: expected the name of a directory, not ''"),
+        (["--data-dir", "d", "--journal-dir", ""], "argument --journal-dir: expected the name of a directory"),
+        (["--data-dir", "d", "--ledger-dirs", "a,"], "argument --ledger-dirs: expected the name of a directory"),
+        (["--partitions", "20000"], "argument --partitions: expected a whole number from 1 to 10000, not '20000'"),
         (
             ["--advertised", "foo"],
-            "argument --advertised: one HOST:PORT is needed, with a port from 1 to 65535, not 'foo'",
+            "argument --advertised: expected one HOST:PORT, with a port from 1 to 65535, not 'foo'",
         ),
-        (["--advertised", "foo:0"], "argument --advertised: one HOST:PORT is needed"),
-        (["--advertised", "a:1,b:2"], "argument --advertised: one HOST:PORT is needed"),
-        (["--advertised", ""], "argument --advertised: one HOST:PORT is needed"),
+        (["--advertised", "foo:0"], "argument --advertised: expected one HOST:PORT"),
+        (["--advertised", "a:1,b:2"], "argument --advertised: expected one HOST:PORT"),
+        (["--advertised", ""], "argument --advertised: expected one HOST:PORT"),
     ],
 )
 def test_a_bad_argument_is_named_by_its_own_name(

@@ -139,7 +139,7 @@ def test_a_plan_that_does_not_fit_is_refused_before_anything_is_served(
 def test_a_setting_without_a_value_is_a_bad_argument(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["broker", "--memory-part", "broker.tail.cache.bytes"])
-    assert "NAME=SIZE is needed" in capsys.readouterr().err
+    assert "expected NAME=SIZE" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("engine", STORAGE_ENGINES)
@@ -160,7 +160,7 @@ def test_a_broker_with_memory_and_metrics(engine: str, tmp_path: Path, capsys: p
         assert "  broker.publish.buffer.bytes   64 MiB, 0 MiB in use (" in printed
         told, log = f"metrics at http://127.0.0.1:{port}/metrics", tmp_path / "broker.log"
         until(lambda: told in log.read_text(), "it says where the page is, which may be there before")
-        assert f"({engine}; removed at the end, --data-dir keeps it)" in log.read_text()
+        assert f"({engine}; deleted at the end, --data-dir keeps it)" in log.read_text()
     assert main(["broker", "--report", "--metrics-port", str(port)]) == 1
     assert f"Start the broker with --metrics-port {port}" in capsys.readouterr().err
 

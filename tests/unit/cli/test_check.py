@@ -172,7 +172,7 @@ def test_com23_too_few_replicas_in_sync(told: Told, capsys: pytest.CaptureFixtur
     told.rows[3] = told.rows[3]._replace(isr_nodes=(1,))
     code, text = check(capsys)
     assert code == 1
-    assert "failed   min.insync.replicas: partition 3: fewer replicas are in sync than min.insync.replicas=2" in text
+    assert "failed   min.insync.replicas: partition 3: fewer in-sync replicas than min.insync.replicas=2" in text
     told.least = "1"
     assert check(capsys)[0] == 0, "with one that is in sync it would work"
 
@@ -184,7 +184,8 @@ def test_com23_what_can_be_lost_is_a_warning(told: Told, capsys: pytest.CaptureF
     assert "warning  min.insync.replicas: min.insync.replicas=1 with 3 replicas: the loss of one broker can" in text
     told.least = None
     assert (
-        "unknown  min.insync.replicas: may not be seen\n         what to do: grant DESCRIBE_CONFIGS" in check(capsys)[1]
+        "unknown  min.insync.replicas: not visible to this user\n         what to do: grant DESCRIBE_CONFIGS"
+        in check(capsys)[1]
     )
 
 
@@ -192,7 +193,7 @@ def test_com23_rights(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
     told.rights = 1 << 8
     code, text = check(capsys)
     assert code == 1
-    assert "failed   rights: user 'ANONYMOUS' (no login) lacks WRITE on it" in text
+    assert "failed   rights: user 'ANONYMOUS' (no login) lacks WRITE on the topic" in text
     assert "--operation Write --topic t`" in text
     told.code = 29
     code, text = check(capsys)
@@ -225,7 +226,7 @@ def test_com23_answers_with_which_no_write_would_work(
     assert code == 1
     (last,) = [line for line in text.splitlines() if line.startswith("failed ")]
     assert {
-        "no brokers": "brokers: the cluster has none",
+        "no brokers": "brokers: the cluster reports no brokers",
         "refused": "brokers: CLUSTER_AUTHORIZATION_FAILED (31)",
         "no partitions": "topic: LEADER_NOT_AVAILABLE (5) for topic 't'",
         "an unknown leader": "leaders: partition 2 of 8 has no leader",
@@ -240,6 +241,6 @@ def test_com23_a_setting_that_is_no_number_is_not_known(
     code, text = check(capsys)
     assert code == 0
     (line,) = [line for line in text.splitlines() if "min.insync.replicas" in line]
-    assert line.startswith("unknown  min.insync.replicas: the broker answers '")
+    assert line.startswith("unknown  min.insync.replicas: the broker reports '")
     assert line.isprintable()
     assert len(line) < 500

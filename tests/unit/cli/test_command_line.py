@@ -263,7 +263,7 @@ def test_tail_says_what_an_open_transaction_holds_back(
     assert len(shown.out.splitlines()) == 6
     assert shown.err == (
         "pyproducer: t-0: 2 records from offset 12 on are held back by an open transaction; "
-        "`pyproducer txn describe --topic t` says whose\n"
+        "`pyproducer txn describe --topic t` shows its id\n"
     )
 
 
@@ -310,7 +310,7 @@ def test_tail_says_what_it_skipped(
     assert main(["tail", filled, "--bootstrap-servers", servers, "--partition", "0", "--max-records", "1"]) == 0
     shown = capsys.readouterr()
     assert shown.err.startswith("pyproducer: partition 0: offset 700 is not in the log")
-    assert shown.err.endswith("reading on at 0\n")
+    assert shown.err.endswith("reading continues at 0\n")
     assert shown.out.startswith("0:0  ")
 
 
@@ -354,7 +354,7 @@ def test_tail_waits_for_a_topic_and_prints_it_from_its_first_record_on(
         said.append(text)
         write(embedded_broker, topic, [(0, b"first"), (0, b"second")])
 
-    monkeypatch.setattr("spark_producer.cli.nosuch.print_error", write_meanwhile)
+    monkeypatch.setattr("spark_producer.cli.tail.print_error", write_meanwhile)
     assert main(["tail", topic, "--bootstrap-servers", embedded_broker.bootstrap_servers, "--max-records", "2"]) == 0
     assert [line.split("  ")[-1] for line in capsys.readouterr().out.splitlines()] == ["value=first", "value=second"]
     assert len(said) == 1
@@ -444,7 +444,7 @@ def test_broker_serves_until_ctrl_c_and_keeps_its_data(tmp_path: Path, topic: st
 def test_broker_without_a_directory_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with running("broker", "--port", "0") as broker:
-        assert "removed at the end" in broker.line()
+        assert "deleted at the end" in broker.line()
         assert list(tmp_path.iterdir()) != []
         assert broker.interrupt() == (0, "")
     assert list(tmp_path.iterdir()) == []
@@ -470,7 +470,7 @@ def test_broker_on_all_addresses_tells_clients_the_advertised_one(capsys: pytest
 
 @pytest.mark.parametrize(
     ("given", "advice"),
-    [("tial", "did you mean tail?"), ("wirte", "did you mean write?"), ("xyz", "run pyproducer alone to see them")],
+    [("tial", "did you mean tail?"), ("wirte", "did you mean write?"), ("xyz", "pyproducer --help lists them")],
 )
 def test_a_command_that_is_none_is_answered_with_what_was_meant(
     given: str, advice: str, capsys: pytest.CaptureFixture[str]

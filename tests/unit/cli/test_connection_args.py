@@ -68,7 +68,7 @@ def test_what_a_file_sets_for_other_clients_is_passed_over_aloud(
 ) -> None:
     name = file("bootstrap.servers=a:1\ngroup.id=readers\nkafka.isolation.level=read_committed\nclient.id=job\n")
     assert connection_options(parsed("--command-config", name)) == {SERVERS: "a:1", "kafka.client.id": "job"}
-    said = f"pyproducer: {name}: group.id, isolation.level belong to other clients and play no part here\n"
+    said = f"pyproducer: {name}: group.id, isolation.level are options of other clients, and are ignored\n"
     assert capsys.readouterr().err == said
 
 
@@ -81,7 +81,7 @@ def test_a_name_that_nobody_knows_is_an_error_with_the_nearest_one(file: File) -
 def test_the_file_is_one_of_properties(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parsed("--command-config", "latency")
-    assert "must end in .properties, not 'latency'" in capsys.readouterr().err
+    assert "ends in .properties, not 'latency'" in capsys.readouterr().err
     with pytest.raises(ConfigError, match=r"'nowhere\.properties' cannot be read"):
         connection_options(parsed("--command-config", "nowhere.properties"))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_producer.admin.checks import Finding, State
+from spark_producer.admin.checks import Finding, FindingState
 from spark_producer.cli.check import line
 from spark_producer.cli.console import print_error, print_line
 from spark_producer.cli.entry import COMMANDS, INTERRUPTED, main
@@ -112,7 +112,7 @@ def test_what_peers_and_files_say_cannot_control_the_terminal(capsys: pytest.Cap
     shown = capsys.readouterr()
     assert shown.err == f"pyproducer: the broker says {ESCAPED}\n"
     assert shown.out == f"{ESCAPED}\n"
-    told = line(Finding("brokers", State.FAILED, f"broker at {EVIL}", EVIL))
+    told = line(Finding("brokers", FindingState.FAILED, f"broker at {EVIL}", EVIL))
     assert told.splitlines() == [
         rf"failed   brokers: broker at {ESCAPED}",
         rf"         what to do: {ESCAPED}",

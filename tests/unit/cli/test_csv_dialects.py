@@ -165,7 +165,7 @@ def test_com24_quotes_that_are_not_of_the_dialect_are_refused_with_file_and_row(
     (tmp_path / "x.csv").write_bytes(content)
     assert main(["write", str(tmp_path / "x.csv"), "t", *NOBODY]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "x.csv is no csv file that can be read" in line
+    assert "x.csv cannot be read as csv" in line
     assert said in line
     assert ("--dialect spark" in line) == ("--quote none" in line) == ("Expected" not in said)
 
@@ -213,7 +213,7 @@ def test_com24_the_dialect_is_an_argument(tmp_path: Path, capsys: pytest.Capture
         assert main(["write", str(tmp_path / "x.csv"), "t", *words, *NOBODY]) == 1
         assert "csv" not in capsys.readouterr().err
     assert main(["write", str(tmp_path / "x.csv"), "t", "--escape", '"', *NOBODY]) == 1
-    assert "no csv file that can be read (row 1: a quote is never closed" in capsys.readouterr().err
+    assert "cannot be read as csv: row 1: a quote is never closed" in capsys.readouterr().err
 
 
 def test_com24_utf16_without_a_mark_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -171,14 +171,14 @@ def test_com24_other_documents_get_a_sentence(
     (tmp_path / "x.json").write_bytes(content)
     assert main(["write", str(tmp_path / "x.json"), "t", *NOBODY]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "x.json is no json file that can be read" in line
+    assert "x.json cannot be read as json" in line
     assert said in line
 
 
 def test_com24_a_reason_has_the_column_and_no_line_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"^\S+x.json, line 2: not a JSON object \(Extra data: column 9\)$"):
         rows_of(tmp_path / "x.json", b'{"a": 1}\n{"a": 2},\n', key="a")
-    with pytest.raises(PyProducerError, match=r"\(line 1: Extra data: column 9\); --format says what it is$"):
+    with pytest.raises(PyProducerError, match=r" line 1: Extra data: column 9; --format sets the format$"):
         rows_of(tmp_path / "x.json", b'{"a": 1},\n', key="a")
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from spark_producer.admin import BlockingClient
 from spark_producer.cli import lso_notice
-from spark_producer.cli.lso_notice import STANDING, OpenTransactionNotifier
-from spark_producer.cli.record_text import format_held
+from spark_producer.cli.lso_notice import CHECK_INTERVAL, OpenTransactionNotifier
+from spark_producer.cli.record_text import format_open_transaction
 from tests.stages.workbench import FakeClock
 
 
@@ -38,17 +38,17 @@ def test_a_partition_is_told_of_once_and_only_if_it_stands_still(monkeypatch: py
         cast(BlockingClient, None), "rows", lambda: positions, lambda *found: told.append(found), clock
     )
     cluster.stable, cluster.ends = {0: 4, 1: 10, 2: 9}, {0: 9, 1: 11, 2: 12}
-    held.look_now_and_then()
+    held.check_periodically()
     assert cluster.asked == 0
-    clock.advance(STANDING)
-    held.look_now_and_then()
+    clock.advance(CHECK_INTERVAL)
+    held.check_periodically()
     assert told == [], "they may be writing just now"
-    clock.advance(STANDING)
+    clock.advance(CHECK_INTERVAL)
     positions[1] = cluster.stable[1] = 12
     cluster.ends[1] = 15
-    held.look_now_and_then()
+    held.check_periodically()
     assert told == [(0, 4, 9)], "1 moves"
-    held.look()
+    held.check()
     assert told == [(0, 4, 9), (1, 12, 15)], "2 has more to read before"
 
 
@@ -58,13 +58,13 @@ def test_nothing_is_told_of_where_nothing_is_held_back(monkeypatch: pytest.Monke
     told: list[tuple[int, ...]] = []
     OpenTransactionNotifier(
         cast(BlockingClient, None), "rows", lambda: {0: 7}, lambda *found: told.append(found)
-    ).look()
+    ).check()
     assert told == []
 
 
 def test_the_line_about_it() -> None:
-    assert format_held("rows", 3, 1016, 1126) == (
+    assert format_open_transaction("rows", 3, 1016, 1126) == (
         "rows-3: 110 records from offset 1016 on are held back by an open transaction; "
-        "`pyproducer txn describe --topic rows` says whose"
+        "`pyproducer txn describe --topic rows` shows its id"
     )
-    assert format_held("rows", 3, 5, 6).startswith("rows-3: the record at offset 5 is held back by")
+    assert format_open_transaction("rows", 3, 5, 6).startswith("rows-3: the record at offset 5 is held back by")

@@ -97,5 +97,5 @@ def test_com24_partitions_are_texts_of_decimal_digits() -> None:
     assert of("7", " 10 ", None) == [7, 10, None]
     assert of(None) == [None]
     for text in ("0x10", "1.0", "", "٣"):
-        with pytest.raises(pa.ArrowInvalid, match=f"^row 2, column 'p': {text!r} is no number of a partition$"):
+        with pytest.raises(pa.ArrowInvalid, match=f"^row 2, column 'p': {text!r} is not the number of a partition$"):
             of("1", text)

@@ -34,10 +34,10 @@ def test_topics_are_created_described_listed_and_deleted(
     finally:
         consumer.close()
     assert run(embedded_broker, "topics", "create", topic) == 0
-    assert capsys.readouterr().out == f"{topic} was there before, and is as it was\n"
+    assert capsys.readouterr().out == f"{topic} exists already, and is unchanged\n"
     asked = ["--partitions", "3", "--replication-factor", "1", "--config", "retention.ms=-1"]
     assert run(embedded_broker, "topics", "create", topic, *asked) == 0
-    assert capsys.readouterr().out == f"{topic} was there before, and is as it was\n"
+    assert capsys.readouterr().out == f"{topic} exists already, and is unchanged\n"
     asked = [
         "--partitions",
         "4",
@@ -50,7 +50,7 @@ def test_topics_are_created_described_listed_and_deleted(
     ]
     assert run(embedded_broker, "topics", "create", topic, f"{topic}-3", *asked) == 1
     assert capsys.readouterr().out.splitlines() == [
-        f"{topic} was there before, and is as it was: it has 3 partitions, not 4; retention.ms=-1, not 5",
+        f"{topic} exists already, and is unchanged: it has 3 partitions, not 4; retention.ms=-1, not 5",
         f"{topic}-3 is created",
     ]
     assert run(embedded_broker, "topics", "list") == 0
@@ -121,7 +121,7 @@ def test_nothing_is_deleted_without_an_answer(
 ) -> None:
     embedded_broker.create_topic(topic, 1)
     assert run(embedded_broker, "topics", "delete", topic) == 1
-    assert "there is no terminal to ask at: give --yes" in capsys.readouterr().err
+    assert "there is no terminal for the question: give --yes" in capsys.readouterr().err
     assert topic in embedded_broker.topics()
     assert run(embedded_broker, "topics", "create", "x", "--config", "nonsense") == 1
     assert "--config takes NAME=VALUE" in capsys.readouterr().err
@@ -155,7 +155,7 @@ def test_tail_until_the_end_from_an_offset(
     assert run(embedded_broker, "tail", filled, "--until-end") == 0
     nothing = capsys.readouterr()
     assert nothing.out == ""
-    assert "it begins at the end, and --until-end stops there: add --from-beginning" in nothing.err
+    assert "--until-end stops there: add --from-beginning" in nothing.err
 
 
 def test_tail_stops_when_nothing_comes(
@@ -190,13 +190,13 @@ def test_a_bad_pattern_is_a_bad_argument(capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(SystemExit) as caught:
         main(["tail", "t", "--grep", "("])
     assert caught.value.code == 2
-    assert "'(' is no regular expression" in capsys.readouterr().err
+    assert "'(' is not a regular expression" in capsys.readouterr().err
 
 
 def test_a_bare_pyproducer_lists_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     out = capsys.readouterr().out
-    assert "look whether everything is there that a write needs" in out
+    assert "find out whether a write to a topic would work" in out
 
 
 def test_a_bar_is_for_terminals_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -253,7 +253,7 @@ def test_no_number_is_too_long_to_be_refused(capsys: pytest.CaptureFixture[str])
             main(words)
         assert ended.value.code == 2
         said = capsys.readouterr().err.splitlines()[-1]
-        assert "a whole number from " in said or "expected one argument" in said
+        assert "expected a whole number from " in said or "expected one argument" in said
         assert len(said) < 500
 
 

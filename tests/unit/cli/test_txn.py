@@ -94,7 +94,7 @@ def test_open_transactions_are_listed_although_there_is_no_control_topic(tasks: 
     code, shown = txn("list")
     assert code == 1
     first, second, last = shown.splitlines()
-    assert (first, second) == (f"{SINK}  what it has written is not known  open: 1", f"    {left.transactional_id}")
+    assert (first, second) == (f"{SINK}  its last batch is unknown  open: 1", f"    {left.transactional_id}")
     assert "there is no topic '__pyproducer_commits'" in last
 
 
@@ -140,7 +140,7 @@ def test_a_stranger_that_holds_readers_back_is_named(sink: SinkSettings, txn: Tx
     code, shown = txn("describe", SINK, "--topic", TOPIC)
     assert code == 0
     assert "\n        billing-1  Ongoing for " in shown
-    assert "\nnext: billing-1 is not an id of pyproducer's: ask who writes with it" in shown
+    assert "\nnext: billing-1 is not an id of pyproducer: its program must end the transaction" in shown
     stranger.abort_transaction(SECONDS)
 
 
@@ -151,7 +151,7 @@ def test_who_holds_the_readers_of_a_topic_is_shown_without_a_sink(
     left = tasks.fill(0, Style.EXPLICIT, {(TOPIC, 1): ["never"]})
     code, shown = txn("describe", "--topic", TOPIC)
     assert code == 0
-    assert f"readers stand at offset 0 of {TOPIC}-0, which ends at 1" in shown
+    assert f"readers of {TOPIC}-0 are blocked at offset 0; the log ends at 1" in shown
     assert "\n        billing-1  Ongoing for " in shown
     assert f"\n        {left.transactional_id}  Ongoing for " in shown
     assert f"\nnext: readers wait for the sink {SINK}: pyproducer txn describe {SINK}\nnext: billing-1 is" in shown
@@ -159,7 +159,7 @@ def test_who_holds_the_readers_of_a_topic_is_shown_without_a_sink(
 
 
 def test_a_topic_that_nobody_holds_is_said_to_be_free(txn: Txn) -> None:
-    assert txn("describe", "--topic", TOPIC) == (0, f"nothing holds readers of {TOPIC} back\n")
+    assert txn("describe", "--topic", TOPIC) == (0, f"no transaction blocks readers of {TOPIC}\n")
     code, shown = txn("describe")
     assert code == 1
     assert "give the name of a sink, or --topic" in shown
@@ -178,9 +178,9 @@ def test_accept_difference_says_what_is_forgotten(sink: SinkSettings, txn: Txn) 
     committed(sink)
     code, shown = txn("resolve", SINK, "--accept-row-count-mismatch", "--yes")
     assert code == 0
-    assert shown.endswith("\n    nothing was left open\n    forgotten: that batch 0 had 2 rows\n")
+    assert shown.endswith("\n    nothing was left open\n    forgotten: the row count of batch 0, 2\n")
     code, shown = txn("resolve", SINK, "--accept-row-count-mismatch", "--yes")
-    assert shown.endswith("\n    how many rows batch 0 had was not known before: nothing is forgotten\n")
+    assert shown.endswith("\n    the row count of batch 0 was unknown before: nothing is forgotten\n")
 
 
 def test_accept_difference_before_any_batch_says_that_there_is_nothing_to_forget(
@@ -189,4 +189,4 @@ def test_accept_difference_before_any_batch_says_that_there_is_nothing_to_forget
     tasks.fill(0, driver.begin(sink).style, {(TOPIC, 0): ["never"]})
     code, shown = txn("resolve", SINK, "--accept-row-count-mismatch", "--yes")
     assert code == 0
-    assert shown.endswith("are aborted\n    there is no batch whose number of rows could be forgotten\n")
+    assert shown.endswith("are aborted\n    there is no batch whose row count could be forgotten\n")

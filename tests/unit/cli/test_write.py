@@ -134,11 +134,11 @@ def test_com24_parquet_from_stdin_and_the_partition_of_a_column(
 
 
 BAD: dict[str, tuple[bytes, list[str], str]] = {
-    "x.parquet": (b"no parquet", [], "x.parquet is no parquet file that can be read"),
-    "x.feather": (b"no arrow", [], "x.feather is no arrow file that can be read"),
-    "x.jsonl": (b"no json\n", [], "x.jsonl is no json file that can be read (line 1:"),
-    "x.csv": (b"", [], "x.csv is no csv file that can be read"),
-    "x.bin": (b"", [], "x.bin does not say what it is: give --format parquet|csv|json|arrow|text"),
+    "x.parquet": (b"no parquet", [], "x.parquet cannot be read as parquet"),
+    "x.feather": (b"no arrow", [], "x.feather cannot be read as arrow"),
+    "x.jsonl": (b"no json\n", [], "x.jsonl cannot be read as json: line 1:"),
+    "x.csv": (b"", [], "x.csv cannot be read as csv"),
+    "x.bin": (b"", [], "x.bin is unknown: give --format parquet|csv|json|arrow|text"),
     "y.csv": (b"airline\n1\n", [], "y.csv has no column 'carrier'; it has airline"),
 }
 
@@ -177,9 +177,9 @@ def test_com24_a_topic_before_the_files_and_a_directory(
 ) -> None:
     parquet.write_table(FLIGHTS, tmp_path / "good.parquet")
     assert write(embedded_broker, str(tmp_path / "good.parquet"), topic) == 1
-    assert f"{topic} cannot be read: No such file or directory (files stand first" in capsys.readouterr().err
+    assert f"{topic} cannot be read: No such file or directory (files come first" in capsys.readouterr().err
     assert write(embedded_broker, topic, tmp_path) == 1
-    assert "it is a directory, so name the files in it" in capsys.readouterr().err
+    assert "it is a directory; name the files in it" in capsys.readouterr().err
 
 
 def test_com24_what_breaks_on_the_way_says_how_far_it_was(
@@ -190,7 +190,7 @@ def test_com24_what_breaks_on_the_way_says_how_far_it_was(
     (tmp_path / "x.jsonl").write_text("\n".join(lines), encoding="utf-8")
     assert write(embedded_broker, topic, tmp_path / "x.jsonl") == 1
     first, second = capsys.readouterr().err.splitlines()
-    assert first == "pyproducer: 20,000 rows were on their way before this; some records may be in the topic already"
+    assert first == "pyproducer: 20,000 rows were sent before this error; some records may be in the topic already"
     assert second.startswith("pyproducer: ")
     assert "x.jsonl, line 20004: not a JSON object" in second
 
@@ -258,7 +258,7 @@ def test_bench_says_how_fast_each_kind_went(
     sizes = [len(row.value or b"") for row in records(embedded_broker, topic)]
     assert (sizes.count(10), sizes.count(100)) == (2 * 12345, 2 * 12345)
     assert main(["bench", topic, "--sizes", "ten"]) == 1
-    assert "--sizes: a whole number" in capsys.readouterr().err
+    assert "--sizes: expected a whole number" in capsys.readouterr().err
     assert main(["bench", topic, *arguments[:2], "--sizes", "2000000000"]) == 1
     shown = capsys.readouterr()
     assert "--sizes: a value of 2,000,000,000 bytes is more than max.request.size=" in shown.err

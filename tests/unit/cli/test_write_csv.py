@@ -116,11 +116,11 @@ def test_com24_the_form_of_a_csv_without_one_and_delimiters_that_are_none(
     (tmp_path / "x.txt").write_bytes(b"1;2\n")
     for more in (["--delimiter", ";"], ["--infer-types"]):
         assert main(["write", str(tmp_path / "x.txt"), "t", *more, *NOBODY]) == 1
-        assert f"{more[0]} is for CSV, and none of the files is one" in capsys.readouterr().err
+        assert f"{more[0]} is for CSV, and no file is a CSV" in capsys.readouterr().err
     for word in ("", ";;", '"', "\n", "ä"):
         with pytest.raises(SystemExit, match="2"):
             main(["write", str(tmp_path / "x.txt"), "t", "--format", "csv", "--delimiter", word, *NOBODY])
-        assert "one ASCII character that is no quote and no line end, or tab" in capsys.readouterr().err
+        assert "an ASCII character that is not a quote or line end, or tab" in capsys.readouterr().err
 
 
 def test_com24_cells_of_several_lines_lie_across_blocks(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "nothing": (b"", "it is empty"),
     "empty lines": (b"\n\r\n", "it is empty"),
     "a mark of UTF-8": (b"\xef\xbb\xbf", "it is empty"),
-    "another delimiter": (b"a;b\n1;2,5\n", "--delimiter says what is between its cells"),
+    "another delimiter": (b"a;b\n1;2,5\n", "--delimiter sets the delimiter"),
     "a name of two lines": (
         b'a,"b\nc"\n1,2\n',
         "the column names in its first line, none of which may contain a line end, cannot be read",
@@ -156,7 +156,7 @@ def test_com24_a_csv_that_is_none_is_one_line(tmp_path: Path, name: str, capsys:
     (tmp_path / "x.csv").write_bytes(content)
     assert main(["write", str(tmp_path / "x.csv"), "t", *NOBODY]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "x.csv is no csv file that can be read" in line
+    assert "x.csv cannot be read as csv" in line
     assert said in line
 
 
@@ -197,7 +197,7 @@ def test_com24_times_of_several_kinds_in_one_column_are_refused(tmp_path: Path, 
         ([whole, first], f"row 2, column 'at': '{first}' {kind}, and row 1 ('{whole}') has a zone"),
     ):
         content = "n,at\n" + "".join(f"1,{cell}\n" for cell in cells)
-        with pytest.raises(pa.ArrowInvalid, match=f"^{re.escape(said)}; let all times be of one kind$"):
+        with pytest.raises(pa.ArrowInvalid, match=f"^{re.escape(said)}; use one kind of time in a column$"):
             rows_of(content.encode(), tmp_path / "x.csv", value="at", timestamp="at")
 
 
@@ -240,7 +240,7 @@ def test_com24_a_csv_of_one_column_that_is_several(
 ) -> None:
     (tmp_path / "x.csv").write_bytes(f"id{delimiter}name\n1{delimiter}Ada\n".encode())
     assert main(["write", str(tmp_path / "x.csv"), "t", "--key", "id", *NOBODY]) == 1
-    assert f"if several stand there, give {advice}\n" in capsys.readouterr().err
+    assert f"if these are several columns, give {advice}\n" in capsys.readouterr().err
     (tmp_path / "x.csv").write_bytes(f"id{delimiter}name,more\n1,2\n".encode())
     assert main(["write", str(tmp_path / "x.csv"), "t", "--key", "id", *NOBODY]) == 1
     assert "--delimiter" not in capsys.readouterr().err

@@ -157,7 +157,7 @@ def test_com24_a_line_without_end_is_not_kept(
     command = ["write", str(path), "t", "--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
     assert main([*command, "--format", "json"]) == 1
     said = capsys.readouterr().err
-    assert "a line is longer than 5 MiB; --format says what the file is" in said, "before anything is asked of a broker"
+    assert "a line is longer than 5 MiB; --format sets the format" in said, "before anything is asked of a broker"
 
 
 def test_com24_the_memory_of_a_batch_of_long_lines_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def test_com24_stdin_that_is_closed_is_one_line() -> None:
             check=False,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         ).stderr
-        assert line == "pyproducer: stdin is closed: give the name of a file, or something to read\n"
+        assert line == "pyproducer: stdin is closed: give the name of a file, or redirect stdin\n"
 
 
 def run_beside_a_pipe(path: Path, *arguments: str) -> subprocess.Popen[str]:
@@ -327,7 +327,7 @@ def test_com24_names_of_columns_that_are_no_utf8_are_one_line(
     (tmp_path / "sizes.csv").write_bytes("größe,b\n1,2\n".encode("latin-1"))
     assert main(["write", str(tmp_path / "sizes.csv"), "t", "--bootstrap-servers", "127.0.0.1:1"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "sizes.csv is no csv file that can be read (in its first line: it is not UTF-8; convert it" in line
+    assert "sizes.csv cannot be read as csv: in its first line: it is not UTF-8; convert it" in line
     assert "iconv -f LATIN1 -t UTF-8" in line
 
 
@@ -339,7 +339,7 @@ def test_com24_lines_of_utf16_are_refused_before_anything_is_sent(
     (tmp_path / name).write_bytes('\ufeff{"a": 1}\n'.encode(coding))
     assert main(["write", str(tmp_path / name), "t", "--bootstrap-servers", "127.0.0.1:1"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert f"{name} is no " in line
+    assert f"{name} cannot be read as " in line
     assert "it is UTF-16; convert it to UTF-8" in line
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import spark_producer
-from spark_producer.admin.checks import Finding, State
+from spark_producer.admin.checks import Finding, FindingState
 from spark_producer.admin.topics import PartitionRow, TopicPage, TopicRow
 from spark_producer.broker.counters import MetricDescription, MetricReading, MetricType
 from spark_producer.broker.metrics.page import metrics_page
@@ -38,7 +38,7 @@ def of_error(word: str) -> str:
 
 
 def of_bar(word: str) -> str:
-    return progress.ProgressBar(word, 3)._what
+    return progress.ProgressBar(word, 3)._label
 
 
 def of_topic(word: str) -> str:
@@ -63,7 +63,7 @@ SHOWN: dict[str, Callable[[str], str]] = {
     "a bar": of_bar,
     "topics describe": of_topic,
     "a label of the metrics": of_label,
-    "a finding": lambda word: line(Finding("brokers", State.FAILED, of_error(word), "look")).replace("\n", ""),
+    "a finding": lambda word: line(Finding("brokers", FindingState.FAILED, of_error(word), "look")).replace("\n", ""),
     "partitions": lambda word: format_partitions([TopicPartition(word, 0)]),
 }
 

@@ -63,7 +63,7 @@ def test_a_batch_that_is_done_names_no_partitions_so_people_name_its_topic(
     assert "in the partitions of its last batch; --topic looks at others" in capsys.readouterr().out
     assert world.txn("describe", SINK, "--topic", "rows") == 0
     told = capsys.readouterr().out
-    assert "readers stand at offset 1 of rows-0, which ends at 3" in told
+    assert "readers of rows-0 are blocked at offset 1; the log ends at 3" in told
     assert f"next: stop the query, then: pyproducer txn repair {SINK} --topic rows" in told
     assert world.txn("repair", SINK, "--topic", "rows", "--yes") == 0
     capsys.readouterr()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions
 
-from spark_producer.admin.checks import Finding, State, check_cluster
+from spark_producer.admin.checks import Finding, FindingState, check_cluster
 from spark_producer.config import parse_options
 from spark_producer.network import ConnectionSettings
 
@@ -40,7 +40,7 @@ def check_from_executors(spark: SparkSession, options: Mapping[str, object], tas
     called = functions.udf(look, f"array<struct<{SCHEMA}>>", useArrow=False)("id")
     frame = spark.range(0, tasks, 1, tasks).select(functions.explode(called).alias("found"))
     rows = frame.select("found.*").distinct().collect()
-    found = [HostFinding(row.host, Finding(row.name, State(row.state), row.text, row.advice)) for row in rows]
+    found = [HostFinding(row.host, Finding(row.name, FindingState(row.state), row.text, row.advice)) for row in rows]
     order = ["connection", "tls", "login", "brokers", "versions", "topic", "leaders", "min.insync.replicas", "rights"]
     return sorted(found, key=lambda one: (one.host, order.index(one.finding.name), one.finding.text))
 
