@@ -96,21 +96,23 @@ class Frame:
         self.saved = True
 
 
-def of_spark(section: str) -> ProducerConfig:
-    code, _ = blocks("python", section)
+def given_to_spark(section: str) -> dict[str, str]:
+    """Return the options of a recipe's DataFrame."""
+    (code,) = blocks("python", section)
     frame = Frame()
     exec(compile(code, "the page", "exec"), {"df": frame})
     assert frame.saved
-    assert frame.given["topic"] == "orders"
-    return parse_options(frame.given)[0]
+    assert frame.given.pop("topic") == "orders"
+    return frame.given
+
+
+def of_spark(section: str) -> ProducerConfig:
+    return parse_options(given_to_spark(section) | {"topic": "orders"})[0]
 
 
 def of_producer(section: str) -> ProducerConfig:
-    _, code = blocks("python", section)
-    made: list[ProducerConfig] = []
-    exec(compile(code, "the page", "exec"), {"Producer": lambda options: made.append(producer_config(options))})
-    (config,) = made
-    return config
+    """Return what `Producer` makes of the same options, which it takes without the prefix."""
+    return producer_config({name.removeprefix("kafka."): value for name, value in given_to_spark(section).items()})
 
 
 def of_file(content: str, place: Path, capsys: pytest.CaptureFixture[str]) -> ProducerConfig:
@@ -195,7 +197,7 @@ def test_the_other_examples_of_the_page_are_options() -> None:
 
 
 def test_every_python_example_belongs_to_a_recipe_or_to_the_test_above() -> None:
-    assert len(blocks("python", text())) == 2 * len(RECIPES) + 1
+    assert len(blocks("python", text())) == len(RECIPES) + 1
 
 
 @functools.cache
