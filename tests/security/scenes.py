@@ -59,6 +59,9 @@ MUST_FAIL = {
 }
 """Scene of `WRONG` → what names its cause, in whichever sink's words."""
 
+MAX_SHOWN = 150
+"""Maximum characters of a message in the table."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -161,7 +164,7 @@ def as_table(played: dict[str, dict[str, Outcome]]) -> str:
         for outcomes in played.values():
             told = outcomes[scene]
             text = told.said.replace("|", "\\|").replace(str(Path.home()), "~")
-            cells += ["yes" if told.held else "**no**", f"{told.seconds:.1f}", re.sub(r"/\S*/", "…/", text)[:400]]
+            cells += ["yes" if told.held else "**no**", f"{told.seconds:.1f}", re.sub(r"/\S*/", "…/", text)[:MAX_SHOWN]]
         lines.append("| " + " | ".join(cells) + " |")
     counts = {sink: sum(told.held for told in outcomes.values()) for sink, outcomes in played.items()}
     held = "; ".join(f"{names[sink]} holds {count} of {len(played[sink])}" for sink, count in counts.items())
