@@ -10,21 +10,18 @@ from spark_producer.broker.storage.tiered.counters import TierCounters
 
 PAGE = """# Metrics of the embedded broker
 
-This page is made by `make docs` from the broker's counters.
+This page is made by `make docs` from the broker's counters. `pyproducer broker --metrics-port 9094` shows them at
+`http://127.0.0.1:9094/metrics` in Prometheus' text format; `LocalBroker(metrics_port=0)` takes a free port
+(`broker.metrics_port`). The last column is the metric of Pulsar or BookKeeper that counts the same; where theirs is a rate or a
+histogram, ours is a total.
 
-`pyproducer broker --metrics-port 9094` shows them at `http://127.0.0.1:9094/metrics` in Prometheus' text format, to this machine
-alone. `LocalBroker(metrics_port=0)` takes a free port and says which, `broker.metrics_port`. The HELP line of each names the
-metric of Pulsar or BookKeeper that counts the same, or nearly so; where theirs is a rate or a histogram, ours is a total.
+**The default engine, `segments`, shows only the metrics with `heap` in their names, and of
+`pyproducer_broker_memory_limit_bytes` the publish buffer.** The page also has `pyproducer_broker_info`, the publish buffer
+(`pyproducer_broker_publish_…`), `process_resident_memory_bytes`, `pyproducer_broker_page_cache_bytes` and
+`pyproducer_broker_machine_memory_bytes`.
 
-**Of this table, the default engine, `segments`, shows the metrics with `heap` in their names, and of
-`pyproducer_broker_memory_limit_bytes` the publish buffer.** It has no caches to count in. `--storage tiered` shows all of them.
-Besides these the page has `pyproducer_broker_info`, which names the engine, those of
-the publish buffer (`pyproducer_broker_publish_…`), and what the system says: `process_resident_memory_bytes`,
-`pyproducer_broker_page_cache_bytes` of all processes, and `pyproducer_broker_machine_memory_bytes`.
-
-**The law of the read path** (`tiered`): each batch that is returned to a reader came from one tier, so `read_fetched_total` =
-`tail_hit_total` + `write_cache_hit_active_total` + `write_cache_hit_flushing_total` + `read_cache_hit_total` +
-`entrylog_read_total`.
+With `tiered`, each batch that a reader gets came from one tier: `read_fetched_total` = `tail_hit_total` +
+`write_cache_hit_active_total` + `write_cache_hit_flushing_total` + `read_cache_hit_total` + `entrylog_read_total`.
 
 | metric | kind | what | Pulsar or BookKeeper |
 |---|---|---|---|
