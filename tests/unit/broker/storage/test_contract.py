@@ -76,8 +76,8 @@ class Stage:
         self.engine = ENGINES[name]
         self.storage: Storage = self.engine.open(path, SETTINGS)
         self.storage.recover({})
-        self.told: list[tuple[str, int]] = []
-        self.storage.watch(lambda topic, index: self.told.append((topic, index)), lambda: None)
+        self.reported: list[tuple[str, int]] = []
+        self.storage.watch(lambda topic, index: self.reported.append((topic, index)), lambda: None)
         self.log: Log = self.storage.create("t", 0, settings)
 
     def append(self, batch: memoryview) -> int:
@@ -110,7 +110,7 @@ def opened(name: str, path: Path, **settings: Any) -> Iterator[Stage]:
     stage.storage.close()
 
 
-def test_every_engine_is_behind_the_contract_of_imports() -> None:
+def test_every_engine_is_in_the_import_contract() -> None:
     """Else everybody could import it, and would not notice."""
     storage = PACKAGE / "broker" / "storage"
     folders = {f"spark_producer.broker.storage.{path.parent.name}" for path in storage.glob("*/__init__.py")}
@@ -131,9 +131,9 @@ def test_an_engine_has_a_name_and_its_readings_are_legal(stage: Stage) -> None:
         assert each.value >= 0
 
 
-def test_what_an_engine_is_told_of_cursors_changes_nothing_that_is_read(stage: Stage) -> None:
-    told = [True, False, True, True]
-    for number, exists in enumerate(told):
+def test_cursors_do_not_change_what_is_read(stage: Stage) -> None:
+    reported = [True, False, True, True]
+    for number, exists in enumerate(reported):
         stage.storage.cursor_changed("t", 0, exists)
         stage.log.available(number, 1)
         stage.append(make_batch())
@@ -233,7 +233,7 @@ def test_reading_ends_where_asked(name: str, settings: dict[str, int], tmp_path:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_an_offset_behind_what_was_read_is_told(stage: Stage, seed: int) -> None:
+def test_the_offset_upper_bound_is_after_the_bytes_read(stage: Stage, seed: int) -> None:
     rng = random.Random(seed)
     ends = []
     for _ in range(300):
@@ -279,7 +279,7 @@ def test_timestamps_find_the_first_batch_that_reaches_them(stage: Stage) -> None
 # Confirming
 
 
-def test_what_is_not_confirmed_is_neither_read_nor_told(stage: Stage) -> None:
+def test_unconfirmed_batches_are_neither_read_nor_reported(stage: Stage) -> None:
     stage.append(make_batch(2, timestamp=5))
     batch = make_batch(3, timestamp=9)
     base_offset = stage.log.admit(batch, read_header(batch))
@@ -290,15 +290,15 @@ def test_what_is_not_confirmed_is_neither_read_nor_told(stage: Stage) -> None:
         assert (stage.log.read(2, MIB), stage.log.available(0, MIB)) == (b"", 100)
         stage.log.check_offset(4)
         assert (stage.log.offset_for_timestamp(9), stage.log.latest_timestamp()) == (None, TimestampOffset(5, 1))
-    told = len(stage.told)
+    reported = len(stage.reported)
     stage.engine.confirm(stage.storage)
     assert [stage.log.is_confirmed(offset) for offset in range(6)] == [True] * 5 + [False]
     assert [stage.log.is_written(offset) for offset in range(6)] == [True] * 5 + [False], "what is confirmed is written"
     assert (stage.log.high_watermark, len(stage.read_all())) == (5, 2)
-    assert (("t", 0) in stage.told[told:]) == unconfirmed, "who was told to wait is told"
+    assert (("t", 0) in stage.reported[reported:]) == unconfirmed, "the waiting producer is notified"
 
 
-def test_an_engine_at_rest_has_room_for_a_request(stage: Stage) -> None:
+def test_an_idle_engine_has_space_for_a_request(stage: Stage) -> None:
     assert stage.storage.has_space(1000)
     stage.append(make_batch())
     assert stage.storage.has_space(1000)
@@ -320,9 +320,9 @@ def test_after_a_failure_the_log_is_read_only_up_to_what_was_confirmed(name: str
         batch = make_batch(3)
         base_offset = stage.log.admit(batch, read_header(batch))
         assert stage.engine.fail is not None
-        stage.told.clear()
+        stage.reported.clear()
         stage.engine.fail(stage.storage)
-        assert stage.told == [("t", 0)]
+        assert stage.reported == [("t", 0)]
         assert len(stage.read_all()) == 1
         for ask in (
             lambda: stage.log.is_confirmed(base_offset),

@@ -1,7 +1,7 @@
-"""Every file of a data directory is lost, emptied, cut and flipped, one at a time: nothing acknowledged goes without a word.
+"""Every file of a data directory is lost, emptied, cut and flipped, one at a time: no acknowledged record is lost silently.
 
 Either all records and offsets are there and right, or the start is refused or the partition closed with a sentence that names
-the file. Where the death of the process leaves the same as a cut does, what is cut off is told, and a copy is kept.
+the file. Where the death of the process leaves the same as a cut does, the cut is logged, and a copy is kept.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.unit.broker.batches import make_batch
 
 PARTITIONS = [("a", 0), ("a", 1), ("b", 0)]
 STATES = [*itertools.product((False, True), ("killed", "stopped"))]
-"""Whether each batch was forced to the disk, and how the last life ended."""
+"""Whether each batch was forced to the disk, and how the last run ended."""
 
 
 class Content(NamedTuple):
@@ -41,7 +41,7 @@ class Content(NamedTuple):
     offsets: dict[TopicPartition, CommittedOffset]
 
 
-class Life:
+class BrokerRun:
     """A broker's store and coordinator in a directory."""
 
     def __init__(self, directory: Path, settings: BrokerSettings) -> None:
@@ -86,15 +86,15 @@ def settings_of(engine: str, *, sync: bool) -> BrokerSettings:
     return BrokerSettings(storage_engine=engine, sync_each_append=sync, topic=topic)
 
 
-def left_behind(home: Path, settings: BrokerSettings, end: str) -> tuple[Path, Content]:
+def leftovers(home: Path, settings: BrokerSettings, end: str) -> tuple[Path, Content]:
     """What a life leaves that was stopped, and a second one that was killed or stopped; and what must be there."""
     data, left = home / "data", home / "left"
-    first = Life(data, settings)
+    first = BrokerRun(data, settings)
     first.store.create("a", 2)
     first.store.create("b", 1)
     first.fill(5)
     first.close()
-    second = Life(data, settings)
+    second = BrokerRun(data, settings)
     second.fill(4)
     expected = second.content()
     if end == "killed":
@@ -134,34 +134,34 @@ def all_bytes(directory: Path) -> list[bytes]:
 
 
 def judged(directory: Path, path: Path, settings: BrokerSettings, expected: Content, said: Callable[[], str]) -> str:
-    """Start, and judge what was found in spite of damage: "right", "refused", "closed", "told", or "silent"."""
+    """Start, and judge what was found in spite of damage: "right", "refused", "closed", "logged", or "silent"."""
     name, damaged = path.name, (directory / path).read_bytes() if (directory / path).exists() else None
     try:
-        life = Life(directory, settings)
+        run = BrokerRun(directory, settings)
     except (PyProducerError, OSError) as error:
         is_kept = damaged is None or damaged in all_bytes(directory)
         return "refused" if name in str(error) and is_kept else f"refused, and not named or not kept: {error}"
     try:
-        found = life.content()
+        found = run.content()
     except BrokerError as error:
         return "closed" if name in str(error) or name in said() else "silent"
     finally:
-        life.close()
+        run.close()
     if found == expected:
         return "right"
-    return "told" if name in said() and "opy" in said() else "silent"
+    return "logged" if name in said() and "opy" in said() else "silent"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("state", sample_and_campaign(STATES), ids=str)
 @pytest.mark.parametrize("engine", STORAGE_ENGINES)
-def test_no_damage_of_any_file_takes_anything_without_a_word(
+def test_no_damage_of_any_file_loses_records_silently(
     engine: str, state: tuple[bool, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
     sync, end = state
     settings = settings_of(engine, sync=sync)
-    left, expected = left_behind(tmp_path, settings, end)
+    left, expected = leftovers(tmp_path, settings, end)
     wrong, verdicts = list[str](), list[str]()
     for path in sorted(path for path in left.rglob("*") if path.is_file() and path.name != ".lock"):
         for what, damage in damages(path):
@@ -171,7 +171,7 @@ def test_no_damage_of_any_file_takes_anything_without_a_word(
             caplog.clear()
             verdict = judged(case, path.relative_to(left), settings, expected, lambda: caplog.text)
             verdicts.append(verdict)
-            if verdict not in ("right", "refused", "closed", "told"):
+            if verdict not in ("right", "refused", "closed", "logged"):
                 wrong.append(f"{path.relative_to(left)} {what}: {verdict}")
             shutil.rmtree(case)
     assert not wrong
@@ -181,22 +181,22 @@ def test_no_damage_of_any_file_takes_anything_without_a_word(
 def gone_on(directory: Path, path: Path, settings: BrokerSettings) -> Iterator[str]:
     """Start in spite of the damage of `path`, and write to each partition; yield what refuses.
 
-    Without the catalog nobody knows whose records are there, so one that cannot be read must be moved away by a person. And an
+    Without the catalog the topics of the records are unknown, so one that cannot be read must be moved away by a person. And an
     entry log that has lost records closes the partitions that have them.
     """
     try:
-        life = Life(directory, replace(settings, skip_damage=True))
+        run = BrokerRun(directory, replace(settings, skip_damage=True))
     except PyProducerError as error:
         if "catalog" not in path.name:
             yield str(error)
         return
     for topic, index in PARTITIONS:
         try:
-            life.store.partition(topic, index).append(make_batch(1))
+            run.store.partition(topic, index).append(make_batch(1))
         except BrokerError as error:
             if "ledgers" not in path.parts:
                 yield str(error)
-    life.close()
+    run.close()
 
 
 @pytest.mark.slow
@@ -205,7 +205,7 @@ def test_what_is_damaged_is_no_reason_not_to_start_if_that_is_asked_for(
     engine: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = settings_of(engine, sync=False)
-    left, _ = left_behind(tmp_path, settings, "killed")
+    left, _ = leftovers(tmp_path, settings, "killed")
     wrong = list[str]()
     for path in sorted(
         path for path in left.rglob("*") if path.is_file() and path.name not in (".lock", "broker.json")

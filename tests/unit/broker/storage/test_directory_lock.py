@@ -1,4 +1,4 @@
-"""One broker per data directory, and nobody kept out by a broker's children."""
+"""One broker per data directory, and the children of a broker do not hold its lock."""
 
 import subprocess
 import sys

@@ -23,7 +23,7 @@ Place: TypeAlias = tuple[FileOps, Path]
 
 @pytest.fixture(params=["system", "simulated"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """A door to files, and an empty directory behind it."""
+    """An implementation of `FileOps`, and an empty directory for it."""
     files: FileOps = SystemFiles() if request.param == "system" else SimulatedDisk()
     directory = tmp_path / "made" / "below"
     files.make_directory(directory)
@@ -143,19 +143,19 @@ def test_forced_pages_leave_the_cache_and_a_read_brings_them_back(place: Place) 
     files, directory = place
     file = files.open(directory / "a", create=True)
     files.write(file, [bytes(64 * 1024)], 0)
-    can_tell = files.is_cached(file, 0, 64 * 1024) is not None
-    assert can_tell or sys.platform != "linux"
+    knows = files.is_cached(file, 0, 64 * 1024) is not None
+    assert knows or sys.platform != "linux"
     files.force(file)
     files.drop_pages(file, 0, 64 * 1024)
     if not (isinstance(files, SystemFiles) and is_in_memory(directory)):
         assert not files.is_cached(file, 0, 64 * 1024)
         assert not files.is_cached(file, 32 * 1024, 4096)
     assert len(files.read(file, 64 * 1024, 0)) == 64 * 1024
-    assert files.is_cached(file, 0, 64 * 1024) is (True if can_tell else None)
+    assert files.is_cached(file, 0, 64 * 1024) is (True if knows else None)
     files.close(file)
 
 
-def test_random_calls_leave_the_same_bytes_behind_both_doors(tmp_path: Path) -> None:
+def test_random_calls_leave_the_same_bytes_in_both_implementations(tmp_path: Path) -> None:
     rng = random.Random(1)
     doors: list[FileOps] = [SystemFiles(), SimulatedDisk()]
     for files in doors:
@@ -229,7 +229,7 @@ def test_a_system_that_writes_nothing_is_an_error(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("method", "call", "arguments"), [("reserve", "posix_fallocate", (0, 1)), ("drop_pages", "posix_fadvise", (0, 1))]
 )
-def test_a_system_that_cannot_help_is_no_error_and_one_that_has_no_room_is(
+def test_a_missing_call_is_no_error_and_a_full_disk_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, call: str, arguments: tuple[int, int]
 ) -> None:
     files = SystemFiles()
@@ -245,7 +245,7 @@ def test_a_system_that_cannot_help_is_no_error_and_one_that_has_no_room_is(
     files.close(file)
 
 
-def test_where_the_cache_cannot_be_asked_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_page_cache_is_unknown_the_result_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = SystemFiles()
     file = files.open(tmp_path / "a", create=True)
     monkeypatch.setattr(os, "preadv", refusing(errno.EOPNOTSUPP))

@@ -108,7 +108,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def everything_of(store: TopicStore, coordinator: BrokerCoordinator) -> Iterator[Callable[[], object]]:
-    """What a broker does to its files, by itself and for clients."""
+    """The operations of a broker on its files, periodic ones and those of clients."""
     yield CompactionTimer(store.partitions, 60.0, 0.0).run_all
     yield lambda: store.delete_old(2**60)
     yield lambda: store.partition("t", 0).delete_before(5)

@@ -1,4 +1,4 @@
-"""Records that belong to no topic, since the state file was lost or changed: they are told, and never erased."""
+"""Records that belong to no topic, since the state file was lost or changed: they are logged, and never erased."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,9 @@ def test_without_its_state_a_directory_with_records_is_refused(tmp_path: Path) -
     assert not (tmp_path / "broker.json").exists(), "the next start must be refused, too"
 
 
-def test_records_of_no_topic_are_told_and_kept_from_a_new_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_records_of_no_topic_are_logged_and_set_aside_for_a_new_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     content = filled(tmp_path)
     change_topics(tmp_path, {})
     store = TopicStore(tmp_path, SEGMENTS)

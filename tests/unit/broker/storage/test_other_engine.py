@@ -133,7 +133,7 @@ def test_a_journal_that_fails_refuses_what_waits_for_it(late: UnconfirmedBroker)
     assert results(late.producer) == [(Code.KAFKA_STORAGE_ERROR, -1)]
 
 
-def test_a_topic_that_is_deleted_meanwhile_leaves_nobody_waiting(late: UnconfirmedBroker) -> None:
+def test_a_topic_that_is_deleted_meanwhile_ends_all_waits(late: UnconfirmedBroker) -> None:
     late.producer.ask(PRODUCE, produce(0))
     late.broker.turns()
     late.broker.store.delete("t")

@@ -91,7 +91,7 @@ def test_a_last_batch_that_is_there_as_a_whole_is_not_torn_by_the_death_of_the_p
     written(tmp_path, 2, cleanly=False)
     damaged = flip(tmp_path / FIRST, 90 + position)
     if not SystemFiles().boot_id():
-        pytest.skip("this system does not tell when the machine was started")
+        pytest.skip("this system has no boot id")
     assert "is damaged at byte 90, offset 2" in refused(tmp_path)
     assert (tmp_path / FIRST).read_bytes() == damaged
 
@@ -122,7 +122,7 @@ def test_bytes_that_change_before_the_recovery_point_are_not_given_to_readers(tm
 
 
 @pytest.mark.parametrize("tail", [bytes(5000), b"\xff" * 70, b"\0\0\0\0\2" * 100])
-def test_what_a_loss_of_power_leaves_behind_the_end_is_cut_off(tmp_path: Path, tail: bytes) -> None:
+def test_the_torn_end_after_a_power_failure_is_cut_off(tmp_path: Path, tail: bytes) -> None:
     written(tmp_path, 2, cleanly=False)
     with (tmp_path / FIRST).open("ab") as file:
         file.write(tail)
@@ -132,7 +132,7 @@ def test_what_a_loss_of_power_leaves_behind_the_end_is_cut_off(tmp_path: Path, t
 
 
 @pytest.mark.parametrize("position", [0, 7, 10, 16, 17, 22, 25, 60, 89])
-def test_damage_with_whole_batches_behind_it_cuts_nothing(tmp_path: Path, position: int) -> None:
+def test_damage_with_whole_batches_after_it_cuts_nothing(tmp_path: Path, position: int) -> None:
     """The file of a broker that was killed: no recovery point says what was on the disk."""
     written(tmp_path, 3, cleanly=False)
     damaged = flip(tmp_path / FIRST, 90 + position)
@@ -178,8 +178,8 @@ def test_what_the_message_says_to_do_opens_the_log(tmp_path: Path, caplog: pytes
 
 
 @pytest.mark.parametrize(("gone", "left"), [(0, 3), (1, 2), (2, 4)])
-def test_behind_a_missing_segment_the_log_goes_on_if_that_is_asked_for(tmp_path: Path, gone: int, left: int) -> None:
-    """Without its first segment it has all others, else those before the gap; what is behind that is kept aside."""
+def test_after_a_missing_segment_the_log_continues_with_skip_damage(tmp_path: Path, gone: int, left: int) -> None:
+    """Without its first segment it has all others, else those before the gap; the records after the gap are set aside."""
     written(tmp_path, 5, cleanly=True, segment_bytes=200)
     (tmp_path / files(tmp_path)[gone]).unlink()
     log = open_log(tmp_path, skip_damage=True)
@@ -188,7 +188,7 @@ def test_behind_a_missing_segment_the_log_goes_on_if_that_is_asked_for(tmp_path:
 
 
 @pytest.mark.parametrize(("gone", "missing"), [(0, (0, 4)), (1, (4, 8)), (2, (8, 10))])
-def test_a_missing_segment_is_told(tmp_path: Path, gone: int, missing: tuple[int, int]) -> None:
+def test_a_missing_segment_is_reported(tmp_path: Path, gone: int, missing: tuple[int, int]) -> None:
     written(tmp_path, 5, cleanly=True, segment_bytes=200)
     (tmp_path / files(tmp_path)[gone]).unlink()
     left = files(tmp_path)
@@ -208,7 +208,7 @@ def test_a_log_without_a_checkpoint_is_checked_from_its_start(tmp_path: Path) ->
     assert "CRC" in refused(tmp_path)
 
 
-def test_only_what_lies_behind_the_recovery_point_has_its_crc_compared(tmp_path: Path) -> None:
+def test_only_batches_after_the_recovery_point_have_their_crc_checked(tmp_path: Path) -> None:
     written(tmp_path, 2, cleanly=True)
     log = open_log(tmp_path)
     append(log, make_batch(2, size=90))
@@ -221,7 +221,7 @@ def test_only_what_lies_behind_the_recovery_point_has_its_crc_compared(tmp_path:
 
 
 def test_a_leader_epoch_that_changed_is_damage_though_no_crc_covers_it(tmp_path: Path) -> None:
-    """Consumers would commit it, and be told later that no leader has it."""
+    """Consumers would commit it, and get an error later, since no leader has it."""
     written(tmp_path, 3, cleanly=True)
     flip(tmp_path / FIRST, 90 + 13)
     assert "record batch at byte 90 has leader epoch" in refused(tmp_path)
@@ -237,7 +237,7 @@ def test_a_roll_notes_the_recovery_point(tmp_path: Path, disk: Disk) -> None:
     log.close()
 
 
-def test_a_damaged_file_that_cannot_be_copied_is_left_and_that_is_told(tmp_path: Path) -> None:
+def test_a_damaged_file_that_cannot_be_copied_is_kept_and_reported(tmp_path: Path) -> None:
     written(tmp_path, 3, cleanly=True)
     flip(tmp_path / FIRST, 16)
     (tmp_path / "damaged").write_text("in the way")

@@ -56,7 +56,7 @@ def test_segments_go_when_their_newest_record_is_older_than_retention_ms(tmp_pat
     log.close()
 
 
-def test_a_younger_segment_keeps_those_behind_it(tmp_path: Path) -> None:
+def test_a_younger_segment_keeps_those_after_it(tmp_path: Path) -> None:
     log = filled(tmp_path, 900, 900, 100, 100, 100, 100, retention_ms=1000)
     log.delete_old(1500)
     assert left(log) == 0

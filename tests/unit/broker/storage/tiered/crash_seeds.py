@@ -1,4 +1,4 @@
-"""Lives of the tiered engine that end at every kind of moment, by seed: `make crash-seeds` plays 100,000 of them.
+"""Runs of the tiered engine that end at random moments, by seed: `make crash-seeds` plays 100,000 of them.
 
 It goes on where it was stopped, as long as neither the engine nor its double was changed, and says how far it is. What it has
 played it keeps in `build/`. It ends with 1 if a seed has failed, and names it; `play(seed)` plays that one again.
@@ -21,7 +21,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tests.support.simulated_disk import SimulatedDisk
-from tests.unit.broker.storage.tiered.lives import Expected, Life, killed
+from tests.unit.broker.storage.tiered.crash_runs import EngineRun, Expected, killed
 
 ROOT = Path(__file__).resolve().parents[5]
 KEPT = ROOT / "build" / "crash_seeds.json"
@@ -30,13 +30,13 @@ ENGINE = "spark_producer.broker.storage.tiered"
 REBUILT = "the index is rebuilt"
 """The engine says so when rows of its index are gone that had been flushed. No death may have that effect."""
 
-LIVES = 4
+RUNS = 4
 CHUNK = 100
 """Seeds that one process plays at a time."""
 
 
-class Heard(logging.Handler):
-    """Keeps what the engine has said."""
+class CapturedLogs(logging.Handler):
+    """Collects the log messages of the engine."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,55 +47,55 @@ class Heard(logging.Handler):
 
 
 @contextmanager
-def heard() -> Iterator[Heard]:
-    """Hear what the engine says during the `with` block; nobody else does."""
-    ears, engine = Heard(), logging.getLogger(ENGINE)
-    engine.addHandler(ears)
+def captured_logs() -> Iterator[CapturedLogs]:
+    """Capture the log messages of the engine during the `with` block."""
+    captured, engine = CapturedLogs(), logging.getLogger(ENGINE)
+    engine.addHandler(captured)
     engine.propagate = False
     try:
-        yield ears
+        yield captured
     finally:
         engine.propagate = True
-        engine.removeHandler(ears)
+        engine.removeHandler(captured)
 
 
 def play(seed: int) -> int:
-    """Some lives on one disk. Each ends with a loss of power or of the process alone, some of them while the disk fails.
+    """Play some runs on one disk. Each ends with a power failure or the death of the process, some while the disk fails.
 
-    Returns: the lives that were lived and found right.
+    Returns: the number of runs that were completed and checked.
     """
-    lived = 0
+    completed = 0
     rng = random.Random(seed)
     disk, expected, sync = SimulatedDisk(), dict[int, Expected](), rng.random() < 0.7
     directories = rng.choice([0, 0, 2, 3])
-    with heard() as ears:
-        for number in range(LIVES):
-            life = Life(disk, rng, expected, sync=sync, directories=directories)
+    with captured_logs() as captured:
+        for number in range(RUNS):
+            run = EngineRun(disk, rng, expected, sync=sync, directories=directories)
             try:
-                disk = live_and_die(life, seed * LIVES + number)
-                lived += 1
+                disk = run_and_crash(run, seed * RUNS + number)
+                completed += 1
             except AssertionError as error:
-                raise AssertionError(f"seed {seed}, life {number}: {error}") from error
+                raise AssertionError(f"seed {seed}, run {number}: {error}") from error
             finally:
-                life.end()
-    assert not any(REBUILT in text for text in ears.texts), f"seed {seed}: rows that had been flushed are gone"
-    return lived
+                run.end()
+    assert not any(REBUILT in text for text in captured.texts), f"seed {seed}: rows that had been flushed are gone"
+    return completed
 
 
-def live_and_die(life: Life, seed: int) -> SimulatedDisk:
-    """Look what the life before has left, do something, and die; return the disk for the next life."""
-    rng = life.rng
-    life.check()
+def run_and_crash(run: EngineRun, seed: int) -> SimulatedDisk:
+    """Check the data of the previous run, do random operations, and crash; return the disk for the next run."""
+    rng = run.rng
+    run.check()
     if rng.random() < 0.7:
-        life.die(rng.randrange(60))
+        run.run_until_failure(rng.randrange(60))
     else:
-        life.live(rng.randrange(60))
-    life.acknowledge()
+        run.run_steps(rng.randrange(60))
+    run.acknowledge()
     if rng.random() >= 0.6:
-        return killed(life.disk)
-    disk = life.disk.crash(seed)
-    if not life.sync:
-        life.expect_no_more_than_a_prefix()
+        return killed(run.disk)
+    disk = run.disk.crash(seed)
+    if not run.sync:
+        run.expect_no_more_than_a_prefix()
     return disk
 
 
@@ -105,13 +105,13 @@ def play_chunk(first: int) -> list[str]:
     for seed in range(first, first + CHUNK):
         try:
             play(seed)
-        except Exception as error:  # of whatever kind: the seed is told, and the others are played
+        except Exception as error:  # any error: the seed is reported, and the others are played
             wrong.append(f"seed {seed}: {error!r}")
     return wrong
 
 
 def digest() -> str:
-    """Return what tells this code from any other: results of other code count for nothing."""
+    """Return a digest of the code: results of other code do not count."""
     files = sorted(path for folder in CODE for path in (ROOT / folder).rglob("*.py"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
@@ -135,7 +135,7 @@ class Progress:
 
 
 def play_all(seeds: int, processes: int, progress: Progress) -> list[str]:
-    """Play what is missing of the first so many seeds; return what was wrong."""
+    """Play the missing ones of the first seeds; return the failures."""
     chunks = [first for first in range(0, seeds, CHUNK) if first not in progress.done]
     before = -(-seeds // CHUNK) - len(chunks)
     if before:

@@ -14,8 +14,8 @@ from tests.stages.small_tiers import SMALL_TIERS, settle
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.batches import filler_batch
 
-PLACE = Path("/data")
-LEDGERS = PLACE / "tiered" / "ledgers"
+DATA_DIR = Path("/data")
+LEDGERS = DATA_DIR / "tiered" / "ledgers"
 KIB = 1024
 ENTRY_LOGS = "*.log"
 
@@ -36,11 +36,11 @@ class EngineStage:
         self._given = {name: options[name] for name in ("journal_dir", "ledger_dirs") if name in options}
         self.options: TieredOptions = replace(SMALL_TIERS, flush_interval_s=3600.0, flush_retry_s=3600.0, **options)
         settings = BrokerSettings(sync_each_append=sync, sync_on_close=False)
-        self.storage = TieredStorage(PLACE, settings, options=self.options, files=self.disk)
+        self.storage = TieredStorage(DATA_DIR, settings, options=self.options, files=self.disk)
         self.engine = self.storage.engine
-        self.rooms = 0
+        self.space_notices = 0
         self._is_closed = False
-        self.storage.watch(lambda topic, partition: None, self._room)
+        self.storage.watch(lambda topic, partition: None, self._space_freed)
         self.logs: list[TieredLog] = []
         for index in range(logs):
             known = self.engine.find("t", index)
@@ -49,8 +49,8 @@ class EngineStage:
             else:
                 self.logs.append(self.storage.open("t", index, topic, lambda header, batch: None))
 
-    def _room(self) -> None:
-        self.rooms += 1
+    def _space_freed(self) -> None:
+        self.space_notices += 1
 
     @property
     def log(self) -> TieredLog:
@@ -89,6 +89,6 @@ class EngineStage:
             self.storage.close()
 
     def again(self) -> EngineStage:
-        """The next life, after this one was closed."""
+        """The next run, after this one was closed."""
         self.close()
         return EngineStage(self.disk, logs=len(self.logs), **self._given)

@@ -101,7 +101,7 @@ class FakeEntryLogs:
         return next((each for each in places if each.base_offset <= offset < each.end_offset), None)
 
     def runs(self, location: Location, consumer: EntryConsumer) -> Generator[EntryRun, None, None]:
-        """Each entry is read by itself, into a buffer that is used again."""
+        """Each entry is read separately, into a buffer that is reused."""
         if location.file_id not in self.files:
             raise EntryMissing(f"there is no entry log {location.file_id}")
         self.open += 1
@@ -153,7 +153,7 @@ class ReadStage:
         )
 
     def admit(self, *batches: bytes) -> None:
-        """As a log does it: into the active half, then to whoever wants to know."""
+        """As a log does it: into the active half, then into the tail cache."""
         for batch in batches:
             self.write_cache.active.append((LOG, batch))
             self.log_end = end_of(batch)

@@ -42,7 +42,7 @@ def test_a_torn_end_is_cut_off_at_every_byte(disk: SimulatedDisk) -> None:
         assert opened(torn, again.durable_bytes).row_count == 2, cut
 
 
-def test_damage_of_what_was_on_the_disk_is_told(disk: SimulatedDisk) -> None:
+def test_damage_of_forced_rows_is_reported(disk: SimulatedDisk) -> None:
     index = opened(disk)
     index.add({5: rows(0, 2)})
     content = bytearray(disk.content(LEDGERS / NAME))
@@ -99,7 +99,7 @@ def test_rows_that_can_be_read_and_may_not_be_on_the_disk_are_written_again(disk
     assert opened(disk.crash(1), again.durable_bytes).row_count == 4
 
 
-def test_a_file_that_is_written_anew_has_what_there_is(disk: SimulatedDisk) -> None:
+def test_a_rewritten_file_has_all_rows(disk: SimulatedDisk) -> None:
     index = opened(disk)
     index.add({5: rows(0, 50), 9: rows(0, 50)})
     index.delete_log(9)

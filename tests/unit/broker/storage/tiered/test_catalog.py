@@ -13,14 +13,14 @@ from spark_producer.errors import CorruptRecord
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.storage.tiered.engine_stage import EngineStage
 
-PLACE = Path("/tiered")
+DATA_DIR = Path("/tiered")
 LEDGER = Ledger(0, 5, 1, 2, 1, 100)
 
 
 def opened(disk: SimulatedDisk | None = None) -> tuple[SimulatedDisk, Catalog]:
     disk = disk or SimulatedDisk()
-    disk.make_directory(PLACE)
-    return disk, Catalog(disk, PLACE)
+    disk.make_directory(DATA_DIR)
+    return disk, Catalog(disk, DATA_DIR)
 
 
 def known(catalog: Catalog) -> tuple[object, ...]:
@@ -52,7 +52,7 @@ def change_much(catalog: Catalog) -> None:
 def test_changes_are_found_again_by_the_next_life() -> None:
     disk, catalog = opened()
     change_much(catalog)
-    assert disk.names(PLACE) == ["catalog.1", "catalog.json"]
+    assert disk.names(DATA_DIR) == ["catalog.1", "catalog.json"]
     again = opened(disk.crash(1))[1]
     assert known(again) == known(catalog)
     assert again.add("u", 0).log_id == 5, "no id is used twice"
@@ -65,7 +65,7 @@ def test_a_life_begins_with_the_whole_catalog_and_older_changes_are_removed() ->
     change_much(catalog)
     again = opened(disk)[1]
     again.store()
-    assert disk.names(PLACE) == ["catalog.2", "catalog.json"]
+    assert disk.names(DATA_DIR) == ["catalog.2", "catalog.json"]
     assert known(opened(disk)[1]) == known(catalog)
 
 
@@ -78,28 +78,28 @@ def test_changes_cut_at_every_byte_leave_those_before(torn: bytes) -> None:
         catalog.add("t", index)
         catalog.store()
         states.append(known(catalog))
-    changes = disk.content(PLACE / "catalog.1")
+    changes = disk.content(DATA_DIR / "catalog.1")
     ends = [place + 1 for place, byte in enumerate(changes) if byte == ord("\n")]
     for cut in range(len(changes)):
-        disk.put(PLACE / "catalog.1", changes[:cut] + torn * (len(changes) - cut))
+        disk.put(DATA_DIR / "catalog.1", changes[:cut] + torn * (len(changes) - cut))
         whole = sum(
             end - (not torn) <= cut for end in ends
         )  # a newline that is missing at the end of a file says nothing
         assert known(opened(disk)[1]) == states[whole], f"cut at {cut}"
 
 
-def test_damage_before_the_end_of_the_changes_is_told() -> None:
+def test_damage_before_the_end_of_the_changes_is_reported() -> None:
     disk, catalog = opened()
     change_much(catalog)
-    changes = bytearray(disk.content(PLACE / "catalog.1"))
+    changes = bytearray(disk.content(DATA_DIR / "catalog.1"))
     changes[20] ^= 1
-    disk.put(PLACE / "catalog.1", bytes(changes))
+    disk.put(DATA_DIR / "catalog.1", bytes(changes))
     with pytest.raises(CorruptRecord, match=r"catalog.1 is damaged before its end"):
         opened(disk)
 
 
 @pytest.mark.parametrize("call", ["open", "write", "force"])
-def test_after_a_change_that_failed_all_is_written_anew(call: str) -> None:
+def test_after_a_failed_change_the_whole_file_is_rewritten(call: str) -> None:
     disk, catalog = opened()
     catalog.store()
     catalog.add("t", 0)
@@ -129,7 +129,7 @@ def test_a_deletion_is_not_forgotten_when_there_is_no_memory_to_store_it(monkeyp
     assert opened(disk.crash(1))[1].entries() == []
 
 
-def test_changes_as_large_as_the_catalog_are_a_reason_to_write_it_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_as_large_as_the_catalog_make_it_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spark_producer.broker.storage.tiered.catalog_file._MIN_CHANGED_BYTES", 2000)
     disk, catalog = opened()
     for number in range(200):

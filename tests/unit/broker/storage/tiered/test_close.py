@@ -15,14 +15,14 @@ from spark_producer.errors import ConfigError
 from tests.stages.small_tiers import DEADLINE, JOURNAL_FILES, SMALL_TIERS
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.batches import make_batch
-from tests.unit.broker.storage.tiered.engine_stage import ENTRY_LOGS, PLACE, EngineStage
+from tests.unit.broker.storage.tiered.engine_stage import DATA_DIR, ENTRY_LOGS, EngineStage
 
 DISK_TIMEOUT_S = "spark_producer.broker.storage.tiered.engine.DISK_TIMEOUT_S"
 CLOCK = "spark_producer.broker.storage.tiered.engine.time"
 
 
 def storage_on(disk: SimulatedDisk, *, sync: bool = False) -> TieredStorage:
-    return TieredStorage(PLACE, BrokerSettings(sync_each_append=sync), options=SMALL_TIERS, files=disk)
+    return TieredStorage(DATA_DIR, BrokerSettings(sync_each_append=sync), options=SMALL_TIERS, files=disk)
 
 
 class Running:

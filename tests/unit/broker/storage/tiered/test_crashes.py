@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.broker.storage.tiered import crash_seeds
-from tests.unit.broker.storage.tiered.crash_seeds import CHUNK, LIVES, Progress, play
+from tests.unit.broker.storage.tiered.crash_seeds import CHUNK, RUNS, Progress, play
 
 CASES = 25
 SEEDS = 20
@@ -20,7 +20,7 @@ SEEDS = 20
 def test_w7_what_was_acknowledged_is_recovered_after_every_death(case: int) -> None:
     """500 seeds in all, which take some 20 seconds of a processor; `make crash-seeds` plays 100,000."""
     for seed in range(case * SEEDS, (case + 1) * SEEDS):
-        assert play(seed) == LIVES
+        assert play(seed) == RUNS
 
 
 def test_many_seeds_go_on_where_they_were_stopped(

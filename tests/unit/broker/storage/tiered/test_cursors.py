@@ -97,9 +97,9 @@ def test_tail3_a_reader_that_has_caught_up_is_active_again() -> None:
     bench.admit(100)
     assert not bench.cursors.has_active(LOG)
     bench.cursors.reader_moved(LOG, 0, 100)
-    assert not bench.cursors.has_active(LOG), "50 behind"
+    assert not bench.cursors.has_active(LOG), "a lag of 50"
     bench.cursors.reader_moved(LOG, 100, 182)
-    assert bench.cursors.has_active(LOG), "9 behind"
+    assert bench.cursors.has_active(LOG), "a lag of 9"
     assert bench.admit() == [True]
 
 
@@ -134,7 +134,7 @@ def test_tail6_the_slowest_active_reader_is_what_counts() -> None:
     bench.cursors.reader_moved(LOG, 0, 4)
     assert bench.cursors.slowest(LOG) == 4
     bench.admit(10)
-    assert bench.cursors.slowest(LOG) is None, "both are far behind"
+    assert bench.cursors.slowest(LOG) is None, "both are far from the end"
     bench.cursors.reader_moved(LOG, 6, 24)
     assert bench.cursors.slowest(LOG) == 24, "the other is not active"
 
@@ -209,7 +209,7 @@ def test_so_many_readers_are_known_and_no_more() -> None:
 
 
 def test_the_lag_is_right_after_any_number_of_entries() -> None:
-    """Beside the plain rule: entries that end behind the position, counted one by one."""
+    """Beside the plain rule: entries that end after the position, counted one by one."""
     bench = Bench(threshold=20)
     chance = random.Random(3)
     bench.cursors.set_durable(LOG, 1)
@@ -226,7 +226,7 @@ def test_the_lag_is_right_after_any_number_of_entries() -> None:
         assert bench.cursors.has_active(LOG) is (sum(end > position for end in ends) < 20), step
 
 
-def test_a_read_tells_how_far_it_came() -> None:
+def test_a_read_reports_its_end() -> None:
     stage = ReadStage()
     stage.cursors.set_durable(LOG, 1)
     stage.path.reader_waits(LOG, 0)

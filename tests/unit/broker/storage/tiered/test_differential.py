@@ -84,7 +84,7 @@ class Side:
         return seen
 
     def replace(self, index: int) -> None:
-        """Delete a log, and make it anew."""
+        """Delete a log, and create it again."""
         self.logs[index].close(discard=True)
         self.storage.delete([("t", index)])
         self.logs[index] = self.storage.create("t", index, self._settings)

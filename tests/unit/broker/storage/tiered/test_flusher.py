@@ -20,7 +20,7 @@ def stage() -> Iterator[EngineStage]:
 
 
 def rounds(stage: EngineStage, count: int, before: Callable[[], None] = lambda: None) -> list[float]:
-    """What the thread does in so many rounds, and how long it would wait after each."""
+    """The work of the thread in `count` rounds, and its wait after each."""
     flusher, waits = stage.engine.flusher, list[float]()
     for _ in range(count):
         before()

@@ -16,7 +16,7 @@ WEEK_S = 7 * 24 * 3600.0
 
 
 def stop_clock(stage: EngineStage, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Stop the clock of the collection; return what lets so many seconds pass."""
+    """Stop the clock of the collection; return a function that advances it."""
     collector, passed = stage.engine.ledgers[0].collector, [0.0]
     begin = collector._clock()
     with stage.engine.flusher._running:
@@ -76,7 +76,7 @@ def test_gc1_a_file_is_deleted_when_no_ledger_in_it_is_left(stage: EngineStage) 
 
 
 def deleted_soon(stage: EngineStage, monkeypatch: pytest.MonkeyPatch, index: int) -> Callable[[float], float]:
-    """Delete a log; return what lets so many seconds pass, collects, and says when to come again."""
+    """Delete a log; return a function that advances the clock, collects, and returns the time of the next step."""
     let_pass = stop_clock(stage, monkeypatch)
     delete(stage, index)
 
@@ -123,7 +123,7 @@ def test_gc4_many_deletions_are_few_collections(stage: EngineStage, monkeypatch:
 def test_gc1_a_damaged_file_stays_while_the_index_has_batches_behind_the_damage(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It has no map, because it was written to when its life ended, so a scan finds nothing behind the damage."""
+    """It has no map, because it was the open file when its run ended, so a scan ends at the damage."""
     first = EngineStage(logs=2)
     append_and_flush(first, 200, 200)
     first.append(1, size=300)
@@ -187,7 +187,7 @@ def test_idx1_an_index_is_rebuilt_after_a_compaction_has_mixed_old_batches_with_
     places = [stage.engine.ledgers[0].index.find(stage.logs[1]._state.log_id, offset) for offset in (0, 3)]
     assert places[0] is not None
     assert places[1] is not None
-    assert places[0][2:4] > places[1][2:4], "the oldest batch lies behind the newest"
+    assert places[0][2:4] > places[1][2:4], "the oldest batch is after the newest"
     stage.close()
     content = bytearray(stage.disk.content(LEDGERS / "index"))
     content[50] ^= 1
@@ -290,7 +290,9 @@ def test_gc2_a_compaction_that_fails_loses_nothing(stage: EngineStage, call: str
     again.close()
 
 
-def test_the_index_is_written_anew_when_most_of_it_is_dead(stage: EngineStage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_is_rewritten_when_most_of_its_rows_are_dead(
+    stage: EngineStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("spark_producer.broker.storage.tiered.location_index.arrays.MIN_ROWS", 10)
     for _ in range(20):
         stage.append(0)
@@ -317,7 +319,7 @@ def test_minor_and_major_compactions_have_their_times(monkeypatch: pytest.Monkey
     stage.close()
 
 
-def test_a_log_that_is_deleted_while_the_index_is_written_anew_is_no_damage(
+def test_a_log_that_is_deleted_while_the_index_is_rewritten_is_no_damage(
     stage: EngineStage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The catalog on the disk may still have it after a crash, so the new file has its rows."""

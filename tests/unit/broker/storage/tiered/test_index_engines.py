@@ -87,7 +87,7 @@ def test_idx1_an_index_that_is_gone_or_damaged_is_rebuilt(
 
 
 def test_another_index_is_built_from_the_entry_logs_and_the_one_before_is_removed(tmp_path: Path) -> None:
-    """Whoever comes back to the first index must not find what it had then."""
+    """The first index must not be used again with its old rows."""
     kept: list[list[bytes]] = []
     for engine, other in (("arrays", "rocks"), ("rocks", "arrays"), ("arrays", "rocks")):
         storage = opened(tmp_path, engine)

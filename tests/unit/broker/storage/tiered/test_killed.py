@@ -11,12 +11,12 @@ import pytest
 
 from spark_producer.broker.settings import BrokerSettings, TopicSettings
 from spark_producer.record.batch_v2 import BatchHeader, batches, check_crc, read_header
-from tests.unit.broker.storage.tiered.doomed import PARTITIONS, TIERS, batch_at
+from tests.unit.broker.storage.tiered.killed_process import PARTITIONS, TIERS, batch_at
 from tests.unit.test_layout import ROOT
 
-LIVES = 4
+RUNS = 4
 LINES = 150
-"""A life tells of so many rounds, of one batch for each partition, before its death. Meanwhile the cache is flushed sometimes."""
+"""A process reports some rounds, of one batch for each partition, before it is killed. Meanwhile the cache is flushed."""
 
 
 @pytest.mark.slow
@@ -25,24 +25,24 @@ def test_w7_a_killed_process_leaves_everything_that_it_has_acknowledged(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     acknowledged = [0] * PARTITIONS
-    for life in range(LIVES):
-        acknowledged = die(tmp_path, kind, LINES + 13 * life)
+    for run in range(RUNS):
+        acknowledged = append_and_kill(tmp_path, kind, LINES + 13 * run)
         check(tmp_path, kind, acknowledged)
-    assert min(acknowledged) > LIVES * LINES
+    assert min(acknowledged) > RUNS * LINES
     flushed = {path.parent for path in tmp_path.rglob("????????.log")}
     assert len(flushed) == {"two": 2, "three": 3}.get(kind, 1), "it was flushed, in each directory"
     assert "rebuilt" not in caplog.text, "the index had everything"
 
 
-def die(directory: Path, kind: str, lines: int) -> list[int]:
-    """Have a process append until it has told so many lines; return the last one."""
-    command = [sys.executable, "-m", "tests.unit.broker.storage.tiered.doomed", str(directory), kind]
+def append_and_kill(directory: Path, kind: str, lines: int) -> list[int]:
+    """Have a process append until it has printed `lines` lines; return the last one."""
+    command = [sys.executable, "-m", "tests.unit.broker.storage.tiered.killed_process", str(directory), kind]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        told = [process.stdout.readline() for _ in range(lines)]
+        acknowledged = [process.stdout.readline() for _ in range(lines)]
         process.kill()
-    assert told[-1], "the process ended by itself"
-    return [int(offset) for offset in told[-1].split()]
+    assert acknowledged[-1], "the process has ended"
+    return [int(offset) for offset in acknowledged[-1].split()]
 
 
 def remember(seen: list[BatchHeader], header: BatchHeader, _batch: bytes) -> None:

@@ -22,13 +22,13 @@ from spark_producer.record.checksum import crc32c
 from tests.stages.small_tiers import collect, settle
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.batches import filler_batch
-from tests.unit.broker.storage.tiered.engine_stage import KIB, PLACE, EngineStage
+from tests.unit.broker.storage.tiered.engine_stage import DATA_DIR, KIB, EngineStage
 
 JOURNAL = Path("/fast/journal")
 DIRECTORIES = (Path("/one/ledgers"), Path("/two/ledgers"))
 OUTSIDE: dict[str, Any] = {"journal_dir": JOURNAL, "ledger_dirs": DIRECTORIES}
 NEW = {"identity", "outside", "removed"}
-CATALOG = PLACE / "tiered" / "catalog.json"
+CATALOG = DATA_DIR / "tiered" / "catalog.json"
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_dir1_all_batches_of_a_log_lie_in_one_directory(stage: EngineStage) -> N
 
 def test_dir1_nothing_of_them_is_inside_the_data_directory(stage: EngineStage) -> None:
     fill(stage)
-    assert {name.split(".")[0] for name in stage.disk.names(PLACE / "tiered")} == {"catalog"}
+    assert {name.split(".")[0] for name in stage.disk.names(DATA_DIR / "tiered")} == {"catalog"}
     assert any(name.endswith(".txn") for name in stage.disk.names(JOURNAL))
     for directory in DIRECTORIES:
         assert {"index", "lastMark", "owner"} < set(stage.disk.names(directory))
@@ -315,24 +315,24 @@ def test_dir7_directories_on_one_device_are_told_once_where_batches_wait_for_for
         caplog.clear()
         disk = SimulatedDisk()
         disk.devices.update(zip((JOURNAL, *DIRECTORIES), devices, strict=True))
-        told = warned_of(EngineStage(disk, sync=sync, **OUTSIDE), caplog)
-        assert len(told) == (sync and shared is not None)
-        assert all(f"/data/tiered: on one device are {shared}" in text and "--journal-dir" in text for text in told)
+        logged = warned_of(EngineStage(disk, sync=sync, **OUTSIDE), caplog)
+        assert len(logged) == (sync and shared is not None)
+        assert all(f"/data/tiered: on one device are {shared}" in text and "--journal-dir" in text for text in logged)
 
 
 def test_dir7_the_device_is_that_of_the_file_system(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     TieredStorage(tmp_path, BrokerSettings(sync_each_append=True)).close()
-    (told,) = [record for record in caplog.records if "on one device" in record.getMessage()]
-    assert told.levelname == "INFO", "nobody has chosen where they are"
-    assert f"the journal in {tmp_path}/tiered/journal and ledgers in {tmp_path}/tiered/ledgers" in told.getMessage()
+    (logged,) = [record for record in caplog.records if "on one device" in record.getMessage()]
+    assert logged.levelname == "INFO", "the directories were not configured"
+    assert f"the journal in {tmp_path}/tiered/journal and ledgers in {tmp_path}/tiered/ledgers" in logged.getMessage()
     caplog.clear()
     TieredStorage(tmp_path, BrokerSettings()).close()
     assert not [record for record in caplog.records if "on one device" in record.getMessage()]
     directories = BrokerSettings(sync_each_append=True, journal_dir=str(tmp_path / "journal"))
     TieredStorage(tmp_path / "other", directories).close()
-    (told,) = [record for record in caplog.records if "on one device" in record.getMessage()]
-    assert told.levelname == "WARNING"
+    (logged,) = [record for record in caplog.records if "on one device" in record.getMessage()]
+    assert logged.levelname == "WARNING"
 
 
 @pytest.mark.parametrize(

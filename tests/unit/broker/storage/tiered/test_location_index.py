@@ -47,8 +47,8 @@ def test_every_offset_of_a_batch_finds_where_it_lies(opened: Opened) -> None:
 def test_positions_and_timestamps_find_the_first_batch_that_reaches_them(opened: Opened) -> None:
     index = opened(0)
     index.add({5: rows(0, 4, timestamp=10)})
-    behind = [index.first_at_or_after_position(5, position) for position in (0, 1, 300, 301)]
-    assert [found and found.base_offset for found in behind] == [0, 2, 6, None]
+    later = [index.first_at_or_after_position(5, position) for position in (0, 1, 300, 301)]
+    assert [found and found.base_offset for found in later] == [0, 2, 6, None]
     at = [index.first_at_or_after(5, timestamp) for timestamp in (0, 11, 13, 14)]
     assert [found and found.base_offset for found in at] == [0, 2, 6, None]
     assert (index.latest_timestamp(5), index.latest_timestamp(6)) == (13, None)

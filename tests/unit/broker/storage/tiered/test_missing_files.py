@@ -16,10 +16,10 @@ from spark_producer.errors import BrokerError, CorruptRecord, PyProducerError
 from tests.stages.small_tiers import SMALL_TIERS
 from tests.support.disk_script import Call
 from tests.support.simulated_disk import SimulatedDisk
-from tests.unit.broker.storage.tiered.engine_stage import LEDGERS, PLACE, EngineStage
-from tests.unit.broker.storage.tiered.lives import killed
+from tests.unit.broker.storage.tiered.crash_runs import killed
+from tests.unit.broker.storage.tiered.engine_stage import DATA_DIR, LEDGERS, EngineStage
 
-TIERS = PLACE / "tiered"
+TIERS = DATA_DIR / "tiered"
 JOURNAL = TIERS / "journal"
 
 
@@ -81,7 +81,7 @@ def test_changes_that_are_missing_are_missed() -> None:
 
 
 @pytest.mark.parametrize("flush", [True, False])
-def test_changes_that_are_emptied_are_missed_by_the_batches_of_logs_that_they_told_of(flush: bool) -> None:
+def test_emptied_changes_are_detected_by_the_batches_of_their_logs(flush: bool) -> None:
     disk = filled(flush=flush)
     disk.put(TIERS / "catalog.1", b"")
     with pytest.raises(CorruptRecord, match=r"has batches of log 0, which is missing in the catalog .*\. Restore"):
@@ -127,7 +127,7 @@ def test_an_entry_log_of_a_log_that_the_catalog_lost_is_not_deleted(caplog: pyte
 
 
 @pytest.mark.parametrize("name", ["lastMark", "index", "1.txn", "2.txn", "00000001.log"])
-def test_every_other_file_is_missed_or_made_anew_from_what_there_is(name: str) -> None:
+def test_every_other_missing_file_is_detected_or_rebuilt(name: str) -> None:
     """After a life that flushed, and one that was killed: what was acknowledged is there, or the start or the log is refused."""
     stage = EngineStage(logs=1, sync=True)
     stage.append()
@@ -150,12 +150,12 @@ def test_every_other_file_is_missed_or_made_anew_from_what_there_is(name: str) -
 
 
 class MortalDisk(SimulatedDisk):
-    """All calls fail from the one on that has number `lives`."""
+    """All calls fail from the one on that has number `calls_until_failure`."""
 
-    lives = 10**9
+    calls_until_failure = 10**9
 
     def _called(self, name: str, path: Path, position: int = 0, size: int = 0) -> None:
-        if len(self.script.calls) >= self.lives:
+        if len(self.script.calls) >= self.calls_until_failure:
             raise OSError(5, "dead", str(path))
         super()._called(name, path, position, size)
 
@@ -165,16 +165,16 @@ def test_a_first_start_that_died_at_any_moment_is_followed_by_one_that_succeeds(
     whole = MortalDisk()
     EngineStage(whole, logs=0, sync=sync).close()
     calls: list[Call] = whole.script.calls
-    for lives in range(len(calls) + 1):
+    for calls_until_failure in range(len(calls) + 1):
         disk = MortalDisk()
-        disk.lives = lives
+        disk.calls_until_failure = calls_until_failure
         settings = BrokerSettings(sync_each_append=sync)
         with contextlib.suppress(OSError, BrokerError):
-            TieredStorage(PLACE, settings, options=SMALL_TIERS, files=disk).close()
-        for after in (killed(disk), disk.crash(lives), killed(disk).crash(lives + 1)):
+            TieredStorage(DATA_DIR, settings, options=SMALL_TIERS, files=disk).close()
+        for after in (killed(disk), disk.crash(calls_until_failure), killed(disk).crash(calls_until_failure + 1)):
             stage = EngineStage(after, logs=1, sync=sync)
             stage.append()
-            assert len(stage.read_all()) == 1, f"died at {calls[lives : lives + 1]}"
+            assert len(stage.read_all()) == 1, f"died at {calls[calls_until_failure : calls_until_failure + 1]}"
             stage.close()
 
 

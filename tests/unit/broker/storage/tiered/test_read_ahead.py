@@ -12,11 +12,11 @@ from tests.unit.broker.storage.tiered.read_stage import LOG, OTHER, batch_at, ba
 
 WIDE = ReadAheadLimits(max_entries=1000, cache_bytes=1_000_000)
 FIRST = batch_at(8)
-"""The batch that is wanted. Those behind it are read ahead."""
+"""The requested batch. Those after it are read ahead."""
 
 
 class Ahead:
-    """What was taken behind `FIRST` of a file with these bytes; `left` is what was not."""
+    """The entries taken after `FIRST` from a file with these bytes; `left` has the others."""
 
     def __init__(self, data: bytes, limits: ReadAheadLimits = WIDE) -> None:
         self.decision = ReadAhead(limits, LOG, 8)
@@ -80,7 +80,7 @@ def test_rah5_it_ends_where_the_file_ends() -> None:
 
 @pytest.mark.parametrize("byte", range(8, 116))
 def test_rah5_it_ends_at_damage_wherever_that_is(byte: int) -> None:
-    """Behind the size: a damaged size makes an entry larger than the file, or gives bytes whose checksum is another."""
+    """After the size: a damaged size makes an entry larger than the file, or gives bytes whose checksum is another."""
     damaged = bytearray(stored(batch_at(12)))
     damaged[byte] ^= 1
     ahead = Ahead(entries(batch_at(10)) + bytes(damaged) + entries(batch_at(14)))
@@ -93,7 +93,7 @@ def test_rah5_what_is_no_batch_is_damage(batch: bytes) -> None:
     assert (ahead.stop, ahead.bases) == (Stop.END, [10])
 
 
-def test_an_entry_that_is_wanted_and_damaged_is_told() -> None:
+def test_a_requested_entry_that_is_damaged_is_reported() -> None:
     damaged = bytearray(stored(FIRST))
     damaged[-1] ^= 1
     with pytest.raises(CorruptRecord):

@@ -151,7 +151,7 @@ def test_ro1_a_range_goes_through_all_tiers() -> None:
     before = stage.counted()
     assert stage.read(0) == b"".join(batches)
     change = stage.change(before)
-    assert (change["entrylog.read"], change["read_cache.hit"]) == (2, 6), "0 and 4, and three behind each"
+    assert (change["entrylog.read"], change["read_cache.hit"]) == (2, 6), "0 and 4, and three after each"
     assert (change["write_cache.hit_flushing"], change["write_cache.hit_active"]) == (2, 2)
     assert change["read.fetched"] == 12
 
@@ -183,7 +183,7 @@ def test_ro1_an_entry_larger_than_a_segment_of_the_cache_is_read_all_the_same() 
     assert (stage.counters.entrylog.read, stage.counters.read_cache.too_large) == (2, 2)
 
 
-def test_bytes_stay_as_they_were_when_read_ahead_begins_a_segment_anew() -> None:
+def test_returned_bytes_do_not_change_when_read_ahead_reuses_a_segment() -> None:
     """One read that is served by the read cache first, and then overwrites it."""
     stage = ReadStage(cache_bytes=2 * 640, limits=ReadAheadLimits(max_entries=1000, cache_bytes=640))
     batches = batches_from(0, 40)
@@ -338,7 +338,7 @@ def test_what_cannot_be_read_is_an_error_and_leaves_nothing_in_the_tail_cache(wr
 
 
 def test_an_error_in_the_middle_ends_the_range_before_it() -> None:
-    """The next read begins there, and is told."""
+    """The next read begins there, and raises."""
     stage = ReadStage()
     batches = batches_from(0, 4)
     stage.admit(*batches)
@@ -376,7 +376,7 @@ def test_a_log_that_is_forgotten_is_in_no_cache_of_the_broker() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_random_reads_give_the_log_and_the_law_holds(seed: int) -> None:
-    """Writers, readers near the end and far behind, flushes and time, in random order."""
+    """Writers, readers near the end and far from it, flushes and time, in random order."""
     chance = random.Random(seed)
     stage = ReadStage(tail_bytes=3000, cache_bytes=4096, limits=ReadAheadLimits(chance.randrange(1, 20), 2048))
     stage.cursors.set_durable(LOG, 1)

@@ -22,7 +22,7 @@ MIB = 1024 * 1024
 
 
 class SpiedDatabase:
-    """A database that notes the options of its writes, and refuses as many as it is told to."""
+    """A database that notes the options of its writes, and refuses a given number of them."""
 
     def __init__(self, database: Any, refused: int = 0) -> None:
         self._database, self.refused = database, refused

@@ -72,7 +72,7 @@ def test_ro2_every_read_is_right_while_halves_swap_and_are_flushed_and_cleared(t
         assert 0 not in (counters.write_cache.hit_active, counters.read_cache.hit, counters.entrylog.read)
 
 
-def test_the_tail_cache_is_emptied_when_nobody_comes(tmp_path: Path) -> None:
+def test_the_tail_cache_expires_without_readers(tmp_path: Path) -> None:
     with opened(tmp_path) as (storage, log):
         storage.cursor_changed("t", 0, True)
         log.available(0, 1)

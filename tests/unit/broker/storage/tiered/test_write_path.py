@@ -1,4 +1,4 @@
-"""Admission: into the write cache, then to the journal, or a refusal that leaves nothing behind."""
+"""Admission: into the write cache, then to the journal, or a refusal without an effect."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from spark_producer.broker.storage.tiered.journal import JournalRecord
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from tests.stages.small_tiers import DEADLINE, JOURNAL_FILES, SMALL_JOURNAL, settle
-from tests.unit.broker.storage.tiered.engine_stage import ENTRY_LOGS, KIB, PLACE, EngineStage
-from tests.unit.broker.storage.tiered.lives import killed
+from tests.unit.broker.storage.tiered.crash_runs import killed
+from tests.unit.broker.storage.tiered.engine_stage import DATA_DIR, ENTRY_LOGS, KIB, EngineStage
 
 HALF = 8 * KIB
 
@@ -81,14 +81,14 @@ def test_w1_a_batch_that_nobody_forces_is_refused_at_once_if_the_journal_cannot_
     assert len(stage.read_all()) == 1
 
 
-def test_a_batch_that_nobody_forces_is_confirmed_when_it_is_admitted(stage: EngineStage) -> None:
-    """So its producer is answered without a turn of the journal's threads, and nobody need be told of it."""
-    told: list[str] = []
-    stage.storage.watch(lambda topic, partition: told.append(topic), lambda: None)
+def test_an_unforced_batch_is_confirmed_when_it_is_admitted(stage: EngineStage) -> None:
+    """So its producer gets the response without a thread switch, and without a callback."""
+    reported: list[str] = []
+    stage.storage.watch(lambda topic, partition: reported.append(topic), lambda: None)
     for number in range(3):
         assert stage.log.is_confirmed(stage.admit())
         assert stage.log.high_watermark == number + 1
-    assert told == []
+    assert reported == []
 
 
 def test_w3_a_batch_without_room_is_refused_and_takes_no_offset(stage: EngineStage) -> None:
@@ -100,7 +100,7 @@ def test_w3_a_batch_without_room_is_refused_and_takes_no_offset(stage: EngineSta
         counters = stage.engine.counters.write_cache
         assert (counters.throttled, counters.rejected) == (1, 1), "it waits once, and one batch was refused"
     stage.flush()
-    assert stage.rooms > 0, "who was told that there is no room is told when there is"
+    assert stage.space_notices > 0, "a producer that waits for space is notified"
     assert stage.storage.has_space(KIB)
     assert stage.append() == admitted, "no offset was lost"
     assert len(stage.read_all()) == admitted + 1
@@ -114,7 +114,7 @@ def test_w3_a_request_larger_than_a_half_waits_for_a_free_one(stage: EngineStage
         assert not stage.storage.has_space(3 * HALF)
 
 
-def test_a_topic_that_promises_larger_batches_than_there_is_room_for_is_told_once(
+def test_a_topic_with_a_larger_limit_than_the_write_cache_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     stage = EngineStage(logs=3, write_cache_bytes=2 * HALF, topic=TopicSettings(max_message_bytes=HALF + 1))
@@ -186,18 +186,18 @@ def test_w8_a_flush_goes_on_from_the_step_that_failed(call: str, pattern: str) -
     again.close()
 
 
-def test_an_error_that_nobody_foresaw_in_the_thread_of_the_flush_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_in_the_flush_thread_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = EngineStage()
-    told = threading.Event()
+    reported = threading.Event()
 
     def flushes_failed(reason: str) -> None:
         stage.engine.write_path.flushes_failed(reason)
-        told.set()
+        reported.set()
 
     monkeypatch.setattr(stage.engine.flusher, "_flushes_failed", flushes_failed)
     monkeypatch.setattr(stage.engine.flusher, "_collect_garbage", lambda: 1 // 0)
     stage.engine.flusher.wake()
-    assert told.wait(DEADLINE)
+    assert reported.wait(DEADLINE)
     with pytest.raises(BrokerError, match="ZeroDivisionError"):
         stage.admit()
     stage.close()
@@ -269,18 +269,18 @@ def test_a_batch_for_whose_copy_in_the_tail_cache_there_is_no_memory_is_admitted
     again.close()
 
 
-def test_an_error_in_the_tail_cache_is_told_by_the_thread_of_the_flush(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_the_tail_cache_is_logged_by_the_flush_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = EngineStage()
-    told = threading.Event()
+    reported = threading.Event()
 
     def flushes_failed(reason: str) -> None:
         stage.engine.write_path.flushes_failed(reason)
-        told.set()
+        reported.set()
 
     monkeypatch.setattr(stage.engine.flusher, "_flushes_failed", flushes_failed)
     monkeypatch.setattr(stage.engine.flusher, "_expire", lambda: 1 // 0)
     stage.engine.flusher.wake()
-    assert told.wait(DEADLINE)
+    assert reported.wait(DEADLINE)
     stage.close()
 
 
@@ -294,7 +294,7 @@ def test_a_deletion_that_was_answered_is_on_the_disk(caplog: pytest.LogCaptureFi
     with stage.engine.flusher._running:  # whose thread would store the catalog later
         stage.storage.delete([("t", 0)])
         disk = killed(stage.disk)
-    again = TieredStorage(PLACE, BrokerSettings(), options=stage.options, files=disk)
+    again = TieredStorage(DATA_DIR, BrokerSettings(), options=stage.options, files=disk)
     again.recover({})
     assert again.orphaned({}) == ["t-1"]
     assert "(t-1)" in caplog.text
@@ -317,7 +317,7 @@ def test_the_first_batch_of_a_log_that_the_catalog_has_does_not_wait_for_the_cat
         script.wait_for("write", "catalog*", count=came + 1)
         admitting = threading.Thread(target=stage.admit, args=[1], daemon=True)
         admitting.start()
-        admitting.join(DEADLINE / 2)  # after all of it the disk goes on by itself
+        admitting.join(DEADLINE / 2)  # the disk continues after it
         is_waiting = admitting.is_alive()
     admitting.join(DEADLINE)
     assert not is_waiting

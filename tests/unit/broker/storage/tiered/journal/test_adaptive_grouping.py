@@ -8,7 +8,14 @@ from dataclasses import replace
 
 from spark_producer.broker.storage.tiered.journal import JournalSettings
 from spark_producer.broker.storage.tiered.journal.adaptive_grouping import AdaptiveGrouping
-from tests.unit.broker.storage.tiered.journal.opened import DEADLINE, ON_DEMAND, Told, new_disk, start, write_group
+from tests.unit.broker.storage.tiered.journal.journals import (
+    DEADLINE,
+    ON_DEMAND,
+    Callbacks,
+    new_disk,
+    start,
+    write_group,
+)
 
 FORCE = 0.005
 
@@ -42,7 +49,7 @@ def test_j3_who_wants_no_wait_for_groups_has_none_for_forces() -> None:
 
 
 class Clock:
-    """Time that stands still."""
+    """A fake clock."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -53,8 +60,8 @@ class Clock:
 
 def test_j3_two_crowds_of_writers_share_the_next_force() -> None:
     """Four records are forced while four others are written; the first four writers come back before the next force begins."""
-    disk, told, clock = new_disk(), Told(), Clock()
-    journal = start(disk, replace(ON_DEMAND, max_group_wait_ms=1), told, clock=clock)
+    disk, callbacks, clock = new_disk(), Callbacks(), Clock()
+    journal = start(disk, replace(ON_DEMAND, max_group_wait_ms=1), callbacks, clock=clock)
     try:
         with disk.script.blocked("force", "*.txn"):
             write_group(journal, range(4))
@@ -67,7 +74,7 @@ def test_j3_two_crowds_of_writers_share_the_next_force() -> None:
         assert journal.counters.forces == 2
     finally:
         journal.close(DEADLINE)
-    assert told.of("forced") == list(range(12))
+    assert callbacks.of("forced") == list(range(12))
 
 
 def poll(condition: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""Seeded lives of a journal that end with a loss of power: what was told to be safe is found again. Ids (tests/ids.md): J."""
+"""Seeded runs of a journal that end with a power failure: all confirmed records are found again. Ids (tests/ids.md): J."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import cast
 import pytest
 
 from spark_producer.broker.storage.tiered.journal import Journal, LastMark, Mark
-from tests.unit.broker.storage.tiered.journal.opened import (
+from tests.unit.broker.storage.tiered.journal.journals import (
     DEADLINE,
     ON_DEMAND,
-    Told,
+    Callbacks,
     append,
     new_disk,
     replayed,
@@ -46,12 +46,12 @@ class DataDirectory:
 
     def live(self) -> None:
         """Write groups of which the first are safe, lose the power, and look what is left."""
-        told = Told()
-        journal = start(self.disk, self.settings, told, sync=self.sync)
+        callbacks = Callbacks()
+        journal = start(self.disk, self.settings, callbacks, sync=self.sync)
         try:
             written = self._groups(journal)
             assert journal.force_now(DEADLINE)
-            assert not self.sync or told.of("forced") == written
+            assert not self.sync or callbacks.of("forced") == written
             if self._checkpoint(journal):
                 self.kept, written = [], []
             safe = len(written)
@@ -78,7 +78,7 @@ class DataDirectory:
         return list(range(first, self.next))
 
     def _checkpoint(self, journal: Journal) -> bool:
-        """Sometimes move the mark behind all that was written, because it is safe elsewhere."""
+        """Sometimes move the mark to the end, as if all records were flushed."""
         if self.rng.random() < 0.7:
             return False
         mark = cast(Mark, journal.mark())

@@ -10,7 +10,7 @@ import pytest
 from spark_producer.broker.storage.tiered.journal import JournalDamaged, JournalMissing, LastMark, Mark, replay
 from spark_producer.record.checksum import crc32c
 from tests.support.simulated_disk import SimulatedDisk
-from tests.unit.broker.storage.tiered.journal.opened import (
+from tests.unit.broker.storage.tiered.journal.journals import (
     DEADLINE,
     DIRECTORY,
     ON_DEMAND,
@@ -47,7 +47,7 @@ def flipped(disk: SimulatedDisk, at: int) -> SimulatedDisk:
     return disk
 
 
-def replayed_behind_damage(disk: SimulatedDisk, mark: Mark | None = None, newest: int = 0) -> list[tuple[int, bytes]]:
+def replayed_after_damage(disk: SimulatedDisk, mark: Mark | None = None, newest: int = 0) -> list[tuple[int, bytes]]:
     return list(replay(DIRECTORY, disk, mark, newest=newest, skip_damage=True))
 
 
@@ -74,22 +74,22 @@ def test_after_another_start_of_the_machine_what_was_never_forced_may_be_there_i
     before = disk.content(FIRST)
     with caplog.at_level(logging.WARNING):
         assert replayed(disk) == expected(range(4))
-    (told,) = caplog.messages
+    (callbacks,) = caplog.messages
     used = len(before.rstrip(b"\0"))
-    assert f"{FIRST}: cut off the last {used - 5 * BLOCK} bytes, from byte {5 * BLOCK} on," in told
-    assert f"A copy of the file as it was is {FIRST}.damaged" in told
+    assert f"{FIRST}: cut off the last {used - 5 * BLOCK} bytes, from byte {5 * BLOCK} on," in callbacks
+    assert f"A copy of the file as it was is {FIRST}.damaged" in callbacks
     assert disk.content(DIRECTORY / "1.txn.damaged") == before[:used]
 
 
-def test_a_torn_end_is_cut_off_and_told_and_kept(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_torn_end_is_cut_off_and_logged_and_kept(caplog: pytest.LogCaptureFixture) -> None:
     disk = unforced()
     whole = disk.content(FIRST)
     cut = 10 * BLOCK + 30
     disk.put(FIRST, whole[:cut] + bytes(len(whole) - cut))
     with caplog.at_level(logging.WARNING):
         assert replayed(disk) == expected(range(9))
-    (told,) = caplog.messages
-    assert "an incomplete group of records as a crash leaves it" in told
+    (callbacks,) = caplog.messages
+    assert "an incomplete group of records as a crash leaves it" in callbacks
     assert disk.content(DIRECTORY / "1.txn.damaged") == whole[:cut].rstrip(b"\0")
     caplog.clear()
     assert replayed(disk) == expected(range(9))
@@ -97,7 +97,7 @@ def test_a_torn_end_is_cut_off_and_told_and_kept(caplog: pytest.LogCaptureFixtur
 
 
 def test_a_file_that_is_shorter_than_it_was_made_is_refused() -> None:
-    """Also where it ends behind a whole group."""
+    """Also where it ends after a whole group."""
     for size in range(0, 12 * BLOCK, BLOCK // 2):
         disk = unforced()
         disk.put(FIRST, disk.content(FIRST)[:size])
@@ -119,25 +119,25 @@ def test_damage_is_skipped_and_counted_if_that_is_asked_for(at: int, caplog: pyt
     disk = flipped(unforced(), at)
     before = disk.content(FIRST)
     gone = at // BLOCK - 1
-    assert replayed_behind_damage(disk) == [*expected(range(gone)), *expected(range(gone + 1, 10))]
+    assert replayed_after_damage(disk) == [*expected(range(gone)), *expected(range(gone + 1, 10))]
     assert f"{FIRST}: " in caplog.text
     assert "bytes in 1 places cannot be read, and their records are skipped" in caplog.text
     assert disk.content(DIRECTORY / "1.txn.damaged") == before[: len(before.rstrip(b"\0"))]
 
 
-def test_behind_skipped_damage_the_journal_goes_on() -> None:
+def test_after_skipped_damage_the_journal_continues() -> None:
     disk = flipped(unforced(), 10 * BLOCK + 20)
-    replayed_behind_damage(disk)
+    replayed_after_damage(disk)
     with opened(disk, ON_DEMAND) as (journal, _):
         write_group(journal, [77])
     assert replayed(disk, Mark(2, BLOCK)) == expected([77])
 
 
-def test_a_header_that_is_damaged_is_refused_and_what_follows_can_be_read_behind_it() -> None:
+def test_a_damaged_header_is_refused_and_records_after_it_can_be_read() -> None:
     disk = flipped(unforced(), 3)
     with pytest.raises(JournalDamaged, match=r"1\.txn cannot be read at byte 0.*10 whole records"):
         replayed(disk)
-    assert replayed_behind_damage(disk) == expected(range(10))
+    assert replayed_after_damage(disk) == expected(range(10))
 
 
 def rolled() -> tuple[SimulatedDisk, LastMark]:
@@ -160,7 +160,7 @@ def test_the_newest_file_that_is_missing_is_missed() -> None:
     assert mark.latest == Mark(1, BLOCK)
     with pytest.raises(JournalMissing, match=r"3\.txn is missing"):
         list(replay(DIRECTORY, disk, mark.latest, newest=mark.newest))
-    assert replayed_behind_damage(disk, mark.latest, mark.newest) == expected(range(2))
+    assert replayed_after_damage(disk, mark.latest, mark.newest) == expected(range(2))
 
 
 def test_a_mark_of_an_earlier_version_is_read() -> None:
@@ -181,4 +181,4 @@ def test_without_a_mark_files_that_begin_later_are_refused_with_that_reason() ->
         JournalMissing, match=r"1\.txn is missing.*the file lastMark is missing in all ledger directories"
     ):
         replayed(disk)
-    assert replayed_behind_damage(disk) == expected([1, 2])
+    assert replayed_after_damage(disk) == expected([1, 2])

@@ -1,4 +1,4 @@
-"""The journal's threads: what is told when, how records are grouped, what an error of the disk ends. Ids (tests/ids.md): J."""
+"""The threads of the journal: the order of callbacks, the groups of records, errors of the disk. Ids (tests/ids.md): J."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from spark_producer.broker.storage.tiered.journal.file import JournalFile
 from spark_producer.common.error_codes import Code
 from spark_producer.errors import BrokerError
 from tests.support.simulated_disk import SimulatedDisk
-from tests.unit.broker.storage.tiered.journal.opened import (
+from tests.unit.broker.storage.tiered.journal.journals import (
     DEADLINE,
     DIRECTORY,
     ON_DEMAND,
     SMALL,
-    Told,
+    Callbacks,
     append,
     expected,
     new_disk,
@@ -42,15 +42,15 @@ def write_and_force(journal: Journal, ticket: int) -> None:
 
 def test_j1_nothing_is_told_to_be_safe_before_the_force() -> None:
     disk = new_disk()
-    with opened(disk) as (journal, told), disk.script.blocked("force", "*.txn"):
+    with opened(disk) as (journal, callbacks), disk.script.blocked("force", "*.txn"):
         write_group(journal, [0, 1, 2])
         disk.script.wait_for("force", count=FORCES_OF_OPENING + 1)
-        assert told.of("written") == [0, 1, 2]
-        assert told.of("forced") == []
+        assert callbacks.of("written") == [0, 1, 2]
+        assert callbacks.of("forced") == []
         assert journal.forced_ticket == 0
         assert journal.mark() == Mark(1, SMALL.alignment)
         assert not journal.force_now(0.0)
-    assert told.of("forced") == [0, 1, 2]
+    assert callbacks.of("forced") == [0, 1, 2]
 
 
 def test_j2_each_reason_to_write_a_group_has_a_counter() -> None:
@@ -72,19 +72,19 @@ def test_j2_each_reason_to_write_a_group_has_a_counter() -> None:
 
 def test_j3_records_that_come_during_a_write_are_one_group() -> None:
     disk = new_disk()
-    with opened(disk) as (journal, told):
+    with opened(disk) as (journal, callbacks):
         with disk.script.blocked("write", "*.txn"):
             append(journal, [0])
             disk.script.wait_for("write", count=2)
             append(journal, range(1, 51))
         assert journal.wait_written(51, DEADLINE)
         assert sum(journal.counters.groups.values()) == 2
-    assert told.of("forced") == list(range(51))
+    assert callbacks.of("forced") == list(range(51))
 
 
 def test_j3_groups_that_are_written_during_a_force_share_the_next_one() -> None:
     disk = new_disk()
-    with opened(disk) as (journal, told):
+    with opened(disk) as (journal, callbacks):
         with disk.script.blocked("force", "*.txn"):
             write_group(journal, [0])
             disk.script.wait_for("force", count=FORCES_OF_OPENING + 1)
@@ -94,11 +94,11 @@ def test_j3_groups_that_are_written_during_a_force_share_the_next_one() -> None:
         assert disk.script.count("force") == FORCES_OF_OPENING + 2
         counters = journal.counters
         assert (counters.forces, counters.forced_groups, counters.forced_entries) == (2, 21, 21)
-    assert told.forced_calls == 2
+    assert callbacks.forced_calls == 2
 
 
 def no_note(_file: JournalFile) -> None:
-    """Leave out what says behind a group that it was forced."""
+    """Write no marker after a group that it was forced."""
 
 
 def test_j4_groups_begin_at_blocks_and_the_space_is_asked_for_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,8 +136,8 @@ def test_j4_a_marker_that_has_no_room_in_the_block_takes_another_one(free: int) 
 @pytest.mark.parametrize("call", ["force", "write", "reserve"])
 def test_j5_after_an_error_of_the_disk_nothing_is_told_but_the_error(call: str) -> None:
     disk = new_disk()
-    told = Told()
-    journal = start(disk, replace(ON_DEMAND, preallocated=1024), told)
+    callbacks = Callbacks()
+    journal = start(disk, replace(ON_DEMAND, preallocated=1024), callbacks)
     write_group(journal, [0])
     assert journal.force_now(DEADLINE)
     disk.script.fail(call, "*.txn", code=errno.EIO)
@@ -145,23 +145,23 @@ def test_j5_after_an_error_of_the_disk_nothing_is_told_but_the_error(call: str) 
     with pytest.raises(BrokerError, match="Input/output") as raised:
         write_and_force(journal, 3)
     assert raised.value.code is Code.KAFKA_STORAGE_ERROR
-    for thread in journal._threads:  # the last thing that one of them does is to tell the error
+    for thread in journal._threads:  # the last call of one of them is the callback for the error
         thread.join(DEADLINE)
-    before = list(told.events)
-    assert told.of("forced") == [0]
+    before = list(callbacks.events)
+    assert callbacks.of("forced") == [0]
     with pytest.raises(BrokerError, match="Restart the broker"):
         journal.append(record(3))
     assert isinstance(journal.failure, OSError)
     journal.close(DEADLINE)
-    assert told.events == before
-    assert told.of("failed") == ["OSError"]
+    assert callbacks.events == before
+    assert callbacks.of("failed") == ["OSError"]
     assert not any(thread.is_alive() for thread in journal._threads)
 
 
 def test_j5_what_was_written_while_a_force_failed_is_not_told_to_be_safe() -> None:
     disk = new_disk()
-    told = Told()
-    journal = start(disk, SMALL, told)
+    callbacks = Callbacks()
+    journal = start(disk, SMALL, callbacks)
     with disk.script.blocked("force", "*.txn"):
         write_group(journal, [0])
         disk.script.wait_for("force", count=FORCES_OF_OPENING + 1)
@@ -173,14 +173,14 @@ def test_j5_what_was_written_while_a_force_failed_is_not_told_to_be_safe() -> No
         thread.join(DEADLINE)
         assert not thread.is_alive(), "a thread goes on after the failure of the other one"
     journal.close(DEADLINE)
-    assert told.of("forced") == []
+    assert callbacks.of("forced") == []
     assert journal.mark() == Mark(1, SMALL.alignment)
 
 
 def test_j5_a_force_that_succeeds_while_a_write_fails_is_told_to_nobody() -> None:
     disk = new_disk()
-    told = Told()
-    journal = start(disk, SMALL, told)
+    callbacks = Callbacks()
+    journal = start(disk, SMALL, callbacks)
     with disk.script.blocked("force", "*.txn"):
         write_group(journal, [0])
         disk.script.wait_for("force", count=FORCES_OF_OPENING + 1)
@@ -188,13 +188,13 @@ def test_j5_a_force_that_succeeds_while_a_write_fails_is_told_to_nobody() -> Non
         with pytest.raises(BrokerError):
             write_group(journal, [1])
     journal.close(DEADLINE)
-    assert told.events == [("written", 0), ("failed", "OSError")]
+    assert callbacks.events == [("written", 0), ("failed", "OSError")]
 
 
 def test_j5_a_write_that_succeeds_while_a_force_fails_is_told_to_nobody() -> None:
     disk = new_disk()
-    told = Told()
-    journal = start(disk, SMALL, told)
+    callbacks = Callbacks()
+    journal = start(disk, SMALL, callbacks)
     with disk.script.blocked("write", "*.txn"):
         with disk.script.blocked("force", "*.txn"):
             disk.script.fail("force")
@@ -206,47 +206,47 @@ def test_j5_a_write_that_succeeds_while_a_force_fails_is_told_to_nobody() -> Non
         with pytest.raises(BrokerError):
             journal.force_now(DEADLINE)
     journal.close(DEADLINE)
-    assert told.events == [("written", 0), ("failed", "OSError")]
+    assert callbacks.events == [("written", 0), ("failed", "OSError")]
 
 
 def test_j5_an_error_of_the_one_who_is_told_ends_the_journal_too(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = new_disk()
-    told = Told()
+    callbacks = Callbacks()
 
     def broken(records: Sequence[JournalRecord]) -> None:
         raise IndexError("out of range")
 
-    monkeypatch.setattr(told, "forced", broken)
-    journal = start(disk, SMALL, told)
+    monkeypatch.setattr(callbacks, "forced", broken)
+    journal = start(disk, SMALL, callbacks)
     append(journal, [0])
     with pytest.raises(BrokerError, match="out of range"):
         assert journal.wait_written(2, DEADLINE)
     journal.close(DEADLINE)
-    assert told.of("failed") == ["IndexError"]
+    assert callbacks.of("failed") == ["IndexError"]
 
 
 def test_j5_a_disk_without_room_is_said_when_the_journal_is_closed() -> None:
     disk = new_disk()
-    told = Told()
-    journal = start(disk, ON_DEMAND, told)
+    callbacks = Callbacks()
+    journal = start(disk, ON_DEMAND, callbacks)
     append(journal, [0])
     disk.script.fail("write", code=errno.ENOSPC, kept=100)
     with pytest.raises(OSError, match="No space"):
         journal.close(DEADLINE)
-    assert told.of("written") == []
-    assert replayed(disk) == expected([0])  # it may be kept, though nobody was told
+    assert callbacks.of("written") == []
+    assert replayed(disk) == expected([0])  # it may be stored, though it was not confirmed
 
 
 def test_j8_a_large_file_is_ended_and_the_next_one_begun() -> None:
     disk = new_disk()
     settings = replace(ON_DEMAND, max_file_bytes=2048)
-    with opened(disk, settings) as (journal, told):
+    with opened(disk, settings) as (journal, callbacks):
         for number in range(9):
             write_group(journal, [number], 400)
         assert journal.counters.rolls == 2
         assert journal.force_now(DEADLINE)
         assert journal.mark() == Mark(3, 2048)
-        assert told.of("forced") == list(range(9))
+        assert callbacks.of("forced") == list(range(9))
     assert disk.names(DIRECTORY) == ["1.txn", "2.txn", "3.txn"]
     assert replayed(disk) == expected(range(9), 400)
     assert replayed(disk, Mark(2, 1024)) == expected(range(4, 9), 400)
@@ -321,27 +321,27 @@ def test_j10_pages_stay_if_the_settings_say_so() -> None:
 
 def test_j11_records_are_told_to_be_written_before_they_are_forced_in_their_order() -> None:
     disk = new_disk()
-    with opened(disk) as (journal, told):
+    with opened(disk) as (journal, callbacks):
         for number in range(200):
             append(journal, [number])
         assert journal.wait_written(200, DEADLINE)
-        assert told.of("written") == list(range(200))
+        assert callbacks.of("written") == list(range(200))
         assert journal.force_now(DEADLINE)
-    assert told.of("forced") == list(range(200))
+    assert callbacks.of("forced") == list(range(200))
     for number in range(200):
-        assert told.events.index(("written", number)) < told.events.index(("forced", number))
+        assert callbacks.events.index(("written", number)) < callbacks.events.index(("forced", number))
 
 
 def test_without_sync_records_are_forced_only_after_a_while_or_when_it_is_asked_for() -> None:
     disk = new_disk()
-    with opened(disk, replace(SMALL, unsynced_force_ms=3_600_000), sync=False) as (journal, told):
+    with opened(disk, replace(SMALL, unsynced_force_ms=3_600_000), sync=False) as (journal, callbacks):
         write_group(journal, [0])
         assert disk.script.count("force") == FORCES_OF_OPENING
         assert journal.has_memory(10**9)
         assert journal.force_now(DEADLINE)
         assert journal.mark() == Mark(1, 1024)
         write_group(journal, [1])
-        assert told.of("forced") == []
+        assert callbacks.of("forced") == []
     assert len(disk.durable(DIRECTORY / "1.txn")) == 1536 + 16
 
 
@@ -353,22 +353,22 @@ def test_without_sync_records_are_forced_after_their_while() -> None:
 
 
 def test_without_sync_a_record_is_written_when_append_returns() -> None:
-    """By the thread that appends it, as a group of its own; a failure is told and raised there too."""
+    """By the thread that appends it, as a group of its own; a failure is reported and raised there too."""
     disk = new_disk()
-    with opened(disk, replace(ON_DEMAND, max_memory_bytes=1000), sync=False) as (journal, told):
+    with opened(disk, replace(ON_DEMAND, max_memory_bytes=1000), sync=False) as (journal, callbacks):
         for number in range(3):
             append(journal, [number], 600)
-            assert told.of("written") == list(range(number + 1))
+            assert callbacks.of("written") == list(range(number + 1))
             assert (journal.written_ticket, journal.has_memory(1000)) == (number + 1, True)
         assert journal.counters.groups[Trigger.EMPTY_QUEUE] == 3
         disk.script.fail("write", "*.txn")
         with pytest.raises(BrokerError):
             append(journal, [3])
-        assert told.of("failed") == ["OSError"]
+        assert callbacks.of("failed") == ["OSError"]
         assert journal.written_ticket == 3
 
 
-def test_records_that_are_not_confirmed_take_room() -> None:
+def test_records_that_are_not_confirmed_take_memory() -> None:
     disk = new_disk()
     with opened(disk, replace(ON_DEMAND, max_memory_bytes=1000)) as (journal, _):
         assert journal.has_memory(5000)
@@ -384,8 +384,8 @@ def test_records_that_are_not_confirmed_take_room() -> None:
 
 def test_a_journal_that_is_stuck_is_not_waited_for_for_ever() -> None:
     disk = new_disk()
-    told = Told()
-    journal = start(disk, SMALL, told)
+    callbacks = Callbacks()
+    journal = start(disk, SMALL, callbacks)
     with disk.script.blocked("force", "*.txn"):
         write_group(journal, [0])
         with pytest.raises(TimeoutError, match="has not responded"):
@@ -395,22 +395,22 @@ def test_a_journal_that_is_stuck_is_not_waited_for_for_ever() -> None:
 
 def test_a_journal_closes_with_everything_on_the_disk_and_goes_on_in_a_new_file() -> None:
     disk = new_disk()
-    for life in range(3):
+    for run in range(3):
         with opened(disk, ON_DEMAND) as (journal, _):
-            append(journal, range(10 * life, 10 * life + 10))
-        disk = disk.crash(life)
+            append(journal, range(10 * run, 10 * run + 10))
+        disk = disk.crash(run)
     assert disk.names(DIRECTORY) == ["1.txn", "2.txn", "3.txn"]
     assert replayed(disk) == expected(range(30))
 
 
-def test_a_journal_is_not_opened_behind_a_file_that_was_not_read() -> None:
+def test_a_journal_is_not_opened_after_a_file_that_was_not_read() -> None:
     disk = new_disk()
     with opened(disk, SMALL) as (journal, _):
         write_group(journal, [0])
         assert journal.force_now(DEADLINE)
         crashed: SimulatedDisk = disk.crash(0)
     with pytest.raises(ValueError, match="replay"):
-        start(crashed, SMALL, Told())
+        start(crashed, SMALL, Callbacks())
     assert replayed(crashed) == expected([0])
     with opened(crashed, SMALL):
         assert crashed.names(DIRECTORY) == ["1.txn", "2.txn"]

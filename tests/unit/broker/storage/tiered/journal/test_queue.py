@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from spark_producer.broker.storage.tiered.journal.group_commit import Trigger
 from spark_producer.broker.storage.tiered.journal.queue import RecordGroup, RecordQueue
-from tests.unit.broker.storage.tiered.journal.opened import DEADLINE, ON_DEMAND, SMALL, record
+from tests.unit.broker.storage.tiered.journal.journals import DEADLINE, ON_DEMAND, SMALL, record
 
 LARGE = 100
 SETTINGS = replace(ON_DEMAND, buffered_writes_threshold=LARGE)
 
 
 class Taker:
-    """A thread that takes one group; the clock of its queue stands still, and tells when the thread looks at it."""
+    """A thread that takes one group; the fake clock of its queue notes when the thread reads it."""
 
     def __init__(self) -> None:
         self.looked = threading.Event()
@@ -79,7 +79,7 @@ def test_a_taker_gets_nothing_when_the_queue_is_cancelled() -> None:
     assert taker.queue.take() is None
 
 
-def test_who_asks_for_nothing_leaves_nothing_behind() -> None:
+def test_a_request_without_records_has_no_later_effect() -> None:
     queue = RecordQueue(SMALL, lambda: 1.0)
     queue.request_group()
     for number in range(3):

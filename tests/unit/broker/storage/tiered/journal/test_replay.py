@@ -23,7 +23,7 @@ from spark_producer.broker.storage.tiered.journal.reader import WINDOW
 from spark_producer.broker.storage.tiered.journal.records import CRC, FILE_HEADER, HEADER_SIZE
 from spark_producer.common.error_codes import Code
 from tests.support.simulated_disk import SimulatedDisk
-from tests.unit.broker.storage.tiered.journal.opened import (
+from tests.unit.broker.storage.tiered.journal.journals import (
     DEADLINE,
     DIRECTORY,
     ON_DEMAND,
@@ -66,7 +66,7 @@ def disk_with(*files: bytes) -> SimulatedDisk:
 
 
 def end_of_records() -> int:
-    """Where the last group ends, and the note behind it."""
+    """Return the end of the last group, and of the marker after it."""
     return len(written(1).rstrip(b"\0")) // BLOCK * BLOCK + BLOCK
 
 
@@ -109,7 +109,7 @@ def test_j7_records_that_were_cut_off_do_not_come_back_when_the_journal_goes_on(
 
 
 def test_j7_a_file_whose_cut_a_crash_has_undone_is_ended_again() -> None:
-    """The marker that ends it may be on the disk while the cut behind it is not."""
+    """The marker that ends it may be on the disk while the truncation after it is not."""
     disk = disk_with(written(1))
     found = replayed(disk)
     ended = disk.content(DIRECTORY / "1.txn")
@@ -129,7 +129,7 @@ def replayed_or_refused(disk: SimulatedDisk) -> list[tuple[int, bytes]] | None:
 
 
 def test_j7_a_byte_that_changed_is_never_taken_for_a_record_and_not_for_the_end_if_it_was_forced() -> None:
-    """Of the last group too: the note behind it says that it was forced."""
+    """Of the last group too: the marker after it says that it was forced."""
     whole = written(1)
     note = end_of_records() - BLOCK
     for at in range(end_of_records()):
@@ -244,15 +244,15 @@ def test_a_file_that_a_mark_points_to_has_lost_what_was_forced_if_its_header_is_
 def test_a_journal_of_the_system_is_read_again_after_its_end_and_without_one(tmp_path: Path) -> None:
     files = SystemFiles()
     safe: list[JournalRecord] = []
-    for life in range(3):
-        assert [batch for _, batch in replay(tmp_path, files, None)] == [payload(number) for number in range(5 * life)]
+    for run in range(3):
+        assert [batch for _, batch in replay(tmp_path, files, None)] == [payload(number) for number in range(5 * run)]
         journal = Journal(
             tmp_path, files, JournalSettings(), sync=True, written=lambda *_: None, forced=safe.extend, failed=print
         )
-        append(journal, range(5 * life, 5 * life + 5))
+        append(journal, range(5 * run, 5 * run + 5))
         journal.close(DEADLINE)
-        path = tmp_path / f"{life + 1}.txn"
-        if life == 1:  # as a death would leave it: without the marker at the end, with space behind
+        path = tmp_path / f"{run + 1}.txn"
+        if run == 1:  # as a death would leave it: without the marker at the end, with reserved space after it
             content = path.read_bytes()[:-HEADER_SIZE]
             path.write_bytes(content.ljust(JournalSettings().preallocated, b"\0"))
     assert [each.base_offset for each in safe] == list(range(15))

@@ -10,7 +10,7 @@ import pytest
 
 from spark_producer.broker.storage.file_ops import Buffer
 from tests.support.simulated_disk import SimulatedDisk
-from tests.unit.broker.storage.tiered.journal.opened import (
+from tests.unit.broker.storage.tiered.journal.journals import (
     DEADLINE,
     ON_DEMAND,
     SMALL,
@@ -24,71 +24,71 @@ from tests.unit.broker.storage.tiered.journal.opened import (
 )
 
 SELDOM = replace(SMALL, unsynced_force_ms=3_600_000)
-"""Forced only if somebody asks for it."""
+"""Forced only on request."""
 
 
 @pytest.mark.parametrize("call", ["force", "write", "truncate", "close", "open", "sync_directory"])
 def test_j8_who_appends_does_not_wait_for_the_end_of_a_file(call: str) -> None:
     disk = new_disk()
-    with opened(disk, replace(SELDOM, max_file_bytes=1, max_memory_bytes=1000), sync=False) as (journal, told):
+    with opened(disk, replace(SELDOM, max_file_bytes=1, max_memory_bytes=1000), sync=False) as (journal, callbacks):
         append(journal, [0])
         came = disk.script.count(call)
         with disk.script.blocked(call):
             append(journal, [1, 2], 500)
             assert not journal.has_memory(1), "what waits is bounded"
-            assert told.of("written") == [0]
+            assert callbacks.of("written") == [0]
             disk.script.wait_for(call, count=came + 1)
         assert journal.wait_written(3, DEADLINE)
         assert (journal.waiting_bytes, journal.has_memory(1000)) == (0, True)
         append(journal, [3])
         assert journal.wait_written(4, DEADLINE)
-    assert told.of("written") == [0, 1, 2, 3]
+    assert callbacks.of("written") == [0, 1, 2, 3]
     assert replayed(disk) == [*expected([0]), *expected([1, 2], 500), *expected([3])]
 
 
 def test_who_appends_does_not_ask_the_disk_for_space() -> None:
     disk = new_disk()
     size = 10 * 1024
-    with opened(disk, replace(SELDOM, preallocated=64 * 1024), sync=False) as (journal, told):
+    with opened(disk, replace(SELDOM, preallocated=64 * 1024), sync=False) as (journal, callbacks):
         with disk.script.blocked("reserve"):
             append(journal, range(12), size)
-            assert len(told.of("written")) < 12
+            assert len(callbacks.of("written")) < 12
         assert journal.wait_written(append(journal, [12], size), DEADLINE)
         append(journal, [13], size)
-        assert told.of("written") == list(range(14)), "with space it is written at once again"
+        assert callbacks.of("written") == list(range(14)), "with space it is written at once again"
 
 
-def test_a_write_that_is_stuck_behind_a_force_keeps_nobody_who_appends() -> None:
+def test_a_write_that_hangs_after_a_force_does_not_block_append() -> None:
     """A disk that hangs is first seen by the force; then the page cache fills up, and writes hang too."""
     disk = new_disk()
-    with opened(disk, replace(SELDOM, max_memory_bytes=100), sync=False) as (journal, told):
+    with opened(disk, replace(SELDOM, max_memory_bytes=100), sync=False) as (journal, callbacks):
         append(journal, [0])
         with disk.script.blocked("force", "*.txn"):
             assert not journal.force_now(0.0)
             disk.script.wait_for("force", "*.txn", count=2)
             write_group(journal, [1])
-            assert (told.of("written"), journal.has_memory(100)) == ([0, 1], True), "nobody waits for the force"
+            assert (callbacks.of("written"), journal.has_memory(100)) == ([0, 1], True), "no record waits for the force"
             with disk.script.blocked("write", "*.txn"):
                 append(journal, [2, 3, 4])
                 assert not journal.has_memory(1)
-                assert told.of("written") == [0, 1]
+                assert callbacks.of("written") == [0, 1]
         assert journal.wait_written(5, DEADLINE)
         assert journal.force_now(DEADLINE)
-    assert told.of("written") == list(range(5))
-    assert told.of("forced") == []
+    assert callbacks.of("written") == list(range(5))
+    assert callbacks.of("forced") == []
 
 
 def test_what_another_thread_writes_is_waited_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a producer that gives its batch no time at all is told that it is confirmed, as long as the disk works."""
+    """So a producer that gives its batch no time at all gets its confirmation, as long as the disk works."""
     disk = new_disk()
-    with opened(disk, SELDOM, sync=False) as (journal, told):
+    with opened(disk, SELDOM, sync=False) as (journal, callbacks):
         append(journal, [0])
         with disk.script.blocked("force", "*.txn"):
             assert not journal.force_now(0.0)
             disk.script.wait_for("force", "*.txn", count=2)
             monkeypatch.setattr("spark_producer.broker.storage.tiered.journal.journal.MAX_WRITE_WAIT_S", DEADLINE)
             append(journal, [1])
-            assert told.of("written") == [0, 1]
+            assert callbacks.of("written") == [0, 1]
             monkeypatch.setattr("spark_producer.broker.storage.tiered.journal.journal.MAX_WRITE_WAIT_S", 0.001)
             with disk.script.blocked("write", "*.txn"):
                 append(journal, [2])
@@ -96,7 +96,7 @@ def test_what_another_thread_writes_is_waited_for_a_moment(monkeypatch: pytest.M
                     "spark_producer.broker.storage.tiered.journal.journal.MAX_WRITE_WAIT_S", 2 * DEADLINE
                 )
                 append(journal, [3, 4])
-                assert told.of("written") == [0, 1], "but not behind one that was waited for in vain"
+                assert callbacks.of("written") == [0, 1], "but not after one that was not written in time"
         assert journal.wait_written(5, DEADLINE)
 
 
@@ -111,16 +111,16 @@ def no_memory_before(disk: SimulatedDisk, file: int, buffers: Sequence[Buffer], 
     raise MemoryError
 
 
-def no_memory_behind(disk: SimulatedDisk, file: int, buffers: Sequence[Buffer], position: int) -> None:
+def no_memory_after(disk: SimulatedDisk, file: int, buffers: Sequence[Buffer], position: int) -> None:
     """As `SystemFiles.write` without memory for the rest of a write that was cut short."""
     SimulatedDisk.write(disk, file, [b"".join(buffers)[:300]], position)
     raise MemoryError
 
 
-@pytest.mark.parametrize("write", [no_memory_before, no_memory_behind])
+@pytest.mark.parametrize("write", [no_memory_before, no_memory_after])
 def test_without_memory_for_a_record_the_journal_goes_on(monkeypatch: pytest.MonkeyPatch, write: object) -> None:
     disk = new_disk()
-    with opened(disk, SELDOM, sync=False) as (journal, told):
+    with opened(disk, SELDOM, sync=False) as (journal, callbacks):
         append(journal, [0])
         with monkeypatch.context() as poor:
             poor.setattr(disk, "write", write.__get__(disk))  # type: ignore[attr-defined]
@@ -128,14 +128,14 @@ def test_without_memory_for_a_record_the_journal_goes_on(monkeypatch: pytest.Mon
                 append(journal, [1], 900)
         assert (journal.failure, journal.counters.added, journal.written_ticket) == (None, 1, 1)
         append(journal, [2, 3])
-        assert told.events == [("written", 0), ("written", 2), ("written", 3)]
+        assert callbacks.events == [("written", 0), ("written", 2), ("written", 3)]
     assert replayed(disk) == expected([0, 2, 3])
 
 
 def test_without_memory_once_a_record_counts_the_journal_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody could take it back: it would be read again by the next life."""
+    """It could not be taken back: the next run would read it again."""
     disk = new_disk()
-    with opened(disk, SELDOM, sync=False) as (journal, told):
+    with opened(disk, SELDOM, sync=False) as (journal, callbacks):
 
         def refuse(*_: object) -> None:
             raise MemoryError
@@ -143,7 +143,7 @@ def test_without_memory_once_a_record_counts_the_journal_has_failed(monkeypatch:
         monkeypatch.setattr(journal, "_call_written", refuse)
         with pytest.raises(Exception, match="Restart the broker"):
             append(journal, [0])
-        assert told.of("failed") == ["MemoryError"]
+        assert callbacks.of("failed") == ["MemoryError"]
 
 
 def test_a_queue_without_memory_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,14 +153,14 @@ def test_a_queue_without_memory_stays_as_it_was(monkeypatch: pytest.MonkeyPatch)
         def append(self, _: object) -> None:
             raise MemoryError
 
-    with opened(disk, ON_DEMAND) as (journal, told):
+    with opened(disk, ON_DEMAND) as (journal, callbacks):
         with monkeypatch.context() as poor:
             poor.setattr(journal._queue, "_records", Poor())
             with pytest.raises(MemoryError):
                 journal.append(record(0))
         assert (journal._queue._entries, journal._queue._bytes, journal.waiting_bytes) == (0, 0, 0)
         write_group(journal, [1])
-    assert told.of("forced") == [1]
+    assert callbacks.of("forced") == [1]
 
 
 def no_memory(*_: object) -> None:
@@ -172,7 +172,7 @@ def test_without_memory_to_wait_a_record_that_was_handed_over_is_taken_all_the_s
 ) -> None:
     """The journal's thread has it, so its batch may not be taken back: the next one would get its offset and its bytes."""
     disk = new_disk()
-    with opened(disk, SELDOM, sync=False) as (journal, told):
+    with opened(disk, SELDOM, sync=False) as (journal, callbacks):
         append(journal, [0])
         with disk.script.blocked("force", "*.txn"):
             assert not journal.force_now(0.0)
@@ -183,7 +183,7 @@ def test_without_memory_to_wait_a_record_that_was_handed_over_is_taken_all_the_s
         assert journal.wait_written(2, DEADLINE)
         assert (journal.counters.added, journal.waiting_bytes) == (2, 0)
         assert append(journal, [2]) == 3
-    assert told.of("written") == [0, 1, 2]
+    assert callbacks.of("written") == [0, 1, 2]
     assert replayed(disk) == expected([0, 1, 2])
 
 
@@ -191,7 +191,7 @@ def test_a_queue_without_memory_to_wake_the_journal_has_nothing_and_wakes_it_the
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     disk = new_disk()
-    with opened(disk) as (journal, told):
+    with opened(disk) as (journal, callbacks):
         write_group(journal, [0])
         assert journal.force_now(DEADLINE)
         queue = journal._queue
@@ -203,4 +203,4 @@ def test_a_queue_without_memory_to_wake_the_journal_has_nothing_and_wakes_it_the
                 append(journal, [1])
         assert (len(queue._records), queue._entries, journal.waiting_bytes) == (0, 0, 0)
         assert journal.wait_written(append(journal, [2]), DEADLINE)
-    assert told.of("forced") == [0, 2]
+    assert callbacks.of("forced") == [0, 2]

@@ -1,4 +1,4 @@
-"""A tiered engine on a simulated disk, used at random by a seed until it dies, and what must be there in its next life."""
+"""A tiered engine on a simulated disk with random operations of a seed until it crashes, and the records of the next run."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.stages.small_tiers import settle
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.broker.batches import filler_batch
 
-PLACE = Path("/data")
+DATA_DIR = Path("/data")
 KIB = 1024
-MORTAL_CALLS = ("write", "force", "sync_directory", "rename", "unlink", "truncate", "open", "reserve")
+FAILING_CALLS = ("write", "force", "sync_directory", "rename", "unlink", "truncate", "open", "reserve")
 
 
 def killed(disk: SimulatedDisk) -> SimulatedDisk:
@@ -53,7 +53,7 @@ class Expected:
 
 
 def _stored(batch: memoryview, base: int, count: int) -> tuple[int, int, bytes]:
-    """First offset, the one behind the last, and the bytes, of a batch of so many records that is at `base`."""
+    """Return the base offset, the offset after the last record, and the stored bytes of a batch of `count` records."""
     stored = bytearray(batch)
     stored[:8], stored[12:16] = base.to_bytes(8, "big"), bytes(4)
     return base, base + count, bytes(stored)
@@ -81,8 +81,8 @@ def small_options(rng: random.Random, directories: int) -> TieredOptions:
     )
 
 
-class Life:
-    """One life of an engine, with so many ledger directories outside. `expected` is handed from life to life."""
+class EngineRun:
+    """One run of an engine, with `directories` external ledger directories. `expected` is passed from run to run."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Life:
     ) -> None:
         self.disk, self.rng, self.expected, self.sync = disk, rng, expected, sync
         settings = BrokerSettings(sync_each_append=sync, sync_on_close=rng.random() < 0.5)
-        self.storage = TieredStorage(PLACE, settings, options=small_options(rng, directories), files=disk)
+        self.storage = TieredStorage(DATA_DIR, settings, options=small_options(rng, directories), files=disk)
         topics = {"t": len(expected)} if expected else {}
         self.storage.recover(topics)
         self.logs: dict[int, TieredLog] = {}
@@ -132,13 +132,13 @@ class Life:
         assert offset == log.high_watermark
         return found
 
-    def die(self, steps: int) -> None:
+    def run_until_failure(self, steps: int) -> None:
         """Do random steps; from a random call of the disk on, all calls fail."""
-        for name in MORTAL_CALLS:
+        for name in FAILING_CALLS:
             self.disk.script.fail(name, times=None, after=self.rng.randrange(60))
-        self.live(steps)
+        self.run_steps(steps)
 
-    def live(self, steps: int) -> None:
+    def run_steps(self, steps: int) -> None:
         """Do random steps."""
         for _ in range(steps):
             step = self.rng.choices(

@@ -1,4 +1,4 @@
-"""A journal on a simulated disk, what it told, and ways to write and read it."""
+"""A journal on a simulated disk, its callbacks, and helpers to write and read it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ DEADLINE = 30.0
 SMALL = JournalSettings(max_group_wait_ms=0, alignment=512, preallocated=0)
 """Every record is written at once; blocks are small, and nothing is written ahead."""
 ON_DEMAND = JournalSettings(max_group_wait_ms=3_600_000, alignment=512, preallocated=8192)
-"""Records are written when somebody waits for them, so a test says what a group is."""
+"""Records are written when a test waits for them, so the test decides the groups."""
 
 
-class Told:
-    """What a journal told, in order: ("written" or "forced", the base offset of a record), or ("failed", the error's name)."""
+class Callbacks:
+    """The callbacks of a journal in order: ("written" or "forced", base offset of a record), or ("failed", name of the error)."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, int | str]] = []
@@ -45,10 +45,10 @@ def new_disk() -> SimulatedDisk:
     return disk
 
 
-def start(disk: SimulatedDisk, settings: JournalSettings, told: Told, *, sync: bool = True,
+def start(disk: SimulatedDisk, settings: JournalSettings, callbacks: Callbacks, *, sync: bool = True,
           clock: Callable[[], float] | None = None) -> Journal:  # fmt: skip
     return Journal(
-        DIRECTORY, disk, settings, sync=sync, written=told.written, forced=told.forced, failed=told.failed,
+        DIRECTORY, disk, settings, sync=sync, written=callbacks.written, forced=callbacks.forced, failed=callbacks.failed,
         clock=clock or time.monotonic,
     )  # fmt: skip
 
@@ -56,12 +56,12 @@ def start(disk: SimulatedDisk, settings: JournalSettings, told: Told, *, sync: b
 @contextmanager
 def opened(
     disk: SimulatedDisk, settings: JournalSettings = SMALL, *, sync: bool = True
-) -> Iterator[tuple[Journal, Told]]:
-    """A journal that is closed at the end, and what it tells."""
-    told = Told()
-    journal = start(disk, settings, told, sync=sync)
+) -> Iterator[tuple[Journal, Callbacks]]:
+    """A journal that is closed at the end, and its callbacks."""
+    callbacks = Callbacks()
+    journal = start(disk, settings, callbacks, sync=sync)
     try:
-        yield journal, told
+        yield journal, callbacks
     finally:
         journal.close(DEADLINE)
 

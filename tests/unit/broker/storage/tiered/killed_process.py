@@ -1,7 +1,7 @@
 """A process that appends to a tiered engine until it is killed. Run with a directory and an index,
-it tells line by line what is acknowledged.
+it prints the acknowledged offsets line by line.
 
-The batch at offset n has n % 7 + 1 records, and a size that n tells too; so the next life knows what it must find.
+The batch at offset n has n % 7 + 1 records, and a size that follows from n; so the next run knows the expected batches.
 """
 
 from __future__ import annotations
