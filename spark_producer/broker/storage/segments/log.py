@@ -32,6 +32,7 @@ from spark_producer.broker.storage.segments.recovery import recover
 from spark_producer.broker.storage.segments.retention import count_expired
 from spark_producer.broker.storage.segments.rewriting import SegmentRewriting, finish_rewriting
 from spark_producer.broker.storage.segments.segment import Segment
+from spark_producer.broker.storage.segments.timestamp_search import first_at_or_after, latest
 from spark_producer.broker.storage.space_notice import SpaceNotice
 from spark_producer.common.error_codes import Code
 from spark_producer.common.escape import escaping_logger
@@ -365,37 +366,14 @@ class SegmentLog:
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """See `Log.offset_for_timestamp`."""
         with _read_errors(self._directory):
-            found = (self._first_at_or_after(segment, timestamp) for segment in self._segments)
-            header = next((header for header in found if header is not None), None)
-        return self._if_readable(header and TimestampOffset(header.max_timestamp, self._readable_base(header)))
-
-    def _first_at_or_after(self, segment: Segment, timestamp: int) -> BatchHeader | None:
-        if segment.base_offset >= self._start:
-            return segment.first_at_or_after(timestamp)
-        return next((each for each in self._headers_from_start() if each.max_timestamp >= timestamp), None)
-
-    def _headers_from_start(self) -> Iterator[BatchHeader]:
-        """Yield the headers of the first segment, from the batch that holds the log start offset on."""
-        first = self._segments[0]
-        return first.headers_from(first.locate(self._start))
-
-    def _readable_base(self, header: BatchHeader) -> int:
-        return max(header.base_offset, self._start)
+            header = first_at_or_after(self._segments, self._start, timestamp)
+        return self._if_readable(header and TimestampOffset(header.max_timestamp, max(header.base_offset, self._start)))
 
     def latest_timestamp(self) -> TimestampOffset | None:
         """See `Log.latest_timestamp`."""
         with _read_errors(self._directory):
-            latest = max(map(self._latest_of, self._segments))
-            if latest == NO_TIMESTAMP:
-                return None
-            found = (self._first_at_or_after(segment, latest) for segment in self._segments)
-            header = next((header for header in found if header is not None), None)
+            header = latest(self._segments, self._start)
         return self._if_readable(header and TimestampOffset(header.max_timestamp, header.last_offset))
-
-    def _latest_of(self, segment: Segment) -> int:
-        if segment.base_offset >= self._start:
-            return segment.max_timestamp
-        return max((header.max_timestamp for header in self._headers_from_start()), default=NO_TIMESTAMP)
 
     def _if_readable(self, found: TimestampOffset | None) -> TimestampOffset | None:
         return found if found is not None and found.offset < self.high_watermark else None
