@@ -164,7 +164,7 @@ class GroupSettings:
             )
         for name, least in (("initial_rebalance_delay_ms", 0), ("max_size", 1), ("max_bytes", 1)):
             if getattr(self, name) < least:
-                raise ConfigError(f"{name} of groups is {getattr(self, name)}; it must be at least {least}")
+                raise ConfigError(f"{name} of groups is {getattr(self, name)}: it must be at least {least}")
 
 
 TRANSACTION_VERSIONS: Final = (0, 2)
@@ -255,21 +255,25 @@ class BrokerSettings:
 
     def __post_init__(self) -> None:
         if self.storage_engine not in (None, *STORAGE_ENGINES):
-            raise ConfigError(f"storage_engine is {self.storage_engine!r}; it is one of {STORAGE_ENGINES}")
+            raise ConfigError(f"storage_engine is {self.storage_engine!r}: it must be one of {STORAGE_ENGINES}")
         if self.index_engine not in INDEX_ENGINES:
-            raise ConfigError(f"index_engine is {self.index_engine!r}; it is one of {INDEX_ENGINES}")
+            raise ConfigError(f"index_engine is {self.index_engine!r}: it must be one of {INDEX_ENGINES}")
         self._check_directories()
         if not 1 <= self.default_partitions <= MAX_PARTITIONS:
             raise ConfigError(
-                f"default_partitions is {self.default_partitions}; a topic has from 1 to {MAX_PARTITIONS:,} partitions"
+                f"default_partitions is {self.default_partitions}: it must be from 1 to {MAX_PARTITIONS:,}"
             )
         if self.transaction_version not in TRANSACTION_VERSIONS:
-            raise ConfigError(f"transaction_version is {self.transaction_version}; it is one of {TRANSACTION_VERSIONS}")
+            raise ConfigError(
+                f"transaction_version is {self.transaction_version}: it must be one of {TRANSACTION_VERSIONS}"
+            )
         if self.publish_buffer_bytes < 0 and self.publish_buffer_bytes != UNLIMITED:
-            raise ConfigError(f"publish_buffer_bytes is {self.publish_buffer_bytes}; it is a number of bytes, or -1")
+            raise ConfigError(
+                f"publish_buffer_bytes is {self.publish_buffer_bytes}: it must be a number of bytes, or -1 for no limit"
+            )
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be positive")
+                raise ConfigError(f"{name} is {getattr(self, name)}: it must be positive")
 
     def _check_directories(self) -> None:
         if self.storage_engine is not None:
@@ -277,7 +281,7 @@ class BrokerSettings:
         outside = [*([] if self.journal_dir is None else [self.journal_dir]), *self.ledger_dirs]
         if "" in outside or len({Path(each).absolute() for each in outside}) < len(outside):
             raise ConfigError(
-                f"the directories for journal and ledgers must differ; they are {', '.join(map(repr, outside))}"
+                f"the directories for journal and ledgers must differ, and are {', '.join(map(repr, outside))}"
             )
 
     @property
@@ -339,7 +343,7 @@ def topic_settings(
         elif _FIXED.get(name) != value or value is None:
             known = ", ".join([*numbers, *(f"{key}={fixed}" for key, fixed in _FIXED.items())])
             raise BrokerError(
-                f"topic setting {quoted(name)}={quoted(value)} is not supported by the embedded broker, which knows: {known}",
+                f"topic setting {quoted(name)}={quoted(value)} is not supported by the embedded broker: it supports {known}",
                 code=Code.INVALID_CONFIG,
             )
     return replace(defaults, **changes)
@@ -356,7 +360,7 @@ def _policy(value: str | None) -> str:
     named = [each.strip() for each in (value or "").split(",")]
     if len(set(named)) < len(named) or not set(named) <= {DELETE, COMPACT}:
         raise BrokerError(
-            f"topic setting cleanup.policy has the bad value {quoted(value)}; it takes {DELETE}, {COMPACT}, or both with a comma",
+            f"topic setting cleanup.policy has the invalid value {quoted(value)}: use {DELETE}, {COMPACT}, or both with a comma",
             code=Code.INVALID_CONFIG,
         )
     return ",".join(named)
@@ -365,7 +369,7 @@ def _policy(value: str | None) -> str:
 def _ratio(name: str, value: str | None) -> float:
     if value is None or not _DECIMAL.fullmatch(value) or float(value) > 1:
         raise BrokerError(
-            f"topic setting {name} has the bad value {quoted(value)}; it takes a number from 0 to 1",
+            f"topic setting {name} has the invalid value {quoted(value)}: use a number from 0 to 1",
             code=Code.INVALID_CONFIG,
         )
     return float(value)
@@ -375,7 +379,7 @@ def _number(name: str, value: str | None, bounds: tuple[int, int] | None) -> int
     smallest, largest = bounds or (-_MAX_LONG, _MAX_LONG)
     if value is None or not _WHOLE_NUMBER.fullmatch(value) or not smallest <= int(value) <= largest:
         raise BrokerError(
-            f"topic setting {name} has the bad value {quoted(value)}; it takes a whole number from {smallest} to {largest}",
+            f"topic setting {name} has the invalid value {quoted(value)}: use a whole number from {smallest} to {largest}",
             code=Code.INVALID_CONFIG,
         )
     return int(value)

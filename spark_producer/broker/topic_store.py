@@ -416,4 +416,4 @@ def _close(partitions: Iterable[Partition], *, discard: bool = False) -> None:
         try:
             partition.close(discard=discard)
         except OSError as error:
-            logger.error("partition %d was closed, but not all of it is on the disk: %s", partition.index, error)
+            logger.error("partition %d was closed, but could not be synced to the disk: %s", partition.index, error)

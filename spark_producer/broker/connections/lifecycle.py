@@ -214,7 +214,7 @@ class Clients:
             self._unauthenticated.remove(connection)
             connection.allow_large_frames()
             user = connection.user
-            logger.info("%s is %s", connection.peer, ANONYMOUS if user is None else quoted(user))
+            logger.info("%s is authenticated as %s", connection.peer, ANONYMOUS if user is None else quoted(user))
         connection.observe(self._clock())
         self._next_deadline_check = min(self._next_deadline_check, connection.timeouts.deadline)
         if connection.publisher.is_paused:

@@ -167,7 +167,10 @@ class BrokerCoordinator:
 
     def _check_id_limit(self, transactional_id: str) -> None:
         if len(transactional_id) > MAX_NAME_LENGTH:
-            raise BrokerError(f"transactional id {quoted(transactional_id)} is too long", code=Code.INVALID_REQUEST)
+            raise BrokerError(
+                f"transactional id {quoted(transactional_id)} exceeds {MAX_NAME_LENGTH} characters",
+                code=Code.INVALID_REQUEST,
+            )
         if len(self.transactions) >= self._settings.max_transactional_ids:
             raise BrokerError(
                 f"there are {len(self.transactions)} transactional ids, the maximum of BrokerSettings.max_transactional_ids",
@@ -383,7 +386,7 @@ class BrokerCoordinator:
         try:
             self._log.rewrite(self._state.entries())
         except BrokerError as error:
-            logger.error("the coordinator's log could not be compacted: %s", error)
+            logger.error("the coordinator's log could not be rewritten: %s", error)
 
 
 def _next_producer(decided: Transaction) -> ProducerIdAndEpoch:

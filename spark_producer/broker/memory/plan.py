@@ -178,9 +178,9 @@ def _sizes(given: Mapping[str, str]) -> dict[str, int]:
         part = next((each for each in SHARES if name in (each.name, each.counterpart)), None)
         if part is None:
             known = ", ".join(f"{each.name} ({each.counterpart})" for each in SHARES)
-            raise ConfigError(f"there is no setting {name} of the memory plan; it knows {known}")
+            raise ConfigError(f"unknown setting {name} of the memory plan: use one of {known}")
         if part.field in found:
-            raise ConfigError(f"{part.name} and {part.counterpart} are the same setting, and both are given")
+            raise ConfigError(f"{part.name} and {part.counterpart} are the same setting: give one of them")
         is_off = part.field == "publish_buffer" and text.strip() == str(NO_LIMIT)
         unit = 1 if name == part.name else part.unit
         found[part.field] = NO_LIMIT if is_off else parse_size(name, text, unit)
@@ -245,7 +245,7 @@ def warnings(plan: MemoryPlan, heap: int, machine: int | None) -> list[str]:
     if plan.budgets > machine:
         raise ConfigError(
             f"the budgets take {in_mib(plan.budgets)} (broker {in_mib(plan.broker_budget)}, storage "
-            f"{in_mib(plan.storage_budget)}), but this process may have {in_mib(machine)}: give it less with --memory"
+            f"{in_mib(plan.storage_budget)}), but this process may have {in_mib(machine)}: use less with --memory"
         )
     left = machine - plan.budgets - heap
     if left < machine // 2:

@@ -48,7 +48,7 @@ class _Limited(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise TimeoutError("the request came too slowly")
+            raise TimeoutError("the request was not complete in time")
         if not self._left:
             raise ConnectionAbortedError("the request is too large")
         self._connection.settimeout(left)

@@ -137,7 +137,7 @@ def _hidden(password: str | Secret) -> Secret:
 
 def _check(name: str, password: Secret) -> None:
     if not name or not password or "\0" in name or "\0" in password.reveal():
-        raise ConfigError("a user has a name and a password, neither of them empty or with the character NUL")
+        raise ConfigError("users need a name and a password, neither empty nor with the character NUL")
 
 
 def _keys(hash_name: str, password: Secret) -> ScramKeys:

@@ -26,8 +26,8 @@ def ask(
     context: Context, api: Api[RequestBody, ResponseBody], body: RequestBody, version: int | None = None
 ) -> ResponseBody:
     """Return the current response to a request."""
-    answer = handled(context, api, body, version)
-    response = answer.body if answer.deferred is None else answer.deferred.response(MAX_RECORDS)
+    result = handled(context, api, body, version)
+    response = result.body if result.deferred is None else result.deferred.response(MAX_RECORDS)
     assert response is not None
     return cast("ResponseBody", response)
 

@@ -50,8 +50,8 @@ class Peer:
         """Write a batch; return its offset."""
         partition = (messages.ProducePartition(0, make_batch(1)),)
         topics = (messages.ProduceTopic("t", partition),)
-        answer = self.client.ask(PRODUCE, messages.ProduceRequest(acks=-1, timeout_ms=20_000, topic_data=topics))
-        (result,) = answer.responses[0].partition_responses
+        response = self.client.ask(PRODUCE, messages.ProduceRequest(acks=-1, timeout_ms=20_000, topic_data=topics))
+        (result,) = response.responses[0].partition_responses
         assert result.error_code == Code.NONE
         return result.base_offset
 

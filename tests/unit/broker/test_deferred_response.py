@@ -1,4 +1,4 @@
-"""Requests that are answered later, whatever they wait for: what the clients' turns do with them."""
+"""Delayed responses of any kind in the turns of the connections."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Scripted(DeferredResponse):
 
 
 class ScriptedFetch(Scripted):
-    """The same, with records in its answer."""
+    """The same, with records in its response."""
 
     carries_records = True
 
 
 def answer_with(monkeypatch: pytest.MonkeyPatch, *deferred: DeferredResponse) -> None:
-    """Let the next requests of ListGroups be answered later, one by each of `pending`."""
+    """Delay the responses to the next ListGroups, one by each of `pending`."""
     left = list(deferred)
 
     def later(_context: Context, _version: int, _request: object) -> HandlerResult[messages.ListGroupsResponse]:
@@ -52,7 +52,7 @@ def ask(peer: Peer) -> None:
 
 
 def answered_as_ready(peer: Peer) -> bool:
-    return peer.answer(LIST_GROUPS).throttle_time_ms == 7
+    return peer.response(LIST_GROUPS).throttle_time_ms == 7
 
 
 def test_it_is_answered_when_a_key_has_changed_and_it_is_ready(
@@ -64,11 +64,11 @@ def test_it_is_answered_when_a_key_has_changed_and_it_is_ready(
     broker.turns()
     broker.clients.changed("b")
     broker.turns()
-    assert (peers[0].has_answer(), deferred.asked) == (False, 2), "asked at first, and when the key changed"
+    assert (peers[0].has_response(), deferred.asked) == (False, 2), "asked at first, and when the key changed"
     deferred.ready = True
     broker.clients.changed("c")
     broker.turns()
-    assert (peers[0].has_answer(), deferred.asked) == (False, 2), "nothing of its keys"
+    assert (peers[0].has_response(), deferred.asked) == (False, 2), "nothing of its keys"
     broker.clients.changed("a")
     assert answered_as_ready(peers[0])
     assert broker.clients.budget.held == 0
@@ -117,7 +117,7 @@ def test_without_memory_to_wait_those_with_records_are_answered_and_others_wait(
     assert not answered_as_ready(peers[0])
     ask(peers[0])
     broker.turns()
-    assert not peers[0].has_answer()
+    assert not peers[0].has_response()
     assert broker.clients.budget.waits == size
 
 
@@ -143,8 +143,8 @@ def test_no_later_response_overtakes_it(broker: Broker, peers: list[Peer], monke
     ask(peers[0])
     peers[0].ask(METADATA, messages.MetadataRequest(()))
     broker.turns()
-    assert not peers[0].has_answer()
+    assert not peers[0].has_response()
     deferred.ready = True
     broker.clients.changed("key")
     assert answered_as_ready(peers[0])
-    assert peers[0].answer(METADATA).topics == ()
+    assert peers[0].response(METADATA).topics == ()

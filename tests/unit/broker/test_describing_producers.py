@@ -53,8 +53,8 @@ def markers(
     return messages.WriteTxnMarkersRequest((messages.WritableTxnMarker(7, epoch, commit, topics, coordinator_epoch),))
 
 
-def codes(answer: messages.WriteTxnMarkersResponse) -> list[int]:
-    return [result.error_code for result in answer.markers[0].topics[0].partitions]
+def codes(response: messages.WriteTxnMarkersResponse) -> list[int]:
+    return [result.error_code for result in response.markers[0].topics[0].partitions]
 
 
 def test_producers_are_described_with_their_open_transactions(context: Context, partition: Partition) -> None:
@@ -75,10 +75,10 @@ def test_a_marker_of_an_administrator_ends_the_transaction_and_wakes_readers(
     context: Context, partition: Partition
 ) -> None:
     partition.append(row(7, 0))
-    answer = handled(context, WRITE_TXN_MARKERS, markers(0, 1, 2))
-    assert answer.body is not None
-    assert codes(answer.body) == [Code.NONE, Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION]
-    assert answer.changed == (("t", 0), ("t", 1))
+    response = handled(context, WRITE_TXN_MARKERS, markers(0, 1, 2))
+    assert response.body is not None
+    assert codes(response.body) == [Code.NONE, Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION]
+    assert response.changed == (("t", 0), ("t", 1))
     assert partition.last_stable_offset == 2
     assert partition.aborted_transactions(0, 1) == []
     (producer,) = described(context, 0)[0].active_producers
@@ -99,15 +99,15 @@ def test_a_marker_of_an_administrator_is_acknowledged_when_it_is_confirmed(
     store.create("t", 2)
     context = context_of(store, settings)
     store.partition("t", 0).append(row(7, 0))
-    answer = handled(context, WRITE_TXN_MARKERS, markers(0, 1, 2))
-    assert answer.body is None
-    assert answer.deferred is not None
-    assert answer.changed == answer.deferred.keys == (("t", 0), ("t", 1))
-    assert not answer.deferred.is_ready()
+    response = handled(context, WRITE_TXN_MARKERS, markers(0, 1, 2))
+    assert response.body is None
+    assert response.deferred is not None
+    assert response.changed == response.deferred.keys == (("t", 0), ("t", 1))
+    assert not response.deferred.is_ready()
     if then:
         getattr(storage, then)()
-    assert answer.deferred.is_ready() == bool(then)
-    assert codes(answer.deferred.response(0)) == [code, code, Code.UNKNOWN_TOPIC_OR_PARTITION]
+    assert response.deferred.is_ready() == bool(then)
+    assert codes(response.deferred.response(0)) == [code, code, Code.UNKNOWN_TOPIC_OR_PARTITION]
     store.close()
 
 
@@ -132,6 +132,6 @@ def test_a_small_request_has_no_endless_work(context: Context, partition: Partit
     for producer_id in range(1000):
         partition.append(make_batch(producer_id=producer_id, epoch=9, sequence=0))
     each = partition.producer_count
-    answer = described(context, *[0] * (MAX_DESCRIBED_PRODUCERS // each + 3))
-    assert sum(len(result.active_producers) for result in answer) == MAX_DESCRIBED_PRODUCERS // each * each
-    assert [result.error_code for result in answer[-3:]] == [Code.REQUEST_TIMED_OUT] * 3
+    response = described(context, *[0] * (MAX_DESCRIBED_PRODUCERS // each + 3))
+    assert sum(len(result.active_producers) for result in response) == MAX_DESCRIBED_PRODUCERS // each * each
+    assert [result.error_code for result in response[-3:]] == [Code.REQUEST_TIMED_OUT] * 3

@@ -78,9 +78,9 @@ def pipeline(client: RawClient, count: int) -> None:
     numbers = []
     for offset, acks in enumerate(kinds):
         if acks:
-            number, answer = client.receive(PRODUCE)
+            number, response = client.receive(PRODUCE)
             numbers.append(number)
-            (result,) = answer.responses[0].partition_responses
+            (result,) = response.responses[0].partition_responses
             assert (result.error_code, result.base_offset) == (Code.NONE, offset)
     assert numbers == sorted(numbers)
     assert client.receive(METADATA)[0] > numbers[-1]
@@ -91,8 +91,8 @@ def test_requests_sent_at_once_are_confirmed_in_groups_and_answered_in_order(tmp
         pipeline(client, 400)
         assert storage.groups == 8
         wanted = messages.ListOffsetsTopic("t", (messages.ListOffsetsPartition(0, timestamp=-1),))
-        answer = client.ask(LIST_OFFSETS, messages.ListOffsetsRequest(topics=(wanted,)))
-        assert answer.topics[0].partitions[0].offset == 400
+        response = client.ask(LIST_OFFSETS, messages.ListOffsetsRequest(topics=(wanted,)))
+        assert response.topics[0].partitions[0].offset == 400
 
 
 def test_the_same_through_tls_and_after_a_login(tmp_path: Path, files: Path, users: Users) -> None:

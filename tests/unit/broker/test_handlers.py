@@ -100,9 +100,9 @@ def test_each_partition_has_its_own_result(context: Context) -> None:
     request = produce_request(
         ("t", 0, make_batch(3)), ("t", 1, make_batch()[:70]), ("t", 2, make_batch()), ("u", 0, make_batch())
     )
-    answer = handled(context, PRODUCE, request)
-    assert answer.body is not None
-    results = [topic.partition_responses[0] for topic in answer.body.responses]
+    response = handled(context, PRODUCE, request)
+    assert response.body is not None
+    results = [topic.partition_responses[0] for topic in response.body.responses]
     assert [(result.error_code, result.base_offset) for result in results] == [
         (Code.NONE, 0),
         (Code.INVALID_RECORD, -1),
@@ -110,7 +110,7 @@ def test_each_partition_has_its_own_result(context: Context) -> None:
         (Code.UNKNOWN_TOPIC_OR_PARTITION, -1),
     ]
     assert [bool(result.error_message) for result in results] == [False, True, True, True]
-    assert answer.changed == (partition_key("t", 0),)
+    assert response.changed == (partition_key("t", 0),)
 
 
 def test_what_a_request_unpacks_to_is_bounded(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,8 +352,8 @@ def test_validate_only_makes_nothing(context: Context) -> None:
 
 
 def test_delete_topics(context: Context) -> None:
-    answer = handled(context, DELETE_TOPICS, messages.DeleteTopicsRequest(("t", "u")))
-    assert answer.body is not None
-    assert [result.error_code for result in answer.body.responses] == [0, Code.UNKNOWN_TOPIC_OR_PARTITION]
-    assert answer.changed == (partition_key("t", 0), partition_key("t", 1)), "waiting Fetches must hear of it"
+    response = handled(context, DELETE_TOPICS, messages.DeleteTopicsRequest(("t", "u")))
+    assert response.body is not None
+    assert [result.error_code for result in response.body.responses] == [0, Code.UNKNOWN_TOPIC_OR_PARTITION]
+    assert response.changed == (partition_key("t", 0), partition_key("t", 1)), "delayed Fetches must be checked"
     assert context.topics.get("t") is None

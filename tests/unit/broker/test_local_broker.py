@@ -50,8 +50,8 @@ def separate_broker(data_dir: Path, port: int = 0) -> Iterator[tuple[subprocess.
 def end_offset(port: int) -> int:
     wanted = messages.ListOffsetsTopic("t", (messages.ListOffsetsPartition(0, timestamp=-1),))
     with RawClient(port) as client:
-        answer = client.ask(LIST_OFFSETS, messages.ListOffsetsRequest(topics=(wanted,)))
-    return int(answer.topics[0].partitions[0].offset)
+        response = client.ask(LIST_OFFSETS, messages.ListOffsetsRequest(topics=(wanted,)))
+    return int(response.topics[0].partitions[0].offset)
 
 
 def produce(client: RawClient, batch: memoryview) -> int:

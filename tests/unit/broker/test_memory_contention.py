@@ -44,10 +44,10 @@ def test_one_large_answer_that_is_not_read_keeps_no_producer_waiting(broker: Bro
     assert produced(producer, produce(100)) == 1
     consumer.ask(FETCH, fetch(offset=1))
     broker.turns()
-    assert not consumer.has_answer(), "consumers wait for it"
+    assert not consumer.has_response(), "consumers wait for it"
     broker.now += SETTINGS.stall_timeout
     broker.turns()
-    assert len(decoded_records(consumer.answer(FETCH).responses[0].partitions[0].records) or b"") == 100
+    assert len(decoded_records(consumer.response(FETCH).responses[0].partitions[0].records) or b"") == 100
 
 
 def test_large_requests_that_do_not_come_keep_no_smaller_one_waiting(broker: Broker, peers: list[Peer]) -> None:
@@ -60,7 +60,7 @@ def test_large_requests_that_do_not_come_keep_no_smaller_one_waiting(broker: Bro
 def test_slow_clients_are_kept_while_no_other_waits(broker: Broker, peers: list[Peer]) -> None:
     frame = framed(PRODUCE, produce(3 * MIB))
     assert trickle(broker, peers[0], frame, 3 * SETTINGS.stall_timeout) == len(frame)
-    assert peers[0].answer(PRODUCE)
+    assert peers[0].response(PRODUCE)
 
 
 def test_who_is_slow_is_closed_once_another_waits_for_the_memory(broker: Broker, peers: list[Peer]) -> None:
@@ -86,9 +86,9 @@ def test_a_delayed_fetch_holds_no_memory_for_a_large_request_after_it(
         broker.turns()
     assert broker.clients.budget.requests == 0
     assert produced(other, produce(3 * MIB)) == 0
-    assert waiting.answer(FETCH).responses[0].partitions[0].records
+    assert waiting.response(FETCH).responses[0].partitions[0].records
     waiting.send(large[100:])
-    assert waiting.answer(PRODUCE).responses[0].partition_responses[0].base_offset == 1
+    assert waiting.response(PRODUCE).responses[0].partition_responses[0].base_offset == 1
     assert broker.clients.budget.held == 0
 
 
@@ -103,11 +103,11 @@ def test_large_requests_after_small_ones_have_their_turn(broker: Broker, peers: 
     sent = last.try_to_send(large)
     broker.turns()
     holder.send(large[100_000:])
-    assert holder.answer(PRODUCE)
-    assert queued.answer(PRODUCE)
+    assert holder.response(PRODUCE)
+    assert queued.response(PRODUCE)
     queued.send(large[100:])
-    assert queued.answer(PRODUCE), "it has asked before the last one"
+    assert queued.response(PRODUCE), "it was queued before the last one"
     last.send(large[sent:])
-    assert last.answer(PRODUCE)
+    assert last.response(PRODUCE)
     assert not broker.clients.budget.is_contended
     assert broker.clients.budget.held == 0

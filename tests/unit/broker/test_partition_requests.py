@@ -122,16 +122,16 @@ def test_a_topic_that_is_named_twice_is_refused_once(context: Context) -> None:
 
 def deleted(context: Context, offset: int, *, topic: str = "t", index: int = 0) -> tuple[int, int]:
     wanted = (messages.DeleteRecordsTopic(topic, (messages.DeleteRecordsPartition(index, offset),)),)
-    (answer,) = ask(context, DELETE_RECORDS, messages.DeleteRecordsRequest(wanted)).topics
-    (result,) = answer.partitions
+    (response,) = ask(context, DELETE_RECORDS, messages.DeleteRecordsRequest(wanted)).topics
+    (result,) = response.partitions
     return int(result.error_code), int(result.low_watermark)
 
 
 def earliest(context: Context, timestamp: int = -2) -> tuple[int, int]:
     wanted = (messages.ListOffsetsTopic("t", (messages.ListOffsetsPartition(0, timestamp=timestamp),)),)
-    (answer,) = ask(context, LIST_OFFSETS, messages.ListOffsetsRequest(topics=wanted)).topics
-    assert answer.partitions[0].error_code == Code.NONE
-    return int(answer.partitions[0].offset), int(answer.partitions[0].timestamp)
+    (response,) = ask(context, LIST_OFFSETS, messages.ListOffsetsRequest(topics=wanted)).topics
+    assert response.partitions[0].error_code == Code.NONE
+    return int(response.partitions[0].offset), int(response.partitions[0].timestamp)
 
 
 @pytest.mark.parametrize("offset", [1, 3, 4, 5, 7, 8])
@@ -260,5 +260,5 @@ def test_a_compacted_topic_refuses_records_without_a_key_by_number(context: Cont
     assert (result.error_code, [each.batch_index for each in result.record_errors]) == (Code.INVALID_RECORD, [1])
     assert "have no key" in str(result.error_message)
     good = messages.ProduceTopic("t", (messages.ProducePartition(0, sealed(make_record(0, b"", b"v"), 1)),))
-    (answer,) = ask(context, PRODUCE, messages.ProduceRequest(acks=-1, topic_data=(good,))).responses
-    assert answer.partition_responses[0].error_code == Code.NONE, "an empty key is one"
+    (response,) = ask(context, PRODUCE, messages.ProduceRequest(acks=-1, topic_data=(good,))).responses
+    assert response.partition_responses[0].error_code == Code.NONE, "an empty key is one"

@@ -1,4 +1,4 @@
-"""Many requests of a connection at a time: Produces that are to be confirmed together, answered in their order, within limits."""
+"""Pipelined requests of a connection: Produces that are confirmed together, responses in order, and limits."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def nothing_is_held(late: UnconfirmedBroker) -> bool:
 def test_the_next_produces_are_handled_while_the_first_one_waits(late: UnconfirmedBroker) -> None:
     late.producer.send(one() * 50)
     late.broker.turns(60)
-    assert (admitted(late), late.producer.has_answer()) == (50, False)
+    assert (admitted(late), late.producer.has_response()) == (50, False)
     late.storage.confirm_all()
     assert [results(late.producer) for _ in range(50)] == [[(Code.NONE, offset)] for offset in range(50)]
     assert nothing_is_held(late)
@@ -109,12 +109,12 @@ def test_what_is_confirmed_first_is_answered_in_order_all_the_same(late: Unconfi
     late.storage.logs["t", 1].confirmed = 1
     late.broker.clients.changed(("t", 1))
     late.broker.turns()
-    assert not late.producer.has_answer()
+    assert not late.producer.has_response()
     late.storage.logs["t", 0].confirmed = 1
     late.broker.clients.changed(("t", 0))
     assert [results(late.producer) for _ in range(2)] == [[(Code.NONE, 0)], [(Code.NONE, 0)]]
     late.broker.turns()
-    assert not late.producer.has_answer()
+    assert not late.producer.has_response()
     late.storage.confirm_all()
     assert results(late.producer) == [(Code.NONE, 1)]
 
@@ -122,7 +122,7 @@ def test_what_is_confirmed_first_is_answered_in_order_all_the_same(late: Unconfi
 def test_an_error_and_acks_1_wait_for_the_answers_before_them(late: UnconfirmedBroker) -> None:
     late.producer.send(one() + one(topic="no") + one(acks=1) + one(acks=7))
     late.broker.turns()
-    assert (admitted(late), late.producer.has_answer()) == (2, False)
+    assert (admitted(late), late.producer.has_response()) == (2, False)
     late.storage.confirm_all()
     assert [results(late.producer)[0][0] for _ in range(4)] == [
         *(Code.NONE, Code.UNKNOWN_TOPIC_OR_PARTITION, Code.NONE, Code.INVALID_REQUIRED_ACKS)
@@ -168,10 +168,10 @@ def test_a_frame_that_is_no_request_closes_the_connection_when_the_earlier_ones_
 def test_any_other_request_waits_for_the_produces_before_it(late: UnconfirmedBroker) -> None:
     late.producer.send(one() + framed(METADATA, messages.MetadataRequest(())) + one())
     late.broker.turns()
-    assert (admitted(late), late.producer.has_answer()) == (1, False)
+    assert (admitted(late), late.producer.has_response()) == (1, False)
     late.storage.confirm_all()
     assert results(late.producer) == [(Code.NONE, 0)]
-    assert late.producer.answer(METADATA).topics == ()
+    assert late.producer.response(METADATA).topics == ()
     late.broker.turns()
     late.storage.confirm_all()
     assert results(late.producer) == [(Code.NONE, 1)]
@@ -184,7 +184,7 @@ def test_a_produce_after_a_delayed_fetch_is_not_handled(late: UnconfirmedBroker)
     late.producer.send(one())
     late.broker.turns()
     late.storage.confirm_all()
-    assert late.consumer.answer(FETCH).responses[0].partitions[0].records
+    assert late.consumer.response(FETCH).responses[0].partitions[0].records
     late.broker.turns()
     assert admitted(late) == 2
 
@@ -194,11 +194,11 @@ def test_a_produce_whose_time_is_up_does_not_pass_the_one_before_it(late: Unconf
     late.broker.turns()
     late.broker.now += 1.0
     late.broker.turns()
-    assert not late.producer.has_answer()
+    assert not late.producer.has_response()
     late.broker.now += 1.0
     assert [results(late.producer)[0][0] for _ in range(2)] == [Code.REQUEST_TIMED_OUT] * 2
     late.broker.turns()
-    assert not late.producer.has_answer()
+    assert not late.producer.has_response()
     late.storage.confirm_all()
     assert results(late.producer) == [(Code.NONE, 2)]
 
@@ -206,11 +206,11 @@ def test_a_produce_whose_time_is_up_does_not_pass_the_one_before_it(late: Unconf
 def test_with_acks_1_it_is_answered_when_it_is_written(unwritten: UnconfirmedBroker) -> None:
     unwritten.producer.send(one(acks=1) + one(acks=-1) + one(acks=0))
     unwritten.broker.turns()
-    assert (admitted(unwritten), unwritten.producer.has_answer()) == (3, False)
+    assert (admitted(unwritten), unwritten.producer.has_response()) == (3, False)
     unwritten.storage.write_all()
     assert results(unwritten.producer) == [(Code.NONE, 0)]
     unwritten.broker.turns()
-    assert not unwritten.producer.has_answer()
+    assert not unwritten.producer.has_response()
     unwritten.storage.confirm_all()
     assert results(unwritten.producer) == [(Code.NONE, 1)]
 
@@ -257,7 +257,7 @@ def test_pub5_with_a_stuck_disk_all_producers_together_take_no_more_than_the_lim
     small.broker.turns()
     assert not any(peer.closed for peer in peers), "the broker is the one that waits"
     small.consumer.ask(METADATA, messages.MetadataRequest(()))
-    assert small.consumer.answer(METADATA).topics == (), "all others are served"
+    assert small.consumer.response(METADATA).topics == (), "all others are served"
     while admitted(small) < 3 * len(peers):
         small.storage.confirm_all()
         for number, peer in enumerate(peers):

@@ -61,16 +61,16 @@ def fetched(
     return ask(context, FETCH, fetch_request(offset, isolation, max_bytes)).responses[0].partitions[0]
 
 
-def offsets(answer: messages.FetchPartitionResponse) -> list[int]:
-    """The base offsets of the batches in an answer that was not encoded."""
-    assert isinstance(answer.records, bytes)
-    return [header.base_offset for header, _ in batches(answer.records)]
+def offsets(response: messages.FetchPartitionResponse) -> list[int]:
+    """The base offsets of the batches in a response that was not encoded."""
+    assert isinstance(response.records, bytes)
+    return [header.base_offset for header, _ in batches(response.records)]
 
 
-def aborted(answer: messages.FetchPartitionResponse) -> list[tuple[int, int]]:
-    """(producer id, first offset) of each, in the order of the answer."""
-    assert answer.aborted_transactions is not None
-    return [(each.producer_id, each.first_offset) for each in answer.aborted_transactions]
+def aborted(response: messages.FetchPartitionResponse) -> list[tuple[int, int]]:
+    """(producer id, first offset) of each, in the order of the response."""
+    assert response.aborted_transactions is not None
+    return [(each.producer_id, each.first_offset) for each in response.aborted_transactions]
 
 
 def listed(context: Context, timestamp: int, isolation: int) -> int:
@@ -83,8 +83,8 @@ def test_committed_reading_ends_at_the_last_stable_offset(context: Context, part
     partition.append(make_batch())
     partition.append(row(1))
     partition.append(make_batch())
-    answer = fetched(context, 0)
-    assert (offsets(answer), answer.last_stable_offset, answer.high_watermark) == ([0], 1, 3)
+    response = fetched(context, 0)
+    assert (offsets(response), response.last_stable_offset, response.high_watermark) == ([0], 1, 3)
     assert offsets(fetched(context, 1)) == []
     assert offsets(fetched(context, 3)) == []
     everything = fetched(context, 0, isolation=0)
@@ -115,14 +115,14 @@ def test_one_page_of_many_aborted_transactions_does_not_name_them_all(context: C
     for producer_id in range(2000):
         partition.append(row(producer_id))
         partition.write_marker(producer_id, 0, False, 0)
-    answer = fetched(context, 2000, max_bytes=10_000)
-    named = aborted(answer)
-    assert set(named) >= {(offset // 2, offset) for offset in offsets(answer) if offset % 2 == 0}
+    response = fetched(context, 2000, max_bytes=10_000)
+    named = aborted(response)
+    assert set(named) >= {(offset // 2, offset) for offset in offsets(response) if offset % 2 == 0}
     assert len(named) < 10_000 // (BATCH + MARKER) + 4096 // (BATCH + MARKER) + 3
 
 
 def test_aborted_transactions_count_as_bytes_of_the_response(context: Context, partition: Partition) -> None:
-    """Else one request for many such partitions would get an answer without measure."""
+    """Otherwise the response for many such partitions would have no limit."""
     for producer_id in range(100):
         partition.append(row(producer_id))
     for producer_id in range(100):

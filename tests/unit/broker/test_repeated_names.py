@@ -1,4 +1,4 @@
-"""What is named twice in one request is answered as Kafka answers it, and what a peer sends is not answered many times over."""
+"""A repeated name in one request has Kafka's result, and a small request has no huge response."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ def context(tmp_path: Path) -> Iterator[Context]:
     store.close()
 
 
-def size_of_answer(api: Api[Any, ResponseBody], body: ResponseBody) -> int:
+def size_of_response(api: Api[Any, ResponseBody], body: ResponseBody) -> int:
     return sum(len(buffer) for buffer in encode_response(api, api.max_version, 1, body))
 
 
 def test_of_a_partition_named_twice_produce_takes_the_last(context: Context) -> None:
     first, last = make_batch(1, size=100), make_batch(2, size=200)
     data = [messages.ProduceTopic("t", (messages.ProducePartition(0, batch),)) for batch in (first, last)]
-    answer = ask(context, PRODUCE, messages.ProduceRequest(topic_data=tuple(data)))
-    results = [partition for topic in answer.responses for partition in topic.partition_responses]
+    response = ask(context, PRODUCE, messages.ProduceRequest(topic_data=tuple(data)))
+    results = [partition for topic in response.responses for partition in topic.partition_responses]
     assert [(result.index, result.error_code, result.base_offset) for result in results] == [(0, 0, 0)]
     assert context.topics.partition("t", 0).log.high_watermark == 2
 
@@ -61,8 +61,8 @@ def test_of_a_partition_named_twice_produce_takes_the_last(context: Context) -> 
 def test_of_a_partition_named_twice_fetch_reads_the_last(context: Context) -> None:
     context.topics.partition("t", 0).append(make_batch(1))
     wanted = tuple(messages.FetchPartition(0, fetch_offset=offset, partition_max_bytes=1000) for offset in (0, 1))
-    answer = ask(context, FETCH, messages.FetchRequest(topics=(messages.FetchTopic("t", wanted),)))
-    (partition,) = answer.responses[0].partitions
+    response = ask(context, FETCH, messages.FetchRequest(topics=(messages.FetchTopic("t", wanted),)))
+    (partition,) = response.responses[0].partitions
     assert (partition.error_code, partition.records) == (Code.NONE, b"")
 
 
@@ -81,8 +81,8 @@ def test_of_a_partition_named_twice_a_fetch_that_waits_counts_the_last(tmp_path:
 
 def test_list_offsets_refuses_a_partition_named_twice(context: Context) -> None:
     wanted = tuple(messages.ListOffsetsPartition(index, timestamp=-1) for index in (0, 1, 0))
-    answer = ask(context, LIST_OFFSETS, messages.ListOffsetsRequest(topics=(messages.ListOffsetsTopic("t", wanted),)))
-    assert [(result.partition_index, result.error_code) for result in answer.topics[0].partitions] == [
+    response = ask(context, LIST_OFFSETS, messages.ListOffsetsRequest(topics=(messages.ListOffsetsTopic("t", wanted),)))
+    assert [(result.partition_index, result.error_code) for result in response.topics[0].partitions] == [
         (0, Code.INVALID_REQUEST),
         (1, Code.NONE),
         (0, Code.INVALID_REQUEST),
@@ -91,9 +91,9 @@ def test_list_offsets_refuses_a_partition_named_twice(context: Context) -> None:
 
 def test_delete_topics_refuses_a_topic_named_twice_once(context: Context) -> None:
     context.topics.create("u", 1)
-    answer = ask(context, DELETE_TOPICS, messages.DeleteTopicsRequest(("t", "u", "t")))
-    assert {result.name: result.error_code for result in answer.responses} == {"t": Code.INVALID_REQUEST, "u": 0}
-    assert len(answer.responses) == 2
+    response = ask(context, DELETE_TOPICS, messages.DeleteTopicsRequest(("t", "u", "t")))
+    assert {result.name: result.error_code for result in response.responses} == {"t": Code.INVALID_REQUEST, "u": 0}
+    assert len(response.responses) == 2
     assert [topic.name for topic in context.topics] == ["t"]
 
 
@@ -122,17 +122,17 @@ def test_describe_configs_describes_a_topic_named_twice_once(context: Context) -
 
 def test_incremental_alter_configs_refuses_a_topic_named_twice(context: Context) -> None:
     wanted = (messages.AlterConfigsResource(2, "t", (messages.AlterableConfig("max.message.bytes", 0, "77"),)),) * 2
-    answer = ask(context, INCREMENTAL_ALTER_CONFIGS, messages.IncrementalAlterConfigsRequest(wanted))
-    assert [result.error_code for result in answer.responses] == [Code.INVALID_REQUEST] * 2
+    response = ask(context, INCREMENTAL_ALTER_CONFIGS, messages.IncrementalAlterConfigsRequest(wanted))
+    assert [result.error_code for result in response.responses] == [Code.INVALID_REQUEST] * 2
     assert context.topics.settings_of("t")[1] == {}
 
 
 def test_an_answer_does_not_repeat_a_long_name_for_each_partition(context: Context) -> None:
     data = (messages.ProduceTopic(LONG, tuple(messages.ProducePartition(index) for index in range(4000))),)
-    answer = ask(context, PRODUCE, messages.ProduceRequest(topic_data=data))
-    codes_found = {result.error_code for result in answer.responses[0].partition_responses}
+    response = ask(context, PRODUCE, messages.ProduceRequest(topic_data=data))
+    codes_found = {result.error_code for result in response.responses[0].partition_responses}
     assert codes_found == {Code.INVALID_TOPIC_EXCEPTION}
-    assert size_of_answer(PRODUCE, answer) < 1_500_000, "it was 130 MB"
+    assert size_of_response(PRODUCE, response) < 1_500_000, "it was 130 MB"
 
 
 def test_every_text_quotes_a_hundred_characters_at_most(context: Context) -> None:

@@ -74,8 +74,8 @@ def produced(client: RawClient, batch: memoryview) -> int:
     return int(result.base_offset)
 
 
-def records_of(answer: messages.FetchResponse) -> bytes:
-    return bytes(decoded_records(answer.responses[0].partitions[0].records) or b"")
+def records_of(response: messages.FetchResponse) -> bytes:
+    return bytes(decoded_records(response.responses[0].partitions[0].records) or b"")
 
 
 def answers_others(broker: LocalBroker) -> bool:
@@ -152,9 +152,9 @@ def test_a_waiting_fetch_waits_for_min_bytes(broker: LocalBroker, client: RawCli
 
 
 def test_a_waiting_fetch_is_answered_when_its_time_is_up(client: RawClient) -> None:
-    answer = client.ask(FETCH, fetch_request(0, max_wait_ms=20))
-    assert records_of(answer) == b""
-    assert answer.responses[0].partitions[0].error_code == 0
+    response = client.ask(FETCH, fetch_request(0, max_wait_ms=20))
+    assert records_of(response) == b""
+    assert response.responses[0].partitions[0].error_code == 0
 
 
 def test_requests_after_a_delayed_fetch_wait_too(broker: LocalBroker, client: RawClient) -> None:
@@ -206,8 +206,8 @@ def test_api_versions_in_every_version(client: RawClient, version: int) -> None:
 
 @pytest.mark.parametrize("version", range(PRODUCE.min_version, PRODUCE.max_version + 1))
 def test_produce_in_every_version(client: RawClient, version: int) -> None:
-    answer = client.ask(PRODUCE, produce_request(make_batch(2)), version)
-    assert answer.responses[0].partition_responses[0].error_code == 0
+    response = client.ask(PRODUCE, produce_request(make_batch(2)), version)
+    assert response.responses[0].partition_responses[0].error_code == 0
 
 
 @pytest.mark.parametrize("version", range(FETCH.min_version, FETCH.max_version + 1))
@@ -220,8 +220,8 @@ def test_fetch_in_every_version(client: RawClient, version: int) -> None:
 def test_list_offsets_in_every_version(client: RawClient, version: int) -> None:
     produced(client, make_batch(2))
     wanted = messages.ListOffsetsTopic("t", (messages.ListOffsetsPartition(0, timestamp=-1),))
-    answer = client.ask(LIST_OFFSETS, messages.ListOffsetsRequest(topics=(wanted,)), version)
-    assert answer.topics[0].partitions[0].offset == 2
+    response = client.ask(LIST_OFFSETS, messages.ListOffsetsRequest(topics=(wanted,)), version)
+    assert response.topics[0].partitions[0].offset == 2
 
 
 @pytest.mark.parametrize("version", range(METADATA.min_version, METADATA.max_version + 1))

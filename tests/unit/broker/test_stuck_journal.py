@@ -1,4 +1,4 @@
-"""A disk that hangs below the journal of a broker that does not wait for forces: who asks for anything else is answered."""
+"""A hanging disk under the journal of a broker that does not wait for syncs: all other requests have their response."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ def next_file_held(stuck: Stuck, call: str) -> Iterator[None]:
 def test_a_journal_that_cannot_begin_its_next_file_keeps_only_producers_waiting(stuck: Stuck, call: str) -> None:
     with next_file_held(stuck, call):
         assert SIZE < stuck.waiting <= ROOM, "what waits for the disk is bounded"
-        assert not any(producer.has_answer() for producer in stuck.producers)
+        assert not any(producer.has_response() for producer in stuck.producers)
         stuck.other.ask(METADATA, messages.MetadataRequest(()))
-        assert stuck.other.answer(METADATA).topics == ()
+        assert stuck.other.response(METADATA).topics == ()
         stuck.other.ask(FETCH, fetch())
-        fetched = stuck.other.answer(FETCH).responses[0].partitions[0]
+        fetched = stuck.other.response(FETCH).responses[0].partitions[0]
         assert (fetched.error_code, fetched.high_watermark) == (Code.NONE, 1)
     for _ in range(len(stuck.producers)):
         stuck.hear()

@@ -48,4 +48,6 @@ def produce(*partitions: int, acks: int = -1, timeout_ms: int = 1000, sequence: 
 
 
 def results(peer: Peer) -> list[tuple[int, int]]:
-    return [(result.error_code, result.base_offset) for result in peer.answer(PRODUCE).responses[0].partition_responses]
+    return [
+        (result.error_code, result.base_offset) for result in peer.response(PRODUCE).responses[0].partition_responses
+    ]

@@ -82,16 +82,16 @@ class Peer:
     def ask(self, api: Api[RequestBody, Any], body: RequestBody) -> None:
         self.send(framed(api, body))
 
-    def answer(self, api: Api[Any, ResponseBody]) -> ResponseBody:
-        """The next answer, which the broker must have within some turns."""
+    def response(self, api: Api[Any, ResponseBody]) -> ResponseBody:
+        """Return the next response, which must come within some turns."""
         for _ in range(1000):
             if self._unread:
                 return decode_response(api, api.max_version, self._unread.pop(0))[1]
             self._broker.turn()
             self._receive()
-        raise AssertionError("no answer")
+        raise AssertionError("no response")
 
-    def has_answer(self) -> bool:
+    def has_response(self) -> bool:
         self._receive()
         return bool(self._unread)
 
@@ -183,7 +183,7 @@ def fetch(offset: int = 0, *, max_wait_ms: int = 0, partitions: int = 1) -> mess
 
 def produced(peer: Peer, request: messages.ProduceRequest) -> int:
     peer.ask(PRODUCE, request)
-    result = peer.answer(PRODUCE).responses[0].partition_responses[0]
+    result = peer.response(PRODUCE).responses[0].partition_responses[0]
     assert result.error_code == Code.NONE
     return int(result.base_offset)
 
@@ -210,7 +210,7 @@ def test_clients_that_never_read_are_closed_and_give_their_memory_back(broker: B
         peer.ask(FETCH, fetch())
     broker.turns()
     assert broker.clients.budget.responses > 0
-    for _ in range(4):  # the answers of those who were held back had no time yet
+    for _ in range(4):  # blocked responses had no time yet
         broker.now += SETTINGS.stall_timeout
         broker.turns()
     assert broker.clients.budget.held == 0
@@ -226,7 +226,7 @@ def test_large_requests_take_turns_within_the_budget(broker: Broker, peers: list
         sent[number] += peers[number].try_to_send(frame[sent[number] :])
         if sum(sent) == 20 * len(frame):
             break
-    assert sorted(peer.answer(PRODUCE).responses[0].partition_responses[0].base_offset for peer in peers) == list(
+    assert sorted(peer.response(PRODUCE).responses[0].partition_responses[0].base_offset for peer in peers) == list(
         range(20)
     )
     assert broker.clients.budget.held == 0
@@ -284,14 +284,14 @@ def test_who_is_silent_is_closed_and_who_waits_for_data_is_not(broker: Broker, p
     broker.now += SETTINGS.idle_timeout
     broker.turns()
     assert idle.closed
-    assert waiting.answer(FETCH).responses[0].partitions[0].records == b"", "it waits no longer"
+    assert waiting.response(FETCH).responses[0].partitions[0].records == b"", "it waits no longer"
     assert len(broker.clients) == 1
 
 
 def test_a_busy_client_is_never_idle(broker: Broker, peers: list[Peer]) -> None:
     for _ in range(10):
         peers[0].ask(LIST_GROUPS, messages.ListGroupsRequest())
-        assert peers[0].answer(LIST_GROUPS).groups == ()
+        assert peers[0].response(LIST_GROUPS).groups == ()
         broker.now += SETTINGS.idle_timeout - 1
         broker.turns(2)
     assert not peers[0].closed
@@ -304,7 +304,7 @@ def test_one_request_of_each_client_in_a_turn(broker: Broker, peers: list[Peer])
     broker.turns(2)
     modest.ask(LIST_GROUPS, messages.ListGroupsRequest())
     broker.turn()
-    assert modest.has_answer()
+    assert modest.has_response()
     assert broker.clients.next_deadline() == broker.now, "the greedy one goes on"
 
 
@@ -316,11 +316,11 @@ def test_a_partition_named_twice_is_waited_for_once(broker: Broker, peers: list[
     consumer.ask(FETCH, fetch(max_wait_ms=FOREVER, partitions=3))
     broker.turns()
     assert produced(producer, produce(100)) == 0
-    assert len(consumer.answer(FETCH).responses[0].partitions) == 1
+    assert len(consumer.response(FETCH).responses[0].partitions) == 1
     consumer.ask(FETCH, fetch(1, max_wait_ms=50, partitions=2))
     broker.turns()
     broker.now += 1
-    assert consumer.answer(FETCH).responses[0].partitions[0].records == b""
+    assert consumer.response(FETCH).responses[0].partitions[0].records == b""
 
 
 def test_delayed_fetches_release_their_memory(broker: Broker) -> None:
@@ -341,7 +341,7 @@ def test_delayed_fetches_release_their_memory(broker: Broker) -> None:
 def test_a_fetch_that_finds_no_memory_to_wait_is_answered(broker: Broker, peers: list[Peer]) -> None:
     many = SETTINGS.max_buffered_bytes // 8 // 1024
     peers[0].ask(FETCH, fetch(max_wait_ms=FOREVER, partitions=many))
-    assert peers[0].answer(FETCH).responses[0].partitions[0].records == b""
+    assert peers[0].response(FETCH).responses[0].partitions[0].records == b""
 
 
 def test_a_read_error_is_answered_to_the_consumer_who_met_it(
@@ -352,9 +352,9 @@ def test_a_read_error_is_answered_to_the_consumer_who_met_it(
     broker.turns()
     disk.refuse("pread", errno.EIO)
     assert produced(producer, produce(100)) == 0
-    assert waiting.answer(FETCH).responses[0].partitions[0].error_code == Code.KAFKA_STORAGE_ERROR
+    assert waiting.response(FETCH).responses[0].partitions[0].error_code == Code.KAFKA_STORAGE_ERROR
     other.ask(FETCH, fetch(max_wait_ms=FOREVER))
-    assert other.answer(FETCH).responses[0].partitions[0].error_code == Code.KAFKA_STORAGE_ERROR
+    assert other.response(FETCH).responses[0].partitions[0].error_code == Code.KAFKA_STORAGE_ERROR
     assert produced(producer, produce(100)) == 1
     assert "Input/output error" in caplog.text
 
@@ -378,6 +378,6 @@ def test_a_bug_in_a_delayed_fetch_costs_its_connection_alone(tmp_path: Path, cap
             broker.turns(3)
         failures.append(ZeroDivisionError("once"))
         assert produced(producer, produce(100)) == 0
-        assert len(decoded_records(second.answer(FETCH).responses[0].partitions[0].records) or b"") == 100
+        assert len(decoded_records(second.response(FETCH).responses[0].partitions[0].records) or b"") == 100
         assert first.closed
     assert caplog.text.count("ZeroDivisionError: once") == 1

@@ -31,7 +31,7 @@ def join_request(
 
 
 def join(context: Context, member_id: str = "", *, version: int = 3, **fields: Any) -> messages.JoinGroupResponse:
-    """The answer as it is now; version 3 needs no member id."""
+    """Return the current response; version 3 needs no member id."""
     return ask(context, JOIN_GROUP, join_request(member_id, **fields), version)
 
 
@@ -80,8 +80,8 @@ def commit(
         for (topic, index), offset in offsets.items()
     )
     request = messages.OffsetCommitRequest(group, generation, member_id, topics=topics)
-    answer = ask(context, OFFSET_COMMIT, request)
-    return {(topic.name, row.partition_index): row.error_code for topic in answer.topics for row in topic.partitions}
+    response = ask(context, OFFSET_COMMIT, request)
+    return {(topic.name, row.partition_index): row.error_code for topic in response.topics for row in topic.partitions}
 
 
 def committed(context: Context, group: str = "g") -> dict[TopicPartition, int]:

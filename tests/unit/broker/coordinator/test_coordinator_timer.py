@@ -44,7 +44,7 @@ def test_a_reader_is_woken(local: LocalBroker, how: str, monkeypatch: pytest.Mon
             FETCH,
             messages.FetchRequest(max_wait_ms=LONG_MS, min_bytes=1, max_bytes=10_000, isolation_level=1, topics=wanted),
         )
-        writer.ask(API_VERSIONS, messages.ApiVersionsRequest())  # its answer comes when the broker has seen the Fetch
+        writer.ask(API_VERSIONS, messages.ApiVersionsRequest())  # its response comes when the broker has seen the Fetch
         if how == "fence":
             assert writer.ask(INIT_PRODUCER_ID, init).error_code == Code.CONCURRENT_TRANSACTIONS
         elif how == "timeout":

@@ -54,10 +54,10 @@ def test_each_id_is_described_once(context: Context) -> None:
 
 
 def listed(context: Context, **filters: Any) -> list[str]:
-    answer = ask(context, LIST_TRANSACTIONS, messages.ListTransactionsRequest(**filters))
-    assert answer.error_code == Code.NONE
-    assert answer.unknown_state_filters == ()
-    return sorted(row.transactional_id for row in answer.transaction_states)
+    response = ask(context, LIST_TRANSACTIONS, messages.ListTransactionsRequest(**filters))
+    assert response.error_code == Code.NONE
+    assert response.unknown_state_filters == ()
+    return sorted(row.transactional_id for row in response.transaction_states)
 
 
 @pytest.fixture
@@ -85,12 +85,12 @@ def test_transactions_are_listed_with_filters(context: Context, three: dict[str,
 
 
 def test_filters_that_cannot_be_understood(context: Context, three: dict[str, int]) -> None:
-    answer = ask(context, LIST_TRANSACTIONS, messages.ListTransactionsRequest(("Odd", "Ongoing")))
-    assert answer.unknown_state_filters == ("Odd",)
-    assert [row.producer_id for row in answer.transaction_states] == [three["open"]]
+    response = ask(context, LIST_TRANSACTIONS, messages.ListTransactionsRequest(("Odd", "Ongoing")))
+    assert response.unknown_state_filters == ("Odd",)
+    assert [row.producer_id for row in response.transaction_states] == [three["open"]]
     assert ask(context, LIST_TRANSACTIONS, messages.ListTransactionsRequest(("Odd",))).transaction_states == ()
-    answer = ask(context, LIST_TRANSACTIONS, messages.ListTransactionsRequest(transactional_id_pattern="("))
-    assert answer.error_code == Code.INVALID_REGULAR_EXPRESSION
+    response = ask(context, LIST_TRANSACTIONS, messages.ListTransactionsRequest(transactional_id_pattern="("))
+    assert response.error_code == Code.INVALID_REGULAR_EXPRESSION
 
 
 def test_a_pattern_that_would_take_python_years(context: Context) -> None:
@@ -106,8 +106,8 @@ def test_a_pattern_that_would_take_python_years(context: Context) -> None:
 def test_a_pattern_with_too_many_states_is_refused(context: Context, pattern: str) -> None:
     """The first of these takes seconds for each name."""
     assert initialize(context, "a" * 255)[0] == Code.NONE
-    answer = ask(context, LIST_TRANSACTIONS, messages.ListTransactionsRequest(transactional_id_pattern=pattern))
-    assert answer.error_code == Code.INVALID_REGULAR_EXPRESSION
+    response = ask(context, LIST_TRANSACTIONS, messages.ListTransactionsRequest(transactional_id_pattern=pattern))
+    assert response.error_code == Code.INVALID_REGULAR_EXPRESSION
 
 
 def test_a_list_that_takes_too_long_is_refused() -> None:

@@ -53,9 +53,9 @@ def commit_offset(
     row = messages.TxnOffsetCommitRequestPartition(index, offset, 3, metadata)
     request = messages.TxnOffsetCommitRequest(transactional_id, group, *producer, **fields)
     topics = (messages.TxnOffsetCommitRequestTopic(topic, (row,)),)
-    answer = ask(context, TXN_OFFSET_COMMIT, request._replace(topics=topics), version)
-    assert [(each.name, len(each.partitions)) for each in answer.topics] == [(topic, 1)]
-    return answer.topics[0].partitions[0].error_code
+    response = ask(context, TXN_OFFSET_COMMIT, request._replace(topics=topics), version)
+    assert [(each.name, len(each.partitions)) for each in response.topics] == [(topic, 1)]
+    return response.topics[0].partitions[0].error_code
 
 
 def offsets(
@@ -192,12 +192,12 @@ def test_a_group_with_a_long_name_is_not_kept(context: Context) -> None:
 @pytest.mark.parametrize("version", range(1, 7))
 def test_this_broker_coordinates_everything(context: Context, version: int, kind: int) -> None:
     request = messages.FindCoordinatorRequest("k", kind, ("k", "l"))
-    answer = ask(context, FIND_COORDINATOR, request, version)
+    response = ask(context, FIND_COORDINATOR, request, version)
     place = (Code.INVALID_REQUEST, -1, "", -1) if kind == 2 else (Code.NONE, 1, "broker.test", 9999)
     if version < 4:
-        assert (answer.error_code, answer.node_id, answer.host, answer.port) == place
+        assert (response.error_code, response.node_id, response.host, response.port) == place
     else:
-        rows = [(row.key, row.error_code, row.node_id, row.host, row.port) for row in answer.coordinators]
+        rows = [(row.key, row.error_code, row.node_id, row.host, row.port) for row in response.coordinators]
         assert rows == [("k", *place), ("l", *place)]
 
 

@@ -64,14 +64,14 @@ def test_a_join_waits_until_the_others_have_joined(context: Context) -> None:
     first, _ = stable(context)
     waiting = join_later(context)
     assert not waiting.is_ready()
-    answer = handled(context, JOIN_GROUP, join_request(first), 3)
-    assert set(waiting.keys) <= set(answer.changed)
+    response = handled(context, JOIN_GROUP, join_request(first), 3)
+    assert set(waiting.keys) <= set(response.changed)
     assert waiting.is_ready()
     assert waiting.response(MAX_RECORDS).generation_id == 2
 
 
 def test_a_join_that_waits_too_long_has_to_join_again(context: Context) -> None:
-    """The group answers before. This is for brokers whose idle timeout is shorter than their clients' rebalance timeouts."""
+    """The group responds earlier. This is for brokers whose idle timeout is shorter than their clients' rebalance timeouts."""
     stable(context)
     late = join_later(context).response(MAX_RECORDS)
     assert (late.error_code, late.generation_id) == (Code.REBALANCE_IN_PROGRESS, -1)
@@ -139,8 +139,8 @@ def test_offsets_whose_topic_ended_in_a_crash_end_at_the_next_start(broker: Brok
 
 def test_groups_are_deleted_with_their_offsets(broker: Broker) -> None:
     def delete(*names: str) -> dict[str, int]:
-        answer = ask(broker.context, DELETE_GROUPS, messages.DeleteGroupsRequest(names))
-        return {row.group_id: row.error_code for row in answer.results}
+        response = ask(broker.context, DELETE_GROUPS, messages.DeleteGroupsRequest(names))
+        return {row.group_id: row.error_code for row in response.results}
 
     member_id, _ = stable(broker.context)
     commit(broker.context, {T0: 5}, group="h")
@@ -167,8 +167,8 @@ def test_offsets_are_deleted_of_topics_that_no_member_reads(broker: Broker) -> N
     commit(broker.context, {T0: 5, ("u", 0): 6}, member)
     rows = {name: (messages.OffsetDeleteRequestPartition(0),) for name in ("t", "u", "v")}
     topics = tuple(messages.OffsetDeleteRequestTopic(*row) for row in rows.items())
-    answer = ask(broker.context, OFFSET_DELETE, messages.OffsetDeleteRequest("g", topics))
-    assert {topic.name: topic.partitions[0].error_code for topic in answer.topics} == {
+    response = ask(broker.context, OFFSET_DELETE, messages.OffsetDeleteRequest("g", topics))
+    assert {topic.name: topic.partitions[0].error_code for topic in response.topics} == {
         "t": Code.GROUP_SUBSCRIBED_TO_TOPIC,
         "u": Code.NONE,
         "v": Code.UNKNOWN_TOPIC_OR_PARTITION,
@@ -180,8 +180,8 @@ def test_offsets_are_deleted_of_topics_that_no_member_reads(broker: Broker) -> N
 def test_a_group_with_unknown_subscriptions_keeps_its_offsets(context: Context, metadata: bytes) -> None:
     stable(context, metadata=metadata)
     topics = (messages.OffsetDeleteRequestTopic("t", (messages.OffsetDeleteRequestPartition(0),)),)
-    answer = ask(context, OFFSET_DELETE, messages.OffsetDeleteRequest("g", topics))
-    assert answer.topics[0].partitions[0].error_code == Code.GROUP_SUBSCRIBED_TO_TOPIC
+    response = ask(context, OFFSET_DELETE, messages.OffsetDeleteRequest("g", topics))
+    assert response.topics[0].partitions[0].error_code == Code.GROUP_SUBSCRIBED_TO_TOPIC
 
 
 @pytest.mark.parametrize("group", ["", "x" * 256])
@@ -242,16 +242,16 @@ def test_nothing_that_a_member_is_made_of_is_free(context: Context) -> None:
 
 def test_a_group_that_is_named_often_is_described_once(context: Context) -> None:
     stable(context)
-    answer = ask(context, DESCRIBE_GROUPS, messages.DescribeGroupsRequest(("g",) * 1000))
-    assert [row.group_id for row in answer.groups] == ["g"]
+    response = ask(context, DESCRIBE_GROUPS, messages.DescribeGroupsRequest(("g",) * 1000))
+    assert [row.group_id for row in response.groups] == ["g"]
 
 
 def test_a_too_large_assignment_reaches_no_member(broker: Broker) -> None:
     context = with_groups(broker, max_bytes=100_000)
     joined = join(context)
     before = size(context)
-    answer = sync(context, joined.member_id, 1, {joined.member_id: bytes(100_000)})
-    assert (answer.error_code, answer.assignment) == (Code.POLICY_VIOLATION, b"")
+    response = sync(context, joined.member_id, 1, {joined.member_id: bytes(100_000)})
+    assert (response.error_code, response.assignment) == (Code.POLICY_VIOLATION, b"")
     assert size(context) == before
     again = join(context, joined.member_id)
     assert again.generation_id == 2
@@ -286,8 +286,8 @@ def test_settings_that_cannot_be(settings: dict[str, int], message: str) -> None
 
 def test_groups_are_described_as_their_members_are(context: Context) -> None:
     member_id, _ = stable(context, b"mine", metadata=b"me")
-    answer = ask(context, DESCRIBE_GROUPS, messages.DescribeGroupsRequest(("g", "h")))
-    found, missing = answer.groups
+    response = ask(context, DESCRIBE_GROUPS, messages.DescribeGroupsRequest(("g", "h")))
+    found, missing = response.groups
     assert found.members == (messages.DescribedGroupMember(member_id, None, "test", "/", b"me", b"mine"),)
     assert (found.group_state, found.protocol_type, found.protocol_data) == ("Stable", "consumer", "range")
     assert (missing.error_code, missing.error_message) == (Code.GROUP_ID_NOT_FOUND, "Group h not found.")

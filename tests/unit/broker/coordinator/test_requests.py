@@ -1,4 +1,4 @@
-"""The requests of transactions, with the answers of real brokers: those of 3.9 and 4.3 were asked the same."""
+"""The requests of transactions, with the responses of Kafka 3.9 and 4.3 to the same requests."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The pure rules of the coordinator as tables: each state, each request, what is answered and what follows."""
+"""The pure rules of the coordinator as tables: each state, each request, the error code and the next state."""
 
 from collections.abc import Callable
 from itertools import count

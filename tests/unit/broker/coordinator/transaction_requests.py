@@ -31,13 +31,13 @@ def initialize(
     version: int | None = None,
 ) -> tuple[int, int, int]:
     """(error code, producer id, epoch)."""
-    answer = ask(
+    response = ask(
         context,
         INIT_PRODUCER_ID,
         messages.InitProducerIdRequest(transactional_id, timeout_ms, *expected),
         version,
     )
-    return answer.error_code, answer.producer_id, answer.producer_epoch
+    return response.error_code, response.producer_id, response.producer_epoch
 
 
 def add(
@@ -50,10 +50,10 @@ def add(
     """Partition → error code."""
     topics = tuple(messages.AddPartitionsToTxnTopic(name, (index,)) for name, index in partitions)
     request = messages.AddPartitionsToTxnRequest(transactional_id, *producer, topics)
-    answer = ask(context, ADD_PARTITIONS_TO_TXN, request, version)
+    response = ask(context, ADD_PARTITIONS_TO_TXN, request, version)
     return {
         (topic.name, row.partition_index): row.partition_error_code
-        for topic in answer.results_by_topic_v3_and_below
+        for topic in response.results_by_topic_v3_and_below
         for row in topic.results_by_partition
     }
 
@@ -79,8 +79,8 @@ def write(
         attributes=TRANSACTIONAL_BIT if transactional else 0,
     )
     rows = (messages.ProduceTopic(topic, (messages.ProducePartition(index, batch),)),)
-    answer = ask(context, PRODUCE, messages.ProduceRequest(transactional_id, -1, 1000, rows), version)
-    return answer.responses[0].partition_responses[0].error_code
+    response = ask(context, PRODUCE, messages.ProduceRequest(transactional_id, -1, 1000, rows), version)
+    return response.responses[0].partition_responses[0].error_code
 
 
 def end(
@@ -94,8 +94,8 @@ def end(
 ) -> tuple[int, int, int]:
     """(error code, producer id, epoch)."""
     request = messages.EndTxnRequest(transactional_id, *producer, commit)
-    answer = ask(context, END_TXN, request, NEWEST_END[style] if version is None else version)
-    return answer.error_code, answer.producer_id, answer.producer_epoch
+    response = ask(context, END_TXN, request, NEWEST_END[style] if version is None else version)
+    return response.error_code, response.producer_id, response.producer_epoch
 
 
 def begin(context: Context, producer: tuple[int, int], style: int, *partitions: tuple[str, int]) -> None:
@@ -115,8 +115,8 @@ def committed(context: Context, partition: tuple[str, int] = ("t", 0)) -> tuple[
     """What a reader of committed records sees: (bytes, end of what it may read, aborted transactions)."""
     topic, index = partition
     wanted = messages.FetchTopic(topic, (messages.FetchPartition(index, fetch_offset=0, partition_max_bytes=100_000),))
-    answer = ask(context, FETCH, messages.FetchRequest(max_bytes=100_000, isolation_level=1, topics=(wanted,)))
-    row = answer.responses[0].partitions[0]
+    response = ask(context, FETCH, messages.FetchRequest(max_bytes=100_000, isolation_level=1, topics=(wanted,)))
+    row = response.responses[0].partitions[0]
     assert row.error_code == Code.NONE
     assert isinstance(row.records, memoryview | bytes)
     return len(row.records), row.last_stable_offset, len(row.aborted_transactions or ())

@@ -1,4 +1,4 @@
-"""The checks that a batch passes, with the code that Kafka answers for each."""
+"""The checks of a batch, each with Kafka's error code."""
 
 import errno
 import struct

@@ -58,8 +58,8 @@ def test_fetches_are_held_back_before_other_requests() -> None:
     one, two = MemoryHolding(budget, "one"), MemoryHolding(budget, "two")
     one.hold_response(60)
     assert budget.max_fetch_bytes == 20, "half of the free memory"
-    for answer, may_fetch, may_respond in ((30, True, True), (40, False, True), (139, False, True)):
-        two.hold_response(answer)
+    for response, may_fetch, may_respond in ((30, True, True), (40, False, True), (139, False, True)):
+        two.hold_response(response)
         assert (budget.may_respond(fetch=True), budget.may_respond(fetch=False)) == (may_fetch, may_respond)
     assert budget.max_fetch_bytes == 0
 
@@ -68,8 +68,8 @@ def test_one_answer_of_any_size_holds_back_fetches_alone() -> None:
     budget: ConnectionMemory[str] = ConnectionMemory(LIMIT)
     one, two = MemoryHolding(budget, "one"), MemoryHolding(budget, "two")
     one.hold_response(10 * LIMIT)
-    for answer, may_respond in ((199, True), (200, False), (0, True)):
-        two.hold_response(answer)
+    for response, may_respond in ((199, True), (200, False), (0, True)):
+        two.hold_response(response)
         assert (budget.may_respond(fetch=True), budget.may_respond(fetch=False)) == (False, may_respond)
 
 

@@ -86,7 +86,7 @@ def served(text: str = "a 1\n") -> Iterator[int]:
         yield port
 
 
-def answer(port: int, request: bytes) -> bytes:
+def response(port: int, request: bytes) -> bytes:
     """All that comes back to these bytes."""
     with socket.create_connection(("127.0.0.1", port), SECONDS) as client:
         client.sendall(request)
@@ -100,13 +100,13 @@ def answer(port: int, request: bytes) -> bytes:
 def test_the_page_is_at_metrics_and_nothing_is_elsewhere() -> None:
     with served() as port:
         assert fetch_metrics_page(port) == "a 1\n"
-        got = answer(port, b"GET /metrics HTTP/1.0\r\n\r\n")
+        got = response(port, b"GET /metrics HTTP/1.0\r\n\r\n")
         assert got.startswith(b"HTTP/1.0 200 OK\r\n")
         assert b"Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n" in got
         assert got.endswith(b"\r\n\r\na 1\n")
         assert b"Python" not in got
-        assert answer(port, b"GET / HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 404")
-        assert answer(port, b"POST /metrics HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 501")
+        assert response(port, b"GET / HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 404")
+        assert response(port, b"POST /metrics HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 501")
 
 
 def test_who_sends_nothing_or_too_much_or_garbage_costs_the_next_one_little(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,8 +129,8 @@ def test_who_sends_nothing_or_too_much_or_garbage_costs_the_next_one_little(monk
                 dripping.join(SECONDS)
         assert silent.recv(1) == b"", "it was closed"
         monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", SECONDS)
-        assert b" 200 " not in answer(port, b"GET /metrics HTTP/1.0\r\nx: " + b"y" * MAX_REQUEST_BYTES)
-        assert b" 200 " not in answer(port, b"\0\xff\r\n\r\n")
+        assert b" 200 " not in response(port, b"GET /metrics HTTP/1.0\r\nx: " + b"y" * MAX_REQUEST_BYTES)
+        assert b" 200 " not in response(port, b"\0\xff\r\n\r\n")
         assert fetch_metrics_page(port) == "a 1\n"
 
 

@@ -38,8 +38,8 @@ def messages_of(mechanism: str, user: str = "ada", password: str = PASSWORD) -> 
 
 
 def iter_token(written: str) -> Generator[bytes, bytes, None]:
-    answer = yield f"n,,\x01auth=Bearer {written}\x01\x01".encode()
-    if answer:
+    response = yield f"n,,\x01auth=Bearer {written}\x01\x01".encode()
+    if response:
         yield b"\x01"
 
 
@@ -56,12 +56,12 @@ def log_in(client: RawClient, mechanism: str, user: str = "ada", password: str =
     message: bytes | None = next(dialog)
     while True:
         assert message is not None
-        answer = client.ask(SASL_AUTHENTICATE, messages.SaslAuthenticateRequest(message))
-        assert (answer.error_code, answer.error_message) == (Code.NONE, "")
+        response = client.ask(SASL_AUTHENTICATE, messages.SaslAuthenticateRequest(message))
+        assert (response.error_code, response.error_message) == (Code.NONE, "")
         try:
-            message = dialog.send(bytes(answer.auth_bytes))
+            message = dialog.send(bytes(response.auth_bytes))
         except StopIteration:
-            return answer.session_lifetime_ms
+            return response.session_lifetime_ms
 
 
 def over_tls(client: RawClient, ca: Path, certificate: Path | None = None) -> RawClient:

@@ -127,7 +127,7 @@ def test_sec35_what_comes_out_of_place_closes_the_connection_without_a_word(
     paired.turns()
     (first,) = struct.unpack(">i", written[:4])
     if first + 4 < len(written):
-        client.receive_frame()  # what was in place is answered
+        client.receive_frame()  # the legal part has a response
     assert is_open(client), "the refusal has its pause"
     paired.now += REFUSAL_DELAY_S
     paired.turns()
@@ -225,8 +225,8 @@ def test_sec35_a_refusal_comes_after_a_pause_in_which_others_are_served(paired: 
     assert is_open(client)
     paired.now += 0.001
     paired.turns()
-    answer = client.receive(SASL_AUTHENTICATE)[1]
-    assert answer.error_code == Code.SASL_AUTHENTICATION_FAILED
+    response = client.receive(SASL_AUTHENTICATE)[1]
+    assert response.error_code == Code.SASL_AUTHENTICATION_FAILED
     assert client.is_closed_by_peer()
 
 
@@ -236,9 +236,9 @@ def test_a_disabled_mechanism_is_refused_with_the_enabled_ones(paired: PairedBro
     paired.turns()
     paired.now += REFUSAL_DELAY_S
     paired.turns()
-    answer = client.receive(SASL_HANDSHAKE)[1]
+    response = client.receive(SASL_HANDSHAKE)[1]
     on = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
-    assert (answer.error_code, tuple(answer.mechanisms)) == (Code.UNSUPPORTED_SASL_MECHANISM, on)
+    assert (response.error_code, tuple(response.mechanisms)) == (Code.UNSUPPORTED_SASL_MECHANISM, on)
     assert client.is_closed_by_peer()
 
 
@@ -264,7 +264,7 @@ def test_sec35_the_name_of_a_user_adds_no_line_to_the_log_and_does_not_fill_it(
     security = BrokerSecurity("SASL_PLAINTEXT", mechanisms=("OAUTHBEARER",))
     with caplog.at_level(logging.INFO), LocalBroker(security=security) as broker, RawClient(broker.port) as client:
         log_in(client, "OAUTHBEARER", "ada\nWARNING all is lost \x1b[31m" + "x" * 10_000)
-    assert "is 'ada\\nWARNING all is lost \\x1b[31mx" in caplog.text
+    assert "as 'ada\\nWARNING all is lost \\x1b[31mx" in caplog.text
     assert max(len(record.getMessage()) for record in caplog.records) < 500
 
 
@@ -280,8 +280,8 @@ def test_the_request_after_the_end_of_a_session_is_not_processed(paired: PairedB
     other.socket.sendall(other.frame(SASL_HANDSHAKE, HANDSHAKE) + other.frame(SASL_AUTHENTICATE, RIGHT))
     paired.turns()
     other.receive(SASL_HANDSHAKE)
-    answer = other.receive(SASL_AUTHENTICATE)[1]
-    assert (answer.error_code, answer.session_lifetime_ms) == (Code.NONE, 60_000), "a login after it is taken"
+    response = other.receive(SASL_AUTHENTICATE)[1]
+    assert (response.error_code, response.session_lifetime_ms) == (Code.NONE, 60_000), "a login after it is taken"
     assert is_served(paired, other)
 
 

@@ -38,11 +38,11 @@ def talk(client: Generator[bytes, bytes, None], server: Generator[bytes, bytes, 
     message = next(client)
     while True:
         try:
-            answer = server.send(message)
+            response = server.send(message)
         except StopIteration as end:
             accepted: Authenticated = end.value
             break
-        message = client.send(answer)
+        message = client.send(response)
     with pytest.raises(StopIteration):
         client.send(accepted.last)
     return accepted
@@ -171,7 +171,7 @@ def test_last_messages_that_prove_nothing(users: Users, mechanism: str, final: b
 
 @pytest.mark.parametrize("mechanism", SCRAMS)
 def test_sec37_a_first_answer_does_not_tell_whether_there_is_such_a_user(users: Users, mechanism: str) -> None:
-    def answers(name: bytes) -> set[bytes]:
+    def responses(name: bytes) -> set[bytes]:
         found = set()
         for _ in range(3):
             server = scram(mechanism, users, lambda: "server")
@@ -179,12 +179,12 @@ def test_sec37_a_first_answer_does_not_tell_whether_there_is_such_a_user(users: 
             found.add(server.send(b"n,,n=" + name + b",r=client"))
         return found
 
-    known, unknown, other = answers(b"ada"), answers(b"eve"), answers(b"eva")
+    known, unknown, other = responses(b"ada"), responses(b"eve"), responses(b"eva")
     assert len(known) == len(unknown) == len(other) == 1, "the same salt each time"
     (one,), (two,), (three,) = known, unknown, other
     assert len({one, two, three}) == 3
     assert len(one) == len(two) == len(three)
-    assert {answer.rpartition(b",")[2] for answer in (one, two, three)} == {b"i=4096"}
+    assert {response.rpartition(b",")[2] for response in (one, two, three)} == {b"i=4096"}
 
 
 @pytest.mark.parametrize("mechanism", [*SCRAMS, "PLAIN"])
@@ -214,11 +214,11 @@ def test_sec37_the_same_is_computed_for_unknown_users(
         mine: list[str] = []
         while True:
             try:
-                answer = server.send(message)
+                response = server.send(message)
             except AuthenticationRefused:
                 return [*mine, *calls]
             mine += calls
-            message = client.send(answer)
+            message = client.send(response)
             calls.clear()
 
     assert work("ada", "wrong") == work("eve", PASSWORD) != []

@@ -73,13 +73,13 @@ def log_in(
     message = next(dialog)
     while True:
         step = login.step(authenticate(message), now)
-        answer = answered(step)
+        response = answered(step)
         if isinstance(step, LoginRefusal):
-            return answer
+            return response
         try:
-            message = dialog.send(bytes(answer.auth_bytes))
+            message = dialog.send(bytes(response.auth_bytes))
         except StopIteration:
-            return answer
+            return response
 
 
 METADATA_FRAME = frame(METADATA, messages.MetadataRequest())
@@ -142,8 +142,8 @@ def test_sec37_unknown_users_and_wrong_passwords_are_told_the_same(users: Users,
         )
     for user, password in (("ada", "wrong"), ("eve", PASSWORD)):
         login = login_of(users)
-        answer = log_in(login, mechanism, user, password)
-        assert (answer.error_code, answer.error_message) == (Code.SASL_AUTHENTICATION_FAILED, words)
+        response = log_in(login, mechanism, user, password)
+        assert (response.error_code, response.error_message) == (Code.SASL_AUTHENTICATION_FAILED, words)
         assert login.user is None
         assert isinstance(login.step(METADATA_FRAME, 0.0), LoginRefusal)
 
@@ -183,7 +183,7 @@ def test_api_versions_of_an_unknown_version_may_be_asked_again(users: Users) -> 
     login = login_of(users)
     unknown = memoryview(bytes.fromhex("0012 0009 00000001 0003 6c6162 00"))
     assert [login.step(sent, 0.0) for sent in (unknown, VERSIONS_FRAME)] == [OrdinaryRequest(), OrdinaryRequest()]
-    assert isinstance(login.step(VERSIONS_FRAME, 0.0), LoginRefusal), "one was answered"
+    assert isinstance(login.step(VERSIONS_FRAME, 0.0), LoginRefusal), "one had a response"
 
 
 def test_what_is_no_request_is_an_error_of_the_peer(users: Users) -> None:
@@ -258,9 +258,9 @@ def test_a_token_that_is_refused_is_refused_in_two_steps(users: Users) -> None:
 def test_who_logs_in_again_must_be_the_same(users: Users) -> None:
     login = login_of(users)
     log_in(login, "PLAIN", "ada", PASSWORD)
-    answer = log_in(login, "PLAIN", "bob", "bobs", now=10.0)
-    assert answer.error_code == Code.SASL_AUTHENTICATION_FAILED
-    assert (answer.error_message or "").startswith(
+    response = log_in(login, "PLAIN", "bob", "bobs", now=10.0)
+    assert response.error_code == Code.SASL_AUTHENTICATION_FAILED
+    assert (response.error_message or "").startswith(
         "Cannot change principals during re-authentication from 'ada' to 'bob'"
     )
 
@@ -268,8 +268,8 @@ def test_who_logs_in_again_must_be_the_same(users: Users) -> None:
 def test_a_wrong_password_ends_a_session_too(users: Users) -> None:
     login = login_of(users)
     log_in(login, "SCRAM-SHA-512", "ada", PASSWORD)
-    answer = log_in(login, "SCRAM-SHA-512", "ada", "wrong", now=10.0)
-    assert "during re-authentication due to invalid credentials" in (answer.error_message or "")
+    response = log_in(login, "SCRAM-SHA-512", "ada", "wrong", now=10.0)
+    assert "during re-authentication due to invalid credentials" in (response.error_message or "")
     assert isinstance(login.step(METADATA_FRAME, 10.0), LoginRefusal)
 
 
@@ -287,7 +287,7 @@ def test_a_second_login_within_a_second_is_out_of_place(users: Users) -> None:
     log_in(login, "PLAIN", "ada", PASSWORD)
     log_in(login, "PLAIN", "ada", PASSWORD, now=10.0)
     early = 10.0 + MIN_REAUTHENTICATION_INTERVAL_S - 0.001
-    assert login.step(handshake("PLAIN"), early) == OrdinaryRequest(), "the handlers answer it with ILLEGAL_SASL_STATE"
+    assert login.step(handshake("PLAIN"), early) == OrdinaryRequest(), "the handlers return ILLEGAL_SASL_STATE"
     assert login.step(METADATA_FRAME, early) == OrdinaryRequest()
     log_in(login, "PLAIN", "ada", PASSWORD, now=10.0 + MIN_REAUTHENTICATION_INTERVAL_S)
 

@@ -59,8 +59,10 @@ def test_large_requests_and_answers(client: RawClient) -> None:
         (topic,) = client.ask(PRODUCE, produced(size)).responses
         assert (topic.partition_responses[0].error_code, topic.partition_responses[0].base_offset) == (0, offset)
     wanted = messages.FetchPartition(0, fetch_offset=0, partition_max_bytes=20 * MIB)
-    answer = client.ask(FETCH, messages.FetchRequest(max_bytes=20 * MIB, topics=(messages.FetchTopic("t", (wanted,)),)))
-    records = answer.responses[0].partitions[0].records
+    response = client.ask(
+        FETCH, messages.FetchRequest(max_bytes=20 * MIB, topics=(messages.FetchTopic("t", (wanted,)),))
+    )
+    records = response.responses[0].partitions[0].records
     assert records is not None
     assert len(records) == sum(sizes)
 
@@ -99,7 +101,7 @@ def test_sec39_a_tls_listener_never_speaks_plain_text(broker: LocalBroker, clien
             with RawClient(broker.port) as fresh:
                 fresh.socket.sendall(written)
                 received = _everything_from(fresh.socket)
-            assert received[:1] in (b"", b"\x15"), "an alert of TLS, and no answer of Kafka's"
+            assert received[:1] in (b"", b"\x15"), "a TLS alert, and no response"
             assert len(received) <= 7
     assert client.ask(METADATA, EVERYTHING).brokers
 
@@ -146,7 +148,7 @@ def test_the_name_in_a_clients_certificate_is_the_users(files: Path, caplog: pyt
     with caplog.at_level(logging.INFO), LocalBroker(security=security) as broker:
         with over_tls(RawClient(broker.port), files / "ca.pem", files / "client.pem") as client:
             assert client.ask(METADATA, EVERYTHING).brokers
-        assert " is 'ada'" in caplog.text
+        assert " as 'ada'" in caplog.text
         with RawClient(broker.port) as raw, pytest.raises((ssl.SSLError, ConnectionError)):
             over_tls(raw, files / "ca.pem").ask(METADATA, EVERYTHING)
 
@@ -171,7 +173,7 @@ def test_with_sasl_the_user_is_who_logs_in(files: Path, users: Users, caplog: py
     ):
         log_in(client, "PLAIN", "bob", "bobs")
         assert client.ask(METADATA, EVERYTHING).brokers
-    assert " is 'bob'" in caplog.text
+    assert " as 'bob'" in caplog.text
 
 
 def test_sec35_the_handshake_of_tls_is_no_login(files: Path, users: Users) -> None:

@@ -199,9 +199,9 @@ def test_what_is_decrypted_already_is_read_without_waiting_for_the_socket(tmp_pa
     broker.turns()
     peer.send(first[40_000:] + second)
     broker.turns()
-    answers = peer.received()
-    (size,) = struct.unpack_from(">i", answers)
-    assert len(answers) == 2 * (4 + size)
+    responses = peer.received()
+    (size,) = struct.unpack_from(">i", responses)
+    assert len(responses) == 2 * (4 + size)
     broker.close()
 
 

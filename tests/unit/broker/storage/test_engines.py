@@ -216,7 +216,7 @@ def test_an_unknown_engine_is_refused() -> None:
 
 
 def test_an_unknown_index_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"index_engine is 'btree'; it is one of \('arrays', 'rocks'\)"):
+    with pytest.raises(ConfigError, match=r"index_engine is 'btree': it must be one of \('arrays', 'rocks'\)"):
         BrokerSettings(storage_engine="tiered", index_engine="btree")
 
 

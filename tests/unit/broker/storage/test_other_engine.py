@@ -65,12 +65,12 @@ def one_record() -> messages.ProduceRequest:
 def test_a_produce_with_acks_all_is_answered_when_all_of_its_batches_are_confirmed(late: UnconfirmedBroker) -> None:
     late.producer.ask(PRODUCE, produce(0, 1))
     late.broker.turns()
-    assert not late.producer.has_answer()
+    assert not late.producer.has_response()
     assert late.broker.clients.budget.unconfirmed.amount > 0
     late.storage.logs["t", 0].confirmed = 1
     late.broker.clients.changed(("t", 0))
     late.broker.turns()
-    assert not late.producer.has_answer(), "the other partition's is not confirmed"
+    assert not late.producer.has_response(), "the other partition's is not confirmed"
     late.storage.confirm_all()
     assert results(late.producer) == [(Code.NONE, 0), (Code.NONE, 0)]
     assert late.broker.clients.budget.held == 0
@@ -85,7 +85,7 @@ def test_a_waiting_produce_keeps_other_clients_going_and_its_own_requests_in_ord
     late.producer.ask(PRODUCE, produce(0))
     late.producer.ask(PRODUCE, produce(0, sequence=2))
     late.consumer.ask(FETCH, fetch())
-    assert late.consumer.answer(FETCH).responses[0].partitions[0].records == b""
+    assert late.consumer.response(FETCH).responses[0].partitions[0].records == b""
     late.broker.turns()
     late.storage.confirm_all()
     assert results(late.producer) == [(Code.NONE, 0)]
@@ -96,9 +96,9 @@ def test_a_fetch_waits_until_what_it_would_read_is_confirmed(late: UnconfirmedBr
     late.consumer.ask(FETCH, fetch(max_wait_ms=FOREVER))
     late.producer.ask(PRODUCE, produce(0))
     late.broker.turns()
-    assert not late.consumer.has_answer()
+    assert not late.consumer.has_response()
     late.storage.confirm_all()
-    partition = late.consumer.answer(FETCH).responses[0].partitions[0]
+    partition = late.consumer.response(FETCH).responses[0].partitions[0]
     assert (len(decoded_records(partition.records) or b""), partition.high_watermark) == (100, 2)
 
 
@@ -107,7 +107,7 @@ def test_a_repeated_batch_is_answered_no_sooner_than_the_first(late: Unconfirmed
     late.broker.turns()
     late.consumer.ask(PRODUCE, produce(0))
     late.broker.turns()
-    assert not late.consumer.has_answer()
+    assert not late.consumer.has_response()
     late.storage.confirm_all()
     assert results(late.producer) == results(late.consumer) == [(Code.NONE, 0)]
     assert len(late.storage.logs["t", 0].batches) == 1

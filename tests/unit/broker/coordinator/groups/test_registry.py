@@ -52,8 +52,8 @@ def test_an_assignment_that_is_too_large_does_not_reach_those_who_wait_for_it() 
     follower = completed(second).member_id
     assert completed(again).generation == completed(second).generation == 2
     waiting = groups.sync("g", follower, None, 2, (None, None), {})
-    answer = groups.sync("g", leader, None, 2, (None, None), {leader: b"", follower: bytes(100_000)})
-    assert completed(answer).code == Code.POLICY_VIOLATION
+    response = groups.sync("g", leader, None, 2, (None, None), {leader: b"", follower: bytes(100_000)})
+    assert completed(response).code == Code.POLICY_VIOLATION
     assert (completed(waiting).code, completed(waiting).assignment) == (Code.POLICY_VIOLATION, b"")
 
 

@@ -92,7 +92,7 @@ class Schedules(RuleBasedStateMachine):
 
     @rule(number=any_client)
     def look(self, number: int) -> None:
-        """Take the answer that has come, and do what a consumer does next."""
+        """Process the response, as a consumer does."""
         client = self.clients[number]
         if client.joining is not None and client.joining.result is not None:
             self._take_joined(client, client.joining.result)
