@@ -108,7 +108,7 @@ class Run:
         self._turn = 0
 
     def cost(self, batches: int) -> Cost:
-        """Return the cost of a batch, measured over so many batches."""
+        """Return the cost of a batch, as the mean of `batches` batches."""
         self._spent = [0.0] * len(Cost._fields)
         for _ in range(batches // PER_REQUEST):
             began = time.perf_counter()
@@ -120,13 +120,13 @@ class Run:
                 continue
         return Cost(*(seconds * 1e6 / batches for seconds in self._spent))
 
-    def _request(self, room: int) -> list[ProducerBatch]:
+    def _request(self, max_bytes: int) -> list[ProducerBatch]:
         """Take the ready batches that fit into a request, seal them, and complete them."""
         made, times = self._made, [time.perf_counter()]
         now = time.monotonic()
         nodes = made.drainer.ready(now, LEADERS).nodes
         times.append(time.perf_counter())
-        batches = made.drainer.drain(NODE, room, now) if nodes else []
+        batches = made.drainer.drain(NODE, max_bytes, now) if nodes else []
         times.append(time.perf_counter())
         for batch in batches:
             batch.write_header()

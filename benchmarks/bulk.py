@@ -123,7 +123,7 @@ class Bench:
 def in_turns(contenders: Sequence[T], number: int) -> list[T]:
     """Return the order of one round. It is another one in each, so that no contender always follows the same one.
 
-    That matters: what a write leaves behind for the broker and the disk to do, the next one pays for.
+    That matters: what a write leaves for the broker and the disk to do, the next one pays for.
     """
     return random.Random(number).sample(contenders, len(contenders))
 

@@ -1,6 +1,6 @@
 """Where the Python side of a columnar write spends its CPU: `python -m benchmarks.client_cpu`.
 
-It measures each stage by itself, and a whole write to an embedded broker in another process. The rest is what the stages do
+It measures each stage alone, and a whole write to an embedded broker in another process. The rest is what the stages do
 not explain. It writes docs/benchmarks_client_cpu.md. Spark, whose JVM is the greater part of a client, plays no part.
 """
 
@@ -58,7 +58,7 @@ def arrow_batch() -> pa.RecordBatch:
 
 
 def as_stream(batch: pa.RecordBatch, count: int) -> bytes:
-    """Return the stream by which Spark sends the batch to a worker so many times."""
+    """Return the stream by which Spark sends the batch to a worker, `count` times."""
     sink: Any = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         for _ in range(count):
@@ -144,7 +144,7 @@ def _drain(receiving: socket.socket) -> None:
 
 
 def measure_whole(servers: str, rounds: int, batches: int) -> Whole:
-    """Return medians over writes of so many Arrow batches each; the first write does not count."""
+    """Return medians over writes of `batches` Arrow batches each; the first write does not count."""
     stream = as_stream(arrow_batch(), batches)
     found: list[Whole] = []
     with Producer({"bootstrap.servers": servers}) as producer:

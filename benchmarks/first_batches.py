@@ -58,7 +58,7 @@ def one_producer(rows: pa.RecordBatch, servers: str) -> Writes:
 
 
 def measure(partitions: int, megabytes: int, rounds: int) -> list[Writes]:
-    """Measure so many producers, one after the other."""
+    """Measure `rounds` producers, one after the other."""
     rows = rows_for(partitions, megabytes)
     with broker(partitions) as servers:
         one_producer(rows, servers)

@@ -48,7 +48,7 @@ class Result(NamedTuple):
 
 
 def run(append: Append, disk: SlowDisk, writers: int, appends: int, size: int) -> Result:
-    """Have each writer append so many batches of `size` bytes, one after another."""
+    """Have each writer append `appends` batches of `size` bytes, one after another."""
     batch = memoryview(bytes(size))
     waits: list[float] = []
 
@@ -141,7 +141,7 @@ def main(given: list[str] | None = None) -> None:
 
 
 def measure(settings: JournalSettings, writers: int, seconds: float, appends: int, size: int) -> tuple[Result, Result]:
-    """Measure both ways with so many writers: in groups, and with a force of its own for each batch."""
+    """Measure both ways with `writers` writers: in groups, and with a force of its own for each batch."""
     with TemporaryDirectory() as folder:
         groups = in_groups(Path(folder), settings, seconds, writers, appends, size)
         alone = one_by_one(Path(folder), seconds, writers, max(1, appends // writers), size)
@@ -149,7 +149,7 @@ def measure(settings: JournalSettings, writers: int, seconds: float, appends: in
 
 
 def row(settings: JournalSettings, writers: int, seconds: float, appends: int, size: int) -> str:
-    """Measure both ways with so many writers, and return a line of the table."""
+    """Measure both ways with `writers` writers, and return a line of the table."""
     groups, alone = measure(settings, writers, seconds, appends, size)
     cells = [
         f"{writers}", f"{groups.rate:,.0f}", f"{groups.per_force:.1f}", f"{groups.median:.1f}", f"{groups.p99:.1f}",

@@ -52,14 +52,14 @@ def _write(path: Path, text: str) -> Path:
 
 
 def _main(found: Sequence[tuple[Part, Measured]], page: Path) -> str:
-    told: list[Headline] = []
+    all_headlines: list[Headline] = []
     ratios: list[str] = []
     sections: list[str] = []
     others: list[str] = []
     notes: list[str] = []
     same = _common(found)
     for part, measured in found:
-        told += part.headlines(measured.results)
+        all_headlines += part.headlines(measured.results)
         ratios += part.ratios(measured.results) if part.ratios is not None else []
         notes += [part.notes, ""] if part.notes and part.notes not in notes else []
         if part.sister:
@@ -67,10 +67,10 @@ def _main(found: Sequence[tuple[Part, Measured]], page: Path) -> str:
         else:
             sections += [f"## {part.title}", "", *_body(part, measured, page, same), ""]
     lines = ["# Benchmarks", ""]
-    if told:
+    if all_headlines:
         picture = page.with_name(f"{page.stem}_headlines.svg")
-        headlines.draw(told, picture)
-        lines += [f"![The figures below, as bars]({picture.name})", "", *headlines.table(told), ""]
+        headlines.draw(all_headlines, picture)
+        lines += [f"![The figures below, as bars]({picture.name})", "", *headlines.table(all_headlines), ""]
     if ratios:
         lines += ["Records per second, and in brackets the client's CPU:", "", *report.RATIOS, *ratios, ""]
     lines += [_MEANING, "", *others, *[""] * bool(others), *sections]

@@ -59,10 +59,10 @@ SHAPES = (
 def log_of(shape: Shape) -> bytes:
     """Return batches of `RECORDS` records with 9-byte keys, one after the other."""
     random = np.random.default_rng(7)
-    words = random.integers(97, 123, 4096, dtype=np.uint8).tobytes() * 2
+    letters = random.integers(97, 123, 4096, dtype=np.uint8).tobytes() * 2
     lengths = random.integers(shape.shortest, shape.longest + 1, RECORDS)
     starts = random.integers(0, 4096, RECORDS)
-    values = [words[start : start + length] for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)]
+    values = [letters[start : start + length] for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)]
     keys = [b"%09d" % number for number in range(RECORDS)]
     columns = RecordColumns(_binary(values), _binary(keys), _headers(shape.headers), 1_700_000_000_000)
     rows, first, batches = ArrangedRows(columns, np.arange(RECORDS)), 0, []

@@ -166,7 +166,7 @@ def cached(spark: SparkSession, scene: Scene) -> DataFrame:
 
 
 def _check_cached(spark: SparkSession) -> None:
-    """Check that all data fits into the cache. Every run would silently make the rest anew, and so measure that too."""
+    """Check that all data fits into the cache. Every run would silently compute the rest again, and so measure that too."""
     context: Any = spark.sparkContext._jsc
     for stored in context.sc().getRDDStorageInfo():
         if stored.numCachedPartitions() < stored.numPartitions():

@@ -30,7 +30,7 @@ PACE = 2_000
 DEADLINE = 60.0
 """The seconds within which all records must be acknowledged."""
 
-Told = Callable[[], None]
+OnAck = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class Figures:
 class Sender(Protocol):
     """One producer. `send` can take a callback; `wait` returns when everything is acknowledged."""
 
-    def send(self, key: bytes, told: Told | None) -> None:
+    def send(self, key: bytes, on_ack: OnAck | None) -> None:
         """Queue a record, and keep what is needed to know whether it arrived."""
 
     def one(self, key: bytes) -> None:
         """Send a record and wait for it."""
 
     def rest(self, seconds: float) -> None:
-        """Wait for so many seconds, in which the producer may do its own work."""
+        """Wait for `seconds`, in which the producer may do its own work."""
 
     def wait(self) -> None:
         """Flush. Raises if any record was not written."""
@@ -70,12 +70,12 @@ class PyProducer:
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": linger_ms})
         self._keeps = futures
         self._futures: list[Future[RecordMetadata]] = []
-        self._told = 0
+        self._acknowledged = 0
         self._sent = 0
 
-    def send(self, key: bytes, told: Told | None) -> None:
-        if told is not None:
-            self._producer.send(TOPIC, VALUE, key=key, on_delivery=lambda _, error: told())
+    def send(self, key: bytes, on_ack: OnAck | None) -> None:
+        if on_ack is not None:
+            self._producer.send(TOPIC, VALUE, key=key, on_delivery=lambda _, error: on_ack())
         elif self._keeps:
             self._futures.append(self._producer.send(TOPIC, VALUE, key=key))
         else:
@@ -90,12 +90,12 @@ class PyProducer:
 
     def wait(self) -> None:
         self._producer.flush()
-        if any(future.result(0).offset < 0 for future in self._futures) or self._told != self._sent:
+        if any(future.result(0).offset < 0 for future in self._futures) or self._acknowledged != self._sent:
             raise RuntimeError("records were not acknowledged")
         self._futures.clear()
 
     def _count(self, _: object, error: Exception | None) -> None:
-        self._told += error is None
+        self._acknowledged += error is None
 
 
 class KafkaPython:
@@ -105,10 +105,10 @@ class KafkaPython:
         self._producer: Any = KafkaProducer(bootstrap_servers=servers, linger_ms=linger_ms, acks="all")
         self._futures: list[Any] = []
 
-    def send(self, key: bytes, told: Told | None) -> None:
+    def send(self, key: bytes, on_ack: OnAck | None) -> None:
         future = self._producer.send(TOPIC, value=VALUE, key=key)
-        if told is not None:
-            future.add_callback(lambda _: told())
+        if on_ack is not None:
+            future.add_callback(lambda _: on_ack())
         self._futures.append(future)
 
     def one(self, key: bytes) -> None:
@@ -133,12 +133,12 @@ class Confluent:
         options = {"bootstrap.servers": servers, "linger.ms": linger_ms, "acks": "all", "enable.idempotence": True}
         self._producer = Producer(options)
         self._counts = counts
-        self._sent = self._told = 0
+        self._sent = self._acknowledged = 0
 
-    def send(self, key: bytes, told: Told | None) -> None:
+    def send(self, key: bytes, on_ack: OnAck | None) -> None:
         more: dict[str, Any] = {}
-        if told is not None:
-            more["on_delivery"] = lambda error, _: told()
+        if on_ack is not None:
+            more["on_delivery"] = lambda error, _: on_ack()
         elif self._counts:
             self._sent += 1
             more["on_delivery"] = self._count
@@ -148,7 +148,7 @@ class Confluent:
                 break
             except BufferError:
                 self._producer.poll(0.01)
-        if told is None:
+        if on_ack is None:
             self._producer.poll(0)
 
     def one(self, key: bytes) -> None:
@@ -163,11 +163,11 @@ class Confluent:
             self._producer.poll(left)
 
     def wait(self) -> None:
-        if self._producer.flush(DEADLINE) or self._told != self._sent:
+        if self._producer.flush(DEADLINE) or self._acknowledged != self._sent:
             raise RuntimeError("records were not acknowledged")
 
     def _count(self, error: object, _: object) -> None:
-        self._told += error is None
+        self._acknowledged += error is None
 
 
 SENDERS: dict[str, Callable[[str, int], Sender]] = {
@@ -220,7 +220,7 @@ def one_by_one(made: Sender, count: int) -> Figures:
     return _with_percentiles(Figures(count, count / seconds, cpu * 1e6 / count), took)
 
 
-def _stopwatch(began: float, took: list[float]) -> Told:
+def _stopwatch(began: float, took: list[float]) -> OnAck:
     return lambda: took.append(time.perf_counter() - began)
 
 

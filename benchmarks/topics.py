@@ -58,7 +58,7 @@ def counted_questions() -> Iterator[list[int]]:
 
 @contextmanager
 def broker(partitions: int = 1) -> Iterator[str]:
-    """Run an embedded broker, whose new topics have so many partitions, and yield its address."""
+    """Run an embedded broker, whose new topics have `partitions` partitions, and yield its address."""
     command = [sys.executable, "-m", "spark_producer", "broker", "--port", "0", "--partitions", str(partitions)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

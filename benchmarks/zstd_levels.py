@@ -104,9 +104,9 @@ def _identifiers() -> Iterator[bytes]:
 
 def _sentences() -> Iterator[bytes]:
     rng = random.Random(5)
-    words = sorted(set((PACKAGE.parent / "README.md").read_text(encoding="utf-8").split()))
+    vocabulary = sorted(set((PACKAGE.parent / "README.md").read_text(encoding="utf-8").split()))
     while True:
-        yield " ".join(rng.choice(words) for _ in range(rng.randrange(10, 60))).encode()
+        yield " ".join(rng.choice(vocabulary) for _ in range(rng.randrange(10, 60))).encode()
 
 
 def _source() -> Iterator[bytes]:

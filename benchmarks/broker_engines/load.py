@@ -49,7 +49,7 @@ class Client:
         self._socket.sendall(frame)
 
     def receive(self) -> memoryview:
-        """Return the next answer, which is there until the one behind it is received."""
+        """Return the next answer, which is valid until the next one is received."""
         self._fill(4)
         (size,) = struct.unpack_from(">i", self._buffer)
         self._fill(size)
@@ -115,7 +115,7 @@ def _check_produced(answer: memoryview) -> None:
 
 
 def produce_together(port: int, producers: int, size: int, count: int, in_flight: int = IN_FLIGHT) -> Waits:
-    """Have so many producers write `count` batches each, every one to a partition of its own."""
+    """Have `producers` producers write `count` batches each, every one to a partition of its own."""
     found: list[Waits] = []
     threads = [
         threading.Thread(target=lambda index=index: found.append(produce(port, index, size, count, in_flight)))
@@ -133,7 +133,7 @@ def produce_together(port: int, producers: int, size: int, count: int, in_flight
 
 
 def fetch(client: Client, partition: int, offset: int, max_bytes: int) -> tuple[int, int]:
-    """Read once; return the offset behind what was read, and its bytes.
+    """Read once; return the offset after the last record, and the bytes read.
 
     Raises:
         RuntimeError: the broker refused, or sent no whole batch.
@@ -149,10 +149,10 @@ def fetch(client: Client, partition: int, offset: int, max_bytes: int) -> tuple[
         raise RuntimeError(f"nothing was read at offset {offset}: error {found.error_code}")
     records = found.records
     assert isinstance(records, memoryview)  # of the answer, not copied
-    return _behind(records), len(records)
+    return _next_offset(records), len(records)
 
 
-def _behind(records: memoryview) -> int:
-    """Return the offset behind the last batch, all of which are as large as the first one and have one record."""
+def _next_offset(records: memoryview) -> int:
+    """Return the offset after the last batch; all batches are as large as the first one and have one record."""
     (first, length) = struct.unpack_from(">qi", records)
     return int(first) + len(records) // (int(length) + 12)

@@ -68,10 +68,10 @@ def running(engine: str, directory: Path, *, force_ms: float | None = None) -> I
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
             assert process.stdout is not None
-            told = process.stdout.readline().strip()
-            if not told:
+            line = process.stdout.readline().strip()
+            if not line:
                 raise RuntimeError(f"the broker with the engine {engine} did not start")
-            yield Node(int(told), process.pid)
+            yield Node(int(line), process.pid)
         finally:
             process.terminate()
             try:

@@ -111,8 +111,8 @@ class Pressed:
         return max(each.resident for each in self.states) - self.states[0].resident
 
 
-class Telling:
-    """The broker's process."""
+class ReportingBroker:
+    """A broker in a process of its own, which reports its state."""
 
     def __init__(self, home: Path, slow: Slow) -> None:
         command = [sys.executable, "-m", "benchmarks.broker_memory.slow_broker", as_argument(slow)]
@@ -130,16 +130,16 @@ class Telling:
         return text[: text.rfind("\n") + 1].splitlines()
 
     def states(self) -> list[State]:
-        """Return all that it has told."""
+        """Return all states that it has reported."""
         return [State(*json.loads(line)) for line in self._lines()[1:]]
 
 
 @contextmanager
-def telling(pressure: Pressure, **disk: float | bool) -> Iterator[tuple[Telling, Slow]]:
+def reporting_broker(pressure: Pressure, **disk: float | bool) -> Iterator[tuple[ReportingBroker, Slow]]:
     """Start a broker on such a disk, and kill it in the end."""
     with tempfile.TemporaryDirectory(prefix="pyproducer-experiment-") as home:
         slow = Slow(f"{home}/data", pressure.memory, pressure.given, pressure.producers, **disk)  # type: ignore[arg-type]
-        broker = Telling(Path(home), slow)
+        broker = ReportingBroker(Path(home), slow)
         try:
             yield broker, slow
         finally:
@@ -148,7 +148,7 @@ def telling(pressure: Pressure, **disk: float | bool) -> Iterator[tuple[Telling,
 
 def press(name: str, pressure: Pressure, seconds: float, **disk: float | bool) -> Pressed:
     """Flood a broker on such a disk for some seconds."""
-    with telling(pressure, **disk) as (broker, slow):
+    with reporting_broker(pressure, **disk) as (broker, slow):
         before = len(broker.states())
         flood = Flood(broker.port, TOPIC, pressure.producers, pressure.records)
         begin = time.monotonic()

@@ -45,7 +45,7 @@ class Speed:
     bytes_per_s: float
 
     def seconds(self, size: int) -> float:
-        """Return the seconds that a force of so many bytes takes."""
+        """Return the seconds that a force of `size` bytes takes."""
         return self.force_s + size / self.bytes_per_s
 
 
@@ -65,7 +65,7 @@ class Device:
         self._works.set()
 
     def force(self, user: User, size: int) -> None:
-        """Take the time that a force of so many bytes takes, after all that came before."""
+        """Take the time of a force of `size` bytes, after all earlier ones."""
         holder = self._holder
         if holder is not None and holder is not user:
             self.waits[user] += 1

@@ -27,7 +27,7 @@ class Sizes:
     """How large an experiment is. Rates are in bytes a second.
 
     pause_s: how long the reader of a backlog does not read; seconds: how long it then does, and every other reader.
-    lag: the entries of all partitions by which the reader of E3 is behind.
+    lag: the entries of all partitions by which the reader of E3 lags.
     """
 
     options: TieredOptions
@@ -89,7 +89,7 @@ def _opened(sizes: Sizes) -> Iterator[Stand]:
 
 
 def tail_read(sizes: Sizes) -> Outcome:
-    """E1: whoever reads at the end is served by the tail cache alone."""
+    """E1: a reader at the end is served by the tail cache alone."""
     with _opened(sizes) as opened:
         reader = opened.reader_at_end()
         opened.run(sizes.seconds, sizes.tail_rate, [reader], sizes.clock)
@@ -97,7 +97,7 @@ def tail_read(sizes: Sizes) -> Outcome:
 
 
 def catch_up(sizes: Sizes) -> Outcome:
-    """E2: whoever comes back after a pause is served by the read cache and the entry logs, while the writer goes on."""
+    """E2: a reader that returns after a pause is served by the read cache and the entry logs, while the writer goes on."""
     with _opened(sizes) as opened:
         reader = opened.reader_at_end(sizes.reader_rate)
         begins = list(reader.positions)
@@ -111,7 +111,7 @@ def catch_up(sizes: Sizes) -> Outcome:
 
 
 def band_between(sizes: Sizes) -> Outcome:
-    """E3: whoever is too far behind for the tail cache, and not far enough for the entry logs, reads the write cache.
+    """E3: a reader that lags too far for the tail cache, and not far enough for the entry logs, reads the write cache.
 
     It ends before the half of the write cache is full: what was flushed is not in it any more.
     """
@@ -123,22 +123,22 @@ def band_between(sizes: Sizes) -> Outcome:
 
 
 def both_readers(sizes: Sizes) -> Outcome:
-    """E6: a reader far behind takes nothing from one at the end."""
+    """E6: a reader with a large lag does not slow one at the end."""
     with _opened(sizes) as opened:
-        behind = opened.reader_at_end(sizes.reader_rate)
-        begins = list(behind.positions)
+        lagging = opened.reader_at_end(sizes.reader_rate)
+        begins = list(lagging.positions)
         opened.run(sizes.pause_s, sizes.backlog_rate, (), sizes.clock)
         before = opened.written
         reader = opened.reader_at_end()
-        opened.run(sizes.seconds, sizes.tail_rate, [reader, behind], sizes.clock)
-        expected = predicted_misses(opened, behind, begins, sizes.options)
+        opened.run(sizes.seconds, sizes.tail_rate, [reader, lagging], sizes.clock)
+        expected = predicted_misses(opened, lagging, begins, sizes.options)
         written = opened.written - before
-        found = _outcome("E6 both", opened, sizes, written, reader.entries + behind.entries, reader.entries)
+        found = _outcome("E6 both", opened, sizes, written, reader.entries + lagging.entries, reader.entries)
         return found._replace(expected_misses=expected)
 
 
 def _outcome(name: str, opened: Stand, sizes: Sizes, written: int, read: int, tail_reader: int) -> Outcome:
-    """Return what was counted in the seconds in which somebody read."""
+    """Return the counts of the seconds in which a reader was active."""
     counters, size = opened.counters, len(opened.entry)
     if not counters.served == counters.read.fetched == read:
         raise AssertionError(f"the tiers served {counters.served} entries, and {read} were read")
@@ -190,7 +190,7 @@ class Scene(NamedTuple):
 
 
 SEED_TAIL: Final = "31 MB/s in and out; reads of the bookie 0, of its read cache 0"
-SEED_BEHIND: Final = "34.5 MB/s in, 5.2 MB/s out, all of it read by the bookie; read cache hits above 0"
+SEED_CATCH_UP: Final = "34.5 MB/s in, 5.2 MB/s out, all of it read by the bookie; read cache hits above 0"
 
 
 def scenes(sizes: Sizes) -> list[Scene]:
@@ -204,8 +204,8 @@ def scenes(sizes: Sizes) -> list[Scene]:
     return [
         Scene("E1 tail", tail_read, one, SEED_TAIL),
         Scene("E1 tail", tail_read, sizes, SEED_TAIL),
-        Scene("E2 catch-up", catch_up, one, SEED_BEHIND),
-        Scene("E2 catch-up", catch_up, sizes, SEED_BEHIND, 0.98),
+        Scene("E2 catch-up", catch_up, one, SEED_CATCH_UP),
+        Scene("E2 catch-up", catch_up, sizes, SEED_CATCH_UP, 0.98),
         Scene("E2, 100 read ahead", catch_up, less, "", 0.97),
         Scene("E3 between", band_between, sizes),
         Scene("E6 both readers", both_readers, sizes, "", 0.98),

@@ -36,7 +36,7 @@ class Load:
 
 
 class Commit(NamedTuple):
-    """What so many writers saw in groups, and with a force of its own for each batch."""
+    """The measurements of some writers in groups, and with a force of its own for each batch."""
 
     writers: int
     groups: Result

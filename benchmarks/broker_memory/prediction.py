@@ -1,4 +1,4 @@
-"""How many entries a reader far behind does not find in the read cache: one for each time that entries are read ahead."""
+"""How many entries a reader with a large lag does not find in the read cache: one for each time that entries are read ahead."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def predicted_misses(stand: Stand, reader: Reader, begins: Sequence[int], option
     """Return Σ⌈R ÷ (B + 1)⌉ over the runs of R adjacent entries that the reader has read, from `begins` to its positions.
 
     B is how many entries are read ahead: `read_ahead_entries`, or half of the read cache if that is less. In a run each miss
-    brings the B entries behind it.
+    brings the next B entries.
     """
     half, size = options.read_cache_bytes // 2, len(stand.entry)
     ahead = min(options.read_ahead_entries, -(-half // size))

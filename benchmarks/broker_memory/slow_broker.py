@@ -1,6 +1,6 @@
-"""An embedded broker with the tiered engine on a slow or stuck disk, in a process of its own that tells how it is.
+"""An embedded broker with the tiered engine on a slow or stuck disk, in a process of its own that reports its state.
 
-It is given a `Slow` as JSON. It tells its port in a line, and then again and again a `State`, until it is killed.
+It is given a `Slow` as JSON. It prints its port in a line, and then again and again a `State`, until it is killed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from spark_producer.broker.storage.tiered import TieredStorage
 from spark_producer.broker.storage.tiered.options import options_of
 
 TOPIC: Final = "t"
-TELL_S: Final = 0.02
+REPORT_S: Final = 0.02
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def serve(slow: Slow) -> None:
         print(broker.port, flush=True)
         while True:
             print(json.dumps(state(broker, opened[0])), flush=True)
-            time.sleep(TELL_S)
+            time.sleep(REPORT_S)
 
 
 def as_argument(slow: Slow) -> str:

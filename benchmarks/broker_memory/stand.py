@@ -21,12 +21,12 @@ from spark_producer.record.batch_v2 import HEADER_SIZE, batches, read_header, wr
 TOPIC: Final = "t"
 TICK_S: Final = 0.01
 MAX_BURST_S: Final = 0.1
-"""Whoever was held up makes up for so many seconds of its rate and no more: it would be a burst that nobody has asked for."""
+"""Maximum seconds of its rate that a delayed client catches up: more would be a burst that is not part of the load."""
 DEADLINE_S: Final = 60.0
 
 
 class Clock(NamedTuple):
-    """A clock in seconds, and how to let time pass on it; `waits` says whether it stands still while there is no room."""
+    """A clock in seconds, and how to let time pass on it; `waits` says whether it stops while no memory is free."""
 
     now: Callable[[], float]
     sleep: Callable[[float], None]
@@ -37,7 +37,7 @@ REAL: Final = Clock(time.monotonic, time.sleep)
 
 
 def virtual_clock() -> Clock:
-    """Return a clock that goes on at once when somebody sleeps."""
+    """Return a clock on which sleeps return at once."""
     moment = [0.0]
 
     def sleep(seconds: float) -> None:
@@ -47,7 +47,7 @@ def virtual_clock() -> Clock:
 
 
 def make_entry(size: int, records: int) -> memoryview:
-    """Return a batch of `size` bytes that says it holds `records` records; nobody looks at them."""
+    """Return a batch of `size` bytes that claims to hold `records` records, which are not read."""
     batch = memoryview(bytearray(HEADER_SIZE) + random.Random(1).randbytes(size - HEADER_SIZE))
     write_header(batch, records_count=records, base_timestamp=0, max_timestamp=0)
     return batch.toreadonly()
@@ -58,7 +58,7 @@ class Reader:
     """A consumer of all partitions, which begins where `positions` say.
 
     rate: the bytes that it reads each second at most; None for all that there is.
-    lag: it stays so many entries of each partition behind the end.
+    lag: the entries of each partition by which it stays before the end.
     """
 
     positions: list[int]
@@ -99,7 +99,7 @@ class Stand:
             log.available(position, 1)
         return reader
 
-    def wait_for_room(self) -> None:
+    def wait_for_free_memory(self) -> None:
         """Wait until an entry can be admitted.
 
         Raises:
@@ -170,7 +170,7 @@ class Stand:
         while (now := clock.now()) - begin < seconds:
             due = min(due + rate * (now - last), rate * MAX_BURST_S)
             if clock.waits:
-                self.wait_for_room()
+                self.wait_for_free_memory()
             while due >= len(self.entry) and self.write():
                 due -= len(self.entry)
             yield now - last

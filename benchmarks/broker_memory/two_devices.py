@@ -100,7 +100,7 @@ def one_and_two(sizes: Sizes, speed: Speed = SPEED) -> list[Placing]:
 
 
 def faults(found: Sequence[Placing]) -> list[str]:
-    """Return what contradicts that a journal with a device of its own waits for nobody."""
+    """Return what contradicts that a journal with a device of its own does not wait."""
     one, two = found
     wrong = [
         f"{each.name}: {len(each.acknowledged.waits)} of {each.written} entries were acknowledged"

@@ -15,7 +15,7 @@ from benchmarks.part import Results
 _OWN = "pyproducer"
 _AGAINST = ("spark", "spark-tuned")
 _MANY = 10_000
-"""A micro-batch with at least so many rows does not depend much on its fixed cost."""
+"""Minimum rows of a micro-batch that does not depend much on its fixed cost."""
 _COLUMNS = (
     "| | trigger ms (median; 10–90 %) | × Spark's sink | × tuned "
     "| `addBatch` ms (median; 10–90 %) | × Spark's sink | × tuned |"

@@ -55,7 +55,7 @@ def run(topic: str, records: int, warmup: int, rate: float, size: int, settings:
 
 
 def send(bursts: Iterable[int], topic: str, warmup: int, size: int, settings: dict[str, str]) -> dict[str, float]:
-    """Send bursts of so many records of `size` bytes, of which the first `warmup` are not measured.
+    """Send bursts of records of `size` bytes, of which the first `warmup` are not measured.
 
     Returns: records measured, mean, percentiles and maximum in ms, MiB per second; and for the whole run the requests and the
     bytes per batch.
@@ -71,8 +71,8 @@ def send(bursts: Iterable[int], topic: str, warmup: int, size: int, settings: di
             sent += burst
         producer.flush()
         values = {name: value for (group, name, _), value in producer.metrics().items() if group == "producer-metrics"}
-    told = {"requests": values["request-total"], "batch_bytes": values["batch-size-avg"], "records": measured.records}
-    return {**measured.summary(), "megabytes": measured.megabytes(size), **told}
+    totals = {"requests": values["request-total"], "batch_bytes": values["batch-size-avg"], "records": measured.records}
+    return {**measured.summary(), "megabytes": measured.megabytes(size), **totals}
 
 
 class Latencies:

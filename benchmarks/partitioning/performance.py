@@ -46,7 +46,7 @@ class Load(NamedTuple):
         return int(self.rate * (self.warmup + self.seconds))
 
     @property
-    def patience(self) -> float:
+    def timeout_s(self) -> float:
         """The seconds after which a run has failed."""
         return 3 * (self.warmup + self.seconds) + 120
 
@@ -57,13 +57,19 @@ def run_ours(servers: str, topic: str, variant: Variant, load: Load) -> Measured
     warmup = int(load.rate * load.warmup)
     given = {"topic": topic, "records": load.records, "warmup": warmup, "rate": load.rate, "size": RECORD_BYTES}
     command = [sys.executable, "-m", "benchmarks.partitioning.paced", json.dumps({**given, "settings": settings})]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=load.patience, cwd=ROOT, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=load.timeout_s, cwd=ROOT, check=False)
     if done.returncode:
         raise RuntimeError(f"{variant.name}: {done.stderr}")
-    told = json.loads(done.stdout)
-    waits = {name: told[name] for name in PERCENTILES}
+    output = json.loads(done.stdout)
+    waits = {name: output[name] for name in PERCENTILES}
     return Measured(
-        variant.name, "pyproducer", told["megabytes"], told["mean"], waits, told["requests"], told["batch_bytes"]
+        variant.name,
+        "pyproducer",
+        output["megabytes"],
+        output["mean"],
+        waits,
+        output["requests"],
+        output["batch_bytes"],
     )
 
 
@@ -77,11 +83,11 @@ def run_java(servers: str, topic: str, variant: Variant, load: Load) -> Measured
     arguments += ["--producer-props", *(f"{key}={value}" for key, value in settings.items())]
     main = "org.apache.kafka.tools.ProducerPerformance"
     with tempfile.TemporaryDirectory() as home:
-        told = run_tool(variant.java, Path(home), main, arguments, load.patience)
-    return parse_performance(told)._replace(variant=variant.name, producer=f"Kafka {variant.java}")
+        output = run_tool(variant.java, Path(home), main, arguments, load.timeout_s)
+    return parse_performance(output)._replace(variant=variant.name, producer=f"Kafka {variant.java}")
 
 
-def parse_performance(told: str) -> Measured:
+def parse_performance(output: str) -> Measured:
     """Parse the last summary of ProducerPerformance's output, which is that of the steady state, and its metrics.
 
     Raises:
@@ -91,16 +97,16 @@ def parse_performance(told: str) -> Measured:
         r"\(([\d.]+) MB/sec\), ([\d.]+) ms avg latency, [\d.]+ ms max latency, "
         r"(\d+) ms 50th, (\d+) ms 95th, (\d+) ms 99th, (\d+) ms 99\.9th"
     )
-    lines = re.findall(pattern, told)
+    lines = re.findall(pattern, output)
     if not lines:
-        raise ValueError(f"ProducerPerformance printed no summary:\n{told[-2000:]}")
+        raise ValueError(f"ProducerPerformance printed no summary:\n{output[-2000:]}")
     megabytes, mean, *percentiles = (float(number) for number in lines[-1])
     waits = dict(zip(PERCENTILES, percentiles, strict=True))
-    return Measured("", "", megabytes, mean, waits, _metric(told, "request-total"), _metric(told, "batch-size-avg"))
+    return Measured("", "", megabytes, mean, waits, _metric(output, "request-total"), _metric(output, "batch-size-avg"))
 
 
-def _metric(told: str, name: str) -> float:
-    found = re.search(rf"^producer-metrics:{name}:\S* *: *([\d.]+)", told, re.MULTILINE)
+def _metric(output: str, name: str) -> float:
+    found = re.search(rf"^producer-metrics:{name}:\S* *: *([\d.]+)", output, re.MULTILINE)
     if found is None:
-        raise ValueError(f"ProducerPerformance printed no {name}:\n{told[-2000:]}")
+        raise ValueError(f"ProducerPerformance printed no {name}:\n{output[-2000:]}")
     return float(found[1])

@@ -100,12 +100,12 @@ class Outcome:
 
 
 class Batch:
-    """The records of one partition in a batch: the room that is left, and their arrivals as (time, count)."""
+    """The records of one partition in a batch: the free bytes, and their arrivals as (time, count)."""
 
-    __slots__ = ("arrivals", "closed", "created", "partition", "room")
+    __slots__ = ("arrivals", "closed", "created", "free_bytes", "partition")
 
-    def __init__(self, partition: int, created: float, room: int) -> None:
-        self.partition, self.created, self.room = partition, created, room
+    def __init__(self, partition: int, created: float, free_bytes: int) -> None:
+        self.partition, self.created, self.free_bytes = partition, created, free_bytes
         self.closed = False
         self.arrivals: list[tuple[float, int]] = []
 
@@ -181,7 +181,7 @@ class SimulatedProducer:
     def free_bytes(self, topic: str, partition: int) -> int:
         """Return the room of the open batch."""
         queue = self._queues.get(partition)
-        return 0 if not queue or queue[-1].closed else queue[-1].room
+        return 0 if not queue or queue[-1].closed else queue[-1].free_bytes
 
     def full_size(self, topic: str, batch_size: int) -> int:
         """Return `batch_size`, since nothing is compressed."""
@@ -212,15 +212,15 @@ class SimulatedProducer:
     def _append(self, partition: int, count: int, size: int) -> None:
         now, queue = self._simulation.now, self._queues.setdefault(partition, deque())
         while count:
-            if not queue or queue[-1].closed or queue[-1].room < size:
+            if not queue or queue[-1].closed or queue[-1].free_bytes < size:
                 if queue:
                     queue[-1].closed = True
                 queue.append(Batch(partition, now, max(self._scene.batch_size - HEADER_SIZE, size)))
             batch = queue[-1]
-            fit = min(count, batch.room // size)
+            fit = min(count, batch.free_bytes // size)
             batch.arrivals.append((now, fit))
-            batch.room -= fit * size
-            batch.closed = batch.room < size
+            batch.free_bytes -= fit * size
+            batch.closed = batch.free_bytes < size
             count -= fit
 
     # --- the sender -------------------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class SimulatedProducer:
         self._chance.shuffle(partitions)
         for partition in partitions:
             queue = self._queues[partition]
-            bytes_of = scene.batch_size - queue[0].room
+            bytes_of = scene.batch_size - queue[0].free_bytes
             if batches and size + bytes_of > scene.max_request_size:
                 break
             batches.append(queue.popleft())
@@ -286,7 +286,7 @@ class SimulatedProducer:
         self._in_flight[node] -= 1
         simulation.requests += 1
         for batch in batches:
-            size = self._scene.batch_size - batch.room
+            size = self._scene.batch_size - batch.free_bytes
             simulation.bytes_by_node[node] += size
             simulation.bytes_by_partition[batch.partition] += size
             simulation.batches_by_node[node] += 1
