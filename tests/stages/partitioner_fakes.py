@@ -54,12 +54,12 @@ def runs(partitions: list[int]) -> list[tuple[int, int]]:
 
 
 class FakeLoad:
-    """Statistics and rooms as a test sets them."""
+    """Statistics and free bytes as a test sets them."""
 
     def __init__(self, queued: dict[int, int] | None = None, stalled: frozenset[int] = frozenset()) -> None:
         self.queued = queued or {}
         self.stalled = stalled
-        self.rooms: dict[int, int] = {}
+        self.free_by_partition: dict[int, int] = {}
         self.asked = 0
 
     def statistics(self, topic: str) -> LoadStatistics:
@@ -67,7 +67,7 @@ class FakeLoad:
         return LoadStatistics(self.queued if topic == "t" else {}, self.stalled)
 
     def free_bytes(self, topic: str, partition: int) -> int:
-        return self.rooms.get(partition, 0)
+        return self.free_by_partition.get(partition, 0)
 
     def full_size(self, topic: str, batch_size: int) -> int:
         return batch_size
@@ -85,11 +85,11 @@ class FakeQueues(FakeLoad):
 
     def append(self, partitions: list[int], sizes: list[int]) -> None:
         for partition, size in zip(partitions, sizes, strict=True):
-            if size > self.rooms.get(partition, 0):
+            if size > self.free_by_partition.get(partition, 0):
                 self._close(partition)
-                self.rooms[partition] = max(self.batch_size - 61, size)
+                self.free_by_partition[partition] = max(self.batch_size - 61, size)
                 self._open[partition] = 0
-            self.rooms[partition] -= size
+            self.free_by_partition[partition] -= size
             self._open[partition] += size
 
     def drain(self) -> list[tuple[int, int]]:
@@ -99,7 +99,7 @@ class FakeQueues(FakeLoad):
         return taken
 
     def _close(self, partition: int) -> None:
-        self.rooms.pop(partition, None)
+        self.free_by_partition.pop(partition, None)
         if partition in self._open:
             self.batches.append((partition, self._open.pop(partition)))
 

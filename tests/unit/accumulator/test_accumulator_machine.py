@@ -40,12 +40,12 @@ class AccumulatorMachine(RuleBasedStateMachine):
             self.number += 1
             self.appended[partition].append(value)
 
-    @rule(room=st.integers(100, 3000))
-    def drain(self, room: int) -> None:
+    @rule(max_bytes=st.integers(100, 3000))
+    def drain(self, max_bytes: int) -> None:
         self.bench.check()
-        taken = self.bench.drainer.drain(NODE, room, self.bench.clock.now)
+        taken = self.bench.drainer.drain(NODE, max_bytes, self.bench.clock.now)
         assert len({batch.topic_partition for batch in taken}) == len(taken)
-        assert len(taken) < 2 or sum(batch.size for batch in taken[1:]) <= room
+        assert len(taken) < 2 or sum(batch.size for batch in taken[1:]) <= max_bytes
         for batch in taken:
             batch.write_header()
         self.flying += taken
@@ -132,9 +132,9 @@ class AccumulatorMachine(RuleBasedStateMachine):
         assert self.bench.pool.available == self.bench.pool.total
         for partition, values in self.appended.items():
             assert len(self.ended[partition]) == len(values)
-            told = [value for value in self.ended[partition] if value]
-            assert len(set(told)) == len(told)
-            assert set(told) <= set(values)
+            reported = [value for value in self.ended[partition] if value]
+            assert len(set(reported)) == len(reported)
+            assert set(reported) <= set(values)
 
 
 AccumulatorMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

@@ -42,7 +42,7 @@ def test_buffers_are_writable_bytes_and_do_not_overlap() -> None:
     assert (first.format, first.itemsize, first.readonly) == ("B", 1, False)
 
 
-def test_free_buffers_make_room_for_a_request_of_another_size() -> None:
+def test_free_buffers_give_way_to_a_request_of_another_size() -> None:
     pool = pool_of()
     for buffer in [pool.allocate(POOLABLE, 0) for _ in range(10)]:
         pool.release(buffer)
@@ -52,7 +52,7 @@ def test_free_buffers_make_room_for_a_request_of_another_size() -> None:
     assert free_buffers(pool) == 7, "what is kept must lie within what is available"
 
 
-def test_the_buffer_that_came_back_last_goes_out_first_and_the_oldest_make_room() -> None:
+def test_the_buffer_that_came_back_last_goes_out_first_and_the_oldest_give_way() -> None:
     """The processor's caches hold the bytes of the last one."""
     pool = pool_of()
     buffers = [pool.allocate(POOLABLE, 0) for _ in range(3)]
@@ -241,7 +241,7 @@ def test_numpy_pyarrow_and_sendmsg_use_a_buffer_without_a_copy() -> None:
     assert bytes(array[:20]) == bytes(range(10, 20)) + bytes(range(90, 100))
 
 
-def test_bp4_bp5_bp6_an_exhausted_pool_times_out_and_nothing_is_left_behind() -> None:
+def test_bp4_bp5_bp6_an_exhausted_pool_times_out_and_nothing_is_left() -> None:
     clock, sleepers = FakeClock(), Sleepers()
     pool = pool_of(clock=clock, sleepers=sleepers)
     held = pool.allocate(950, 0)

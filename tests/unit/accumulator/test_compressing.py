@@ -120,7 +120,7 @@ def test_cr1_what_does_not_get_smaller_counts_as_what_it_is_sent_as() -> None:
     assert bench.ratios.estimate(TP.topic, Codec.GZIP) == 1.0
 
 
-def room(bench: Bench, size: int) -> int:
+def max_bytes(bench: Bench, size: int) -> int:
     """The bytes that should pack to a batch of `size` bytes."""
     assert bench.compression is not None
     return bench.compression.target_size(TP.topic, size)
@@ -135,7 +135,7 @@ def teach(bench: Bench, codec: Codec = Codec.LZ4, ratio: float = 0.001) -> None:
 def test_the_uncompressed_buffer_stays_within_its_share_of_the_pool() -> None:
     bench = workbench(memory=16 * SIZE, batch_size=SIZE, linger=0, codec=Codec.LZ4)
     teach(bench)
-    assert room(bench, SIZE) > 64 * SIZE
+    assert max_bytes(bench, SIZE) > 64 * SIZE
     bench.append(b"{}")
     assert len(bench.queue().batches[0].buffer) == 8 * SIZE
     bench.append(b"{}", tp=OTHER)
@@ -147,8 +147,8 @@ def test_a_batch_of_the_default_size_gathers_a_few_megabytes_at_most() -> None:
     """The I/O thread compresses what has lingered, and readers unpack it whole."""
     bench = workbench(memory=16 * SIZE, batch_size=SIZE, linger=0, codec=Codec.LZ4)
     teach(bench)
-    assert room(bench, 1_000_000) == MAX_GATHERED_BYTES < 8_000_000
-    assert room(bench, 2 * MAX_GATHERED_BYTES) == 2 * MAX_GATHERED_BYTES
+    assert max_bytes(bench, 1_000_000) == MAX_GATHERED_BYTES < 8_000_000
+    assert max_bytes(bench, 2 * MAX_GATHERED_BYTES) == 2 * MAX_GATHERED_BYTES
 
 
 def test_what_does_not_get_smaller_goes_out_as_it_is() -> None:
@@ -160,7 +160,7 @@ def test_what_does_not_get_smaller_goes_out_as_it_is() -> None:
     assert {read_header(batch.data).codec for batch in batches} == {Codec.NONE}
     assert all(len(batch.buffer) == SIZE for batch in batches)
     assert batches[0].compression_ratio >= 1.0
-    assert room(bench, SIZE) == SIZE
+    assert max_bytes(bench, SIZE) == SIZE
 
 
 def test_a_compressed_batch_moves_into_a_buffer_of_its_size_and_the_large_one_is_free() -> None:
@@ -182,7 +182,7 @@ def test_nearly_the_pools_size_is_rounded_up_to_it_so_that_the_buffer_is_kept() 
 
 
 @pytest.mark.parametrize("closed", [False, True])
-def test_without_room_for_a_second_buffer_the_bytes_stay_where_they_were(closed: bool) -> None:
+def test_without_memory_for_a_second_buffer_the_bytes_stay_where_they_were(closed: bool) -> None:
     bench = workbench(memory=SIZE, batch_size=SIZE, linger=10, codec=Codec.GZIP)
     share = SIZE // 2
     values = events(15)
@@ -316,7 +316,7 @@ def test_halves_that_the_codec_fails_to_pack_go_uncompressed() -> None:
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_ra21_halves_that_need_more_room_than_the_whole_get_it(full: bool) -> None:
+def test_ra21_halves_that_need_more_bytes_than_the_whole_get_them(full: bool) -> None:
     """Half of a batch repeats the other half, which only the whole can make use of."""
     bench = workbench(memory=4 * SIZE, batch_size=SIZE, linger=0, codec=Codec.ZSTD)
     values = [noise(190, seed) for seed in range(10)] * 2
@@ -361,12 +361,12 @@ def test_ra21_halves_are_cut_again_and_again(full: bool) -> None:
 def test_cr1_a_batch_that_was_too_large_counts_however_little_it_held() -> None:
     bench = workbench(memory=1 << 20, batch_size=SIZE, linger=0, codec=Codec.ZSTD)
     teach(bench, Codec.ZSTD, 0.05)
-    assert room(bench, SIZE) > 10 * SIZE
+    assert max_bytes(bench, SIZE) > 10 * SIZE
     bench.append(*(noise(400, seed) for seed in range(4)))
     whole = bench.take()
-    assert room(bench, SIZE) > 10 * SIZE
+    assert max_bytes(bench, SIZE) > 10 * SIZE
     bench.split(whole)
-    assert room(bench, SIZE) == SIZE
+    assert max_bytes(bench, SIZE) == SIZE
 
 
 def test_a_batch_that_stayed_uncompressed_is_cut_where_it_lies() -> None:

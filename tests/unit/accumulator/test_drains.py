@@ -13,16 +13,16 @@ from spark_producer.record.codecs import Codec
 from tests.stages.workbench import OTHER, TP, Bench, OneLeader, Runner, until, values_of, workbench
 
 FULL = b"x" * 900
-ROOM_FOR_TWO = 2048
+TWO_BATCHES = 2048
 
 
 def tp(partition: int) -> TopicPartition:
     return TopicPartition("orders", partition)
 
 
-def drained(bench: Bench, node: int, room: int = ROOM_FOR_TWO) -> list[int]:
+def drained(bench: Bench, node: int, max_bytes: int = TWO_BATCHES) -> list[int]:
     bench.check()
-    return [batch.topic_partition.partition for batch in bench.drainer.drain(node, room, bench.clock.now)]
+    return [batch.topic_partition.partition for batch in bench.drainer.drain(node, max_bytes, bench.clock.now)]
 
 
 def answer(bench: Bench, *partitions: int) -> None:
@@ -111,12 +111,12 @@ class Waiting:
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
-        self.told: list[tuple[int, RecordMetadata, Exception | None]] = []
+        self.outcomes: list[tuple[int, RecordMetadata, Exception | None]] = []
         self.futures: list[Future[RecordMetadata]] = []
 
     def append(self, value: bytes, where: TopicPartition = TP) -> None:
         number = len(self.futures)
-        note = lambda found, error: self.told.append((number, found, error))  # noqa: E731
+        note = lambda found, error: self.outcomes.append((number, found, error))  # noqa: E731
         self.futures.append(self.bench.append_one(value, callback=note, tp=where))
 
 
@@ -135,13 +135,13 @@ def test_ra13_an_abort_runs_each_callback_once_and_frees_the_pool() -> None:
     flying.append(bench.take(tp(3)))
     reason = ProducerClosed("closed")
     bench.completion.abort(reason)
-    assert sorted(number for number, _, _ in waiting.told) == list(range(10))
-    assert all(error is reason for _, _, error in waiting.told)
+    assert sorted(number for number, _, _ in waiting.outcomes) == list(range(10))
+    assert all(error is reason for _, _, error in waiting.outcomes)
     assert all(future.exception(0) is reason for future in waiting.futures)
     for batch in flying:
         bench.completion.remove_in_flight(batch)
         assert batch.complete(0, -1) is False
-    assert len(waiting.told) == 10
+    assert len(waiting.outcomes) == 10
     assert (bench.incomplete.idle, bench.pool.available) == (True, bench.pool.total)
 
 
@@ -210,5 +210,5 @@ def test_in3_kp16_a_callback_always_learns_the_partition_also_of_what_failed() -
     bench.fail(bench.take(tp(2)), ValueError("refused"))
     waiting.append(b"aborted")
     bench.completion.abort(ProducerClosed("closed"))
-    assert [found for _, found, _ in waiting.told] == [RecordMetadata("orders", at, -1, -1) for at in (1, 2, 0)]
-    assert [type(error) for _, _, error in waiting.told] == [DeliveryTimeout, ValueError, ProducerClosed]
+    assert [found for _, found, _ in waiting.outcomes] == [RecordMetadata("orders", at, -1, -1) for at in (1, 2, 0)]
+    assert [type(error) for _, _, error in waiting.outcomes] == [DeliveryTimeout, ValueError, ProducerClosed]

@@ -44,7 +44,7 @@ def test_fu1_a_future_is_running_and_then_done_and_never_cancelled() -> None:
     assert isinstance(first, futures.Future)
 
 
-def test_fu1_nobody_but_the_producer_ends_it() -> None:
+def test_fu1_only_the_producer_completes_it() -> None:
     _, (first, *_) = pair()
     with pytest.raises(InvalidStateError, match="only its producer"):
         first.set_result(RecordMetadata("t", 0, 0, 0))
@@ -132,7 +132,7 @@ class Ending(RecordFuture):
         return super()._state
 
 
-def test_fu1_a_batch_that_ends_while_somebody_begins_to_wait_for_all_of_it() -> None:
+def test_fu1_a_batch_that_ends_while_a_thread_begins_to_wait_for_all_of_it() -> None:
     """`wait` counts those that are not done twice, and holds their conditions meanwhile so that none is done in between."""
     result = BatchResult(TP)
     looks = itertools.count(-3)  # it ends between the first look at all three and the second
@@ -141,7 +141,7 @@ def test_fu1_a_batch_that_ends_while_somebody_begins_to_wait_for_all_of_it() -> 
     assert next(looks) > 0
 
 
-def test_fu1_a_batch_that_ends_while_somebody_begins_to_take_them_as_completed() -> None:
+def test_fu1_a_batch_that_ends_while_a_thread_begins_to_take_them_as_completed() -> None:
     """Each is given once: those found done are not told of again."""
     early, (late, other) = BatchResult(TP), pair()
     one = [Ending(early, 0, itertools.count()), *(early.add(index, 7000, None) for index in (1, 2))]
@@ -162,7 +162,7 @@ def test_in2_a_callback_may_wait_for_the_other_futures_of_its_batch() -> None:
     assert found == [set(), set(), set()]
 
 
-def test_ra19_who_begins_to_wait_while_the_batch_is_cut_is_told() -> None:
+def test_ra19_a_wait_that_begins_during_a_split_ends() -> None:
     seen: list[RecordFuture] = []
 
     class WatchedAtOnce(RecordFuture):
@@ -205,7 +205,7 @@ def test_a_coroutine_can_wait_for_one() -> None:
     assert asyncio.run(wait()).offset == 3
 
 
-def test_ra19_who_waits_for_a_record_of_the_second_half_is_told_by_it() -> None:
+def test_ra19_a_wait_for_a_record_of_the_second_half_ends_with_it() -> None:
     result, waits = pair()
     waiting = [Runner(lambda one=one: one.result(DEADLINE).offset) for one in waits]  # type: ignore[misc]
     until(lambda: len(result.watched) == 3, "all wait")
@@ -219,7 +219,7 @@ def test_ra19_who_waits_for_a_record_of_the_second_half_is_told_by_it() -> None:
     assert late.result().done == {waits[2]}
 
 
-def test_futures_that_nobody_waits_for_cost_no_condition_and_are_let_go() -> None:
+def test_futures_without_a_wait_cost_no_condition_and_are_let_go() -> None:
     result, waits = pair()
     result.complete(0, -1)
     assert [one.result(0).offset for one in waits] == [0, 1, 2]

@@ -10,7 +10,7 @@ from spark_producer.errors import ProducerClosed
 from tests.stages.workbench import OTHER, TP, workbench
 
 
-def test_a_half_is_as_old_as_its_whole_and_comes_right_behind_it() -> None:
+def test_a_half_is_as_old_as_its_whole_and_comes_right_after_it() -> None:
     bench = workbench()
     bench.append(b"a", b"b")
     bench.append(b"c", tp=OTHER)

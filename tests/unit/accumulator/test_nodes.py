@@ -19,16 +19,16 @@ def tp(partition: int) -> TopicPartition:
     return TopicPartition("orders", partition)
 
 
-def drained(bench: Bench, node: int = NODE, room: int = 1 << 30) -> list[int]:
+def drained(bench: Bench, node: int = NODE, max_bytes: int = 1 << 30) -> list[int]:
     bench.check()
-    return [batch.topic_partition.partition for batch in bench.drainer.drain(node, room, bench.clock.now)]
+    return [batch.topic_partition.partition for batch in bench.drainer.drain(node, max_bytes, bench.clock.now)]
 
 
 def test_ra1_partitions_of_a_node_take_turns_and_each_gives_one_batch_at_a_time() -> None:
     bench = workbench(linger=0)
     for partition in range(4):
         bench.append(FULL, FULL, FULL, tp=tp(partition))
-    assert [drained(bench, room=2000) for _ in range(6)] == [[0, 1], [2, 3], [0, 1], [2, 3], [0, 1], [2, 3]]
+    assert [drained(bench, max_bytes=2000) for _ in range(6)] == [[0, 1], [2, 3], [0, 1], [2, 3], [0, 1], [2, 3]]
     assert drained(bench) == []
 
 
@@ -46,7 +46,7 @@ def test_ra1_each_node_gives_its_own_partitions() -> None:
     assert drained(bench) == [4]
 
 
-def test_a_blocked_partition_does_not_starve_those_behind_it() -> None:
+def test_a_blocked_partition_does_not_starve_the_following_ones() -> None:
     """Java stops the node's drain at the first one that must wait."""
     bench = workbench(linger=0, keep_order=True)
     for partition in range(3):

@@ -47,7 +47,7 @@ def single(batch: ProducerBatch, index: int, seen: list[object] | None = None) -
     return batch.result.add(index, 7000 + index, callback)
 
 
-def test_pb1_pb2_an_aborted_batch_tells_its_records_and_cannot_be_aborted_twice() -> None:
+def test_pb1_pb2_an_aborted_batch_fails_its_records_and_cannot_be_aborted_twice() -> None:
     batch = batch_of(b"a")
     waits = single(batch, 0)
     batch.abort(REFUSED)
@@ -240,7 +240,7 @@ def test_ra19_ra32_futures_follow_their_records_into_the_halves() -> None:
     assert table.future.result(0).ranges == {TP: (OffsetRange(105, 109, 5), OffsetRange(500, 509, 10))}
 
 
-def test_sn35_rows_of_a_run_behind_the_cut_keep_their_numbers() -> None:
+def test_sn35_rows_of_a_run_after_the_cut_keep_their_numbers() -> None:
     batch = batch_of(*[b"v" * 50] * 20)
     table = TableResult()
     table.expect()

@@ -61,7 +61,7 @@ def test_ra7_the_next_time_is_that_of_the_next_partition_and_ready_ones_do_not_c
     assert bench.next_time() == pytest.approx(bench.clock.now + 0.004)
 
 
-def test_ra2_a_full_batch_does_not_linger_and_the_open_one_behind_it_does() -> None:
+def test_ra2_a_full_batch_does_not_linger_and_the_next_open_one_does() -> None:
     bench = workbench(linger=10)
     bench.append(FULL, b"y" * 200)
     assert bench.ready() == [TP]
@@ -77,7 +77,7 @@ def test_ra5_ra1_one_batch_leaves_at_a_time_and_the_oldest_first() -> None:
     assert bench.ready() == []
 
 
-def test_ra5_a_drain_keeps_to_the_room_and_skips_what_does_not_fit() -> None:
+def test_ra5_a_drain_keeps_to_its_limit_and_skips_what_does_not_fit() -> None:
     bench = workbench(linger=0)
     bench.append(FULL)
     bench.append(FULL, tp=OTHER)
@@ -185,7 +185,7 @@ def test_a_linger_that_ends_while_rows_come_in_is_not_forgotten(monkeypatch: pyt
     assert values_of(bench.take()) == [b"a", b"b"]
 
 
-def test_an_append_that_kept_nobody_waiting_wakes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_append_without_a_waiting_drain_wakes_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = workbench(linger=0.010)
     bench.append(b"a")
     with encoding_stopped(monkeypatch) as (reached, go_on):
@@ -355,7 +355,7 @@ def test_ra16_ra23_sn39_the_oldest_of_all_batches_expires_first_wherever_it_is()
     assert bench.completion.take_expired(start + 121) == [other]
 
 
-def test_the_first_batch_expires_though_it_flew_again_behind_later_ones() -> None:
+def test_the_first_batch_expires_though_it_flew_again_after_later_ones() -> None:
     bench = workbench(linger=0, delivery_timeout=120)
     start = bench.clock.now
     (first,) = taken(bench, b"1")

@@ -84,7 +84,7 @@ def test_the_linger_ends_before_if_it_is_shorter() -> None:
     appending.result()
 
 
-def test_nobody_wakes_up_for_a_node_while_nobody_waits_for_memory() -> None:
+def test_no_wakeup_for_a_node_while_no_thread_waits_for_memory() -> None:
     bench = hanging(1)
     assert bench.next_time() == pytest.approx(bench.clock.now + 1000), "the linger of the open batches"
 

@@ -51,15 +51,15 @@ def columns_of(rows: list[Any], kind: BytesType, skip: int, *, keyed: bool, head
 @given(row_lists, kinds, st.integers(0, 3), st.booleans(), st.booleans(), st.sampled_from([0, 63, 8100]),
        st.integers(0, 6000), st.randoms())  # fmt: skip
 def test_encodes_the_same_bytes_and_stops_at_the_same_row(
-    rows: list[Any], kind: BytesType, skip: int, keyed: bool, headed: bool, delta: int, room: int, random: Random
+    rows: list[Any], kind: BytesType, skip: int, keyed: bool, headed: bool, delta: int, max_bytes: int, random: Random
 ) -> None:
     columns = columns_of(rows, kind, skip, keyed=keyed, headed=headed)
     order = np.array(random.sample(range(len(rows)), len(rows)), dtype=np.int64)
     results = []
     for twin in (portable, compiled):
-        out = memoryview(bytearray(room + 20))
+        out = memoryview(bytearray(max_bytes + 20))
         arranged = twin.ArrangedRows(columns, order)
-        step = twin.encode_v2(arranged, 0, len(rows), delta, BASE, out, 10, max(10, room))
+        step = twin.encode_v2(arranged, 0, len(rows), delta, BASE, out, 10, max(10, max_bytes))
         bounds = [arranged.size_at(position) for position in range(len(rows))]
         stamps = [arranged.timestamp_at(position) for position in range(len(rows))]
         results.append((step, bytes(out), bounds, stamps, len(arranged)))

@@ -156,7 +156,9 @@ def test_more_headers_than_one_record_may_have_are_not_looked_at(rows: int) -> N
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(0, 20), st.booleans())
-def test_a_call_decodes_some_headers_and_tells_where_to_go_on(counts: list[int], at_once: int, damaged: bool) -> None:
+def test_a_call_decodes_some_headers_and_returns_where_to_continue(
+    counts: list[int], at_once: int, damaged: bool
+) -> None:
     """Call after call finds every row once; a call that is full has as many headers as fit, or those of its first row."""
     rows: list[Row] = [(0, None, b"v", [(b"h", b"x")] * count) for count in counts]
     pieces = [record(row, place) for place, row in enumerate(rows)]

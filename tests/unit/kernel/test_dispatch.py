@@ -103,7 +103,7 @@ def test_the_package_does_not_take_itself_for_another_install(monkeypatch: pytes
     assert dispatch.find_compiled_install(["", str(own.parent)], own) is None
 
 
-def test_who_got_what_he_wanted_is_told_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_wanted_kernel_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     dispatch.warn(dispatch.load("portable"))
     dispatch.warn(dispatch.load("compiled"))
     assert not caplog.records
@@ -191,7 +191,7 @@ with LocalBroker() as broker:
     ],
     ids=["imports", "errors", "Producer", "three tasks"],
 )
-def test_only_who_writes_is_told_and_once(program: str, lines: int) -> None:
+def test_only_writers_log_and_once(program: str, lines: int) -> None:
     said = said_by(program)
     assert len(said) == lines, said
     assert all("portable kernel: no compiled module" in line for line in said)

@@ -98,7 +98,7 @@ def test_foreign_decoder_reads_what_was_encoded(rows: list[Row], large: bool, ra
     st.sampled_from([0, 1, 62, 63, 64, 8190, 8191, 8192]), st.integers(200, 5000), st.integers(-70, 9000),
 )  # fmt: skip
 def test_both_paths_give_equal_bytes(
-    count: int, skip: int, key_size: int | None, value_size: int, delta: int, room: int, time_delta: int
+    count: int, skip: int, key_size: int | None, value_size: int, delta: int, max_bytes: int, time_delta: int
 ) -> None:
     random = np.random.default_rng(count)
     keys = None if key_size is None else [random.bytes(key_size) for _ in range(count + skip)]
@@ -107,17 +107,17 @@ def test_both_paths_give_equal_bytes(
     columns = RecordColumns(BinaryColumn(pa.array(values, pa.binary())[skip:]), key, None, 100_000 + time_delta)
     assert columns.uniform
     order = random.permutation(count)
-    first = encode_all(_encode_uniform, columns, order, delta, room)
-    assert first == encode_all(_encode_joined, columns, order, delta, room)
+    first = encode_all(_encode_uniform, columns, order, delta, max_bytes)
+    assert first == encode_all(_encode_joined, columns, order, delta, max_bytes)
 
 
 def encode_all(
-    path: Callable[..., tuple[int, int, int]], columns: RecordColumns, order: Int64Array, delta: int, room: int
+    path: Callable[..., tuple[int, int, int]], columns: RecordColumns, order: Int64Array, delta: int, max_bytes: int
 ) -> tuple[int, int, int, bytes]:
-    out, position, done, latest = memoryview(bytearray(room)), 0, 0, -1
+    out, position, done, latest = memoryview(bytearray(max_bytes)), 0, 0, -1
     arranged = ArrangedRows(columns, order)
     while done < len(order):
-        count, position, newest = path(arranged, done, len(order), delta + done, 100_000, out, position, room)
+        count, position, newest = path(arranged, done, len(order), delta + done, 100_000, out, position, max_bytes)
         if not count:
             break
         done, latest = done + count, max(latest, newest)
@@ -161,7 +161,7 @@ def test_offset_deltas_of_three_varint_bytes_and_large_timestamp_deltas() -> Non
     assert decode(batch) == rows
 
 
-def test_nulls_and_empties_are_told_apart() -> None:
+def test_nulls_and_empties_differ() -> None:
     rows: list[Row] = [(None, None, 5, []), (b"", b"", 5, []), (None, b"", 5, []), (b"", None, 5, [])]
     _, batch = encode(columns_of(rows), np.arange(4))
     assert decode(batch) == rows

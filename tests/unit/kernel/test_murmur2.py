@@ -91,11 +91,11 @@ def test_one_huge_key_among_short_ones(length: int) -> None:
 def test_a_huge_key_costs_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Column steps go by the words of the short keys; the huge one's are gone through once, by themselves."""
     steps = list[int]()
-    mix_word: Callable[[Hashes, Hashes], Hashes] = portable._mix_block
+    mix_block: Callable[[Hashes, Hashes], Hashes] = portable._mix_block
 
-    def counted(hashes: Hashes, words: Hashes) -> Hashes:
+    def counted(hashes: Hashes, blocks: Hashes) -> Hashes:
         steps.append(len(hashes))
-        return mix_word(hashes, words)
+        return mix_block(hashes, blocks)
 
     monkeypatch.setattr(portable, "_mix_block", counted)
     murmur2(BinaryColumn(pa.array([b"12345678"] * 99_999 + [bytes(1 << 20)], pa.binary())))

@@ -56,13 +56,13 @@ def test_a_record_has_the_bytes_of_a_row(
     rows = portable.ArrangedRows(columns, np.zeros(1, dtype=np.int64))
     size = portable.largest_record(columns)[1]
     expected = memoryview(bytearray(size + 40))
-    _, behind, _ = portable.encode_v2(rows, 0, 1, delta, base, expected, 7, len(expected))
+    _, end, _ = portable.encode_v2(rows, 0, 1, delta, base, expected, 7, len(expected))
     record = twin.SingleRecord(key, value, header_block(headers) if headers else NO_HEADERS, timestamp)
     assert record.size == size
     out = memoryview(bytearray(size + 40))
-    limit = min(max(behind + spare, 7), len(out))
-    assert record.encode(out, 7, limit, delta, base) == (behind if limit >= behind else BUFFER_FULL)
-    assert out == (expected if limit >= behind else bytearray(size + 40))
+    limit = min(max(end + spare, 7), len(out))
+    assert record.encode(out, 7, limit, delta, base) == (end if limit >= end else BUFFER_FULL)
+    assert out == (expected if limit >= end else bytearray(size + 40))
 
 
 @TWINS

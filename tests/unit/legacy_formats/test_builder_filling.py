@@ -270,7 +270,7 @@ shape = st.tuples(
 
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(FORMATS), st.lists(shape, min_size=1, max_size=12), st.integers(0, 900), st.integers(0, 2**40))
-def test_room_is_exact_for_any_records(
+def test_fits_is_exact_for_any_records(
     magic_codec: tuple[int, Codec], records: list[Any], limit: int, base_offset: int
 ) -> None:
     magic, codec = magic_codec

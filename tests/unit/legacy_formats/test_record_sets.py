@@ -134,7 +134,7 @@ def test_what_is_asked_for_in_error_is_said_at_once() -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @BOTH_OLD
-def test_a_log_of_all_formats_is_written_anew(version: str, codec: str) -> None:
+def test_a_log_of_all_formats_is_rewritten(version: str, codec: str) -> None:
     magic, log = VERSIONS[version], b""
     rows: list[Row] = []
     for source, packed in ((2, Codec.ZSTD), (0, Codec.NONE), (1, Codec.LZ4), (2, Codec.NONE), (1, Codec.NONE)):
@@ -183,7 +183,7 @@ def test_damage_is_named_after_what_came_before_it(version: str) -> None:
     assert list(convert(b"", message_format_version=version)) == []
 
 
-def test_only_older_formats_are_written_anew() -> None:
+def test_only_older_formats_are_rewritten() -> None:
     with pytest.raises(ConfigError, match="is format V2; only V0 and V1"):
         list(convert(b"", message_format_version="3.9"))
     with pytest.raises(RecordBatchError, match="zstd"):
@@ -246,7 +246,7 @@ def test_a_wrong_argument_makes_no_file(
     assert list(log.parent.iterdir()) == [log]
 
 
-def test_what_ends_early_leaves_nothing_behind(
+def test_what_ends_early_leaves_nothing(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = log.parent / "old.log"
@@ -265,7 +265,7 @@ def test_what_ends_early_leaves_nothing_behind(
     assert run_convert(log, output) == 0, "so it can be tried again"
 
 
-def test_a_file_that_somebody_else_makes_meanwhile_stays(tmp_path: Path) -> None:
+def test_a_file_that_another_process_makes_meanwhile_stays(tmp_path: Path) -> None:
     output = tmp_path / "old.log"
 
     def sets() -> Iterator[tuple[bytes, ConversionLoss]]:

@@ -38,7 +38,7 @@ def test_values_that_are_too_small_share_a_bucket() -> None:
     assert list(histogram.counts().values()) == [3]
 
 
-def test_a_lap_of_a_histogram() -> None:
+def test_a_histogram_since_the_mark() -> None:
     histogram = Histogram()
     histogram.record(1.0, 5)
     histogram.mark()

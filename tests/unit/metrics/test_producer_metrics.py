@@ -184,23 +184,23 @@ def test_nodes_beyond_the_bound_share_one_entry(metrics: ProducerMetrics) -> Non
     assert found.value(NODE, "request-total", "node-other") == 3
 
 
-def test_a_lap_is_the_time_of_a_task_and_holds_only_what_happened(metrics: ProducerMetrics) -> None:
+def test_the_interval_is_the_time_of_a_task_and_holds_only_what_happened(metrics: ProducerMetrics) -> None:
     everything_once(metrics)
     metrics.mark(100.0)
     drain(metrics, topic="u", records=50, now=101.0)
     metrics.node_drained(50, 101.0)
     metrics.batch_delivered(50, 1061, 0.25, 104.0)
-    lap = metrics.since_mark(Levels(), 105.0)
-    assert (lap.since, lap.until) == (1_000_100.0, 1_000_105.0)
-    assert lap.value(CLIENT, "record-send-total") == 50
-    assert lap.value(CLIENT, "record-send-rate") == 10
-    assert lap.value(OWN, "record-latency-p999") == pytest.approx(250, rel=1 / 16)
-    assert lap.owners("topic") == ["u"]
-    assert lap.owners("node-id") == []
-    assert lap.value(CLIENT, "request-total") == 0
-    assert math.isnan(lap.value(CLIENT, "request-latency-avg"))
-    assert {sensor for sensor, _ in lap.tallies} < {"delivered", *(sensor for sensor, _ in taken(metrics).tallies)}
-    assert metrics.since_mark(Levels(), 105.0) == lap, "reading ends no lap"
+    interval = metrics.since_mark(Levels(), 105.0)
+    assert (interval.since, interval.until) == (1_000_100.0, 1_000_105.0)
+    assert interval.value(CLIENT, "record-send-total") == 50
+    assert interval.value(CLIENT, "record-send-rate") == 10
+    assert interval.value(OWN, "record-latency-p999") == pytest.approx(250, rel=1 / 16)
+    assert interval.owners("topic") == ["u"]
+    assert interval.owners("node-id") == []
+    assert interval.value(CLIENT, "request-total") == 0
+    assert math.isnan(interval.value(CLIENT, "request-latency-avg"))
+    assert {sensor for sensor, _ in interval.tallies} < {"delivered", *(sensor for sensor, _ in taken(metrics).tallies)}
+    assert metrics.since_mark(Levels(), 105.0) == interval, "reading ends no lap"
     assert taken(metrics, 105.0).value(CLIENT, "record-send-total") == 60, "totals go on"
 
 

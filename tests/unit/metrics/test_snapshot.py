@@ -14,7 +14,7 @@ from spark_producer.metrics.names import CLIENT, METRICS, NODE, OWN, TOPIC, Stat
 from tests.stages.metric_events import drain, everything_once, new_metrics
 
 
-def lap(began: float, ended: float, records: int, *, topic: str = "t", latency: float = 0.1) -> Snapshot:
+def interval(began: float, ended: float, records: int, *, topic: str = "t", latency: float = 0.1) -> Snapshot:
     """A task that wrote one batch, in Unix seconds 1,000,000 later than given."""
     metrics = new_metrics()
     metrics.mark(began)
@@ -32,7 +32,7 @@ def merged(*snapshots: Snapshot) -> Snapshot:
 
 
 def test_totals_add_averages_are_weighted_maxima_are_maxima() -> None:
-    found = merged(lap(0, 10, 100, latency=0.1), lap(0, 10, 300, latency=0.5))
+    found = merged(interval(0, 10, 100, latency=0.1), interval(0, 10, 300, latency=0.5))
     assert found.value(CLIENT, "record-send-total") == found.value(TOPIC, "record-send-total", "t") == 400
     assert found.value(OWN, "batch-delivered-total") == 2
     assert found.value(OWN, "record-latency-avg") == pytest.approx(400)
@@ -43,13 +43,13 @@ def test_totals_add_averages_are_weighted_maxima_are_maxima() -> None:
 
 
 def test_percentiles_are_those_of_all_values() -> None:
-    found = merged(lap(0, 1, 98, latency=0.1), lap(0, 1, 2, latency=0.9))
+    found = merged(interval(0, 1, 98, latency=0.1), interval(0, 1, 2, latency=0.9))
     assert found.value(OWN, "record-latency-p50") == pytest.approx(100, rel=1 / 16)
     assert found.value(OWN, "record-latency-p99") == pytest.approx(900, rel=1 / 16)
 
 
 def test_rates_and_levels_of_simultaneous_tasks_add() -> None:
-    found = merged(lap(0, 10, 100), lap(0, 10, 300))
+    found = merged(interval(0, 10, 100), interval(0, 10, 300))
     assert found.value(CLIENT, "record-send-rate") == pytest.approx(40)
     assert found.value(CLIENT, "buffer-total-bytes") == 2000
     assert found.value(CLIENT, "connection-count") == 2
@@ -57,27 +57,27 @@ def test_rates_and_levels_of_simultaneous_tasks_add() -> None:
 
 
 def test_rates_and_levels_of_tasks_one_after_the_other_are_averaged() -> None:
-    found = merged(lap(0, 10, 100), lap(10, 20, 300))
+    found = merged(interval(0, 10, 100), interval(10, 20, 300))
     assert found.seconds == 20
     assert found.value(CLIENT, "record-send-rate") == pytest.approx(20)
     assert found.value(CLIENT, "buffer-total-bytes") == 1000
 
 
 def test_nodes_and_topics_are_kept_apart() -> None:
-    found = merged(lap(0, 1, 1, topic="a"), lap(0, 1, 2, topic="b"))
+    found = merged(interval(0, 1, 1, topic="a"), interval(0, 1, 2, topic="b"))
     assert found.owners("topic") == ["a", "b"]
     assert found.value(TOPIC, "record-send-total", "b") == 2
 
 
 def test_the_client_id_of_a_merged_snapshot_is_that_of_all_parts_or_none() -> None:
-    first = lap(0, 1, 1)
+    first = interval(0, 1, 1)
     assert merged(first, first).client_id == "spark"
     assert merged(first, first._replace(client_id="other")).client_id == ""
 
 
 def test_nothing_merges_to_nothing_and_moments_are_no_division_by_zero() -> None:
     assert merge_snapshots([]) is None
-    moment = lap(5, 5, 10)
+    moment = interval(5, 5, 10)
     assert merged(moment, moment).value(CLIENT, "buffer-total-bytes") == 2000
     assert math.isfinite(merged(moment, moment).value(CLIENT, "record-send-rate"))
 
@@ -96,11 +96,11 @@ def test_a_snapshot_travels_and_is_small() -> None:
 
 def test_a_metric_that_is_not_there_is_an_error() -> None:
     with pytest.raises(KeyError):
-        lap(0, 1, 1).value(CLIENT, "record-sent-total")
+        interval(0, 1, 1).value(CLIENT, "record-sent-total")
 
 
-laps = st.builds(
-    lambda began, length, records, topic: lap(float(began), float(began + length), records, topic=topic),
+intervals = st.builds(
+    lambda began, length, records, topic: interval(float(began), float(began + length), records, topic=topic),
     st.integers(0, 100),
     st.integers(1, 100),
     st.integers(1, 1000),
@@ -109,7 +109,7 @@ laps = st.builds(
 
 
 @settings(max_examples=50)
-@given(st.lists(laps, min_size=1, max_size=3), st.lists(laps, min_size=1, max_size=3))
+@given(st.lists(intervals, min_size=1, max_size=3), st.lists(intervals, min_size=1, max_size=3))
 def test_it_does_not_matter_in_which_order_snapshots_are_merged(some: list[Snapshot], others: list[Snapshot]) -> None:
     one, other = merged(merged(*some), merged(*others)).values(), merged(*others, *some).values()
     assert one.keys() == other.keys()
@@ -118,7 +118,7 @@ def test_it_does_not_matter_in_which_order_snapshots_are_merged(some: list[Snaps
 
 
 @settings(max_examples=30)
-@given(laps)
+@given(intervals)
 def test_merging_one_changes_nothing(snapshot: Snapshot) -> None:
     assert merged(snapshot).values() == pytest.approx(snapshot.values(), nan_ok=True)
 

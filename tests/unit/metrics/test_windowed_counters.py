@@ -27,7 +27,7 @@ class Sensor(SingleValues):
         reading = self.read(now)
         return sensor_named("of its own").tally(reading, self.window.divisor(reading.since, now))
 
-    def lap_tally(self, seconds: float) -> Tally:
+    def interval_tally(self, seconds: float) -> Tally:
         return sensor_named("of its own").tally(self.since_mark(), seconds)
 
 
@@ -104,21 +104,21 @@ def test_numbers_of_several_counters_become_one() -> None:
     assert merge_values([]) == CounterValues({}, {}, {}, math.inf)
 
 
-def test_a_lap_holds_what_came_since_the_mark_and_windows_go_on() -> None:
+def test_an_interval_holds_what_came_since_the_mark_and_windows_go_on() -> None:
     sensor = Sensor(Window(30.0, 2))
     sensor.record(50, 0.0)
     sensor.mark()
     sensor.record(7, 1.0)
-    assert sensor.lap_tally(2.0)[:5] == (1, 7, 7, 0.5, 3.5)
+    assert sensor.interval_tally(2.0)[:5] == (1, 7, 7, 0.5, 3.5)
     assert sensor.tally(2.0)[:3] == (2, 57, 50)
     sensor.record(8, 31.0)  # a new sample: what the mark divided is closed
-    assert sensor.lap_tally(2.0)[:3] == (2, 15, 8)
+    assert sensor.interval_tally(2.0)[:3] == (2, 15, 8)
     assert sensor.tally(31.0)[:3] == (3, 65, 50)
     sensor.mark()
-    assert sensor.lap_tally(1.0)[:3] == (0, 0, 0)
+    assert sensor.interval_tally(1.0)[:3] == (0, 0, 0)
 
 
-def test_many_laps_within_a_sample_leave_it_one() -> None:
+def test_many_marks_within_a_sample_leave_it_one() -> None:
     sensor = Sensor(Window(30.0, 2))
     for number in range(20):
         sensor.mark()
@@ -128,11 +128,11 @@ def test_many_laps_within_a_sample_leave_it_one() -> None:
     assert sensor.read(30.0).since == 0.0
 
 
-def test_the_maximum_of_a_lap_outlives_samples() -> None:
+def test_the_maximum_since_the_mark_outlives_samples() -> None:
     sensor = Sensor(Window(1.0, 1))
     sensor_times(sensor, 9, 0.0)
     sensor_times(sensor, 1, 1.0, 2.0, 3.0)
-    assert sensor.lap_tally(3.0).largest == 9
+    assert sensor.interval_tally(3.0).largest == 9
     assert sensor.tally(3.0).largest == 1
 
 
@@ -148,7 +148,9 @@ steps = st.lists(
 
 @settings(max_examples=150)
 @given(steps, st.integers(1, 4))
-def test_windows_laps_and_totals_agree_with_a_list_of_all_values(schedule: list[tuple[str, int]], samples: int) -> None:
+def test_windows_intervals_and_totals_agree_with_a_list_of_all_values(
+    schedule: list[tuple[str, int]], samples: int
+) -> None:
     sensor, now, marked, window = Sensor(Window(30.0, samples)), 0.0, 0, 30.0 * samples
     values: list[tuple[float, int]] = []
     for step, amount in schedule:
@@ -160,9 +162,9 @@ def test_windows_laps_and_totals_agree_with_a_list_of_all_values(schedule: list[
         else:
             sensor.mark()
             marked = len(values)
-    lap, found = sensor.lap_tally(1.0), sensor.tally(now)
-    assert lap.amount == sum(value for _, value in values[marked:])
-    assert lap.largest == max((value for _, value in values[marked:]), default=0)
+    interval, found = sensor.interval_tally(1.0), sensor.tally(now)
+    assert interval.amount == sum(value for _, value in values[marked:])
+    assert interval.largest == max((value for _, value in values[marked:]), default=0)
     assert (found.total_weight, found.total) == (len(values), sum(value for _, value in values))
     # Samples that overlap the window count whole: at least what came in the window, at most one sample's length more.
     inside = [value for at, value in values if now - at < window]

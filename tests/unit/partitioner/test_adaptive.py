@@ -45,7 +45,7 @@ def test_pt3_ra26_frequencies(sizes: tuple[int, ...], weights: tuple[int, ...]) 
 
 
 @pytest.mark.parametrize("sizes", [(0, 0, 0), (4, 4, 4)])
-def test_pt3_equal_queues_tell_nothing(sizes: tuple[int, ...]) -> None:
+def test_pt3_equal_queues_change_nothing(sizes: tuple[int, ...]) -> None:
     assert frequencies(even_topic(3), statistics(dict(enumerate(sizes))), 30) == {0: 10, 1: 10, 2: 10}
 
 
@@ -91,7 +91,7 @@ def test_ra26_when_every_node_is_stalled_all_are_chosen_evenly() -> None:
     assert frequencies(topic, statistics({0: 9}, {0, 1}), 10) == {0: 5, 1: 5}
 
 
-def test_ra26_what_is_stalled_is_found_anew_when_it_changes() -> None:
+def test_ra26_what_is_stalled_is_found_again_when_it_changes() -> None:
     chooser, topic = PartitionChooser(), describe_topic("t", (0, 1))
     assert {chooser.choose(topic, statistics({}, {0}), number) for number in range(10)} == {1}
     assert {chooser.choose(topic, statistics({}, {1}), number) for number in range(10)} == {0}
@@ -153,7 +153,7 @@ def test_ra26_the_time_counts_from_the_last_batch_that_a_node_took() -> None:
     assert nodes.observe(5.101, {1: False}) == {1}
 
 
-def test_ra26_no_timeout_excludes_nobody() -> None:
+def test_ra26_no_timeout_excludes_no_node() -> None:
     nodes = NodeLatencies(0.0)
     nodes.observe(5.0, {1: False})
     assert nodes.observe(50.0, {1: False}) == frozenset()

@@ -131,7 +131,7 @@ def test_integers_of_every_kind_will_do(returned: Any) -> None:
     assert slots.tolist() == [0, 1, 3]
 
 
-def test_what_it_raises_is_told_with_its_name() -> None:
+def test_its_exception_is_reported_with_its_name() -> None:
     def hopeless(*_: Any) -> None:
         raise KeyError("no such shard")
 

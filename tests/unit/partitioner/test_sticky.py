@@ -44,7 +44,7 @@ def test_hi1_a_batch_that_was_sent_moves_it_however_little_it_held() -> None:
 
 def test_an_open_batch_is_filled_on_the_way_and_not_left() -> None:
     load = FakeLoad()
-    load.rooms = {0: 150, 1: 150, 2: 150}
+    load.free_by_partition = {0: 150, 1: 150, 2: 150}
     found = runs(assign(sticky(261, load=load), topic_of(3), rows_of(100, 100, 100)))
     assert len(found) == 3, "each open batch takes one row; the next row moves on, into the next open batch"
 
@@ -58,7 +58,7 @@ def test_a_slow_partition_gets_more_than_a_fast_one() -> None:
         queues.append(placed, [100])
         counts.update(placed)
         for partition in (0, 1, 2) if row % 20 == 0 else (1, 2):
-            queues.rooms.pop(partition, None)
+            queues.free_by_partition.pop(partition, None)
     assert counts[0] > 3 * max(counts[1], counts[2])
 
 
@@ -73,7 +73,7 @@ def test_pt2_only_partitions_with_a_leader_are_chosen_unless_none_has_one() -> N
 
 def test_a_partition_that_lost_its_leader_is_left() -> None:
     load = FakeLoad()
-    load.rooms = {0: 1000, 1: 1000}
+    load.free_by_partition = {0: 1000, 1: 1000}
     made = sticky(2000, load=load)
     (first,) = assign(made, topic_of(2), rows_of(100))
     leaders = tuple(-1 if partition == first else partition for partition in range(2))

@@ -76,7 +76,7 @@ def test_ra25_a_batch_that_was_sent_is_an_edge_too() -> None:
 
 def test_a_partition_is_left_at_twice_the_size_though_its_batch_stays_open() -> None:
     load = FakeLoad()
-    load.rooms = {0: 1 << 20}
+    load.free_by_partition = {0: 1 << 20}
     placed = assign(scripted(1000, load, 0, 1), topic_of(2), rows_of(*[100] * 25))
     assert placed == [0] * 20 + [1] * 5
 
@@ -242,7 +242,7 @@ def test_ra25_a_batch_left_at_its_edge_is_full_and_one_left_at_twice_the_size_is
     assert {(left.topic, left.size) for left in full} == {("t", size)}
     assert list(made.take_full()) == []
     endless = FakeLoad()
-    endless.rooms = dict.fromkeys(range(4), 1 << 20)
+    endless.free_by_partition = dict.fromkeys(range(4), 1 << 20)
     open_ended = scripted(2000, endless, 0, 1, 2, 3, 0)
     assign(open_ended, topic_of(4), columns)
     assert list(open_ended.take_full()) == []

@@ -79,18 +79,18 @@ def test_frames_before_a_fault_are_not_lost() -> None:
 
 
 def test_a_large_frame_waits_to_be_admitted() -> None:
-    asked, room = [], [0]
+    asked, space_size = [], [0]
 
     def admit(size: int) -> bool:
         asked.append(size)
-        return size <= room[0]
+        return size <= space_size[0]
 
     reader = FrameReader(admit=admit)
     data = framed(b"small", bytes(100_000))
     assert [bytes(frame) for frame in reader.receive(data[:1000])] == [b"small"]
     assert (reader.wanted, reader.in_frame, reader.in_large_frame) == (100_000, True, False)
     assert reader.received(0) == []
-    room[0] = 100_000
+    space_size[0] = 100_000
     assert reader.received(0) == []
     assert (reader.wanted, reader.in_large_frame, asked) == (0, True, [100_000] * 3)
     assert [bytes(frame) for frame in reader.receive(data[1000:])] == [bytes(100_000)]

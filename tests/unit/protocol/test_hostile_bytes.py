@@ -174,7 +174,7 @@ def test_sec32_bytes_that_may_not_be_null_are_refused(version: int, null: bytes)
     whole = b"".join(
         encode_response(SASL_AUTHENTICATE, version, 1, messages.SaslAuthenticateResponse(0, None, b"proof"))
     )
-    told = (b"\x06" if version == 2 else b"\0\0\0\x05") + b"proof"
-    assert told in whole
+    reply = (b"\x06" if version == 2 else b"\0\0\0\x05") + b"proof"
+    assert reply in whole
     with pytest.raises(RemoteProtocolError):
-        decode_response(SASL_AUTHENTICATE, version, memoryview(whole.replace(told, null))[4:])
+        decode_response(SASL_AUTHENTICATE, version, memoryview(whole.replace(reply, null))[4:])

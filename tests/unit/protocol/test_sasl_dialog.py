@@ -33,7 +33,7 @@ def greeted(login: ScriptedLogin, ranges: dict[int, tuple[int, int]] = MODERN) -
     return connection
 
 
-def told(connection: Connection[str], body: tuple[object, ...]) -> None:
+def reply(connection: Connection[str], body: tuple[object, ...]) -> None:
     """Answer what the connection asks next."""
     (request,) = asked(connection)
     feed(connection, answer(request, body))
@@ -45,14 +45,14 @@ def says(auth_bytes: bytes = b"", lifetime: int = 0) -> messages.SaslAuthenticat
 
 def logged_in(login: ScriptedLogin | None = None, lifetime: int = 0) -> Connection[str]:
     connection = greeted(login or ScriptedLogin())
-    told(connection, TAKEN)
-    told(connection, says(lifetime=lifetime))
+    reply(connection, TAKEN)
+    reply(connection, says(lifetime=lifetime))
     assert connection.state is ConnectionState.READY
     return connection
 
 
 def fault_of(connection: Connection[str], body: tuple[object, ...]) -> PyProducerError:
-    told(connection, body)
+    reply(connection, body)
     assert connection.state is ConnectionState.CLOSED
     assert connection.fault is not None
     return connection.fault
@@ -71,12 +71,16 @@ def test_sec13_the_frames_are_those_of_a_real_broker() -> None:
     sent = b"".join(connection.outgoing())
     assert sent.hex() == "0000001b002400020000000200036c6162000c00617070006170702d707700"
     feed(connection, bytes.fromhex("00000012000000020000000101" + "0000000000000bb800"))
-    assert (connection.state, connection.session_lifetime_ms, login.heard) == (ConnectionState.READY, 3000, [b""])
+    assert (connection.state, connection.session_lifetime_ms, login.heard) == (
+        ConnectionState.READY,
+        3000,
+        [b""],
+    )
 
 
-def test_sec13_authenticate_1_is_spoken_where_2_is_not() -> None:
+def test_sec13_authenticate_1_is_used_where_2_is_not() -> None:
     connection = greeted(ScriptedLogin(), MODERN | {36: (0, 1)})
-    told(connection, TAKEN)
+    reply(connection, TAKEN)
     sent = b"".join(connection.outgoing())
     assert sent.hex() == "0000001c002400010000000200036c61620000000b00617070006170702d7077"
     feed(connection, bytes.fromhex("0000001400000002" + "0000" + "0000" + "00000000" + "0000000000000000"))
@@ -133,7 +137,7 @@ def test_sec24_a_mechanism_that_is_off_is_named_beside_those_that_are_on() -> No
     assert "does not take the mechanism PLAIN here, but SCRAM-SHA-512, OAUTH\\nBEARER" in str(fault)
 
 
-def test_sec23_a_listener_without_sasl_is_told_as_such() -> None:
+def test_sec23_a_listener_without_sasl_is_named() -> None:
     fault = fault_of(greeted(ScriptedLogin()), messages.SaslHandshakeResponse(34, ()))
     assert isinstance(fault, AuthenticationFailed)
     assert fault.fatal
@@ -149,7 +153,7 @@ def test_sec24_other_refusals_of_the_handshake_name_their_code(code: int) -> Non
 
 def test_sec25_a_refused_user_is_named_with_mechanism_and_the_brokers_text_in_safe_letters() -> None:
     connection = greeted(ScriptedLogin(given_by="username and password in kafka.sasl.jaas.config"))
-    told(connection, TAKEN)
+    reply(connection, TAKEN)
     fault = fault_of(connection, messages.SaslAuthenticateResponse(58, "no\x1b[2J " + "x" * 400))
     assert "What to do: check username and password in kafka.sasl.jaas.config, and that" in str(fault)
     assert isinstance(fault, AuthenticationFailed)
@@ -173,7 +177,7 @@ class Explaining(ScriptedLogin):
 
 def test_sec19_a_refusal_is_thrown_into_the_mechanism_which_may_know_more() -> None:
     connection = greeted(Explaining(mechanism="OAUTHBEARER"))
-    told(connection, TAKEN)
+    reply(connection, TAKEN)
     fault = fault_of(connection, messages.SaslAuthenticateResponse(58, "expired"))
     assert isinstance(fault, AuthenticationFailed)
     assert not fault.fatal
@@ -183,7 +187,7 @@ def test_sec19_a_refusal_is_thrown_into_the_mechanism_which_may_know_more() -> N
 
 def test_sec25_an_error_that_passes_is_not_fatal() -> None:
     connection = greeted(ScriptedLogin(user="", mechanism="OAUTHBEARER"))
-    told(connection, TAKEN)
+    reply(connection, TAKEN)
     fault = fault_of(connection, messages.SaslAuthenticateResponse(7, None))
     assert isinstance(fault, AuthenticationFailed)
     assert not fault.fatal
@@ -195,7 +199,7 @@ def test_sec25_an_error_that_passes_is_not_fatal() -> None:
 
 def test_sec32_success_before_the_proof_is_no_success() -> None:
     connection = greeted(ScriptedLogin((b"first", b"final"), "SCRAM-SHA-512", proof=b"v="))
-    told(connection, TAKEN)
+    reply(connection, TAKEN)
     fault = fault_of(connection, says(b""))
     assert isinstance(fault, AuthenticationFailed)
     assert fault.fatal
@@ -205,8 +209,8 @@ def test_sec32_success_before_the_proof_is_no_success() -> None:
 
 def test_sec32_a_wrong_proof_is_no_success() -> None:
     connection = greeted(ScriptedLogin((b"first", b"final"), "SCRAM-SHA-512", proof=b"v="))
-    told(connection, TAKEN)
-    told(connection, says(b"challenge"))
+    reply(connection, TAKEN)
+    reply(connection, says(b"challenge"))
     assert isinstance(fault_of(connection, says(b"v=other")), AuthenticationFailed)
 
 
@@ -216,9 +220,9 @@ def test_sec31_before_the_login_no_frame_is_longer_than_512_kib(step: str, frame
     connection: Connection[str] = Connection("lab", credentials=ScriptedLogin())
     connection.start()
     if step != "versions":
-        told(connection, versions_body(MODERN))
+        reply(connection, versions_body(MODERN))
     if step == "authenticate":
-        told(connection, TAKEN)
+        reply(connection, TAKEN)
     feed(connection, bytes.fromhex(frame))
     assert isinstance(connection.fault, RemoteProtocolError)
     assert connection.state is ConnectionState.CLOSED
@@ -235,7 +239,7 @@ def test_sec31_after_the_login_answers_may_be_long() -> None:
 def test_sec32_an_answer_to_another_request_ends_the_login(step: str) -> None:
     connection = greeted(ScriptedLogin())
     if step == "authenticate":
-        told(connection, TAKEN)
+        reply(connection, TAKEN)
     (request,) = asked(connection)
     body = TAKEN if step == "handshake" else says()
     feed(connection, answer(request._replace(correlation_id=request.correlation_id + 1), body))
@@ -255,7 +259,7 @@ def test_sec32_an_answer_that_cannot_be_read_ends_the_login(body: bytes) -> None
 
 def test_sec32_an_answer_too_many_ends_the_connection() -> None:
     connection = greeted(ScriptedLogin())
-    told(connection, TAKEN)
+    reply(connection, TAKEN)
     (request,) = asked(connection)
     feed(connection, answer(request, says()) * 2)
     assert isinstance(connection.fault, RemoteProtocolError)
@@ -277,7 +281,7 @@ def test_sec34_the_login_may_come_byte_by_byte() -> None:
 # Login anew (KIP-368)
 
 
-def test_sec28_a_login_anew_comes_behind_the_requests_in_flight() -> None:
+def test_sec28_a_reauthentication_comes_after_the_requests_in_flight() -> None:
     login = ScriptedLogin()
     connection = logged_in(login, lifetime=1000)
     requests = [send_metadata(connection, tag) for tag in "abc"]
@@ -293,13 +297,13 @@ def test_sec28_a_login_anew_comes_behind_the_requests_in_flight() -> None:
     assert [response.tag for response in found] == ["a", "b", "c"]
     assert connection.state is ConnectionState.REAUTHENTICATING
     feed(connection, answer(handshake, TAKEN))
-    told(connection, says(lifetime=2000))
+    reply(connection, says(lifetime=2000))
     assert (connection.state, connection.session_lifetime_ms, login.started) == (ConnectionState.READY, 2000, 2)
     request = send_metadata(connection, "d")
     assert [response.tag for response in feed(connection, answer(request, messages.MetadataResponse()))] == ["d"]
 
 
-def test_sec28_a_login_anew_that_is_answered_too_early_ends_the_connection() -> None:
+def test_sec28_a_reauthentication_with_an_early_response_ends_the_connection() -> None:
     connection = logged_in()
     request = send_metadata(connection, "a")
     connection.reauthenticate(ScriptedLogin())
@@ -310,10 +314,10 @@ def test_sec28_a_login_anew_that_is_answered_too_early_ends_the_connection() -> 
     assert request.correlation_id < handshake.correlation_id
 
 
-def test_sec30_a_refused_login_anew_gives_back_what_was_in_flight() -> None:
+def test_sec30_a_refused_reauthentication_returns_what_was_in_flight() -> None:
     connection = logged_in()
     connection.reauthenticate(ScriptedLogin())
-    told(connection, TAKEN)
+    reply(connection, TAKEN)
     fault = fault_of(connection, messages.SaslAuthenticateResponse(58, "Cannot change principals"))
     assert isinstance(fault, AuthenticationFailed)
     assert "Cannot change principals" in str(fault)

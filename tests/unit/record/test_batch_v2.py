@@ -119,7 +119,7 @@ def test_rb13_base_offset_and_leader_epoch_leave_the_crc_valid() -> None:
 
 
 @pytest.mark.parametrize("position", range(21, len(G1)))
-def test_rb11_every_flipped_bit_behind_the_crc_is_found(position: int) -> None:
+def test_rb11_every_flipped_bit_after_the_crc_is_found(position: int) -> None:
     batch = bytearray(G1)
     batch[position] ^= 0x10
     header = read_header(batch)

@@ -253,19 +253,19 @@ def test_zstd_that_declares_more_than_it_can_hold_is_not_unpacked() -> None:
     assert decompress(Codec.ZSTD, densest, 1 << 27) == b"z" * (100 << 17)
 
 
-def test_zstd_without_its_size_gets_no_more_room_than_it_can_fill(monkeypatch: pytest.MonkeyPatch) -> None:
-    rooms: list[int] = []
+def test_zstd_without_its_size_gets_no_more_memory_than_it_can_fill(monkeypatch: pytest.MonkeyPatch) -> None:
+    capacities: list[int] = []
 
     class Unpacker:
         def decompress(self, _: memoryview, *, max_output_size: int, allow_extra_data: bool) -> bytes:
-            rooms.append(max_output_size)
+            capacities.append(max_output_size)
             raise zstandard.ZstdError(f"damaged; extra data: {allow_extra_data}")
 
     monkeypatch.setattr(codecs, "_zstd_unpacker", Unpacker)  # only the library sees what it is given
     frame = streamed_zstd(b"x" * 20)
     with pytest.raises(CorruptRecord, match="damaged"):
         decompress(Codec.ZSTD, frame, 1 << 27)
-    assert rooms == [1 << 16, 1 << 19, len(frame) << 15]
+    assert capacities == [1 << 16, 1 << 19, len(frame) << 15]
 
 
 EMPTY_ZSTD = zstandard.ZstdCompressor(write_checksum=True).compress(b"")
@@ -291,7 +291,7 @@ def test_zstd_that_declares_to_be_empty_is_looked_at(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_lz4_that_packs_better_than_its_first_room_is_unpacked_in_steps(check: bool) -> None:
+def test_lz4_that_packs_better_than_its_first_buffer_is_unpacked_in_steps(check: bool) -> None:
     data = bytes(3 << 20) + TEXT[:10_000]
     frame = bytes(Compressor(Codec.LZ4).compress(data))
     assert len(data) > 100 * len(frame)

@@ -169,7 +169,7 @@ def test_a_null_timestamp_is_named_by_topic_and_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "told"),
+    ("column", "expected"),
     [
         (array([5, -1], pa.int64()), -1),
         (array([5, -1], pa.int64()).cast(pa.timestamp("us", tz="UTC")), -1),
@@ -177,9 +177,11 @@ def test_a_null_timestamp_is_named_by_topic_and_row() -> None:
     ],
     ids=["long", "a microsecond before", "moon landing"],
 )
-def test_a_time_before_1970_is_named_by_topic_and_row(column: Any, told: int) -> None:
-    row = 0 if told < -1 else 1
-    with pytest.raises(RecordError, match=rf"timestamp is {told} ms, before 1970 \(topic 't', row {row} of the task\)"):
+def test_a_time_before_1970_is_named_by_topic_and_row(column: Any, expected: int) -> None:
+    row = 0 if expected < -1 else 1
+    with pytest.raises(
+        RecordError, match=rf"timestamp is {expected} ms, before 1970 \(topic 't', row {row} of the task\)"
+    ):
         read(value=array(["v"] * 2, pa.string()), timestamp=column)
 
 

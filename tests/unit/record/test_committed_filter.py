@@ -40,7 +40,7 @@ def test_a_transaction_that_began_before_the_data() -> None:
     assert offsets(batch(4, 1) + marker(5, 1, ABORT) + batch(6, 1), (1, 0)) == [6]
 
 
-def test_batches_without_a_transaction_are_seen_whoever_wrote_them() -> None:
+def test_batches_without_a_transaction_are_seen_from_any_producer() -> None:
     assert offsets(batch(4, 1, 0) + batch(5, 1), (1, 0)) == [4]
 
 

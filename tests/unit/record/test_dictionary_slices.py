@@ -116,8 +116,8 @@ def test_rows_that_are_too_large_are_in_no_piece() -> None:
         [5, 7],
         [8, 9],
     ]
-    (told,) = pieces.rejected
-    assert (told.row, told.kind, told.topic, told.size) == (6, RowErrorKind.SIZE, "t", 450)
+    (expected,) = pieces.rejected
+    assert (expected.row, expected.kind, expected.topic, expected.size) == (6, RowErrorKind.SIZE, "t", 450)
 
 
 def pieces_read(pieces: BatchPieces) -> list[CheckedColumns]:

@@ -91,7 +91,7 @@ def test_lr1_fields_nulls_and_gaps(magic: int) -> None:
 
 
 @BOTH
-def test_lr1_every_flipped_bit_behind_the_crc_is_found(magic: int) -> None:
+def test_lr1_every_flipped_bit_after_the_crc_is_found(magic: int) -> None:
     whole = message(magic, 7, b"key", b"value")
     for position in range(16, len(whole)):
         for bit in range(8):

@@ -260,7 +260,7 @@ def test_batches_before_a_bad_header_come_first(damage: bytes) -> None:
         next(batches)
 
 
-def test_a_wrong_checksum_passes_if_nobody_asks() -> None:
+def test_a_wrong_checksum_passes_if_it_is_not_checked() -> None:
     batch = bytearray(own_batch(record_bytes()))
     batch[17] ^= 1
     assert len(records_of(bytes(batch), verify_crc=False)) == 1

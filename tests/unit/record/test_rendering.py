@@ -39,8 +39,8 @@ def test_a_part_of_a_column_is_rendered_alike(name: str) -> None:
     assert rows(as_json(case.column.slice(1))) == list(case.json[1:])
     assert rows(as_json(case.column.slice(0, 0))) == []
     if not pa.types.is_union(case.column.type) and not pa.types.is_run_end_encoded(case.column.type):
-        behind_nulls = pa.concat_arrays([pa.nulls(3, case.column.type), case.column]).slice(2)
-        assert rows(as_json(behind_nulls)) == [None, *case.json]
+        below_nulls = pa.concat_arrays([pa.nulls(3, case.column.type), case.column]).slice(2)
+        assert rows(as_json(below_nulls)) == [None, *case.json]
 
 
 def test_null_fields_are_kept_at_every_depth_where_they_are_to_be() -> None:
