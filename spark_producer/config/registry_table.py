@@ -71,7 +71,7 @@ REGISTRY_FIELDS = {kafka_name(field.name): field for field in dataclasses.fields
 class ColumnOptions(NamedTuple):
     """The options of one column, `value` or `key`."""
 
-    column: str
+    name: str
     format: str
     schema_id: int | None
     indexes: str | None
@@ -130,7 +130,7 @@ def check_registry(sink: SinkOptions, registry: RegistryOptions, given: Collecti
 
 
 def _check_column(column: ColumnOptions, registry: RegistryOptions) -> None:
-    name = column.column
+    name = column.name
     if not column.avro:
         for option_name, value in ((f"{name}Schema", column.schema), (f"{name}Subject", column.subject)):
             if value is not None:

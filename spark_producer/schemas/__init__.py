@@ -1,7 +1,7 @@
-"""Avro with a Schema Registry: columns of structs become columns of bytes in Confluent's frame.
+"""Avro with a Schema Registry: struct columns become columns of bytes in Confluent's wire format.
 
-Owns: which Avro schema a column has, the plan by which it is encoded, frames and subjects, and what is asked of a registry.
-Must not know: Spark (but for the one module with a function over columns), Kafka, or how the encoded bytes are written.
+Owns: the Avro schema of a column, the plan by which it is encoded, the wire format, subjects, and requests to a registry.
+Must not know: Spark (except for the module with a function over columns), Kafka, or how the encoded bytes are written.
 """
 
 from spark_producer.schemas.functions import to_confluent_avro

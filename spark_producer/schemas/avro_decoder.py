@@ -1,4 +1,4 @@
-"""The reader of single Avro values by their schema, for people who look at a topic (Avro 1.12 specification, Binary Encoding)."""
+"""Decodes single Avro values by their schema, for commands that show a topic (Avro 1.12 specification, Binary Encoding)."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from decimal import Context, Decimal
 from typing import Any
 
 from spark_producer.errors import CorruptRecord
-from spark_producer.schemas.names import NAMED, NamedTypes, full_name, named_types, referred, space_of
+from spark_producer.schemas.names import NAMED, NamedTypes, full_name, named_types, resolve_name, space_of
 from spark_producer.schemas.types import Schema
 
-_DEEPEST = 100
-"""How deeply a value may be nested: a schema that refers to itself would else let a few bytes recurse without an end."""
+_MAX_DEPTH = 100
+"""Maximum nesting of a value; otherwise a few bytes could recurse without end by a schema that refers to itself."""
 
 _ITEMS_WITHOUT_BYTES = 1000
-"""The maximum values without bytes in one value, such as null and empty records: arrays and records of these multiply."""
+"""Maximum values without bytes in one value, such as null and empty records, which arrays and records multiply."""
 
 _MAX_NAMES = 16 << 20
-"""The maximum characters of field names and symbols in one value: its bytes refer to them, and a schema's may be megabytes."""
+"""Maximum characters of field names and symbols in one value; those of a schema, to which few bytes refer, can be megabytes."""
 
 _MAX_DECIMAL_BYTES = 1024
-"""The maximum bytes of a decimal, whatever its precision: formatting takes the square of the number of digits."""
+"""Maximum bytes of a decimal of any precision; the time of formatting is quadratic in the number of digits."""
 
 
 def read_value(schema: Schema, content: bytes, named: NamedTypes | None = None) -> Any:
-    """Return the value that `content` holds, in the types that JSON has, decimals as Decimal and bytes as bytes.
+    """Return the value of `content` in JSON's types, with decimals as Decimal and bytes as bytes.
 
-    `named` has the types that the schema defines, for callers that read many values of it.
+    `named` has the types that the schema defines, for callers that decode many values.
 
     Raises:
-        CorruptRecord: These are not the bytes of one value of the schema.
+        CorruptRecord: `content` is not one value of the schema.
     """
     reader = _Reader(content, named_types(schema) if named is None else named)
     try:
         found = reader.read(schema, "", 0)
     except (struct.error, ArithmeticError, IndexError, KeyError, TypeError, ValueError) as error:
         why = reader.why or type(error).__name__
-        raise CorruptRecord(f"no value of its Avro schema: {why} at byte {reader.at}") from None
+        raise CorruptRecord(f"the value does not fit its Avro schema: {why} at byte {reader.at}") from None
     if reader.at != len(content):
-        raise CorruptRecord(f"no value of its Avro schema: {len(content) - reader.at} bytes are left behind it")
+        raise CorruptRecord(f"the value does not fit its Avro schema: {len(content) - reader.at} bytes follow it")
     return found
 
 
 class _Reader:
-    """Where in the bytes a reader is, and what it may still make of them. `why` says what it has refused, if that is known."""
+    """A position in the bytes of a value, and the bounds that are left. `why` is the reason of a refusal, if it is known."""
 
     def __init__(self, content: bytes, named: NamedTypes) -> None:
         self.at = 0
@@ -53,12 +53,12 @@ class _Reader:
         self._content = content
         self._named = named
         self._items_left = len(content) + _ITEMS_WITHOUT_BYTES
-        """Every other item has a byte of its own."""
+        """Maximum items that are left: all others have at least one byte."""
         self._without_bytes = 0
         self._names = 0
 
     def read(self, schema: Schema, space: str, depth: int) -> Any:
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             raise ValueError("nested too deeply")
         if isinstance(schema, list):
             return self.read(schema[self._index(len(schema))], space, depth + 1)
@@ -67,7 +67,7 @@ class _Reader:
             found = _PLAIN[schema](self)
         else:
             if isinstance(schema, str):
-                known = referred(schema, space, self._named)
+                known = resolve_name(schema, space, self._named)
                 if known is None:
                     raise KeyError(schema)
                 schema, space = known
@@ -83,18 +83,18 @@ class _Reader:
         self.why = why
         return ValueError(why)
 
-    def _shows(self, *names: str) -> None:
+    def _count_names(self, *names: str) -> None:
         self._names += sum(map(len, names))
         if self._names > _MAX_NAMES:
             raise self._refusal("too many and too long names")
 
     def _complex(self, form: Any, schema: dict[str, Any], space: str, depth: int) -> Any:
         if form in ("record", "error"):
-            self._shows(*(field["name"] for field in schema["fields"]))
+            self._count_names(*(field["name"] for field in schema["fields"]))
             return {field["name"]: self.read(field["type"], space, depth) for field in schema["fields"]}
         if form == "enum":
             symbol = schema["symbols"][self._index(len(schema["symbols"]))]
-            self._shows(symbol)
+            self._count_names(symbol)
             return symbol
         if form == "array":
             return [self.read(schema["items"], space, depth) for _ in self._items()]
@@ -104,12 +104,12 @@ class _Reader:
         return self._logical(schema, found) if isinstance(found, bytes) else found
 
     def _logical(self, schema: dict[str, Any], found: bytes) -> Any:
-        """Return bytes or a fixed value as its logical type reads it, if it has one."""
+        """Return bytes or a fixed value converted by its logical type, if it has one."""
         logical = schema.get("logicalType")
         if logical == "decimal":
             precision = schema.get("precision")
             if type(precision) is not int or precision < 1:
-                return found  # it is none: the specification has its bytes alone then
+                return found  # an invalid logical type is ignored, as the specification says
             return self._decimal(found, schema.get("scale", 0), precision)
         if logical == "big-decimal":
             inner = _Reader(found, {})
@@ -122,12 +122,12 @@ class _Reader:
         return found
 
     def _decimal(self, found: bytes, scale: int, precision: int | None) -> Decimal:
-        """Return a number from its bytes, of which those that only repeat its sign do not count."""
+        """Return the decimal of big-endian bytes, of which leading sign bytes do not count."""
         sign = b"\xff" if found[:1] >= b"\x80" else b"\x00"
         found = sign + found.lstrip(sign)
         needed = _MAX_DECIMAL_BYTES if precision is None else min(_MAX_DECIMAL_BYTES, precision * 5 // 12 + 1)
         if len(found) > needed + 1:
-            raise self._refusal(f"a decimal of {len(found) - 1} bytes, and {needed} are enough")
+            raise self._refusal(f"a decimal of {len(found) - 1} bytes, more than {needed}")
         number = int.from_bytes(found, "big", signed=True)
         return Decimal(number).scaleb(-scale, Context(prec=max(1, len(str(number)))))
 
@@ -143,10 +143,10 @@ class _Reader:
             yield from range(count)
 
     def _index(self, count: int) -> int:
-        place = self.long()
-        if not 0 <= place < count:
+        index = self.long()
+        if not 0 <= index < count:
             raise ValueError("no such branch")
-        return place
+        return index
 
     def take(self, length: int) -> bytes:
         if not 0 <= length <= len(self._content) - self.at:

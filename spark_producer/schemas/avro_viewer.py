@@ -1,4 +1,4 @@
-"""Values of a topic as people read them: Avro in Confluent's frame becomes JSON, by schemas that the registry gives."""
+"""Renders values of a topic for readers: Avro in Confluent's wire format becomes JSON, with schemas from the registry."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from spark_producer.schemas.wire_format import split_frame
 
 
 class AvroViewer:
-    """Turns framed Avro into JSON. `schema_of` returns the text of a schema by its id; each id is asked for once."""
+    """Renders Avro in Confluent's wire format as JSON. `schema_of` returns the text of a schema by its id, once for each id."""
 
     def __init__(self, schema_of: Callable[[int], str]) -> None:
         self._schema_of = schema_of
         self._known: dict[int, tuple[Schema, NamedTypes]] = {}
 
     def view(self, content: bytes | None) -> bytes | None:
-        """Return JSON in UTF-8; what has no frame, null among it, is returned as it is. What cannot be read says why.
+        """Return JSON in UTF-8. Null and values in another format are returned as they are; a value that cannot be read is
+        replaced by the reason.
 
         Raises:
-            RegistryError: The registry cannot be asked; but an id that it does not have is said in place of the value.
+            RegistryError: the registry cannot be reached. An id that it does not have is shown in place of the value.
         """
         framed = None if content is None else split_frame(content)
         if framed is None:

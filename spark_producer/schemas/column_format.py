@@ -1,4 +1,4 @@
-"""What tasks know of a column's format: the frame and the plan; and the step that turns the column into bytes."""
+"""The format of a column in tasks, wire format prefix and plan, and the encoding of the column by it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from spark_producer.schemas.wire_format import framed
 
 
 class ColumnFormat(NamedTuple):
-    """The format of one column: what stands before each value, and how it is encoded; `node` None: it is bytes already."""
+    """The format of one column: the prefix of each value, and the plan of its encoding; None if it is bytes already."""
 
     prefix: bytes
     node: AvroNode | None = None
 
 
 class Formats(NamedTuple):
-    """The formats of a write's columns; None where bytes go out as they are."""
+    """The formats of a write's columns; None where bytes are sent as they are."""
 
     value: ColumnFormat | None = None
     key: ColumnFormat | None = None
@@ -32,14 +32,14 @@ class Formats(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """A column as bytes. If rows are `unfit` for their schema, there are no bytes: leave those rows out, and encode again."""
+    """A column as bytes, or None if rows are `unfit` for their schema: then leave those rows out, and encode again."""
 
     column: BytesArray | None
     unfit: list[SchemaMismatchRows]
 
 
 def encode_column(form: ColumnFormat, column: ArrowArray) -> Encoded:
-    """Encode a column whose type is the one that its plan was made for. A null row stays null, without a frame."""
+    """Return a column encoded by its format, whose plan is for its type. A null row stays null, without a prefix."""
     if pa.types.is_null(column.type):
         return Encoded(pa.nulls(len(column), pa.binary()), [])
     if form.node is None:

@@ -1,4 +1,4 @@
-"""A function over columns of Spark, for other sinks than this one: the same encoder, and the same bytes."""
+"""A function over Spark columns, for other sinks than this one, with the same encoder and the same bytes."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ if TYPE_CHECKING:
 def to_confluent_avro(
     column: Column | str, schema_id: int, schema: str | None = None, *, fill_missing_fields: bool = False
 ) -> Column:
-    """Return a column of Avro in Confluent's frame: a zero, the schema's id in four bytes, and the value. Null stays null.
+    """Return a column of Avro in Confluent's wire format: a zero, the schema's id in four bytes, and the value. Null stays null.
 
-    No registry is asked: the caller has registered the schema, and says its id.
+    No registry is used: the caller has registered the schema and knows its id.
 
     Args:
         column: A column, mostly a struct, or its name.
         schema_id: The id under which the registry has the schema, 0 to 2147483647.
-        schema: The Avro schema of that id as JSON; by default the one that follows from the column's type
-            (docs/avro.md).
+        schema: The Avro schema of that id as JSON; by default it follows from the column's type (docs/avro.md).
         fill_missing_fields: Whether fields of `schema` that the column lacks get their default, or null.
 
     Raises:
-        ValueError: The id is out of range.
-        SchemaError: `schema` is no schema; and, in the tasks, column and schema disagree.
-        RecordError: In the tasks, a value does not fit its schema; the text names the field.
+        ValueError: the id is out of range.
+        SchemaError: `schema` is not an Avro schema; or, in tasks, column and schema do not match.
+        RecordError: in tasks, a value does not fit its schema; the message names the field.
     """
     from pyspark.sql.pandas.functions import arrow_udf
 
@@ -50,7 +49,7 @@ def to_confluent_avro(
     encode.__annotations__ = {
         "values": pa.Array,
         "return": pa.Array,
-    }  # Spark reads them, and takes no parameters of types
+    }  # Spark reads them, and accepts no type variables
 
     found: Column = arrow_udf(encode, "binary")(column)  # type: ignore[call-overload]  # in the stubs the kind is no default
     return found

@@ -15,7 +15,7 @@ NamedTypes = dict[str, dict[str, Any]]
 
 
 def full_name(schema: dict[str, Any], space: str = "") -> str:
-    """Return the name of a named type with its namespace; `space` is the one around it."""
+    """Return the name of a named type with its namespace; `space` is the enclosing one."""
     name = str(schema["name"])
     if "." in name:
         return name
@@ -24,12 +24,12 @@ def full_name(schema: dict[str, Any], space: str = "") -> str:
 
 
 def space_of(name: str) -> str:
-    """Return the namespace inside of the type with this full name."""
+    """Return the namespace within the type with this full name."""
     return name.rpartition(".")[0]
 
 
 def named_types(schema: Schema) -> NamedTypes:
-    """Return all types that a schema defines, also in branches and fields that a value does not have."""
+    """Return all types that a schema defines, also in branches and fields that a value lacks."""
     found: NamedTypes = {}
     left: list[tuple[object, str]] = [(schema, "")]
     seen: set[tuple[int, str]] = set()
@@ -54,8 +54,8 @@ def named_types(schema: Schema) -> NamedTypes:
     return found
 
 
-def referred(name: str, space: str, named: NamedTypes) -> tuple[dict[str, Any], str] | None:
-    """Return the type to which a name refers within a namespace, and the namespace inside it; None if there is none."""
+def resolve_name(name: str, space: str, named: NamedTypes) -> tuple[dict[str, Any], str] | None:
+    """Return the type that a name refers to in a namespace, and the namespace within it; None if the name is undefined."""
     full = name if "." in name or not space else f"{space}.{name}"
     for each in (full, name):
         if each in named:

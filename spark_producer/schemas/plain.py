@@ -1,6 +1,6 @@
 """The Arrow types that fit an Avro type without children, with its logical type (Avro 1.12 specification, Logical Types).
 
-A logical type that is unknown, or does not belong to its type, is ignored, as the specification demands.
+A logical type that is unknown, or invalid for its type, is ignored, as the specification demands.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ import pyarrow as pa
 from spark_producer.common.escape import for_log
 from spark_producer.errors import SchemaError
 from spark_producer.kernel.avro_nodes import ArrowLayout, AvroNode
-from spark_producer.schemas.texts import shown_names, shown_type
+from spark_producer.schemas.texts import arrow_type_name, list_names
 from spark_producer.schemas.types import is_binary, is_int, is_text
 
 NUMBERS = frozenset({"int", "long", "float", "double"})
 
 MAX_DECIMAL_BYTES = 1024
-"""The maximum bytes of a fixed decimal. A column's has 16; a schema with a gibibyte would take that for each row."""
+"""Maximum bytes of a fixed decimal. A column's has 16; a schema with a gibibyte would use that for each row."""
 
 _DAY_SECONDS = 86_400
 _UNITS = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
-"""Arrow's units of time, and their number in a second."""
+"""The number per second of each of Arrow's time units."""
 
 
 class Planned(NamedTuple):
-    """A plan, and how far the schema's type is from the column's.
+    """A plan, and the distance of the schema's type from the column's.
 
     Attributes:
         node: The plan.
-        cost: 0 for the column's own type; more for types farther away.
+        cost: The distance: 0 for the column's own type.
         total: Whether every value fits, apart from strings that are not UTF-8.
     """
 
@@ -40,13 +40,13 @@ class Planned(NamedTuple):
     total: bool
 
 
-def disagree(path: str, kind: pa.DataType, wanted: str) -> SchemaError:
+def type_mismatch(path: str, kind: pa.DataType, wanted: str) -> SchemaError:
     """Return the error for a column that does not fit its schema; `wanted` is escaped."""
-    return SchemaError(f"field '{path}' has type {shown_type(kind)}, and the schema wants {wanted}")
+    return SchemaError(f"field '{path}' has type {arrow_type_name(kind)}, but the schema has {wanted}")
 
 
 def type_name(schema: dict[str, Any]) -> str:
-    """Return a type for messages: its name, or its form with its logical type."""
+    """Return the name of a type for messages, or its form with its logical type."""
     form, logical = schema.get("type"), schema.get("logicalType")
     if isinstance(schema.get("name"), str):
         return f"{for_log(str(form))} '{for_log(schema['name'])}'"
@@ -59,10 +59,10 @@ def is_number(schema: dict[str, Any]) -> bool:
 
 
 def plain_node(schema: dict[str, Any], kind: pa.DataType, path: str, *, narrow: bool) -> Planned:
-    """Return the plan of a type without children. With `narrow` a number may go into a smaller type, if its value allows it.
+    """Return the plan of a type without children. With `narrow` numbers may be encoded in a smaller type, if each value fits.
 
     Raises:
-        SchemaError: The column's type does not fit.
+        SchemaError: the column's type does not fit.
     """
     read = _LOGICAL.get(_key(schema))
     if read is not None:
@@ -75,16 +75,16 @@ def plain_node(schema: dict[str, Any], kind: pa.DataType, path: str, *, narrow: 
         size = _size(schema, path)
         if is_binary(kind):
             return Planned(AvroNode(ArrowLayout.RAW, path, width=size), 1, total=False)
-        raise disagree(path, kind, f"{type_name(schema)} of {size} bytes")
+        raise type_mismatch(path, kind, f"{type_name(schema)} of {size} bytes")
     form = schema.get("type")
     for is_it, shape, cost, total in _TAKEN.get(form, ()) if isinstance(form, str) else ():
         if is_it(kind) and (total or narrow):
             return Planned(_number(AvroNode(shape, path), str(form), total=total), cost, total)
-    raise disagree(path, kind, type_name(schema))
+    raise type_mismatch(path, kind, type_name(schema))
 
 
 def _number(node: AvroNode, form: str, *, total: bool) -> AvroNode:
-    """Return the plan of a number. Where the schema's type does not hold every value, the plan checks each."""
+    """Return the plan of a number, which checks each value if the schema's type cannot represent all."""
     if total:
         return node
     if form == "int":
@@ -107,9 +107,9 @@ def _size(schema: dict[str, Any], path: str) -> int:
 def _enum(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned:
     symbols = schema.get("symbols")
     if not isinstance(symbols, list) or not is_text(kind):
-        raise disagree(path, kind, f"the {type_name(schema)}, which takes strings")
+        raise type_mismatch(path, kind, f"the {type_name(schema)}, which takes strings")
     names = tuple(map(str, symbols))
-    reason = f"it is not one of the symbols {shown_names(names)}"
+    reason = f"it is not one of the symbols {list_names(names)}"
     return Planned(AvroNode(ArrowLayout.ENUM, path, symbols=names, reason=reason), 1, total=False)
 
 
@@ -121,15 +121,15 @@ def _decimal(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned | 
     width = _size(schema, path) if schema["type"] == "fixed" else 0
     if not pa.types.is_decimal128(kind):
         if schema["type"] == "fixed" and precision > _digits(width):
-            return None  # it has no such decimals, and so is none; but decimals that are small enough do fit
-        raise disagree(path, kind, for_log(wanted))
+            return None  # the logical type is invalid; but decimals that are small enough do fit
+        raise type_mismatch(path, kind, for_log(wanted))
     if kind.scale != scale or kind.precision > precision:
-        raise disagree(path, kind, f"{for_log(wanted)}; cast the field to it")
+        raise type_mismatch(path, kind, f"{for_log(wanted)}; cast the field to it")
     if schema["type"] == "fixed" and not width:
         raise SchemaError(f"field '{path}': the schema has a fixed type without a size")
     if width > MAX_DECIMAL_BYTES:
         raise SchemaError(
-            f"field '{path}': a decimal of {for_log(str(width))} bytes is not supported, {MAX_DECIMAL_BYTES} are"
+            f"field '{path}': a decimal of {for_log(str(width))} bytes is not supported; the maximum is {MAX_DECIMAL_BYTES}"
         )
     fits = not width or kind.precision <= _digits(width)
     cost = int(kind.precision != precision) + 2 * (width > 0)
@@ -143,19 +143,19 @@ def _digits(width: int) -> int:
 
 def _big_decimal(_: dict[str, Any], kind: pa.DataType, path: str) -> Planned:
     if not pa.types.is_decimal128(kind):
-        raise disagree(path, kind, "bytes (big-decimal)")
+        raise type_mismatch(path, kind, "bytes (big-decimal)")
     return Planned(AvroNode(ArrowLayout.BIG_DECIMAL, path, scale=kind.scale), 3, total=True)
 
 
 def _uuid_text(_: dict[str, Any], kind: pa.DataType, path: str) -> Planned:
     if not is_text(kind):
-        raise disagree(path, kind, "string (uuid)")
+        raise type_mismatch(path, kind, "string (uuid)")
     return Planned(AvroNode(ArrowLayout.UUID_TEXT, path), 1, total=False)
 
 
 def _uuid_bytes(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned | None:
     if schema.get("size") != 16 or not is_text(kind):
-        return None  # bytes go into it as into every fixed type
+        return None  # bytes are encoded as in every fixed type
     return Planned(AvroNode(ArrowLayout.UUID_BYTES, path), 2, total=False)
 
 
@@ -164,12 +164,12 @@ def _duration(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned |
         return None
     if kind in (pa.duration("us"), pa.month_day_nano_interval()):
         return Planned(AvroNode(ArrowLayout.DURATION, path), 0, total=False)
-    raise disagree(path, kind, "fixed (duration)")
+    raise type_mismatch(path, kind, "fixed (duration)")
 
 
 def _date(_: dict[str, Any], kind: pa.DataType, path: str) -> Planned:
     if not pa.types.is_date32(kind):
-        raise disagree(path, kind, "int (date)")
+        raise type_mismatch(path, kind, "int (date)")
     return Planned(AvroNode(ArrowLayout.LONG, path), 0, total=True)
 
 
@@ -185,7 +185,7 @@ def _time(unit: str, cost: int) -> _Reader:
     def read(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned:
         is_number = is_int(kind) or (unit == "us" and pa.types.is_int64(kind))
         if not (is_number or kind in _TIMES.values()):
-            raise disagree(path, kind, type_name(schema))
+            raise type_mismatch(path, kind, type_name(schema))
         have = unit if is_number else next(each for each, time in _TIMES.items() if time == kind)
         node = _scaled(AvroNode(ArrowLayout.LONG, path), have, unit)
         high = _DAY_SECONDS * _UNITS[unit] // node.factor - 1
@@ -199,7 +199,7 @@ def _time(unit: str, cost: int) -> _Reader:
 def _timestamp(unit: str, cost: int, *, local: bool) -> _Reader:
     def read(schema: dict[str, Any], kind: pa.DataType, path: str) -> Planned:
         if not pa.types.is_timestamp(kind) or (kind.tz is None) != local:
-            raise disagree(path, kind, type_name(schema))
+            raise type_mismatch(path, kind, type_name(schema))
         node = _scaled(AvroNode(ArrowLayout.LONG, path), kind.unit, unit)
         if node.factor > 1:
             high = ((1 << 63) - 1) // node.factor

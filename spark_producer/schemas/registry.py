@@ -1,6 +1,6 @@
-"""The Schema Registry as the driver asks it, through confluent-kafka's client; the one module that imports it.
+"""Requests of the driver to a Schema Registry, by confluent-kafka's client, which only this module imports.
 
-Tasks never come here: they get an id and a plan.
+Tasks make no requests: they get an id and a plan.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 INSTALL = "pip install 'pyproducer[schemas]', or what it brings, 'confluent-kafka[schemaregistry]'"
-"""The extra, and its package, which is enough where pyproducer itself was not installed by pip."""
+"""The command that installs the extra, or its package where pyproducer itself is not installed by pip."""
 
 TRIES = 2
-"""How often each address is asked, so that one lost connection does not fail a write."""
+"""Attempts per address, so that one lost connection does not fail a write."""
 
 PAUSE_MS = 100
-"""The longest pause between two tries."""
+"""Maximum pause between two attempts in milliseconds."""
 
 GRACE = 0.5
-"""Seconds for the client to say by itself what it was waiting for, and for its pauses."""
+"""Seconds beyond the timeout in which the client may raise its own error, with the reason."""
 
 MAX_RESPONSE_BYTES = 16 << 20
-"""The most bytes of an answer. A schema of more would not fit into the registry's own topic, whose limit is mostly 1 MiB."""
+"""Maximum bytes of a response. A larger schema would not fit into the registry's own topic, whose limit is usually 1 MiB."""
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
 class RegisteredSchema(NamedTuple):
-    """A schema as the registry has it: its id, and its text if it was asked for."""
+    """A schema of the registry: its id, and its text if it was requested."""
 
     schema_id: int
     text: str | None = None
 
 
 class Registry:
-    """A Schema Registry, until `close`. Every call ends within about `timeout` seconds, or raises, whatever the answer is like.
+    """A client of a Schema Registry, until `close`. Every call returns or raises within about `timeout` seconds.
 
-    The client's own timeouts are for single reads. So each call is made in a thread that is left alone when time is up; what it
-    reads is bounded in bytes. `reveal` gives the text of a secret, which may be a reference.
+    The client's own timeouts are for single reads, so each call runs in a thread that is left to itself after the timeout; the
+    bytes that it reads are bounded. `reveal` returns the text of a secret, which may be a reference.
     """
 
     def __init__(self, options: RegistryOptions, reveal: Callable[[str, Secret], str], timeout: float) -> None:
@@ -62,25 +62,25 @@ class Registry:
         self._client.close()
 
     def register(self, subject: str, schema: str) -> RegisteredSchema:
-        """Register a schema, or find it if the subject has it.
+        """Register a schema, unless the subject has it; return its id.
 
         Raises:
-            SchemaIncompatible: Readers of the subject's other versions could not read what it writes.
-            RegistryError: The registry refuses, or cannot be asked.
+            SchemaIncompatible: the schema is incompatible with other versions of the subject.
+            RegistryError: the registry refuses, or cannot be reached.
         """
-        with self._asking(f"register the schema of subject {subject!r}", subject):
+        with self._request_errors(f"register the schema of subject {subject!r}", subject):
             normal = self._options.normalize_schemas
             return self._timed(
                 lambda: _with_id(self._client.register_schema(subject, _avro(schema), normalize_schemas=normal))
             )
 
     def lookup(self, subject: str, schema: str) -> RegisteredSchema:
-        """Find a schema that the subject must have.
+        """Return the id of a schema of the subject.
 
         Raises:
             RegistryError: as `register`; or the subject does not have it.
         """
-        with self._asking(f"find the schema under subject {subject!r}", subject):
+        with self._request_errors(f"find the schema under subject {subject!r}", subject):
             normal = self._options.normalize_schemas
             found = self._timed(lambda: self._client.lookup_schema(subject, _avro(schema), normalize_schemas=normal))
             return _with_id(found.schema_id)
@@ -91,7 +91,7 @@ class Registry:
         Raises:
             RegistryError: as `register`; or there is no such subject.
         """
-        with self._asking(f"get the latest schema of subject {subject!r}", subject):
+        with self._request_errors(f"get the latest schema of subject {subject!r}", subject):
             found = self._timed(lambda: self._client.get_latest_version(subject))
             return _with_id(found.schema_id)._replace(
                 text=_text(found.schema, f"the latest schema of subject {subject!r}")
@@ -103,21 +103,21 @@ class Registry:
         Raises:
             RegistryError: as `register`; or there is no such id.
         """
-        with self._asking(f"get schema {schema_id}", None):
+        with self._request_errors(f"get schema {schema_id}", None):
             return _text(self._timed(lambda: self._client.get_schema(schema_id)), f"schema {schema_id}")
 
-    def _timed(self, call: Callable[[], _Answer]) -> _Answer:
+    def _timed(self, call: Callable[[], _Result]) -> _Result:
         """Return what a call returns, or raise its error.
 
         Raises:
-            TimeoutError: It has not ended in time. Its thread ends with its next read, or with the process.
+            TimeoutError: it has not returned in time. Its thread ends with its next read, or with the process.
         """
-        outcome: Future[_Answer] = Future()
+        outcome: Future[_Result] = Future()
 
         def run() -> None:
             try:
                 outcome.set_result(call())
-            except BaseException as error:  # it is raised where the result is asked for
+            except BaseException as error:  # raised to the caller, by outcome.result
                 outcome.set_exception(error)
 
         threading.Thread(target=run, name="schema-registry", daemon=True).start()
@@ -126,33 +126,32 @@ class Registry:
         except TimeoutError:
             if outcome.done():
                 raise
-            raise TimeoutError(f"no whole answer within {self._timeout:g} s") from None
+            raise TimeoutError(f"no complete response within {self._timeout:g} s") from None
 
     @contextlib.contextmanager
-    def _asking(self, what: str, subject: str | None) -> Iterator[None]:
+    def _request_errors(self, what: str, subject: str | None) -> Iterator[None]:
         from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-        where = f"the Schema Registry at {self._options.schema_registry_url}"
+        registry = f"the Schema Registry at {self._options.schema_registry_url}"
         try:
             yield
         except SchemaRegistryError as error:
-            code, said = (for_log(str(told)) for told in (error.error_code, error.error_message))
-            raise _refusal(error.http_status_code, code, said, f"could not {what}: {where}", subject) from None
+            code, message = (for_log(str(each)) for each in (error.error_code, error.error_message))
+            raise _refusal(error.http_status_code, code, message, f"could not {what}: {registry}", subject) from None
         except RegistryError:
             raise
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise RegistryError(
-                f"could not {what}: {where} answered with what is none of its answers ({type(error).__name__}); "
-                f"{_PATH_HINT}"
+                f"could not {what}: {registry} sent an invalid response ({type(error).__name__}). {_PATH_HINT}"
             ) from None
-        except Exception as error:  # every error of the client's own HTTP library
+        except Exception as error:  # any error of the client's HTTP library
             from spark_producer.security.tls_errors import (
-                is_tls_error,  # tasks, which ask nothing, import this module too
+                is_tls_error,  # tasks import this module too, and make no requests
             )
 
-            said = f"{type(error).__name__}: {for_log(str(error))}"
+            reason = f"{type(error).__name__}: {for_log(str(error))}"
             check = _TLS_HINT if is_tls_error(error) else "schema.registry.url, and that the driver may connect to it"
-            raise RegistryError(f"could not {what}: {where} cannot be reached ({said}); check {check}") from None
+            raise RegistryError(f"could not {what}: {registry} cannot be reached ({reason}). Check {check}") from None
 
 
 def _connect(options: RegistryOptions, reveal: Callable[[str, Secret], str], timeout: float) -> SchemaRegistryClient:
@@ -160,7 +159,7 @@ def _connect(options: RegistryOptions, reveal: Callable[[str, Secret], str], tim
         from confluent_kafka.schema_registry import SchemaRegistryClient
     except ImportError as error:
         raise ConfigError(
-            f"a Schema Registry needs confluent-kafka with its client, on the driver: {INSTALL} ({error})"
+            f"the Schema Registry client is not installed on the driver: {error}. Run {INSTALL}"
         ) from None
     addresses = options.schema_registry_url.split(",")
     conf: dict[str, Any] = {
@@ -174,7 +173,7 @@ def _connect(options: RegistryOptions, reveal: Callable[[str, Secret], str], tim
     conf |= {name.removeprefix(_PREFIX): file for name, file in files.items()}
     if options.schema_registry_ssl_certificate_location:
         password = options.schema_registry_ssl_key_password
-        # An empty one is wrong for a key that has a password; with none at all OpenSSL would ask for it on the terminal.
+        # Without a password OpenSSL would ask for one on the terminal; an empty one is wrong for an encrypted key.
         conf["ssl.key.password"] = "" if password is None else reveal(f"{_PREFIX}ssl.key.password", password)
     if options.basic_auth_user_info is not None:
         conf["basic.auth.user.info"] = reveal("basic.auth.user.info", options.basic_auth_user_info)
@@ -190,28 +189,28 @@ def _connect(options: RegistryOptions, reveal: Callable[[str, Secret], str], tim
     try:
         client = SchemaRegistryClient(conf)
         session = client._rest_client.session
-        session.headers["Accept-Encoding"] = "identity"  # else a few bytes might become many
+        session.headers["Accept-Encoding"] = "identity"  # a compressed response could expand to any size
         session.event_hooks = {"response": [_bounded]}
         return client
     except (OSError, ValueError) as error:
-        # Its text may hold what was given, and so a password: only files are named.
+        # The error's text may contain a password, so only files are named.
         reason = f"{error.strerror}" if isinstance(error, OSError) else "an option of the registry has a bad value"
         named = "".join(f" {name}={file!r}" for name, file in files.items())
-        key = "; the password of a key is wrong, or the key is of another certificate" if len(files) > 1 else ""
-        raise ConfigError(f"the client of the Schema Registry cannot be made: {reason}{key}{named}") from None
+        key = "; the password of the key is wrong, or it is the key of another certificate" if len(files) > 1 else ""
+        raise ConfigError(f"the Schema Registry client cannot be created: {reason}{key}{named}") from None
 
 
 _PREFIX = "schema.registry."
-_PATH_HINT = "is schema.registry.url its address, with its path?"
+_PATH_HINT = "Check that schema.registry.url is its address, with its path"
 _TLS_HINT = (
-    "schema.registry.ssl.ca.location, which must hold the CA of the registry's certificate, the host name in "
-    "schema.registry.url, which must be one of the certificate's, and, if the registry asks for a certificate, "
+    "schema.registry.ssl.ca.location, which must contain the CA of the registry's certificate, the host name in "
+    "schema.registry.url, which must be one of the certificate's, and, if the registry requires a client certificate, "
     "schema.registry.ssl.certificate.location"
 )
 
 
 def _files(options: RegistryOptions) -> dict[str, str]:
-    """Return the files of TLS that are given, by option."""
+    """Return the given TLS files by option."""
     files = {
         "ssl.ca.location": options.schema_registry_ssl_ca_location,
         "ssl.certificate.location": options.schema_registry_ssl_certificate_location,
@@ -221,7 +220,7 @@ def _files(options: RegistryOptions) -> dict[str, str]:
 
 
 def _bounded(response: Any) -> None:
-    """Read the body of an answer, and refuse one that does not end."""
+    """Read the body of a response, and refuse one that is too large."""
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise ValueError("it is compressed")
     chunks, size = [], 0
@@ -229,7 +228,7 @@ def _bounded(response: Any) -> None:
         chunks.append(chunk)
         size += len(chunk)
         if size > MAX_RESPONSE_BYTES:
-            raise ValueError("it does not end")
+            raise ValueError("it is too large")
     response.stream.close()
     response.stream = type(response)(response.status_code, content=b"".join(chunks)).stream
 
@@ -249,11 +248,11 @@ def _with_id(schema_id: object) -> RegisteredSchema:
 def _text(schema: Schema, what: str) -> str:
     if schema.schema_type not in (None, "AVRO"):
         raise RegistryError(
-            f"{what} is {for_log(str(schema.schema_type))}, and not Avro; encode elsewhere, and set valueSchemaId"
+            f"{what} is {for_log(str(schema.schema_type))}, not Avro. Encode elsewhere, and set valueSchemaId"
         )
     if schema.references:
         raise RegistryError(
-            f"{what} refers to other schemas, which is not supported: give the whole of it in valueSchema"
+            f"{what} refers to other schemas, which is not supported. Give the complete schema in valueSchema"
         )
     if not isinstance(schema.schema_str, str):
         raise ValueError("no schema")
@@ -261,20 +260,20 @@ def _text(schema: Schema, what: str) -> str:
 
 
 _HINTS = {
-    401: "the login is wrong or missing: set basic.auth.user.info or bearer.auth.token",
-    403: "this user may not do that; ask for the right, or register the schema elsewhere and set auto.register.schemas=false",
-    404: "register the schema first, or set auto.register.schemas=true",
-    422: "the registry does not take this schema",
+    401: "The login is wrong or missing: set basic.auth.user.info or bearer.auth.token",
+    403: "The user lacks the permission: get it, or register the schema elsewhere and set auto.register.schemas=false",
+    404: "Register the schema first, or set auto.register.schemas=true",
+    422: "The schema is invalid for the registry",
 }
 
 
-def _refusal(status: int, code: str, said: str, failed: str, subject: str | None) -> RegistryError:
+def _refusal(status: int, code: str, message: str, failed: str, subject: str | None) -> RegistryError:
     if status == 409 and subject is not None:
         return SchemaIncompatible(
-            f"the schema does not fit the other versions of subject {subject!r}, by its compatibility level: {said}. "
-            "Change the column so that the old readers can read it (new fields nullable), or the compatibility level"
+            f"the schema does not fit the other versions of subject {subject!r}, by its compatibility level: {message}. "
+            "Change the column so that old readers can read it (new fields nullable), or the compatibility level"
         )
-    if status == 404 and not code.startswith("404"):  # a registry says which of its things is missing: 40401 a subject
-        return RegistryError(f"{failed} answered with 404, as no Schema Registry does; {_PATH_HINT}")
+    if status == 404 and not code.startswith("404"):  # a registry has its own codes: 40401 for a missing subject
+        return RegistryError(f"{failed} responded with 404, but not as a Schema Registry. {_PATH_HINT}")
     hint = _HINTS.get(status, "")
-    return RegistryError(f"{failed} refused it with {status}, code {code}: {said}" + (f". {hint}" if hint else ""))
+    return RegistryError(f"{failed} refused it with {status}, code {code}: {message}" + (f". {hint}" if hint else ""))

@@ -20,87 +20,93 @@ from spark_producer.schemas.types import Schema, avro_schema, name_of
 from spark_producer.schemas.wire_format import parse_indexes, prefix_of
 
 MAX_FILE_BYTES = 1 << 20
-"""The most bytes of a schema's file: no schema that people write is larger."""
+"""Maximum size of a schema file in bytes; handwritten schemas are smaller."""
 
 
 class SchemaLookup(NamedTuple):
-    """What the registry is asked: the id of a schema under a subject, or, if `schema` is None, its latest schema."""
+    """A request to the registry: the id of a schema under a subject, or, if `schema` is None, the subject's latest schema."""
 
     options: RegistryOptions
     subject: str
     schema: str | None
 
 
-Ask = Callable[[SchemaLookup], RegisteredSchema]
-"""Whoever asks the registry, or remembers what it said."""
+FindSchema = Callable[[SchemaLookup], RegisteredSchema]
+"""Returns the registry's result for a lookup, or a cached one."""
 
 
 def column_format(
-    wish: ColumnOptions, kind: pa.DataType | None, topic: str | None, options: RegistryOptions, ask: Ask
+    column: ColumnOptions,
+    kind: pa.DataType | None,
+    topic: str | None,
+    options: RegistryOptions,
+    find_schema: FindSchema,
 ) -> ColumnFormat | None:
-    """Return the format of a column, or None if its bytes go out as they are.
+    """Return the format of a column, or None if its bytes are sent as they are.
 
     Args:
         wish: What the options say of it.
         kind: Its type; None only if it is not Avro.
         topic: The topic of all rows, or None.
-        options: How the registry is asked.
-        ask: Who asks it.
+        options: The options of the registry.
+        find_schema: Looks schemas up in the registry.
 
     Raises:
-        ConfigError: An option is wrong.
-        SchemaError: The column and its schema disagree, or there is no Avro for its type.
+        ConfigError: an option is wrong.
+        SchemaError: the column and its schema do not match, or Avro has no such type.
         RegistryError: as `Registry`.
     """
-    if not wish.avro:
-        if wish.schema_id is None:
+    if not column.avro:
+        if column.schema_id is None:
             return None
-        indexes = parse_indexes(f"{wish.column}MessageIndexes", wish.indexes)
-        return ColumnFormat(prefix_of(wish.schema_id, indexes))
+        indexes = parse_indexes(f"{column.name}MessageIndexes", column.indexes)
+        return ColumnFormat(prefix_of(column.schema_id, indexes))
     assert kind is not None
-    given = None if wish.schema is None else parse_schema(_schema_text(wish), f"{wish.column}Schema")
+    given = None if column.schema is None else parse_schema(_schema_text(column), f"{column.name}Schema")
     schema: Schema
-    if wish.schema_id is not None:
+    if column.schema_id is not None:
         assert given is not None
-        schema, schema_id = given, wish.schema_id
+        schema, schema_id = given, column.schema_id
     elif options.use_latest_version:
-        found = ask(SchemaLookup(options, subject_of(wish, topic, None), None))
+        found = find_schema(SchemaLookup(options, subject_of(column, topic, None), None))
         schema, schema_id = parse_schema(found.text or "", "the registry's latest schema"), found.schema_id
     else:
-        subject = subject_of(wish, topic, given)
+        subject = subject_of(column, topic, given)
         schema = (
-            avro_schema(kind, name_of(f"{topic}_{wish.column}" if topic else wish.column)) if given is None else given
+            avro_schema(kind, name_of(f"{topic}_{column.name}" if topic else column.name)) if given is None else given
         )
         plan_of(
-            schema, kind, wish.column, fill=wish.fill
-        )  # the registry must not get a schema that the column does not fit
-        schema_id = ask(SchemaLookup(options, subject, json.dumps(schema, separators=(",", ":")))).schema_id
-    return ColumnFormat(prefix_of(schema_id), plan_of(schema, kind, wish.column, fill=wish.fill))
+            schema, kind, column.name, fill=column.fill
+        )  # before registration, so that no schema is registered that the column does not fit
+        schema_id = find_schema(SchemaLookup(options, subject, json.dumps(schema, separators=(",", ":")))).schema_id
+    return ColumnFormat(prefix_of(schema_id), plan_of(schema, kind, column.name, fill=column.fill))
 
 
-def answer(registry: Registry, question: SchemaLookup) -> RegisteredSchema:
-    """Ask the registry: once for each question.
+def query_registry(registry: Registry, lookup: SchemaLookup) -> RegisteredSchema:
+    """Return the registry's result for a lookup, by one request.
 
     Raises:
         SchemaIncompatible, RegistryError: as `Registry`.
     """
-    if question.schema is None:
-        return registry.latest(question.subject)
-    if question.options.auto_register_schemas:
-        return registry.register(question.subject, question.schema)
-    return registry.lookup(question.subject, question.schema)
+    if lookup.schema is None:
+        return registry.latest(lookup.subject)
+    if lookup.options.auto_register_schemas:
+        return registry.register(lookup.subject, lookup.schema)
+    return registry.lookup(lookup.subject, lookup.schema)
 
 
-def _schema_text(wish: ColumnOptions) -> str:
-    """Return the JSON of a schema that is given itself, or by the path of its file."""
-    text = (wish.schema or "").strip()
+def _schema_text(column: ColumnOptions) -> str:
+    """Return the JSON of a schema, which is given itself or by the path of its file."""
+    text = (column.schema or "").strip()
     if text.startswith(("{", "[", '"')) or not text.endswith((".avsc", ".json")):
         return text
     path = Path(text)
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise ConfigError(f"{wish.column}Schema: {text} is larger than {MAX_FILE_BYTES >> 20} MiB")
+            raise ConfigError(
+                f"{column.name}Schema: the file {text!r} is larger than {MAX_FILE_BYTES >> 20} MiB. Name a schema file"
+            )
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-        raise ConfigError(f"{wish.column}Schema: the file {text!r} cannot be read on the driver: {reason}") from None
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"{column.name}Schema: the file {text!r} cannot be read on the driver: {reason}") from None

@@ -8,33 +8,33 @@ from spark_producer.schemas.names import full_name
 from spark_producer.schemas.types import Schema
 
 
-def subject_of(wish: ColumnOptions, topic: str | None, schema: Schema | None) -> str:
-    """Return the subject: the one that is set, or what the strategy makes of the topic and of the record's full name.
+def subject_of(column: ColumnOptions, topic: str | None, schema: Schema | None) -> str:
+    """Return the subject: the one that is set, or the strategy's, from the topic and the record's full name.
 
     Args:
-        wish: What the options say of the column.
+        wish: The options of the column.
         topic: The topic of all rows; None if each row names its own.
-        schema: The schema that was given; None if it follows from the column, or is the registry's latest.
+        schema: The given schema; None if it follows from the column, or is the registry's latest.
 
     Raises:
-        ConfigError: The strategy needs a topic or a name that is not there.
+        ConfigError: the strategy needs a topic or a record name that is missing.
     """
-    if wish.subject is not None:
-        return wish.subject
+    if column.subject is not None:
+        return column.subject
     parts = []
-    if wish.strategy != "RecordNameStrategy":
+    if column.strategy != "RecordNameStrategy":
         if topic is None:
             raise ConfigError(
-                f"the rows name their topics, and {wish.strategy} gives each topic a subject: set the option topic, "
-                f"{wish.column}Subject, or {wish.column}.subject.name.strategy=RecordNameStrategy with {wish.column}Schema"
+                f"{column.strategy} needs one topic, but the rows name their topics. Set the option topic, "
+                f"{column.name}Subject, or {column.name}.subject.name.strategy=RecordNameStrategy with {column.name}Schema"
             )
         parts.append(topic)
-    if wish.strategy == "TopicNameStrategy":
-        parts.append(wish.column)
+    if column.strategy == "TopicNameStrategy":
+        parts.append(column.name)
     else:
         if not isinstance(schema, dict) or not isinstance(schema.get("name"), str):
             raise ConfigError(
-                f"{wish.strategy} takes its subject from the record's name: set {wish.column}Schema, or {wish.column}Subject"
+                f"{column.strategy} needs the name of a record. Set {column.name}Schema, or {column.name}Subject"
             )
         parts.append(full_name(schema))
     return "-".join(parts)

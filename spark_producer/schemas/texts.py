@@ -1,4 +1,4 @@
-"""The names, types and paths of schemas and columns in messages: escaped and cut."""
+"""Names, types and paths of schemas and columns for messages, escaped and cut."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pyarrow as pa
 from spark_producer.common.escape import MAX_LENGTH, for_log
 
 MAX_NAMES_SHOWN = 50
-"""The maximum names of a list that are formatted; the text of more would be cut."""
+"""Maximum names of a list that are formatted; the text of more would be cut."""
 
 _MAX_TYPE_SHOWN = 100
-"""The maximum characters of an Arrow type: that of a struct names all of its fields."""
+"""Maximum length of an Arrow type's name in characters; a struct's has all of its fields."""
 
 
-def shown_names(names: Iterable[object]) -> str:
-    """Return names separated by commas."""
+def list_names(names: Iterable[object]) -> str:
+    """Return the first names of a list, separated by commas."""
     first = list(itertools.islice(names, MAX_NAMES_SHOWN + 1))
     more = ", …" if len(first) > MAX_NAMES_SHOWN else ""
     return for_log(", ".join(for_log(str(name)) for name in first[:MAX_NAMES_SHOWN]) + more)
 
 
-def shown_type(kind: pa.DataType) -> str:
-    """Return the name of an Arrow type; that of nulls is Spark's, void."""
+def arrow_type_name(kind: pa.DataType) -> str:
+    """Return the name of an Arrow type; the null type has Spark's name, void."""
     if pa.types.is_null(kind):
         return "void"
     text = for_log(str(kind))

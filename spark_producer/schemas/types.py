@@ -1,4 +1,4 @@
-"""The Avro schema of an Arrow type, for columns that bring none (Avro 1.12 specification; Spark's to_avro has the same types)."""
+"""The Avro schema of an Arrow type, for columns without a given one (Avro 1.12; Spark's to_avro has the same types)."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from typing import Any, cast
 import pyarrow as pa
 
 from spark_producer.errors import SchemaError
-from spark_producer.schemas.texts import path_below, shown_type
+from spark_producer.schemas.texts import arrow_type_name, path_below
 
 Schema = str | list[Any] | dict[str, Any]
-"""An Avro schema as JSON has it."""
+"""An Avro schema as parsed JSON."""
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""What Avro takes as the name of a field or record."""
+"""A legal name of a field or record in Avro."""
 
 
 def avro_schema(kind: pa.DataType, name: str) -> Schema:
     """Return the schema of values of an Arrow type. Nullable fields become `["null", …]` with the default null.
 
     Args:
-        kind: A type as Spark's structs have it: numbers, texts, bytes, decimals, dates, timestamps in microseconds, lists, maps
+        kind: A type of Spark's structs: numbers, texts, bytes, decimals, dates, timestamps in microseconds, lists, maps
             with string keys, and structs of these.
         name: The name of the record; those in its fields are `<name>_<field>`.
 
     Raises:
-        SchemaError: There is no such type in Avro, or no such name; the text names the field.
+        SchemaError: Avro has no such type, or allows no such name; the message has the field.
     """
     return _Naming().schema_of(kind, name, name)
 
 
 def name_of(text: str) -> str:
-    """Return a name that Avro takes for a topic's: every other character becomes `_`."""
+    """Return a legal name in Avro for a topic: every illegal character becomes `_`."""
     found = re.sub(r"[^A-Za-z0-9_]", "_", text)
     return found if NAME.fullmatch(found) else f"_{found}"
 
 
 class _Naming:
-    """Gives each record of one schema a name of its own."""
+    """Builds one schema, with a different name for each record."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -56,11 +56,12 @@ class _Naming:
             entry = kind
             if not is_text(entry.key_type):
                 raise SchemaError(
-                    f"field '{path}' is a map whose keys are {shown_type(entry.key_type)}: Avro's are strings; cast them"
+                    f"field '{path}' is a map whose keys are {arrow_type_name(entry.key_type)}: keys in Avro are strings. Cast "
+                    "them"
                 )
             return {"type": "map", "values": self._nullable(entry.item_field, name, f"{path}{{}}")}
         raise SchemaError(
-            f"field '{path}' has type {shown_type(kind)}, which Avro does not have: cast it, or leave it out"
+            f"field '{path}' has type {arrow_type_name(kind)}, which Avro does not have. Cast it, or leave it out"
         )
 
     def _record(self, kind: pa.StructType, name: str, path: str) -> Schema:
@@ -68,15 +69,15 @@ class _Naming:
             name += "_"
         self._taken.add(name)
         fields: list[dict[str, Any]] = []
-        for field in (kind.field(place) for place in range(kind.num_fields)):
+        for field in (kind.field(index) for index in range(kind.num_fields)):
             below = path_below(path, field.name)
             if not NAME.fullmatch(field.name):
                 raise SchemaError(
                     f"field '{below}' cannot be an Avro field: its name must be letters, digits and '_', and not begin with a "
-                    "digit; rename it"
+                    "digit. Rename it"
                 )
             if field.name in {each["name"] for each in fields}:
-                raise SchemaError(f"field '{below}' is there twice; rename one of them")
+                raise SchemaError(f"field '{below}' is in the column twice. Rename one of them")
             found: dict[str, Any] = {"name": field.name, "type": self._nullable(field, f"{name}_{field.name}", below)}
             fields.append(found | ({"default": None} if field.nullable else {}))
         return {"type": "record", "name": name, "fields": fields}
@@ -89,7 +90,7 @@ class _Naming:
 
 
 def plain_schema(kind: pa.DataType) -> Schema | None:
-    """Return the schema of a type that holds no other; None for those that do, or that Avro does not have."""
+    """Return the schema of a type without children; None for other types, and for those that Avro does not have."""
     for is_it, schema in _PLAIN:
         if is_it(kind):
             return schema
@@ -103,19 +104,19 @@ def plain_schema(kind: pa.DataType) -> Schema | None:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is a string, or a dictionary of strings."""
+    """Return whether an Arrow type is a string, or a dictionary of strings."""
     inner = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
     return bool(pa.types.is_string(inner) or pa.types.is_large_string(inner))
 
 
 def is_binary(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is binary, or a dictionary of these."""
+    """Return whether an Arrow type is binary, or a dictionary of binaries."""
     inner = kind.value_type if isinstance(kind, pa.DictionaryType) else kind
     return bool(pa.types.is_binary(inner) or pa.types.is_large_binary(inner))
 
 
 def is_int(kind: pa.DataType) -> bool:
-    """Whether an Arrow type is an integer that Avro's int holds."""
+    """Return whether an Arrow type is an integer of at most 32 bits, as Avro's int."""
     return bool(pa.types.is_int8(kind) or pa.types.is_int16(kind) or pa.types.is_int32(kind))
 
 

@@ -1,4 +1,4 @@
-"""Confluent's frame around encoded bytes: a zero, four bytes of the schema's id, and for Protobuf the path of the message."""
+"""Confluent's wire format: a zero, four bytes of the schema's id, for Protobuf the path of the message, and the payload."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ ID_BYTES = 4
 
 
 def prefix_of(schema_id: int, indexes: tuple[int, ...] = ()) -> bytes:
-    """Return what stands before the payload. `indexes` is the path of a Protobuf message; nothing else has one.
+    """Return the prefix of the payload. `indexes` is the path of a Protobuf message; other formats have none.
 
-    The path is the number of its steps and the steps, as zigzag varints; that of a file's first message is one zero byte.
+    The path is encoded as its length and its steps, in zigzag varints; that of a file's first message is one zero byte.
     """
     frame = MAGIC + schema_id.to_bytes(ID_BYTES, "big")
     if not indexes:
@@ -26,10 +26,10 @@ def prefix_of(schema_id: int, indexes: tuple[int, ...] = ()) -> bytes:
 
 
 def parse_indexes(name: str, text: str | None) -> tuple[int, ...]:
-    """Return the path that the text of an option, `2,0` or `[2, 0]`, stands for; nothing for None.
+    """Return the path of an option's text, `2,0` or `[2, 0]`; an empty one for None.
 
     Raises:
-        ConfigError: It is not whole numbers from 0 on with commas between them.
+        ConfigError: the text is not a list of non-negative whole numbers.
     """
     if text is None:
         return ()
@@ -41,7 +41,7 @@ def parse_indexes(name: str, text: str | None) -> tuple[int, ...]:
 
 def framed(column: ArrowArray, prefix: bytes) -> BytesArray:
     """Return a column of strings or bytes with `prefix` before each value; null stays null."""
-    import pyarrow.compute as pc  # 35 ms of a worker, which only those who ask for frames pay for
+    import pyarrow.compute as pc  # it takes 35 ms, so it is loaded only where it is used
 
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
@@ -54,7 +54,7 @@ def framed(column: ArrowArray, prefix: bytes) -> BytesArray:
 
 
 def split_frame(content: bytes) -> tuple[int, bytes] | None:
-    """Return the schema's id and the payload behind it, or None if these bytes have no frame."""
+    """Return the schema's id and the payload, or None if these bytes are not in the wire format."""
     if len(content) <= ID_BYTES or content[:1] != MAGIC:
         return None
     return int.from_bytes(content[1 : 1 + ID_BYTES], "big"), content[1 + ID_BYTES :]

@@ -59,6 +59,7 @@ READ: tuple[str, ...] = (
     "partitioner",
     "protocol",
     "record",
+    "schemas",
     "security",
 )
 """Folders and files below `spark_producer/` that have been read with the glossary beside them."""

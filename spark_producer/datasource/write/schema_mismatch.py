@@ -1,4 +1,4 @@
-"""Rows that an encoder has refused: what is said of them, and their values in a form that can be read without a schema."""
+"""Rows that don't match their Avro schema: the error message for each, and their values as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spark_producer.record.rejected import ErrorMessage, RejectedRows, RowContex
 
 
 class MismatchedColumn(NamedTuple):
-    """A column before it was encoded, and the rows of it that its schema refuses, by field."""
+    """A column before its encoding, and its rows that do not fit the schema, by field."""
 
     name: str
     column: ArrowArray
@@ -23,33 +23,33 @@ class MismatchedColumn(NamedTuple):
 
     @property
     def positions(self) -> Int64Array:
-        """The positions of those rows, ascending, each once."""
+        """The positions of these rows, ascending, each once."""
         return np.unique(np.concatenate([each.rows for each in self.rows]))
 
     def without_them(self) -> ArrowArray:
-        """Return the column with null in their place."""
+        """Return the column with null in place of these rows."""
         count = len(self.column)
         bad = np.zeros(count, dtype=np.bool_)
         bad[self.positions] = True
-        places: IntegerArray = pa.array(np.arange(count), type=pa.int64(), mask=bad)
-        return self.column.take(places)
+        positions: IntegerArray = pa.array(np.arange(count), type=pa.int64(), mask=bad)
+        return self.column.take(positions)
 
 
 class MismatchedPiece:
     """The rows of a piece of a task that do not fit the schemas of their columns."""
 
     def __init__(self, encoded: pa.RecordBatch, columns: Sequence[MismatchedColumn]) -> None:
-        """`encoded` is the piece with its columns in their formats."""
+        """`encoded` is the piece with encoded columns."""
         self._encoded = encoded
         self._columns = {each.name: each for each in columns}
         self._refused = {each.name: frozenset(each.positions.tolist()) for each in columns}
 
     def rejected(self, first_row: int, topic: str | None = None) -> RejectedRows:
-        """Return these rows, numbered from `first_row` on, each once; the piece's first one comes first."""
+        """Return these rows, numbered from `first_row` on, each once, in the order of the piece."""
         found = [each for column in self._columns.values() for each in column.rows]
         found.sort(key=lambda each: int(each.rows[0]))
         faults = [
-            RowErrors(RowErrorKind.SCHEMA, _told_of(each), each.rows, np.zeros(len(each.rows), np.int64))
+            RowErrors(RowErrorKind.SCHEMA, _message_of(each), each.rows, np.zeros(len(each.rows), np.int64))
             for each in found
         ]
         return RejectedRows.among(row_locations_only(self._encoded, topic, first_row), faults)
@@ -60,29 +60,29 @@ class MismatchedPiece:
         return np.delete(np.arange(self._encoded.num_rows), np.unique(bad))
 
     def text_of(self, name: str, position: int) -> bytes | None:
-        """Return a value as JSON in UTF-8, or None if it is in no way unfit, and so encoded as ever."""
+        """Return a value as JSON in UTF-8, or None if it fits its schema, and so is encoded."""
         if position not in self._refused.get(name, ()):
             return None
         return _json(self._columns[name].column.take(from_numbers(np.array([position])))).encode()
 
 
-def _told_of(unfit: SchemaMismatchRows) -> ErrorMessage:
-    """Return what is said of the rows that are unfit for one reason."""
+def _message_of(unfit: SchemaMismatchRows) -> ErrorMessage:
+    """Return the error message of rows that do not fit for one reason."""
 
-    def told(at: RowContext) -> str:
+    def message(at: RowContext) -> str:
         return (
-            f"row {at.row} of the task does not fit its Avro schema: field '{unfit.path}': {unfit.reason}; "
-            "fill or drop such rows, or let the schema take them"
+            f"row {at.row} of the task does not fit its Avro schema: field '{unfit.path}': {unfit.reason}. "
+            "Fill or drop such rows, or change the schema to accept them"
         )
 
-    return told
+    return message
 
 
 def _json(column: Any) -> str:
-    """Return the one value of a column as JSON, as `as_records` has it; what has none there, in the form that loses least."""
+    """Return the only value of a column as JSON, as `as_records` does; values without JSON in the form that loses least."""
     from spark_producer.record.rendering import (
         as_json,
-    )  # only rows that are refused need it, and the kernels that it imports
+    )  # only refused rows need it, and the kernels that it imports
 
     try:
         return as_json(column, keep_nulls=True)[0].as_py() or "null"

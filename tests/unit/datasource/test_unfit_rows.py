@@ -124,7 +124,7 @@ def test_com1_what_a_logical_type_or_a_union_forbids_is_dead_and_names_the_reaso
     reasons = (
         "it is not a UUID",
         "it is not a time of day",
-        "no type of its union takes it: enum 'EA', enum 'EB'",
+        "no type of its union accepts it: enum 'EA', enum 'EB'",
         "it does not have 2 bytes",
     )
     for number, (name, reason) in enumerate(zip(kinds, reasons, strict=True), 1):

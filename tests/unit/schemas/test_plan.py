@@ -90,18 +90,18 @@ def test_fields_are_found_by_name_and_named_types_by_their_namespace() -> None:
 @pytest.mark.parametrize(
     ("schema", "kind", "text"),
     [
-        ("int", pa.int64(), "field 'value.f' has type int64, and the schema wants int"),
-        ("string", pa.binary(), "field 'value.f' has type binary, and the schema wants string"),
-        ("long", pa.timestamp("us", "UTC"), "the schema wants long"),
-        (["null", "string"], pa.int32(), "field 'value.f' has type int32, and the schema wants string"),
-        (["null", "string", "bytes"], pa.int32(), "which no type of the union takes"),
+        ("int", pa.int64(), "field 'value.f' has type int64, but the schema has int"),
+        ("string", pa.binary(), "field 'value.f' has type binary, but the schema has string"),
+        ("long", pa.timestamp("us", "UTC"), "the schema has long"),
+        (["null", "string"], pa.int32(), "field 'value.f' has type int32, but the schema has string"),
+        (["null", "string", "bytes"], pa.int32(), "which no type of the union accepts"),
         ({"type": "array", "items": "long"}, pa.list_(pa.string()), r"field 'value.f[]' has type string"),
         ({"type": "map", "values": "long"}, pa.map_(pa.string(), pa.string()), "field 'value.f{}' has type string"),
         ({"type": "map", "values": "long"}, pa.map_(pa.int32(), pa.int64()), "a map, whose keys are strings"),
         (record(("n", "int")), pa.struct([("m", pa.int32())]), "field 'value.f.m' is not in the schema, whose fields are n"),
         (record(("n", "int")), pa.struct([]), "field 'value.f.n' of the schema is not in the column"),
-        (fixed(4), pa.decimal128(9, 3), "the schema wants decimal(9, 2); cast the field to it"),
-        ("b.Unknown", pa.int32(), "names the type 'b.Unknown', which it has not defined"),
+        (fixed(4), pa.decimal128(9, 3), "the schema has decimal(9, 2); cast the field to it"),
+        ("b.Unknown", pa.int32(), "refers to the type 'b.Unknown', which it does not define"),
         ({"type": "array"}, pa.list_(pa.int32()), "without 'items'"),
         ({"type": "record", "name": "X"}, pa.struct([]), "has no list of fields"),
     ],
@@ -117,7 +117,7 @@ def test_a_schema_and_a_column_that_disagree_name_the_field(schema: Any, kind: p
     ("kind", "text"),
     [
         (pa.struct([("a-b", pa.int32())]), "field 'value.a-b' cannot be an Avro field"),
-        (pa.struct([("a", pa.int32()), ("a", pa.int32())]), "field 'value.a' is there twice"),
+        (pa.struct([("a", pa.int32()), ("a", pa.int32())]), "field 'value.a' is in the column twice"),
         (pa.struct([("a", pa.list_(pa.duration("us")))]), "field 'value.a[]' has type duration[us]"),
         (pa.struct([("a", pa.map_(pa.int32(), pa.int32()))]), "field 'value.a' is a map whose keys are int32"),
     ],
@@ -140,7 +140,7 @@ def test_records_of_one_schema_have_names_of_their_own() -> None:
 
 def test_a_schema_that_is_none_is_told() -> None:
     assert parse_schema(" string ") == "string"
-    for text, told in (("{", "is no JSON"), ("17", "it is int"), ("[" * 100_000, "nested too deeply")):
+    for text, told in (("{", "is not JSON"), ("17", "it is int"), ("[" * 100_000, "nested too deeply")):
         with pytest.raises(SchemaError, match=told):
             parse_schema(text)
 

@@ -64,7 +64,7 @@ def test_com12_a_certificate_that_is_not_accepted_is_one_error_before_the_passwo
     more = {"schema_registry_ssl_ca_location": ""} if case == "the system's CAs" else {}
     with played(certificates, name) as server:
         with pytest.raises(
-            RegistryError, match=r"CERTIFICATE_VERIFY_FAILED.*check schema\.registry\.ssl\.ca\.loc"
+            RegistryError, match=r"CERTIFICATE_VERIFY_FAILED.*Check schema\.registry\.ssl\.ca\.loc"
         ) as raised:
             register(server, certificates, **more)
         assert server.asked == []
@@ -86,7 +86,7 @@ def test_a_registry_that_asks_for_a_certificate(certificates: Certificates, form
     with played(certificates, asks=True) as server:
         assert register(server, certificates, **ours, **password) == 3
         with pytest.raises(
-            RegistryError, match=r"asks for a certificate, schema\.registry\.ssl\.certificate\.location"
+            RegistryError, match=r"requires a client certificate, schema\.registry\.ssl\.certificate\.location"
         ):
             register(server, certificates)
         assert len(server.asked) == 1
@@ -103,7 +103,7 @@ def test_com12_a_key_that_cannot_be_opened_asks_nobody_for_a_password(
             schema_registry_ssl_key_location=str(certificates.file("job.locked.key")),
             schema_registry_ssl_key_password=password,
         )  # fmt: skip
-    assert "the password of a key is wrong" in str(raised.value)
+    assert "the password of the key is wrong" in str(raised.value)
     assert "ssl.key.location=" in str(raised.value)
     assert "wr0ng-pw" not in str(raised.value)
 
@@ -113,7 +113,10 @@ def test_com12_a_key_that_cannot_be_opened_asks_nobody_for_a_password(
     [
         ({"schema.registry.ssl.ca.location": "/ca.pem"}, "has no effect without an address that begins with https"),
         ({"schema.registry.ssl.key.password": PASSWORD}, "has no effect without an address"),
-        ({"schema.registry.url": "https://r", "schema.registry.ssl.key.location": "/k"}, "certificate.location: a key"),
+        (
+            {"schema.registry.url": "https://r", "schema.registry.ssl.key.location": "/k"},
+            "certificate.location, which is not set",
+        ),
     ],
 )
 def test_options_of_tls_that_have_no_effect(given: dict[str, str], text: str) -> None:

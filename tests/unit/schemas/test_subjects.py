@@ -29,7 +29,7 @@ def test_a_strategy_makes_the_subject(strategy: str, topic: str | None, subject:
 
 
 def test_a_strategy_that_lacks_something_says_what() -> None:
-    with pytest.raises(ConfigError, match="set the option topic, keySubject"):
+    with pytest.raises(ConfigError, match="Set the option topic, keySubject"):
         subject_of(wish("TopicNameStrategy"), None, RECORD)
-    with pytest.raises(ConfigError, match="set keySchema, or keySubject"):
+    with pytest.raises(ConfigError, match="Set keySchema, or keySubject"):
         subject_of(wish("RecordNameStrategy"), "t", None)

@@ -11,7 +11,7 @@ import pytest
 from spark_producer.common.escape import MAX_LENGTH, for_log
 from spark_producer.errors import SchemaError
 from spark_producer.schemas.plan import parse_schema, plan_of
-from spark_producer.schemas.texts import path_below, shown_names, shown_type
+from spark_producer.schemas.texts import arrow_type_name, list_names, path_below
 from spark_producer.schemas.types import avro_schema
 from tests.unit.schemas.judging import encoded, record, structs
 
@@ -90,9 +90,9 @@ def test_what_tasks_say_of_rows_is_escaped_and_cut() -> None:
 
 
 def test_many_names_are_cut_and_what_was_escaped_is_not_escaped_twice() -> None:
-    assert shown_names(f"f{number}" for number in range(3)) == "f0, f1, f2"
-    assert len(shown_names("x" * 100 for _ in range(LARGE))) == MAX_LENGTH
+    assert list_names(f"f{number}" for number in range(3)) == "f0, f1, f2"
+    assert len(list_names("x" * 100 for _ in range(LARGE))) == MAX_LENGTH
     assert path_below(path_below("value", "a\n"), "b") == "value.a\\n.b"
     assert for_log(path_below("value", "x" * LARGE)) == path_below("value", "x" * LARGE)
-    assert shown_type(pa.null()) == "void"
-    assert len(shown_type(pa.struct([(f"f{number}", pa.int32()) for number in range(100)]))) == 101
+    assert arrow_type_name(pa.null()) == "void"
+    assert len(arrow_type_name(pa.struct([(f"f{number}", pa.int32()) for number in range(100)]))) == 101

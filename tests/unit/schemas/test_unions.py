@@ -112,7 +112,7 @@ def test_of_several_records_the_one_with_these_fields_and_values_is_taken() -> N
     named = [row["a"] for row in read(schema, found.rows, branches=True)]
     assert [each and each[0] for each in named] == ["Second", "First", "Second", None]
     assert found.unfit == dict.fromkeys(
-        (3, 5), ("value.a", "no type of its union takes it: record 'Third', record 'Second', record 'First'")
+        (3, 5), ("value.a", "no type of its union accepts it: record 'Third', record 'Second', record 'First'")
     )
 
 
@@ -150,7 +150,7 @@ def test_types_that_an_untaken_branch_defines_are_known_further_on() -> None:
 
 def test_a_union_directly_inside_of_a_union_is_refused() -> None:
     for union in (["null", ["int", "string"]], ["null", {"type": ["int", "string"]}]):
-        with pytest.raises(SchemaError, match="a union directly inside of a union"):
+        with pytest.raises(SchemaError, match="a union directly in a union"):
             plan_of(record(("a", union)), pa.struct([("a", pa.int32())]), "value")
 
 
