@@ -24,13 +24,13 @@ from spark_producer.network import ConnectionSettings
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 100)
 
 POLL_SECONDS = 0.25
-"""The topic's offsets are asked for at this interval."""
+"""Seconds between two look-ups of the topic's offsets."""
 
 STARTING = "Spark starts …"
-"""Stands in place of a count until the first record is there: a bar at 0 would look as if nothing happened."""
+"""The text in place of a count until the first record arrives: a bar at 0 would look as if nothing happened."""
 
 HIDDEN_MESSAGES = ("Using incubator modules: jdk.incubator.vector",)
-"""The JVM prints these at every start of Spark, before it reads any log setting."""
+"""Messages that the JVM prints at every start of Spark, before it reads any log setting."""
 
 
 class Written(NamedTuple):
@@ -44,7 +44,7 @@ class Written(NamedTuple):
 
 
 def _progress(*middle: ProgressColumn) -> Progress:
-    """A line with a spinner, `middle` and the time. A finished line stays on the screen."""
+    """Return a line with a spinner, `middle` and the time. A finished line stays on the screen."""
     return Progress(SpinnerColumn(finished_text="[green]✓[/]"), *middle, TimeElapsedColumn(), console=console)
 
 
@@ -56,7 +56,7 @@ def _counting() -> Progress:
 
 @contextlib.contextmanager
 def orderly_stderr() -> Iterator[None]:
-    """Child processes that start in here write their stderr above the progress instead of into it.
+    """Let child processes that the body starts write their stderr above the progress instead of into it.
 
     Without this, a warning of the JVM lands in the middle of a line that is being redrawn.
     """
@@ -95,8 +95,8 @@ def watch(connection: ConnectionSettings, topic: str, goal: int, description: st
     with _counting() as shown, BlockingClient(connection, timeout=10) as client:
         start = _records_of(client, topic)
         line = shown.add_task(description, total=None, count=STARTING)
-        look = partial(_records_of, client, topic)
-        watcher = threading.Thread(target=_look, args=(look, start, shown, line, goal, done), daemon=True)
+        count = partial(_records_of, client, topic)
+        watcher = threading.Thread(target=_poll, args=(count, start, shown, line, goal, done), daemon=True)
         try:
             watcher.start()  # Ctrl-C may come while it starts, and it must end before the client is closed
             yield
@@ -126,7 +126,7 @@ def count_line(description: str, goal: int, *, start: int | None = None) -> Iter
         yield report
 
 
-def _look(
+def _poll(
     count: Callable[[], int], start: int, shown: Progress, line: TaskID, goal: int, done: threading.Event
 ) -> None:
     while not done.wait(POLL_SECONDS):
@@ -142,18 +142,20 @@ def _show(shown: Progress, line: TaskID, count: int, goal: int) -> None:
 
 
 def _records_of(client: BlockingClient, topic: str) -> int:
-    """The sum of the end offsets of all partitions. It is 0 while there is no such topic."""
+    """Return the sum of the end offsets of all partitions; 0 while there is no such topic."""
     try:
         return sum(offsets(client, topic).values())
     except TopicNotFound:
         return 0
 
 
-def print_report(runs: Sequence[Written], places: Sequence[tuple[str, str]]) -> None:
-    """Print what was written, where it lies, a few records, and where to look next."""
+def print_report(runs: Sequence[Written], next_steps: Sequence[tuple[str, str]]) -> None:
+    """Print the writes, their offsets, a few records, and the next steps with their commands."""
     console.print()
     console.print(_summary(runs))
-    console.print(Text("Seconds are those of the whole write, with Spark's start of its Python workers.", style="dim"))
+    console.print(
+        Text("Seconds are those of the whole write, including the start of Spark's Python workers.", style="dim")
+    )
     console.print()
     console.print(_offsets(runs))
     console.print()
@@ -161,37 +163,37 @@ def print_report(runs: Sequence[Written], places: Sequence[tuple[str, str]]) -> 
     for line in runs[0].found.sample:
         console.print(Text(line), overflow="ellipsis", no_wrap=True)
     console.print()
-    console.print(Text("Where to look next", style="bold"))
-    for what, where in places:
-        console.print(f"  {what:<29}", Text(where, style="cyan"), soft_wrap=True)
+    console.print(Text("Next steps", style="bold"))
+    for step_name, command in next_steps:
+        console.print(f"  {step_name:<29}", Text(command, style="cyan"), soft_wrap=True)
     console.print()
 
 
-class Seen(NamedTuple):
-    """What a topic holds at one moment: all records, those that are committed, and the different ones among these."""
+class TopicCounts(NamedTuple):
+    """The counts of a topic at one moment: all records, committed records, and distinct committed records."""
 
     moment: str
     in_log: int
     committed: int
-    different: int
+    distinct: int
 
 
-def print_seen(looks: Sequence[Seen], rows: int) -> None:
-    """Print what readers saw of a write that was killed, and of how many rows."""
-    table = _table("What readers see")
-    for name in ("", "in the log", "isolation.level=read_committed", "different flights"):
+def print_counts(counts: Sequence[TopicCounts], rows: int) -> None:
+    """Print the counts of a topic whose write of `rows` rows was killed and repeated."""
+    table = _table("Records that readers see")
+    for name in ("", "in the log", "isolation.level=read_committed", "distinct flights"):
         table.add_column(name, justify="right" if name else "left")
-    for look in looks:
-        table.add_row(look.moment, f"{look.in_log:,}", f"{look.committed:,}", f"{look.different:,}")
+    for count in counts:
+        table.add_row(count.moment, f"{count.in_log:,}", f"{count.committed:,}", f"{count.distinct:,}")
     console.print()
     console.print(table)
-    last = looks[-1]
-    well = last.committed == last.different == rows
-    verdict = f"each of the {rows:,} flights once" if well else f"there are {rows:,} flights: this is a defect"
-    console.print(Text(f"{'✓' if well else '≠'} {verdict}", style="green" if well else "bold red"))
+    last = counts[-1]
+    complete = last.committed == last.distinct == rows
+    verdict = f"each of the {rows:,} flights once" if complete else f"expected {rows:,} flights: this is a defect"
+    console.print(Text(f"{'✓' if complete else '≠'} {verdict}", style="green" if complete else "bold red"))
     console.print(
         Text(
-            "The other records in the log are of the killed run. Its transaction is aborted, so read_committed skips them.",
+            "The other records in the log belong to the killed run. Its transaction is aborted, so read_committed skips them.",
             style="dim",
         )
     )
@@ -211,8 +213,8 @@ def _table(title: str) -> Table:
 
 
 def _summary(runs: Sequence[Written]) -> Table:
-    """A table with rows in, records out and speed, with one line for each write."""
-    table = _table("What was written")
+    """Return a table with rows in, records out and speed, with one line for each write."""
+    table = _table("Writes")
     table.add_column("")
     table.add_column("topic")
     for name in ("rows in", "records out", "", "seconds", "records/s", "MB/s"):
@@ -233,8 +235,8 @@ def _summary(runs: Sequence[Written]) -> Table:
 
 
 def _offsets(runs: Sequence[Written]) -> Table:
-    """A table with the first and last offset and the number of records of each partition, with the writes side by side."""
-    table = _table("Where it lies")
+    """Return a table with the first and last offset and the number of records of each partition, with the writes side by side."""
+    table = _table("Offsets")
     table.add_column("partition", justify="right")
     for run in runs:
         table.add_column(f"{run.topic}: offsets", justify="right")

@@ -106,14 +106,22 @@ def replay_months(spark: SparkSession, files: Path, checkpoint: Path, options: M
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Write the 336,776 flights of 2013 to a Kafka topic.")
     add_connection(parser, default=None)
-    parser.add_argument("--topic", default="flights", help="(default: %(default)s)")
-    parser.add_argument("--stream", action="store_true", help="replay month by month instead of one batch write")
-    parser.add_argument("--data-dir", type=Path, help="where all executors can read files (default: a temporary one)")
+    parser.add_argument("--topic", default="flights", help="topic to write to (default: %(default)s)")
     parser.add_argument(
-        "--checkpoint", type=Path, help="of the stream, to go on after a stop (default: a temporary one)"
+        "--stream", action="store_true", help="replay month by month as a stream, instead of one batch write"
     )
     parser.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="of the data source, e.g. kafka.acks=1"
+        "--data-dir", type=Path, help="directory that all executors can read (default: a temporary one)"
+    )
+    parser.add_argument(
+        "--checkpoint", type=Path, help="checkpoint of the stream, to continue after a stop (default: a temporary one)"
+    )
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="option of the data source, such as kafka.acks=1",
     )
     chosen = parser.parse_args(given)
     if any("=" not in option for option in chosen.option):

@@ -1,4 +1,4 @@
-"""The handling of Ctrl-C and SIGTERM, which end a job in order, so that everything it has made is removed again."""
+"""The handling of Ctrl-C and SIGTERM: they end a job in order, so that its files, topics and processes are removed."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import threading
 from collections.abc import Iterator
 
 AGAIN_AFTER = 0.05
-"""The seconds after which an interrupt is sent again; Python's finalizers take microseconds."""
+"""Seconds after which an interrupt is sent again; Python's finalizers take microseconds."""
 
 
 @contextlib.contextmanager
 def interrupted_later() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM take effect at the end of the body.
 
-    It is for the few lines that make a thing and arrange its removal: an interrupt between the two would leave it behind.
+    The body creates a resource and registers its removal: an interrupt between the two would leave the resource.
 
     Raises:
         KeyboardInterrupt: at the end, if one of them came meanwhile.
@@ -37,7 +37,7 @@ def interrupted_later() -> Iterator[None]:
 
 
 def end_in_order() -> None:
-    """Treat SIGTERM like Ctrl-C from here on, and lose neither when it arrives in a finalizer.
+    """Treat SIGTERM like Ctrl-C from now on, and lose neither when it arrives in a finalizer.
 
     Python drops exceptions there, such as KeyboardInterrupt in the callbacks by which py4j frees objects of the JVM.
     """

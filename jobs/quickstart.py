@@ -1,12 +1,12 @@
 """A tour: write the flights of 2013 to Kafka in one batch, write them again as a stream, read them back and count them.
 
     make quickstart                                                 with the embedded broker
-    make quickstart ARGS=--secure                                   with the embedded broker, by TLS and a login
+    make quickstart ARGS=--secure                                   with the embedded broker, TLS and a login
     make quickstart ARGS=--exactly-once                             a query is killed in the middle, and nothing is seen twice
     make quickstart ARGS='--bootstrap-servers host:9092'            with a real cluster
-    make quickstart ARGS='--command-config client.properties'               with a secured one (docs/security.md)
+    make quickstart ARGS='--command-config client.properties'       with a secured one (docs/security.md)
 
-At the end it removes everything that it has made, but with `--keep` the topics stay.
+At the end it removes everything that it has created; with `--keep` the topics stay.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from display import Written, console, count_line, print_report, print_seen, step, watch
+from display import Written, console, count_line, print_counts, print_report, step, watch
 from flights import ROWS, replay_months, unpack_flights, write_batch
 from interrupts import end_in_order, interrupted_later
 from killed_query import KilledQuery
@@ -64,7 +64,7 @@ def main(given: Sequence[str] | None = None) -> int:
         if chosen.exactly_once:
             return _kill_and_count(client, chosen, options[SERVERS], own_broker=own_broker)
         runs = _write_and_read_back(client, options)
-        print_report(runs, _look_next(chosen, options[SERVERS], own_broker=own_broker))
+        print_report(runs, _next_steps(chosen, options[SERVERS], own_broker=own_broker))
         if chosen.keep and own_broker:
             _wait_for_ctrl_c(options[SERVERS])
     return 1 if any(run.found.records < run.rows for run in runs) else 0
@@ -78,49 +78,49 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     )
     add_connection(parser, default=None)
     parser.add_argument(
-        "--secure", action="store_true", help="have the embedded broker speak TLS, and log in to it by SCRAM-SHA-512"
+        "--secure", action="store_true", help="use TLS and a login by SCRAM-SHA-512 with the embedded broker"
     )
     parser.add_argument(
         "--exactly-once",
         action="store_true",
-        help="write with exactlyOnceId instead, kill the query in the middle, and count what readers see",
+        help="write with exactlyOnceId instead, kill the query in the middle, and count the records that readers see",
     )
-    parser.add_argument("--partitions", type=int, default=4, help="of the two topics (default: %(default)s)")
-    parser.add_argument("--keep", action="store_true", help="keep the topics; the embedded broker runs on until Ctrl-C")
+    parser.add_argument("--partitions", type=int, default=4, help="partitions of the two topics (default: %(default)s)")
+    parser.add_argument("--keep", action="store_true", help="keep the topics, and the embedded broker until Ctrl-C")
     chosen = parser.parse_args(given)
     if chosen.secure and (chosen.command_config or chosen.bootstrap_servers):
-        parser.error("--secure is for the embedded broker: neither --command-config nor --bootstrap-servers go with it")
+        parser.error("--secure is for the embedded broker: leave --command-config and --bootstrap-servers out")
     return chosen
 
 
 def _start_broker(stack: contextlib.ExitStack) -> dict[str, str]:
-    """Start the embedded broker, and return the options of the data source that lead to it."""
+    """Start the embedded broker, and return the options of the data source that connect to it."""
     with step("start the embedded broker"), interrupted_later():
         return {SERVERS: stack.enter_context(LocalBroker()).bootstrap_servers}
 
 
 def _start_secured_broker(stack: contextlib.ExitStack) -> str:
-    """Start the embedded broker with TLS and a user, and return the properties file that leads to it."""
+    """Start the embedded broker with TLS and a user, and return the properties file that connects to it."""
     with step("start the embedded broker, with TLS and a login"), interrupted_later():
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyproducer-quickstart-")))
         broker, client = secured_broker(home)
         stack.enter_context(broker)
-    console.print(f"  its clients' options: {client}", soft_wrap=True)
+    console.print(f"  options of its clients: {client}", soft_wrap=True)
     return str(client)
 
 
 def _kill_and_count(client: BlockingClient, chosen: argparse.Namespace, servers: str, *, own_broker: bool) -> int:
-    """Replay the flights exactly once with a kill in the middle; return 1 if readers of committed records miss or repeat one."""
+    """Replay the flights exactly once with a kill in the middle; return 1 if committed records are missing or duplicated."""
     connection = ["--command-config", str(chosen.command_config)] if chosen.command_config else []
     connection += ["--bootstrap-servers", servers] if own_broker or chosen.bootstrap_servers else []
     with contextlib.ExitStack() as stack:
         with interrupted_later():
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pyproducer-quickstart-")))
-        seen = KilledQuery(client, ONCE_TOPIC, ROWS, connection, scratch).play()
-    print_seen(seen, ROWS)
+        counts = KilledQuery(client, ONCE_TOPIC, ROWS, connection, scratch).play()
+    print_counts(counts, ROWS)
     if chosen.keep and own_broker:
         _wait_for_ctrl_c(servers)
-    return 0 if (seen[-1].committed, seen[-1].different) == (ROWS, ROWS) else 1
+    return 0 if (counts[-1].committed, counts[-1].distinct) == (ROWS, ROWS) else 1
 
 
 def _write_and_read_back(client: BlockingClient, options: Mapping[str, str]) -> list[Written]:
@@ -148,7 +148,7 @@ def _write_and_read_back(client: BlockingClient, options: Mapping[str, str]) -> 
 def _run(
     name: str, write: Callable[[dict[str, str]], None], client: BlockingClient, options: dict[str, str], rows: int
 ) -> Written:
-    """Write and show the progress, then read back the records behind the end that the topic had before."""
+    """Write and show the progress, then read back the records after the previous end of the topic."""
     topic = options["topic"]
     starts = offsets(client, topic)
     with watch(settings_of(options), topic, rows, f"{name} write to {topic}"):
@@ -160,27 +160,27 @@ def _run(
     return Written(name, topic, rows, seconds, found)
 
 
-def _look_next(chosen: argparse.Namespace, servers: str, *, own_broker: bool) -> list[tuple[str, str]]:
-    """Return pairs of a possible next step, and the command or page for it."""
+def _next_steps(chosen: argparse.Namespace, servers: str, *, own_broker: bool) -> list[tuple[str, str]]:
+    """Return possible next steps with their commands or pages."""
     here = os.path.relpath(Path(sys.executable).with_name("pyproducer"))
     command = "pyproducer" if shutil.which("pyproducer") else here
-    places = [("see every option", f"{command} options"), ("use it in your own job", "README.md")]
-    where = f"--command-config {chosen.command_config} " if chosen.command_config else ""
-    where += f"--bootstrap-servers {servers} " if chosen.bootstrap_servers or not where else ""
-    again = "--secure " if chosen.secure else where * (not own_broker)
+    steps = [("see every option", f"{command} options"), ("use it in your own job", "README.md")]
+    connection = f"--command-config {chosen.command_config} " if chosen.command_config else ""
+    connection += f"--bootstrap-servers {servers} " if chosen.bootstrap_servers or not connection else ""
+    again = "--secure " if chosen.secure else connection * (not own_broker)
     if chosen.keep:
-        tail = f"{command} tail {BATCH_TOPIC} {where}--from-beginning"
-        places.insert(0, ("read the records", tail))
+        tail = f"{command} tail {BATCH_TOPIC} {connection}--from-beginning"
+        steps.insert(0, ("read the records", tail))
     else:
-        places.insert(0, ("keep the topics to look into", f"make quickstart ARGS='{again}--keep'"))
+        steps.insert(0, ("keep the topics to look into", f"make quickstart ARGS='{again}--keep'"))
     if own_broker:
-        places.insert(1, ("write to your own cluster", "make quickstart ARGS='--bootstrap-servers host:9092'"))
-    return places
+        steps.insert(1, ("write to your own cluster", "make quickstart ARGS='--bootstrap-servers host:9092'"))
+    return steps
 
 
 def _wait_for_ctrl_c(servers: str) -> None:
     with contextlib.suppress(KeyboardInterrupt):
-        console.print(f"The embedded broker runs on at [bold]{servers}[/] until Ctrl-C.")
+        console.print(f"The embedded broker runs at [bold]{servers}[/] until Ctrl-C.")
         threading.Event().wait()
 
 

@@ -14,17 +14,17 @@ from spark_producer.errors import ConfigError
 MECHANISM = "SCRAM-SHA-512"
 USER = "quickstart"
 SECONDS = 60.0
-"""The most time for one certificate; it takes a few hundredths of a second."""
+"""Maximum seconds for one certificate; it takes a few hundredths of a second."""
 
 _CERTIFICATE, _KEY, _CLIENT = "broker.crt", "broker.key", "client.properties"
 _ADDRESS = "127.0.0.1"
 
 
 def secured_broker(home: Path) -> tuple[LocalBroker, Path]:
-    """Start an embedded broker whose files lie in `home`; return it, and the properties file for its clients.
+    """Start an embedded broker with its files in `home`; return it, and the properties file for its clients.
 
-    The file has the names of Kafka's own clients, so its console tools take it too. The password is made here and stands nowhere
-    else. Both the file and the key are for their owner only.
+    The file has the option names of Kafka's own clients, so Kafka's console tools take it too. It alone has the random password.
+    Only the owner can read the file and the key.
 
     Raises:
         ConfigError: there is no `openssl` command, or it failed.
@@ -46,7 +46,7 @@ def secured_broker(home: Path) -> tuple[LocalBroker, Path]:
 
 
 def _options_file(home: Path, servers: str, password: str) -> Path:
-    """Write the options of clients into a file for its owner only."""
+    """Write the options of clients into a file that only its owner can read."""
     login = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{USER}" password="{password}";'
     options = {
         "bootstrap.servers": servers,
@@ -63,7 +63,7 @@ def _options_file(home: Path, servers: str, password: str) -> Path:
 
 
 def _make_certificate(home: Path) -> None:
-    """Make a certificate that nobody else has issued, so clients trust it alone. Python's standard library makes none."""
+    """Create a self-signed certificate by `openssl`, because Python's standard library cannot."""
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", str(home / _KEY))
     names = ("-subj", "/CN=pyproducer quickstart", "-addext", f"subjectAltName=IP:{_ADDRESS},DNS:localhost")
     command = ("openssl", "req", "-x509", "-days", "2", *key, *names, "-out", str(home / _CERTIFICATE))
@@ -71,7 +71,7 @@ def _make_certificate(home: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, umask=0o077, check=False)
     except FileNotFoundError:
         raise ConfigError(
-            "--secure makes a certificate with the command openssl, which is not here: apt-get install openssl (or brew)"
+            "--secure creates a certificate by the command openssl, which is not installed: apt-get install openssl (or brew)"
         ) from None
     if done.returncode != 0:
-        raise ConfigError(f"openssl could not make a certificate: {done.stderr.strip()}")
+        raise ConfigError(f"openssl could not create a certificate: {done.stderr.strip()}")

@@ -1,4 +1,4 @@
-"""A Spark session for the jobs that prints nothing but warnings and errors."""
+"""A Spark session for the jobs, which prints only warnings and errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 LOG_SETTINGS = Path(__file__).resolve().parent.parent / "conf" / "log4j2.properties"
 
 JVM_END_TIMEOUT = 30.0
-"""The seconds within which the JVM must end. It takes less than one."""
+"""Maximum seconds for the JVM to end; it takes less than one."""
 
 SETTINGS = {
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
@@ -34,8 +34,7 @@ SETTINGS = {
 def quiet_session(name: str, *, local: bool = False) -> Iterator[SparkSession]:
     """Start Spark for one run, and stop it at the end. Workers run this Python unless PYSPARK_PYTHON names another.
 
-    With `local` it runs on this machine, with all scratch files in a directory that is removed. Otherwise it runs as
-    spark-submit says.
+    With `local` it runs on this machine, with all scratch files in a directory that is removed. Otherwise spark-submit decides.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")

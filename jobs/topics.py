@@ -1,4 +1,4 @@
-"""The topics of the quickstart, read back: their records are counted, and some shown."""
+"""Reading back of the quickstart's topics: counts of records, and some samples."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ReadBack(NamedTuple):
 
 
 def count_distinct(client: BlockingClient, topic: str, isolation: Isolation) -> tuple[int, int]:
-    """Return how many records a reader with this isolation level sees from the start to the present end, and how many differ.
+    """Return the number of records, and of distinct ones, that a reader with this isolation level sees up to the present end.
 
     Raises:
         CorruptRecord: a batch is damaged.

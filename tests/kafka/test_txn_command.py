@@ -100,7 +100,7 @@ def test_a_partial_batch_is_shown_and_accepted_by_a_person(
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False)
     code, shown = txn("resolve", sink.name, "--accept-partial")
     assert code == 1
-    assert "give --yes" in shown
+    assert "Give --yes" in shown
     code, shown = txn("resolve", sink.name, "--accept-partial", "--yes")
     assert code == 0
     assert "resolved: DONE, batch 0, last done: 0" in shown

@@ -129,14 +129,14 @@ def test_quickstart_with_the_embedded_broker(tmp_path: Path) -> None:
     with running(tmp_path, sys.executable, str(JOBS / "quickstart.py"), "--keep") as job:
         wait_for_output(job, "until Ctrl-C")
         said = job.output.read_text()
-        servers = re.findall(r"runs on at (\S+)", said)[0]
+        servers = re.findall(r"broker runs at (\S+)", said)[0]
         assert sum(end_offsets(servers, "flights").values()) == ROWS
         os.kill(job.pid, signal.SIGINT)
         assert job.wait(DEADLINE) == 0, job.tail()
     assert leftovers(tmp_path) == []
     assert said.count(f"{ROWS:,}/{ROWS:,}") == 4, said
     assert said.count(f"{ROWS:,}      {ROWS:,}  ✓") == 2, said
-    for part in ("What was written", "Where it lies", "A few records", "Where to look next", "flights: offsets"):
+    for part in ("Writes", "Offsets", "A few records", "Next steps", "flights: offsets"):
         assert part in said
     assert " WARN " not in said, said
     # A command to copy may be longer than a line, and so may what the JVM says of our settings.

@@ -24,7 +24,7 @@ def test_quickstart_secured(tmp_path: Path) -> None:
     with running(tmp_path, sys.executable, QUICKSTART, "--secure", "--keep") as job:
         wait_for_output(job, "until Ctrl-C")
         said = job.output.read_text()
-        file = Path(re.findall(r"its clients' options: (\S+)", said)[0])
+        file = Path(re.findall(r"options of its clients: (\S+)", said)[0])
         assert file.stat().st_mode & 0o777 == 0o600
         assert (file.parent / "broker.key").stat().st_mode & 0o777 == 0o600
         options = dict(line.split("=", 1) for line in file.read_text().splitlines())

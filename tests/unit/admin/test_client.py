@@ -26,11 +26,11 @@ from tests.stages.scripted_server import Peer, Script, ScriptedServer
 
 SHORT = 0.3
 """Seconds, for calls that time out whatever has happened until then."""
-PATIENCE = 20.0
+TIMEOUT = 20.0
 """Seconds, for calls that time out once something has happened."""
 
 
-def asking(*addresses: tuple[str, int], **more: Any) -> BlockingClient:
+def client_of(*addresses: tuple[str, int], **more: Any) -> BlockingClient:
     return BlockingClient(ConnectionSettings(addresses), **more)
 
 
@@ -40,9 +40,9 @@ def waiting_until(holds: Callable[[str], bool], *addresses: tuple[str, int], **m
 
     def look(_: float, subject: str) -> None:
         if holds(subject):
-            clock.skip(PATIENCE)
+            clock.skip(TIMEOUT)
 
-    return asking(*addresses, timeout=PATIENCE, clock=clock, on_wait=look, **more)
+    return client_of(*addresses, timeout=TIMEOUT, clock=clock, on_wait=look, **more)
 
 
 def has_been_answered(subject: str) -> bool:
@@ -80,7 +80,7 @@ def answering(*answers: messages.MetadataResponse) -> Script:
     return script
 
 
-def test_metadata_asks_without_creating_topics_and_moves_on_to_the_cluster() -> None:
+def test_metadata_creates_no_topics_and_moves_on_to_the_cluster() -> None:
     asked: list[messages.MetadataRequest] = []
     servers: list[ScriptedServer] = []
 
@@ -108,7 +108,7 @@ def test_one_bootstrap_server_that_answers_is_enough(refused: tuple[str, int]) -
     with (
         ScriptedServer(Peer.wait_for_close) as silent,
         ScriptedServer(answering(cluster(None))) as server,
-        asking(refused, silent.address, server.address, timeout=10) as client,
+        client_of(refused, silent.address, server.address, timeout=10) as client,
     ):
         assert client.metadata([]).brokers == ()
 
@@ -131,26 +131,26 @@ def test_unreachable_brokers_are_all_named_with_their_reasons(refused: tuple[str
     assert "kafka.bootstrap.servers" in message
 
 
-def test_a_wait_is_told_with_its_seconds_and_addresses_and_can_be_ended(refused: tuple[str, int]) -> None:
-    told: list[tuple[float, str]] = []
+def test_a_wait_is_reported_with_its_seconds_and_addresses_and_can_be_ended(refused: tuple[str, int]) -> None:
+    reported: list[tuple[float, str]] = []
 
     def on_wait(seconds: float, addresses: str) -> None:
-        told.append((seconds, addresses))
-        if len(told) > 2:
+        reported.append((seconds, addresses))
+        if len(reported) > 2:
             raise BrokenPipeError
 
     with (
         ScriptedServer(Peer.wait_for_close) as silent,
-        asking(refused, silent.address, timeout=20, on_wait=on_wait) as client,
+        client_of(refused, silent.address, timeout=20, on_wait=on_wait) as client,
         pytest.raises(BrokenPipeError),
     ):
         client.metadata([])
-    assert len(told) == 3
-    assert [seconds for seconds, _ in told] == sorted(seconds for seconds, _ in told)
-    assert {addresses for _, addresses in told} == {f"127.0.0.1:{refused[1]}, 127.0.0.1:{silent.port}"}
+    assert len(reported) == 3
+    assert [seconds for seconds, _ in reported] == sorted(seconds for seconds, _ in reported)
+    assert {addresses for _, addresses in reported} == {f"127.0.0.1:{refused[1]}, 127.0.0.1:{silent.port}"}
 
 
-def test_a_wait_for_an_answer_is_told_too() -> None:
+def test_a_wait_for_a_response_is_reported_too() -> None:
     def negotiate_and_no_more(peer: Peer) -> None:
         peer.negotiate()
         peer.wait_for_close()
@@ -161,7 +161,7 @@ def test_a_wait_for_an_answer_is_told_too() -> None:
 
     with (
         ScriptedServer(negotiate_and_no_more) as server,
-        asking(server.address, timeout=20, on_wait=on_wait) as client,
+        client_of(server.address, timeout=20, on_wait=on_wait) as client,
         pytest.raises(BrokenPipeError, match=str(server.port)),
     ):
         client.metadata([])
@@ -180,11 +180,11 @@ def test_a_slow_name_look_up_does_not_hide_why_the_others_cannot_be_reached(
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)
     addresses = [refused, ("no-such-host.invalid", 9092)]
-    with asking(*addresses, timeout=SHORT) as client, pytest.raises(BrokersUnreachable, match="refused"):
+    with client_of(*addresses, timeout=SHORT) as client, pytest.raises(BrokersUnreachable, match="refused"):
         client.metadata([])
 
 
-def test_advertised_addresses_that_cannot_be_reached_are_told_from_bootstrap_servers(refused: tuple[str, int]) -> None:
+def test_unreachable_advertised_addresses_are_distinguished_from_bootstrap_servers(refused: tuple[str, int]) -> None:
     body = messages.MetadataResponse(brokers=(messages.MetadataResponseBroker(1, *refused),))
     late = 0.0
     passes = 0.0
@@ -195,7 +195,7 @@ def test_advertised_addresses_that_cannot_be_reached_are_told_from_bootstrap_ser
 
     with (
         ScriptedServer(answering(body)) as server,
-        asking(server.address, timeout=20, clock=lambda: time.monotonic() + late, on_wait=waited) as client,
+        client_of(server.address, timeout=20, clock=lambda: time.monotonic() + late, on_wait=waited) as client,
     ):
         client.metadata([])
         passes = 15.0  # seconds at each look from now on
@@ -218,7 +218,7 @@ def test_a_broker_that_is_reached_but_silent_is_a_timeout_of_the_request() -> No
     with (
         ScriptedServer(silent) as server,
         waiting_until(lambda _: asked.is_set(), server.address, timeout_option=option) as client,
-        pytest.raises(KafkaTimeout, match=rf"did not answer Metadata within {PATIENCE:g} s \(kafka\.max\.block\.ms\)"),
+        pytest.raises(KafkaTimeout, match=rf"did not answer Metadata within {TIMEOUT:g} s \(kafka\.max\.block\.ms\)"),
     ):
         client.metadata([])
 
@@ -230,7 +230,7 @@ def test_a_lost_request_raises_and_a_lost_question_is_asked_again() -> None:
 
     with (
         ScriptedServer(lose, lose, answering(cluster(None, topic(3)))) as server,
-        asking(server.address, timeout=10) as client,
+        client_of(server.address, timeout=10) as client,
     ):
         with pytest.raises(ConnectionFailed, match="the broker closed it"):
             client.request(METADATA, messages.MetadataRequest())
@@ -239,11 +239,11 @@ def test_a_lost_request_raises_and_a_lost_question_is_asked_again() -> None:
 
 def test_the_leader_is_waited_for_while_it_is_being_elected() -> None:
     answers = [cluster(None, topic(3, -1, partition_error=5)), cluster(None, topic(3, -1)), cluster(None, topic(3, 4))]
-    with ScriptedServer(answering(*answers)) as server, asking(server.address, timeout=10) as client:
+    with ScriptedServer(answering(*answers)) as server, client_of(server.address, timeout=10) as client:
         assert client.wait_for_topic("topic", partition=1)[1] == 4
 
 
-def test_a_leader_whose_address_is_not_told_is_waited_for() -> None:
+def test_a_leader_without_an_address_is_waited_for() -> None:
     servers: list[ScriptedServer] = []
     leaders = [9, 9, 3]
 
@@ -254,7 +254,7 @@ def test_a_leader_whose_address_is_not_told_is_waited_for() -> None:
 
     with ScriptedServer(script) as server:
         servers.append(server)
-        with asking(server.address, timeout=10) as client:
+        with client_of(server.address, timeout=10) as client:
             assert client.wait_for_topic("topic", partition=0)[0] == 3
     assert leaders == []
 
@@ -276,7 +276,7 @@ def test_an_error_of_the_whole_answer_does_not_say_that_there_is_no_topic() -> N
     refused = messages.MetadataResponse(error_code=31)
     with (
         ScriptedServer(answering(refused)) as server,
-        asking(server.address, timeout=10) as client,
+        client_of(server.address, timeout=10) as client,
         pytest.raises(BrokerError, match="CLUSTER_AUTHORIZATION_FAILED"),
     ):
         client.wait_for_topic("topic")
@@ -284,7 +284,7 @@ def test_an_error_of_the_whole_answer_does_not_say_that_there_is_no_topic() -> N
 
 def test_a_missing_replica_does_not_hide_the_leader() -> None:
     script = answering(cluster(None, topic(3, partition_error=9)))
-    with ScriptedServer(script) as server, asking(server.address, timeout=10) as client:
+    with ScriptedServer(script) as server, client_of(server.address, timeout=10) as client:
         assert client.wait_for_topic("topic", partition=0)[0] == 3
 
 
@@ -329,7 +329,7 @@ def test_a_partition_that_no_topic_can_have_is_an_error(partition: int) -> None:
     """A broker may tell any number."""
     with (
         ScriptedServer(lambda peer: answering(cluster(server, topic(3, 3)))(peer)) as server,
-        asking(server.address, timeout=20) as client,
+        client_of(server.address, timeout=20) as client,
         pytest.raises(TopicNotFound, match=rf"'topic' has no partition {partition}: it has 2"),
     ):
         client.leaders_of("topic", [0, partition])
@@ -346,7 +346,7 @@ def test_the_leaders_of_many_partitions_are_one_question_and_one_more_for_each_e
             asked += 1
             peer.answer(request, cluster(None, topic(*[3] * 500, 3 if asked > 2 else -1)))
 
-    with ScriptedServer(script) as server, asking(server.address, timeout=20) as client:
+    with ScriptedServer(script) as server, client_of(server.address, timeout=20) as client:
         assert client.leaders_of("topic", range(500)) == dict.fromkeys(range(500), 3)
         assert asked == 1
         assert client.leaders_of("topic", range(501))[500] == 3
@@ -366,7 +366,7 @@ def test_leaders_that_come_and_go_are_not_waited_for_longer_than_the_timeout() -
 
     with (
         ScriptedServer(script) as server,
-        asking(server.address, timeout=SHORT) as client,
+        client_of(server.address, timeout=SHORT) as client,
         pytest.raises((KafkaTimeout, MetadataTimeout, BrokersUnreachable)),
     ):
         client.leaders_of("topic", [0, 1])
@@ -398,14 +398,16 @@ def test_a_silent_broker_delays_no_other(refused: tuple[str, int]) -> None:
 
     with ScriptedServer(script) as server, ScriptedServer(negotiate_and_no_more) as silent:
         servers += [server, silent]
-        with asking(server.address, timeout=20, clock=lambda: time.monotonic() + clock[0], on_wait=pass_time) as client:
+        with client_of(
+            server.address, timeout=20, clock=lambda: time.monotonic() + clock[0], on_wait=pass_time
+        ) as client:
             client.metadata([])
-            told = client.request_each(METADATA, messages.MetadataRequest((), False), [1, 2, 3, 4])
-    assert isinstance(told[1], messages.MetadataResponse)
-    assert isinstance(told[4], messages.MetadataResponse)
-    assert isinstance(told[2], KafkaTimeout)
-    assert "did not answer Metadata within 20 s" in str(told[2])
-    assert isinstance(told[3], BrokersUnreachable)
+            reported = client.request_each(METADATA, messages.MetadataRequest((), False), [1, 2, 3, 4])
+    assert isinstance(reported[1], messages.MetadataResponse)
+    assert isinstance(reported[4], messages.MetadataResponse)
+    assert isinstance(reported[2], KafkaTimeout)
+    assert "did not answer Metadata within 20 s" in str(reported[2])
+    assert isinstance(reported[3], BrokersUnreachable)
     assert clock[0] < 40, "one timeout for all of them"
 
 
@@ -414,9 +416,9 @@ def test_a_topic_counts_as_unknown_only_if_no_broker_knows_it(known: bool) -> No
     """The broker that is asked first may be behind the others."""
     servers: list[ScriptedServer] = []
 
-    def cluster_of_two(told: messages.MetadataResponseTopic) -> messages.MetadataResponse:
+    def cluster_of_two(reported: messages.MetadataResponseTopic) -> messages.MetadataResponse:
         rows = [messages.MetadataResponseBroker(3 + at, each.host, each.port) for at, each in enumerate(servers)]
-        return messages.MetadataResponse(brokers=tuple(rows), topics=(told,))
+        return messages.MetadataResponse(brokers=tuple(rows), topics=(reported,))
 
     def behind(peer: Peer) -> None:
         peer.negotiate()
@@ -432,7 +434,7 @@ def test_a_topic_counts_as_unknown_only_if_no_broker_knows_it(known: bool) -> No
 
     with ScriptedServer(behind) as first, ScriptedServer(ahead) as second:
         servers += [first, second]
-        with asking(first.address, timeout=PATIENCE) as client:
+        with client_of(first.address, timeout=TIMEOUT) as client:
             if known:
                 assert client.wait_for_topic("topic", create=True, unknown_timeout=0) == (3,)
                 assert second.accepted == 1

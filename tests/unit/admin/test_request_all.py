@@ -32,7 +32,7 @@ def refused() -> Iterator[tuple[str, int]]:
         yield bound.getsockname()
 
 
-def asking(*addresses: tuple[str, int], timeout: float = LONG) -> BlockingClient:
+def client_of(*addresses: tuple[str, int], timeout: float = LONG) -> BlockingClient:
     return BlockingClient(ConnectionSettings(addresses), timeout=timeout)
 
 
@@ -81,7 +81,7 @@ def test_answers_come_in_the_order_of_the_calls_and_requests_in_theirs() -> None
         peer.answer(request, messages.EndTxnResponse(producer_id=request.body.producer_id))
 
     with ScriptedServer(late) as one, ScriptedServer(echo(2, resets=False)) as other:
-        client = asking((one.host, one.port), (other.host, other.port))
+        client = client_of((one.host, one.port), (other.host, other.port))
         mixed = [*calls(-1, 1, 2, 3), *calls(-2, 10), *calls(-1, 4, 5, 6), *calls(-2, 11)]
         answers: list[Any] = client.request_all(mixed, client.deadline())
         client.close()
@@ -90,9 +90,9 @@ def test_answers_come_in_the_order_of_the_calls_and_requests_in_theirs() -> None
     assert (client.requests, client.rounds) == (8, 1)
 
 
-def test_a_node_that_cannot_be_reached_is_told_at_once_and_the_others_answer(refused: tuple[str, int]) -> None:
+def test_an_unreachable_node_is_reported_at_once_and_the_others_respond(refused: tuple[str, int]) -> None:
     with ScriptedServer(echo(1, resets=False)) as server:
-        client = asking(refused, (server.host, server.port))
+        client = client_of(refused, (server.host, server.port))
         answers: list[Any] = client.request_all([*calls(-1, 1), *calls(-2, 2), *calls(7, 3)], client.deadline())
         client.close()
     lost, found, unknown = answers
@@ -103,7 +103,7 @@ def test_a_node_that_cannot_be_reached_is_told_at_once_and_the_others_answer(ref
     assert "broker 7" in str(unknown)
 
 
-def test_what_was_sent_and_not_answered_is_told_apart_from_what_was_not_sent() -> None:
+def test_requests_without_a_response_are_distinguished_from_unsent_ones() -> None:
     asked = threading.Event()
 
     def silent(peer: Peer) -> None:
@@ -125,7 +125,7 @@ def test_what_was_sent_and_not_answered_is_told_apart_from_what_was_not_sent() -
     assert not isinstance(answer, BrokersUnreachable)
     assert "EndTxn" in str(answer)
     with ScriptedServer(dying) as server:
-        client = asking((server.host, server.port))
+        client = client_of((server.host, server.port))
         [answer] = client.request_all(calls(-1, 1), client.deadline())
         client.close()
     assert isinstance(answer, ConnectionFailed)
@@ -133,16 +133,16 @@ def test_what_was_sent_and_not_answered_is_told_apart_from_what_was_not_sent() -
 
 def test_any_broker_is_asked_that_can_be_reached(refused: tuple[str, int]) -> None:
     with ScriptedServer(echo(1)) as server:
-        client = asking(refused, (server.host, server.port))
+        client = client_of(refused, (server.host, server.port))
         assert client.request(*calls(None, 5)[0][1:]).producer_id == 5
         client.close()
-    client = asking(refused, timeout=SHORT)
+    client = client_of(refused, timeout=SHORT)
     with pytest.raises(BrokersUnreachable, match="no broker could be reached"):
         client.request(*calls(None, 5)[0][1:])
     client.close()
 
 
-def test_metadata_is_asked_for_again_when_the_connection_breaks_and_tells_the_brokers() -> None:
+def test_metadata_is_requested_again_when_the_connection_breaks() -> None:
     def dying(peer: Peer) -> None:
         peer.negotiate()
         peer.read()
@@ -155,7 +155,7 @@ def test_metadata_is_asked_for_again_when_the_connection_breaks_and_tells_the_br
         peer.answer(request, messages.MetadataResponse(brokers=(messages.MetadataResponseBroker(4, "localhost", 1),)))
 
     with ScriptedServer(dying, telling) as server:
-        client = asking((server.host, server.port))
+        client = client_of((server.host, server.port))
         answer = client.metadata(["rows"], client.deadline())
         client.close()
     assert answer.brokers[0].node_id == 4
@@ -193,7 +193,7 @@ def test_another_broker_is_asked_when_one_is_frozen() -> None:
 
 
 def test_no_call_is_no_round() -> None:
-    client = asking(("127.0.0.1", 1))
+    client = client_of(("127.0.0.1", 1))
     answers: list[PyProducerError] = client.request_all([], client.deadline())
     client.close()
     assert answers == []

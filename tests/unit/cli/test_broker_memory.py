@@ -90,7 +90,7 @@ def test_the_report_names_the_engine_that_a_directory_began_with(
     assert report(capsys, "--data-dir", str(tmp_path)).startswith("engine            tiered\n")
 
 
-def test_the_report_tells_of_an_index_that_is_larger_than_its_part() -> None:
+def test_the_report_names_an_index_that_is_larger_than_its_part() -> None:
     settings = BrokerSettings()
     part = settings.memory.index_cache
     for size, is_told in ((part, False), (part + 1, True)):
@@ -158,8 +158,8 @@ def test_a_broker_with_memory_and_metrics(engine: str, tmp_path: Path, capsys: p
         assert read_metrics_page(page)["process_resident_memory_bytes"] > MIB
         printed = report(capsys, "--storage", engine, "--memory", "256M", "--metrics-port", str(port))
         assert "  broker.publish.buffer.bytes   64 MiB, 0 MiB in use (" in printed
-        told, log = f"metrics at http://127.0.0.1:{port}/metrics", tmp_path / "broker.log"
-        until(lambda: told in log.read_text(), "it says where the page is, which may be there before")
+        reported, log = f"metrics at http://127.0.0.1:{port}/metrics", tmp_path / "broker.log"
+        until(lambda: reported in log.read_text(), "it says where the page is, which may be there before")
         assert f"({engine}; deleted at the end, --data-dir keeps it)" in log.read_text()
     assert main(["broker", "--report", "--metrics-port", str(port)]) == 1
     assert f"Start the broker with --metrics-port {port}" in capsys.readouterr().err

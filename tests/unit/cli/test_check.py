@@ -51,10 +51,10 @@ def test_com23_a_sound_cluster(embedded_broker: LocalBroker, topic: str, capsys:
 def test_com23_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
     (port,) = free_ports(1)
     assert main(["check", "--bootstrap-servers", f"127.0.0.1:{port}", "--timeout", "1"]) == 1
-    told = capsys.readouterr().out
-    assert told.startswith("failed   connection: no broker could be reached within 1 s")
+    reported = capsys.readouterr().out
+    assert reported.startswith("failed   connection: no broker could be reached within 1 s")
     named = "check the bootstrap servers (kafka.bootstrap.servers, --bootstrap-servers), that the brokers run"
-    assert f"\n         what to do: {named}, and firewalls\n" in told
+    assert f"\n         what to do: {named}, and firewalls\n" in reported
 
 
 def test_com23_a_port_where_no_broker_listens(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,8 +72,8 @@ def test_com23_a_topic_that_is_not_there_is_not_made(
 ) -> None:
     arguments = ["check", "--bootstrap-servers", embedded_broker.bootstrap_servers, "--topic", topic]
     assert main(arguments) == 1
-    told = capsys.readouterr().out.splitlines()
-    assert told[-2:] == [
+    reported = capsys.readouterr().out.splitlines()
+    assert reported[-2:] == [
         f"failed   topic: UNKNOWN_TOPIC_OR_PARTITION (3) for topic {topic!r}",
         f"         what to do: create the topic (`pyproducer topics create {topic} --partitions 4`), or correct its name",
     ]
@@ -93,7 +93,7 @@ def test_com23_bad_options_are_one_line(capsys: pytest.CaptureFixture[str]) -> N
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-class Told:
+class FakeClient:
     """A client of a cluster of three brokers whose answers a test changes."""
 
     def __init__(self) -> None:
@@ -106,10 +106,10 @@ class Told:
         self.nodes: tuple[int, ...] = (1, 2, 3)
         self.refused = 0
 
-    def __call__(self, *_: object, **__: object) -> Told:
+    def __call__(self, *_: object, **__: object) -> FakeClient:
         return self
 
-    def __enter__(self) -> Told:
+    def __enter__(self) -> FakeClient:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -139,8 +139,8 @@ class Told:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Told:
-    made = Told()
+def reported(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
+    made = FakeClient()
     monkeypatch.setattr(checks, "BlockingClient", made)
     return made
 
@@ -150,7 +150,7 @@ def check(capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     return code, capsys.readouterr().out
 
 
-def test_com23_all_is_well(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
+def test_com23_all_is_well(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
     code, text = check(capsys)
     assert code == 0
     assert [line.split()[:2] for line in text.splitlines()] == [
@@ -161,49 +161,51 @@ def test_com23_all_is_well(told: Told, capsys: pytest.CaptureFixture[str]) -> No
     ]  # fmt: skip
 
 
-def test_com23_partitions_without_leader(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
-    told.rows = [row._replace(leader_id=-1, isr_nodes=()) for row in told.rows[:7]] + told.rows[7:]
+def test_com23_partitions_without_leader(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
+    reported.rows = [row._replace(leader_id=-1, isr_nodes=()) for row in reported.rows[:7]] + reported.rows[7:]
     code, text = check(capsys)
     assert code == 1
     assert "failed   leaders: partitions 0, 1, 2, 3, 4 and 2 more of 8 has no leader" in text
 
 
-def test_com23_too_few_replicas_in_sync(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
-    told.rows[3] = told.rows[3]._replace(isr_nodes=(1,))
+def test_com23_too_few_replicas_in_sync(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
+    reported.rows[3] = reported.rows[3]._replace(isr_nodes=(1,))
     code, text = check(capsys)
     assert code == 1
     assert "failed   min.insync.replicas: partition 3: fewer in-sync replicas than min.insync.replicas=2" in text
-    told.least = "1"
+    reported.least = "1"
     assert check(capsys)[0] == 0, "with one that is in sync it would work"
 
 
-def test_com23_what_can_be_lost_is_a_warning(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
-    told.least = "1"
+def test_com23_what_can_be_lost_is_a_warning(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
+    reported.least = "1"
     code, text = check(capsys)
     assert code == 0
     assert "warning  min.insync.replicas: min.insync.replicas=1 with 3 replicas: the loss of one broker can" in text
-    told.least = None
+    reported.least = None
     assert (
         "unknown  min.insync.replicas: not visible to this user\n         what to do: grant DESCRIBE_CONFIGS"
         in check(capsys)[1]
     )
 
 
-def test_com23_rights(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
-    told.rights = 1 << 8
+def test_com23_rights(reported: FakeClient, capsys: pytest.CaptureFixture[str]) -> None:
+    reported.rights = 1 << 8
     code, text = check(capsys)
     assert code == 1
     assert "failed   rights: user 'ANONYMOUS' (no login) lacks WRITE on the topic" in text
     assert "--operation Write --topic t`" in text
-    told.code = 29
+    reported.code = 29
     code, text = check(capsys)
     assert code == 1
     assert "failed   rights: TOPIC_AUTHORIZATION_FAILED (29) for topic 't'" in text
 
 
-def test_com23_brokers_that_cannot_be_reached_and_versions(told: Told, capsys: pytest.CaptureFixture[str]) -> None:
-    told.lost = {2}
-    told.spoken = ApiVersionsResponse(0, (ApiVersion(3, 0, 13), ApiVersion(0, 0, 2)))
+def test_com23_brokers_that_cannot_be_reached_and_versions(
+    reported: FakeClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reported.lost = {2}
+    reported.spoken = ApiVersionsResponse(0, (ApiVersion(3, 0, 13), ApiVersion(0, 0, 2)))
     code, text = check(capsys)
     assert code == 1
     assert "failed   brokers: broker 2: broker 2 is far away\n         what to do: build a road\n" in text
@@ -212,16 +214,16 @@ def test_com23_brokers_that_cannot_be_reached_and_versions(told: Told, capsys: p
 
 @pytest.mark.parametrize("broken", ["no brokers", "refused", "no partitions", "an unknown leader"])
 def test_com23_answers_with_which_no_write_would_work(
-    told: Told, capsys: pytest.CaptureFixture[str], broken: str
+    reported: FakeClient, capsys: pytest.CaptureFixture[str], broken: str
 ) -> None:
     if broken == "no brokers":
-        told.nodes = ()
+        reported.nodes = ()
     elif broken == "refused":
-        told.refused = 31
+        reported.refused = 31
     elif broken == "no partitions":
-        told.rows = []
+        reported.rows = []
     else:
-        told.rows[2] = told.rows[2]._replace(leader_id=9)
+        reported.rows[2] = reported.rows[2]._replace(leader_id=9)
     code, text = check(capsys)
     assert code == 1
     (last,) = [line for line in text.splitlines() if line.startswith("failed ")]
@@ -235,9 +237,9 @@ def test_com23_answers_with_which_no_write_would_work(
 
 @pytest.mark.parametrize("least", ["many", "", "9" * 5000, "\x1b[2J"])
 def test_com23_a_setting_that_is_no_number_is_not_known(
-    told: Told, capsys: pytest.CaptureFixture[str], least: str
+    reported: FakeClient, capsys: pytest.CaptureFixture[str], least: str
 ) -> None:
-    told.least = least
+    reported.least = least
     code, text = check(capsys)
     assert code == 0
     (line,) = [line for line in text.splitlines() if "min.insync.replicas" in line]

@@ -153,7 +153,7 @@ def test_tail_of_one_partition_and_a_maximum(
         (["--isolation-level", "read_committed"], ["0:0", "0:1", "0:2", "0:4"]),
     ],
 )
-def test_tail_shows_records_of_aborted_transactions_unless_told_otherwise(
+def test_tail_shows_records_of_aborted_transactions_by_default(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], chosen: list[str], shown: list[str]
 ) -> None:
     write_transactions(tmp_path, "t")
@@ -280,9 +280,7 @@ def test_txn_says_for_whom_it_waits(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reader", ["head -n 1", "true"])
-def test_txn_does_what_it_was_told_although_nobody_reads_on(
-    embedded_broker: LocalBroker, topic: str, reader: str
-) -> None:
+def test_txn_completes_although_its_output_is_closed(embedded_broker: LocalBroker, topic: str, reader: str) -> None:
     embedded_broker.create_topic(topic, 1)
     servers = embedded_broker.bootstrap_servers
     driver.begin(SinkSettings(topic, ConnectionSettings(tuple(parse_bootstrap_servers(servers)))))
@@ -348,19 +346,19 @@ def test_tail_waits_for_a_topic_and_prints_it_from_its_first_record_on(
     embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where it begins at the end: of a topic that did not exist, every record came after the command."""
-    said: list[str] = []
+    message: list[str] = []
 
     def write_meanwhile(text: str) -> None:
-        said.append(text)
+        message.append(text)
         write(embedded_broker, topic, [(0, b"first"), (0, b"second")])
 
     monkeypatch.setattr("spark_producer.cli.tail.print_error", write_meanwhile)
     assert main(["tail", topic, "--bootstrap-servers", embedded_broker.bootstrap_servers, "--max-records", "2"]) == 0
     assert [line.split("  ")[-1] for line in capsys.readouterr().out.splitlines()] == ["value=first", "value=second"]
-    assert len(said) == 1
+    assert len(message) == 1
 
 
-def test_tail_names_the_topic_that_may_be_meant_while_it_waits(
+def test_tail_suggests_a_similar_topic_while_it_waits(
     embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     embedded_broker.create_topic(topic, 1)
@@ -373,9 +371,9 @@ def test_tail_names_the_topic_that_may_be_meant_while_it_waits(
 
 def test_errors_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["tail", "orders", "--bootstrap-servers", "nonsense"]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("pyproducer: bootstrap.servers: bad entry 'nonsense'")
-    assert len(said.splitlines()) == 1
+    message = capsys.readouterr().err
+    assert message.startswith("pyproducer: bootstrap.servers: bad entry 'nonsense'")
+    assert len(message.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -404,9 +402,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_version_where_there_is_no_spark_and_no_compiler() -> None:
-    said = version_line(LoadedKernel("portable", {}, "no compiled module"), [])
-    assert said.startswith(f"pyproducer {__version__} (portable kernel: no compiled module; Python")
-    assert said.endswith("Spark not installed by pip)")
+    message = version_line(LoadedKernel("portable", {}, "no compiled module"), [])
+    assert message.startswith(f"pyproducer {__version__} (portable kernel: no compiled module; Python")
+    assert message.endswith("Spark not installed by pip)")
 
 
 def test_options_lists_every_option(capsys: pytest.CaptureFixture[str]) -> None:
@@ -460,7 +458,7 @@ def test_broker_on_an_address_of_another_machine(capsys: pytest.CaptureFixture[s
     assert ". Use an address of this machine\n" in capsys.readouterr().err
 
 
-def test_broker_on_all_addresses_tells_clients_the_advertised_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_broker_on_all_addresses_advertises_the_given_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["broker", "--host", "0.0.0.0", "--port", "0"]) == 1
     assert "--advertised HOST:PORT" in capsys.readouterr().err
     with running("broker", "--host", "0.0.0.0", "--port", "0", "--advertised", "broker.test:4711") as broker:
@@ -472,9 +470,7 @@ def test_broker_on_all_addresses_tells_clients_the_advertised_one(capsys: pytest
     ("given", "advice"),
     [("tial", "did you mean tail?"), ("wirte", "did you mean write?"), ("xyz", "pyproducer --help lists them")],
 )
-def test_a_command_that_is_none_is_answered_with_what_was_meant(
-    given: str, advice: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_command_suggests_a_similar_one(given: str, advice: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main([given, "people", "--from-beginning"])
     assert capsys.readouterr().err.splitlines()[-1] == f"pyproducer: error: there is no command {given!r}; {advice}"

@@ -34,7 +34,7 @@ def parsed(*arguments: str, default: str | None = "127.0.0.1:9092") -> argparse.
     return parser.parse_args(arguments)
 
 
-def test_without_arguments_the_default_is_meant_if_there_is_one() -> None:
+def test_without_arguments_the_default_is_used_if_there_is_one() -> None:
     assert connection_options(parsed()) == {SERVERS: "127.0.0.1:9092"}
     assert connection_options(parsed(default=None)) == {}
     assert connection_options(parsed("--bootstrap-servers", "a:1,b:2")) == {SERVERS: "a:1,b:2"}
@@ -68,11 +68,11 @@ def test_what_a_file_sets_for_other_clients_is_passed_over_aloud(
 ) -> None:
     name = file("bootstrap.servers=a:1\ngroup.id=readers\nkafka.isolation.level=read_committed\nclient.id=job\n")
     assert connection_options(parsed("--command-config", name)) == {SERVERS: "a:1", "kafka.client.id": "job"}
-    said = f"pyproducer: {name}: group.id, isolation.level are options of other clients, and are ignored\n"
-    assert capsys.readouterr().err == said
+    message = f"pyproducer: {name}: group.id, isolation.level are options of other clients, and are ignored\n"
+    assert capsys.readouterr().err == message
 
 
-def test_a_name_that_nobody_knows_is_an_error_with_the_nearest_one(file: File) -> None:
+def test_an_unknown_name_is_an_error_with_the_most_similar_one(file: File) -> None:
     options = connection_options(parsed("--command-config", file("bootstrap.servers=a:1\nclient.ids=job\n")))
     with pytest.raises(ConfigError, match=r"unknown option 'kafka\.client\.ids'.*'kafka\.client\.id'"):
         settings_of(options)

@@ -35,32 +35,32 @@ def shell(command: str, **environment: str) -> tuple[int, str, str]:
 
 
 def test_a_full_disk_is_one_line_and_an_error() -> None:
-    code, _, said = shell("pyproducer options > /dev/full")
-    assert (code, said) == (1, "pyproducer: the output cannot be written: No space left on device\n")
+    code, _, message = shell("pyproducer options > /dev/full")
+    assert (code, message) == (1, "pyproducer: the output cannot be written: No space left on device\n")
 
 
 def test_closed_streams_are_no_defect() -> None:
     assert shell("pyproducer options >&-") == (0, "", "")
     assert shell("pyproducer options >&- 2>&-") == (0, "", "")
-    code, shown, said = shell("pyproducer tail t --bootstrap-servers nonsense 2>&-")
-    assert (code, shown, said) == (1, "", ""), "what stderr would have had is not said on stdout"
+    code, shown, message = shell("pyproducer tail t --bootstrap-servers nonsense 2>&-")
+    assert (code, shown, message) == (1, "", ""), "what stderr would have had is not said on stdout"
 
 
-def test_an_error_that_nobody_reads_is_still_an_error() -> None:
+def test_an_error_with_a_closed_stderr_is_still_an_error() -> None:
     assert shell("pyproducer tail t --bootstrap-servers nonsense 2>/dev/full") == (1, "", "")
 
 
-def test_an_answer_that_nobody_can_give_is_one_error() -> None:
+def test_a_question_without_a_terminal_is_one_error() -> None:
     for command in ("topics delete x", "txn resolve x"):
-        code, _, said = shell(f"pyproducer {command} --bootstrap-servers 127.0.0.1:1 --timeout 1 <&-")
-        assert (code, len(said.splitlines())) == (1, 1), said
-        assert said.startswith("pyproducer: ")
+        code, _, message = shell(f"pyproducer {command} --bootstrap-servers 127.0.0.1:1 --timeout 1 <&-")
+        assert (code, len(message.splitlines())) == (1, 1), message
+        assert message.startswith("pyproducer: ")
 
 
 @pytest.mark.parametrize("words", ["--help", "tail --help", "options"])
 def test_every_page_is_shown_in_ascii_too(words: str) -> None:
-    code, shown, said = shell(f"pyproducer {words}", PYTHONIOENCODING="ascii", COLUMNS="1")
-    assert (code, said) == (0, "")
+    code, shown, message = shell(f"pyproducer {words}", PYTHONIOENCODING="ascii", COLUMNS="1")
+    assert (code, message) == (0, "")
     assert shown.isascii()
 
 
@@ -112,8 +112,8 @@ def test_what_peers_and_files_say_cannot_control_the_terminal(capsys: pytest.Cap
     shown = capsys.readouterr()
     assert shown.err == f"pyproducer: the broker says {ESCAPED}\n"
     assert shown.out == f"{ESCAPED}\n"
-    told = line(Finding("brokers", FindingState.FAILED, f"broker at {EVIL}", EVIL))
-    assert told.splitlines() == [
+    reported = line(Finding("brokers", FindingState.FAILED, f"broker at {EVIL}", EVIL))
+    assert reported.splitlines() == [
         rf"failed   brokers: broker at {ESCAPED}",
         rf"         what to do: {ESCAPED}",
     ]

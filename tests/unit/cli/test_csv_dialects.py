@@ -14,7 +14,7 @@ from spark_producer.cli import csv_reader, table_files
 from spark_producer.cli.csv_reader import CsvForm
 from spark_producer.cli.entry import main
 
-NOBODY = ["--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
+UNREACHABLE = ["--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
 SPARK = CsvForm(escape="\\")
 Row = list[str | None]
 
@@ -161,13 +161,13 @@ BAD: dict[str, tuple[bytes, str]] = {
 def test_com24_quotes_that_are_not_of_the_dialect_are_refused_with_file_and_row(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    content, said = BAD[name]
+    content, message = BAD[name]
     (tmp_path / "x.csv").write_bytes(content)
-    assert main(["write", str(tmp_path / "x.csv"), "t", *NOBODY]) == 1
+    assert main(["write", str(tmp_path / "x.csv"), "t", *UNREACHABLE]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "x.csv cannot be read as csv" in line
-    assert said in line
-    assert ("--dialect spark" in line) == ("--quote none" in line) == ("Expected" not in said)
+    assert message in line
+    assert ("--dialect spark" in line) == ("--quote none" in line) == ("Expected" not in message)
 
 
 @pytest.mark.slow
@@ -191,7 +191,7 @@ def test_com24_other_quotes_and_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--quote", "none", "--escape", "\\"], "--escape is for quoted cells"),
         (["--delimiter", "\\", "--dialect", "spark"], "must be different characters"),
@@ -199,25 +199,25 @@ def test_com24_other_quotes_and_none(tmp_path: Path) -> None:
     ],
 )
 def test_com24_characters_that_contradict_each_other(
-    tmp_path: Path, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "x.csv").write_bytes(b"a,b\n1,2\n")
-    assert main(["write", str(tmp_path / "x.csv"), "t", *words, *NOBODY]) == 1
-    assert said in capsys.readouterr().err
+    assert main(["write", str(tmp_path / "x.csv"), "t", *words, *UNREACHABLE]) == 1
+    assert message in capsys.readouterr().err
 
 
 def test_com24_the_dialect_is_an_argument(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The file is read with it; only then is the broker asked, which is not there."""
     (tmp_path / "x.csv").write_bytes(b'a,b\n"5\\"",2\n')
     for words in (["--dialect", "spark"], ["--escape", "\\"], ["--quote", "none"], ["--quote", '"', "--escape", "\\"]):
-        assert main(["write", str(tmp_path / "x.csv"), "t", *words, *NOBODY]) == 1
+        assert main(["write", str(tmp_path / "x.csv"), "t", *words, *UNREACHABLE]) == 1
         assert "csv" not in capsys.readouterr().err
-    assert main(["write", str(tmp_path / "x.csv"), "t", "--escape", '"', *NOBODY]) == 1
+    assert main(["write", str(tmp_path / "x.csv"), "t", "--escape", '"', *UNREACHABLE]) == 1
     assert "cannot be read as csv: row 1: a quote is never closed" in capsys.readouterr().err
 
 
 def test_com24_utf16_without_a_mark_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for coding in ("utf-16-le", "utf-16-be"):
         (tmp_path / "x.csv").write_bytes("a,b\n1,2\n".encode(coding))
-        assert main(["write", str(tmp_path / "x.csv"), "t", *NOBODY]) == 1
+        assert main(["write", str(tmp_path / "x.csv"), "t", *UNREACHABLE]) == 1
         assert "it is UTF-16; convert it to UTF-8" in capsys.readouterr().err

@@ -26,7 +26,7 @@ GIVEN = [
     f"schema.registry.basic.auth.user.info=user:{SECRET}",
     f'sasl.jaas.config=org.apache.PlainLoginModule required username="u" password="{SECRET}";',
 ]
-NOBODY = ["--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
+UNREACHABLE = ["--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
 
 
 @pytest.mark.parametrize("given", GIVEN)
@@ -40,15 +40,15 @@ def test_a_secret_among_the_arguments_is_not_repeated(
         ["write", file, "t", f"--option={given}"],
         ["write", "--option", given, file, "t"],
         ["write", file, "t", f"--{given}"],
-        ["write", file, "t", "--producer-config", given, *NOBODY],
+        ["write", file, "t", "--producer-config", given, *UNREACHABLE],
         ["write", file, "t", "--sett", given],
         ["write", file, "t", "--command-config", given],
-        ["write", given, "t", *NOBODY],
-        ["write", file, "t", "--key", given, *NOBODY],
+        ["write", given, "t", *UNREACHABLE],
+        ["write", file, "t", "--key", given, *UNREACHABLE],
         ["write", file, "t", "--format", given],
         ["write", file, "t", "--bootstrap-servers", given],
         ["tail", "t", "--option", given],
-        ["bench", "t", "--producer-config", given, *NOBODY],
+        ["bench", "t", "--producer-config", given, *UNREACHABLE],
         [given],
     ):
         try:
@@ -65,8 +65,8 @@ def test_a_secret_among_the_arguments_is_not_repeated(
 def test_a_secret_after_a_flag_that_is_none_is_not_repeated(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["write", "a.json", "t", flag, SECRET])
-    said = capsys.readouterr().err
-    assert f"unrecognized arguments: {flag} …" in said
+    message = capsys.readouterr().err
+    assert f"unrecognized arguments: {flag} …" in message
     with pytest.raises(SystemExit):
         main(["write", "a.json", "t", flag, "ab"])
     assert f"unrecognized arguments: {flag} …" in capsys.readouterr().err
@@ -87,7 +87,7 @@ def test_a_file_of_config_with_a_misspelt_secret_is_not_repeated(
 ) -> None:
     (tmp_path / "a.json").write_bytes(b'{"a": 1}\n')
     (tmp_path / "c.properties").write_text(lines, encoding="utf-8")
-    words = ["write", str(tmp_path / "a.json"), "t", "--command-config", str(tmp_path / "c.properties"), *NOBODY]
+    words = ["write", str(tmp_path / "a.json"), "t", "--command-config", str(tmp_path / "c.properties"), *UNREACHABLE]
     assert main(words) == 1
     shown = capsys.readouterr()
     assert SECRET not in shown.err + shown.out

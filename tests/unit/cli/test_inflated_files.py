@@ -21,7 +21,7 @@ from spark_producer.errors import ConfigError, RecordError
 
 MANY = 2_000_000_000
 TEXT = "x" * 200_000
-NOBODY = ["--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
+UNREACHABLE = ["--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
 
 
 def arrow(path: Path, columns: dict[str, Any], make: Callable[..., Any] = ipc.new_file, **options: Any) -> None:
@@ -132,11 +132,11 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_com24_what_would_take_gigabytes_at_once_is_refused_in_a_sentence(tmp_path: Path, name: str) -> None:
-    make, said = REFUSED[name]
+    make, message = REFUSED[name]
     make(tmp_path / name)
     with pytest.raises((ConfigError, pa.ArrowInvalid)) as raised, ExitStack() as stack:
         next(iter(table_files.open_file(stack, str(tmp_path / name), None).batches))
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
 def test_com24_rows_are_the_same_with_dictionaries_and_without(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_com24_too_little_memory_is_a_sentence(
         raise MemoryError
 
     monkeypatch.setattr(table_files, "read_cells", fails)
-    assert main(["write", str(tmp_path / "x.csv"), "t", *NOBODY]) == 1
+    assert main(["write", str(tmp_path / "x.csv"), "t", *UNREACHABLE]) == 1
     assert "x.csv cannot be read: this machine has too little memory for it" in capsys.readouterr().err
     monkeypatch.setattr(row_numbers, "as_sink_columns", fails)
     source = table_files.Source("y.csv", ["a"], None, iter(()))

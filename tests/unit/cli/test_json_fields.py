@@ -20,7 +20,7 @@ from spark_producer.cli.entry import main
 from spark_producer.errors import PyProducerError, RecordError, SchemaError
 from tests.support.read_back import read_topic
 
-NOBODY = ["--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
+UNREACHABLE = ["--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
 
 
 def rows_of(path: Path, content: bytes, **mapped: Any) -> list[dict[str, Any]]:
@@ -150,7 +150,7 @@ def test_com24_a_field_that_only_later_lines_of_stdin_have(
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (
             json.dumps({"a": 1, "b": [1]}, indent=2).encode(),
@@ -166,13 +166,13 @@ def test_com24_a_field_that_only_later_lines_of_stdin_have(
     ],
 )
 def test_com24_other_documents_get_a_sentence(
-    tmp_path: Path, content: bytes, said: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, content: bytes, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "x.json").write_bytes(content)
-    assert main(["write", str(tmp_path / "x.json"), "t", *NOBODY]) == 1
+    assert main(["write", str(tmp_path / "x.json"), "t", *UNREACHABLE]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "x.json cannot be read as json" in line
-    assert said in line
+    assert message in line
 
 
 def test_com24_a_reason_has_the_column_and_no_line_of_its_own(tmp_path: Path) -> None:

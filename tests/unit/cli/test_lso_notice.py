@@ -30,36 +30,36 @@ class Cluster:
         return {partition: of[partition] for partition in partitions}
 
 
-def test_a_partition_is_told_of_once_and_only_if_it_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_is_reported_once_and_only_if_its_lso_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, clock = Cluster(monkeypatch), FakeClock()
     positions = {0: 4, 1: 10, 2: 3}
-    told: list[tuple[int, ...]] = []
+    reported: list[tuple[int, ...]] = []
     held = OpenTransactionNotifier(
-        cast(BlockingClient, None), "rows", lambda: positions, lambda *found: told.append(found), clock
+        cast(BlockingClient, None), "rows", lambda: positions, lambda *found: reported.append(found), clock
     )
     cluster.stable, cluster.ends = {0: 4, 1: 10, 2: 9}, {0: 9, 1: 11, 2: 12}
     held.check_periodically()
     assert cluster.asked == 0
     clock.advance(CHECK_INTERVAL)
     held.check_periodically()
-    assert told == [], "they may be writing just now"
+    assert reported == [], "they may be writing just now"
     clock.advance(CHECK_INTERVAL)
     positions[1] = cluster.stable[1] = 12
     cluster.ends[1] = 15
     held.check_periodically()
-    assert told == [(0, 4, 9)], "1 moves"
+    assert reported == [(0, 4, 9)], "1 moves"
     held.check()
-    assert told == [(0, 4, 9), (1, 12, 15)], "2 has more to read before"
+    assert reported == [(0, 4, 9), (1, 12, 15)], "2 has more to read before"
 
 
-def test_nothing_is_told_of_where_nothing_is_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_reported_without_an_open_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(monkeypatch)
     cluster.stable = cluster.ends = {0: 7}
-    told: list[tuple[int, ...]] = []
+    reported: list[tuple[int, ...]] = []
     OpenTransactionNotifier(
-        cast(BlockingClient, None), "rows", lambda: {0: 7}, lambda *found: told.append(found)
+        cast(BlockingClient, None), "rows", lambda: {0: 7}, lambda *found: reported.append(found)
     ).check()
-    assert told == []
+    assert reported == []
 
 
 def test_the_line_about_it() -> None:

@@ -37,12 +37,12 @@ def test_pages_of_a_checkout_of_an_environment_and_beside_the_package(tmp_path: 
 def test_who_reads_of_pages_learns_where_they_are(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with contextlib.suppress(SystemExit):
         main(words)
-    said = capsys.readouterr().out
-    assert "docs/" in said
-    assert said.endswith(f"The pages docs/… are in {ROOT / 'docs'}.\n")
+    message = capsys.readouterr().out
+    assert "docs/" in message
+    assert message.endswith(f"The pages docs/… are in {ROOT / 'docs'}.\n")
 
 
-def test_without_pages_nothing_is_said_of_them(
+def test_without_pages_the_help_does_not_name_them(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "find_pages", lambda: None)

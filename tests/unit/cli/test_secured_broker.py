@@ -40,8 +40,8 @@ def test_a_broker_with_tls_and_users(home: Path) -> None:
     with running(
         "broker", "--port", "0", *security, "--mechanisms", "scram-sha-512", "--max-session-ms", "5000"
     ) as command:
-        said = command.line()
-        port = int(re.findall(r"broker on 127\.0\.0\.1:(\d+) \(SASL_SSL\), data in", said)[0])
+        message = command.line()
+        port = int(re.findall(r"broker on 127\.0\.0\.1:(\d+) \(SASL_SSL\), data in", message)[0])
         with over_tls(RawClient(port), home / "ca.pem") as client:
             assert log_in(client, "SCRAM-SHA-512", "ada", PASSWORD) == 5000
             assert client.ask(METADATA, messages.MetadataRequest()).brokers
@@ -59,7 +59,7 @@ def test_a_broker_with_tls_and_users(home: Path) -> None:
         (["--security-protocol", "SASL_PLAINTEXT", "--mechanisms", "GSSAPI", "--users", "{home}/users"], "'GSSAPI'"),
     ],
 )
-def test_what_cannot_be_is_told_in_one_line_without_a_secret(
+def test_wrong_settings_are_one_line_without_a_secret(
     home: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
 ) -> None:
     assert main(["broker", "--port", "0", *(argument.format(home=home) for argument in arguments)]) == 1

@@ -24,7 +24,7 @@ def fetched(first: int, count: int) -> FetchPartitionResponse:
     return FetchPartitionResponse(partition_index=0, records=memoryview(records))
 
 
-def test_records_behind_the_end_are_left_out_and_end_the_reading() -> None:
+def test_records_after_the_end_are_left_out_and_end_the_reading() -> None:
     cluster = FakeCluster()
     reader = reader_of(cluster)  # at 5
     cluster.answers = [[fetched(5, 2)], [EMPTY], [fetched(7, 10)]]
@@ -33,7 +33,7 @@ def test_records_behind_the_end_are_left_out_and_end_the_reading() -> None:
     assert list(records_until(reader, ends={0: 9})) == [], "it is there already, and asks nobody"
 
 
-def test_a_quiet_time_ends_the_reading_and_records_begin_it_anew() -> None:
+def test_a_quiet_time_ends_the_reading_and_records_restart_it() -> None:
     cluster, clock = FakeCluster(), FakeClock()
     cluster.answers = [[EMPTY], [fetched(5, 1)], [EMPTY]]
     seen = []

@@ -171,11 +171,11 @@ def test_leaders_that_moved_are_found_with_one_question_after_one_pause() -> Non
 
 
 def test_a_start_of_the_log_that_is_not_in_the_log_is_asked_for_with_pauses() -> None:
-    cluster, pauses, told = FakeCluster(), list[float](), list[object]()
+    cluster, pauses, reported = FakeCluster(), list[float](), list[object]()
     reader = reader_of(
-        cluster, pauses.append, partitions=[0], from_beginning=True, on_reset=lambda *reset: told.append(reset)
+        cluster, pauses.append, partitions=[0], from_beginning=True, on_reset=lambda *reset: reported.append(reset)
     )
     cluster.answers = [[fetched(0, error=OUT_OF_RANGE)], [fetched(0, error=OUT_OF_RANGE)]]
     assert [reader.fetch(), reader.fetch()] == [[], []]
-    assert (len(pauses), told) == (2, [])
+    assert (len(pauses), reported) == (2, [])
     assert pauses[0] <= 0.12 < 0.16 <= pauses[1], "they grow"

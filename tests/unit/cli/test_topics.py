@@ -78,22 +78,22 @@ def test_a_topic_that_is_not_there_is_one_error(
 ) -> None:
     more = ["--yes"] if action == "delete" else []
     assert run(embedded_broker, "topics", action, topic, *more) == 1
-    said = capsys.readouterr().err
-    assert f"UNKNOWN_TOPIC_OR_PARTITION (3) for topic {topic!r}" in said
-    assert len(said.splitlines()) == 1
+    message = capsys.readouterr().err
+    assert f"UNKNOWN_TOPIC_OR_PARTITION (3) for topic {topic!r}" in message
+    assert len(message.splitlines()) == 1
 
 
 @pytest.mark.parametrize("words", [["tail", "--until-end"], ["topics", "describe"], ["topics", "delete"]])
-def test_a_mistyped_topic_is_told_which_was_meant(
+def test_a_mistyped_topic_suggests_a_similar_one(
     embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     """A delete asks nothing then, and nothing is gone, though the first topic is there."""
     embedded_broker.create_topic(topic, 1)
     more = [topic] if "delete" in words else []
     assert run(embedded_broker, *words, *more, f"{topic}s") == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    (line,) = said.err.splitlines()
+    message = capsys.readouterr()
+    assert message.out == ""
+    (line,) = message.err.splitlines()
     assert f"correct the name (did you mean {topic!r}?)" in line
     assert ("create the topic" in line) == (not more)
     assert topic in embedded_broker.topics()
@@ -103,8 +103,8 @@ def test_more_replicas_than_brokers(
     embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(embedded_broker, "topics", "create", topic, "--replication-factor", "3") == 1
-    assert "INVALID_REPLICATION_FACTOR (38)" in (said := capsys.readouterr().err)
-    assert "start more brokers" in said
+    assert "INVALID_REPLICATION_FACTOR (38)" in (message := capsys.readouterr().err)
+    assert "start more brokers" in message
 
 
 @pytest.mark.parametrize(("command", "action"), [("topics", "create"), ("txn", "resolve")])
@@ -234,9 +234,9 @@ def test_an_error_has_a_line_of_its_own_below_a_bar(
 ) -> None:
     file = tmp_path / "rows.json"
     file.write_text('{"a": 1}\n' * 20_000 + "no JSON\n", encoding="utf-8")
-    monkeypatch.setattr("sys.stderr", said := Ascii())
+    monkeypatch.setattr("sys.stderr", message := Ascii())
     assert run(embedded_broker, *(word.format(file=file, topic=topic) for word in command)) == 1
-    bars, *complaints = said.getvalue().split("pyproducer: ")
+    bars, *complaints = message.getvalue().split("pyproducer: ")
     assert bars.endswith("%\x1b[K\r\x1b[K") or bars.endswith("rows\x1b[K\r\x1b[K")
     assert complaints
     assert all(complaint.endswith("\n") for complaint in complaints)
@@ -252,9 +252,9 @@ def test_no_number_is_too_long_to_be_refused(capsys: pytest.CaptureFixture[str])
         with pytest.raises(SystemExit) as ended:
             main(words)
         assert ended.value.code == 2
-        said = capsys.readouterr().err.splitlines()[-1]
-        assert "expected a whole number from " in said or "expected one argument" in said
-        assert len(said) < 500
+        message = capsys.readouterr().err.splitlines()[-1]
+        assert "expected a whole number from " in message or "expected one argument" in message
+        assert len(message) < 500
 
 
 def test_an_offset_may_be_negative_and_the_message_says_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,7 +124,7 @@ def test_the_drivers_own_transaction_is_one_of_its_sink(broker: LocalBroker, txn
         ["repair", SINK, "--yes"],
     ],
 )
-def test_that_there_is_no_control_topic_is_said_at_once(txn: Txn, action: list[str]) -> None:
+def test_a_missing_control_topic_is_reported_at_once(txn: Txn, action: list[str]) -> None:
     """It took seven seconds, in which a person was told to start a broker."""
     began = time.monotonic()
     code, shown = txn(*action)
@@ -158,7 +158,7 @@ def test_who_holds_the_readers_of_a_topic_is_shown_without_a_sink(
     stranger.abort_transaction(SECONDS)
 
 
-def test_a_topic_that_nobody_holds_is_said_to_be_free(txn: Txn) -> None:
+def test_a_topic_without_blocked_readers(txn: Txn) -> None:
     assert txn("describe", "--topic", TOPIC) == (0, f"no transaction blocks readers of {TOPIC}\n")
     code, shown = txn("describe")
     assert code == 1

@@ -22,9 +22,9 @@ def test_an_unknown_argument_shows_the_usage_of_its_command(
         main([*command, unknown])
     assert ended.value.code == 2
     name = " ".join(["pyproducer", *command[:-1]])
-    said = capsys.readouterr().err.splitlines()
-    assert said[0].startswith(f"usage: {name} ")
-    assert said[-1] == f"{name}: error: unrecognized arguments: {unknown.replace('=4', '=…')}{meant}"
+    message = capsys.readouterr().err.splitlines()
+    assert message[0].startswith(f"usage: {name} ")
+    assert message[-1] == f"{name}: error: unrecognized arguments: {unknown.replace('=4', '=…')}{meant}"
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,6 @@ def test_an_unknown_argument_is_named_without_its_value(
 ) -> None:
     with pytest.raises(SystemExit):
         main(["write", "a.csv", "topic", *given])
-    said = capsys.readouterr().err
-    assert "CANARY" not in said
-    assert said.splitlines()[-1] == f"pyproducer write: error: unrecognized arguments: {shown}"
+    message = capsys.readouterr().err
+    assert "CANARY" not in message
+    assert message.splitlines()[-1] == f"pyproducer write: error: unrecognized arguments: {shown}"

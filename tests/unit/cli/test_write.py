@@ -154,8 +154,8 @@ def test_com24_a_file_that_is_none_is_one_error_and_nothing_is_written(
         write(embedded_broker, topic, *(arguments or ["--key", "carrier"]), tmp_path / "good.parquet", tmp_path / name)
         == 1
     )
-    (said,) = capsys.readouterr().err.splitlines()
-    assert message in said
+    (message,) = capsys.readouterr().err.splitlines()
+    assert message in message
     assert topic not in embedded_broker.topics()
 
 
@@ -207,13 +207,13 @@ def test_secrets_have_no_place_in_set(
     embedded_broker: LocalBroker, topic: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert write(embedded_broker, topic, "-", "--producer-config", "sasl.password=hunter2") == 1
-    said = capsys.readouterr().err
-    assert "is a secret" in said
-    assert "hunter2" not in said
+    message = capsys.readouterr().err
+    assert "is a secret" in message
+    assert "hunter2" not in message
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         (
             "exactlyOnceId=x",
@@ -230,11 +230,11 @@ def test_secrets_have_no_place_in_set(
 )
 @pytest.mark.parametrize("command", [["write", "-", "t"], ["bench", "t"]], ids=["write", "bench"])
 def test_producer_config_suggests_only_what_it_takes(
-    command: list[str], setting: str, said: str, capsys: pytest.CaptureFixture[str]
+    command: list[str], setting: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*command, "--producer-config", setting]) == 1
     line = capsys.readouterr().err
-    assert said in line
+    assert message in line
     assert "'kafka." not in line
 
 
@@ -266,7 +266,7 @@ def test_bench_says_how_fast_each_kind_went(
 
 
 @pytest.mark.parametrize("command", ["write", "bench"])
-def test_a_topic_that_no_broker_knows_ends_the_command_within_seconds_and_the_one_that_was_meant_is_named(
+def test_an_unknown_topic_ends_the_command_within_seconds_with_a_suggestion(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     monkeypatch.setattr(send, "UNKNOWN_TOPIC_GRACE", 0.5)

@@ -22,7 +22,7 @@ from spark_producer.cli.csv_reader import CsvForm
 from spark_producer.cli.entry import main
 from tests.support.read_back import read_topic
 
-NOBODY = ["--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
+UNREACHABLE = ["--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
 
 
 def rows_of(content: bytes, path: Path, form: CsvForm = csv_reader.BY_NAME, **mapped: Any) -> list[dict[str, Any]]:
@@ -94,8 +94,8 @@ def test_com24_tabs_by_the_name(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     with ExitStack() as stack:
         assert list(table_files.open_file(stack, str(tmp_path / name), None).columns) == ["a", "b"]
-        told = table_files.open_file(stack, str(tmp_path / name), None, CsvForm(","))
-        assert list(told.columns) == ["a\tb"]
+        reported = table_files.open_file(stack, str(tmp_path / name), None, CsvForm(","))
+        assert list(reported.columns) == ["a\tb"]
 
 
 def test_com24_arguments_for_the_form(
@@ -115,11 +115,11 @@ def test_com24_the_form_of_a_csv_without_one_and_delimiters_that_are_none(
 ) -> None:
     (tmp_path / "x.txt").write_bytes(b"1;2\n")
     for more in (["--delimiter", ";"], ["--infer-types"]):
-        assert main(["write", str(tmp_path / "x.txt"), "t", *more, *NOBODY]) == 1
+        assert main(["write", str(tmp_path / "x.txt"), "t", *more, *UNREACHABLE]) == 1
         assert f"{more[0]} is for CSV, and no file is a CSV" in capsys.readouterr().err
     for word in ("", ";;", '"', "\n", "ä"):
         with pytest.raises(SystemExit, match="2"):
-            main(["write", str(tmp_path / "x.txt"), "t", "--format", "csv", "--delimiter", word, *NOBODY])
+            main(["write", str(tmp_path / "x.txt"), "t", "--format", "csv", "--delimiter", word, *UNREACHABLE])
         assert "an ASCII character that is not a quote or line end, or tab" in capsys.readouterr().err
 
 
@@ -152,12 +152,12 @@ BAD: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_com24_a_csv_that_is_none_is_one_line(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    content, said = BAD[name]
+    content, message = BAD[name]
     (tmp_path / "x.csv").write_bytes(content)
-    assert main(["write", str(tmp_path / "x.csv"), "t", *NOBODY]) == 1
+    assert main(["write", str(tmp_path / "x.csv"), "t", *UNREACHABLE]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert "x.csv cannot be read as csv" in line
-    assert said in line
+    assert message in line
 
 
 def test_com24_a_bad_row_far_down_is_named(
@@ -180,9 +180,9 @@ def test_com24_a_cell_that_is_no_time_or_partition_is_named(
     (tmp_path / "x.csv").write_bytes(b"a,c\n" + b"x,0\n" * 25_000 + f"x,{cell}\n".encode())
     words = ["write", str(tmp_path / "x.csv"), topic, "--value", "a", f"--{column}", "c"]
     assert main([*words, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 1
-    _, said = capsys.readouterr().err.splitlines()
-    assert "x.csv: row 25001, column 'c': " in said
-    assert repr(cell) in said
+    _, message = capsys.readouterr().err.splitlines()
+    assert "x.csv: row 25001, column 'c': " in message
+    assert repr(cell) in message
 
 
 @pytest.mark.parametrize(
@@ -192,17 +192,17 @@ def test_com24_a_cell_that_is_no_time_or_partition_is_named(
 def test_com24_times_of_several_kinds_in_one_column_are_refused(tmp_path: Path, first: str, kind: str) -> None:
     """The message names one of each kind, wherever they stand; an empty cell has none."""
     whole = "2013-01-01T05:17:00Z"
-    for cells, said in (
+    for cells, message in (
         (["", first, first, whole], f"row 4, column 'at': '{whole}' has a zone, and row 2 ('{first}') {kind}"),
         ([whole, first], f"row 2, column 'at': '{first}' {kind}, and row 1 ('{whole}') has a zone"),
     ):
         content = "n,at\n" + "".join(f"1,{cell}\n" for cell in cells)
-        with pytest.raises(pa.ArrowInvalid, match=f"^{re.escape(said)}; use one kind of time in a column$"):
+        with pytest.raises(pa.ArrowInvalid, match=f"^{re.escape(message)}; use one kind of time in a column$"):
             rows_of(content.encode(), tmp_path / "x.csv", value="at", timestamp="at")
 
 
 @pytest.mark.parametrize(
-    ("column", "cell", "said"),
+    ("column", "cell", "message"),
     [
         ("partition", "7", "partition 7 does not exist (b.csv, row 3): the topic has "),
         ("partition", "-1", "partition -1 is negative (b.csv, row 3)"),
@@ -218,7 +218,7 @@ def test_com24_a_row_that_the_producer_refuses_is_named_by_its_file(
     capsys: pytest.CaptureFixture[str],
     column: str,
     cell: str,
-    said: str,
+    message: str,
 ) -> None:
     """It counts the rows of a task from 0; people count those of a file, from 1."""
     embedded_broker.create_topic(topic, 1)
@@ -228,7 +228,7 @@ def test_com24_a_row_that_the_producer_refuses_is_named_by_its_file(
     words = ["write", "a.csv", "b.csv", topic, "--value", "n", f"--{column}", "c"]
     assert main([*words, "--bootstrap-servers", embedded_broker.bootstrap_servers]) == 1
     line = capsys.readouterr().err.splitlines()[-1]
-    assert said in line
+    assert message in line
     assert "of the task" not in line
 
 
@@ -239,10 +239,10 @@ def test_com24_a_csv_of_one_column_that_is_several(
     tmp_path: Path, delimiter: str, advice: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "x.csv").write_bytes(f"id{delimiter}name\n1{delimiter}Ada\n".encode())
-    assert main(["write", str(tmp_path / "x.csv"), "t", "--key", "id", *NOBODY]) == 1
+    assert main(["write", str(tmp_path / "x.csv"), "t", "--key", "id", *UNREACHABLE]) == 1
     assert f"if these are several columns, give {advice}\n" in capsys.readouterr().err
     (tmp_path / "x.csv").write_bytes(f"id{delimiter}name,more\n1,2\n".encode())
-    assert main(["write", str(tmp_path / "x.csv"), "t", "--key", "id", *NOBODY]) == 1
+    assert main(["write", str(tmp_path / "x.csv"), "t", "--key", "id", *UNREACHABLE]) == 1
     assert "--delimiter" not in capsys.readouterr().err
 
 

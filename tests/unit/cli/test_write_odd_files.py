@@ -96,7 +96,7 @@ def test_com24_a_file_that_was_made_to_do_harm_is_one_line(
     embedded_broker: LocalBroker, topic: str, tmp_path: Path, name: str
 ) -> None:
     """In a process of its own: two of them ended it by a signal."""
-    make, said = ODD[name]
+    make, message = ODD[name]
     make(tmp_path / name)
     command = ["write", str(tmp_path / name), topic, "--bootstrap-servers", embedded_broker.bootstrap_servers]
     done = ended([*command, "--key", "a"] if name.endswith("json") else command)
@@ -104,7 +104,7 @@ def test_com24_a_file_that_was_made_to_do_harm_is_one_line(
     (line,) = done.stderr.splitlines()
     assert line.startswith("pyproducer: ")
     assert name in line
-    assert said in line
+    assert message in line
 
 
 def ended(arguments: list[str], **more: Any) -> subprocess.CompletedProcess[str]:
@@ -156,8 +156,8 @@ def test_com24_a_line_without_end_is_not_kept(
         file.truncate(1 << 40)  # a sparse one, of a terabyte
     command = ["write", str(path), "t", "--bootstrap-servers", "127.0.0.1:1", "--timeout", "1"]
     assert main([*command, "--format", "json"]) == 1
-    said = capsys.readouterr().err
-    assert "a line is longer than 5 MiB; --format sets the format" in said, "before anything is asked of a broker"
+    message = capsys.readouterr().err
+    assert "a line is longer than 5 MiB; --format sets the format" in message, "before anything is asked of a broker"
 
 
 def test_com24_the_memory_of_a_batch_of_long_lines_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,10 +225,10 @@ def test_com24_a_pipe_with_a_name_is_read_as_stdin_is(
     with run_beside_a_pipe(path, topic, "--format", kind, "--bootstrap-servers", servers) as process:
         try:
             path.write_bytes(content)  # a pipe is opened when the command has opened it
-            shown, said = process.communicate(timeout=DEADLINE)
+            shown, message = process.communicate(timeout=DEADLINE)
         finally:
             process.kill()
-    assert (process.returncode, said) == (0, ""), shown
+    assert (process.returncode, message) == (0, ""), shown
     assert len(read_topic(servers, topic)) == 1
 
 
@@ -249,11 +249,11 @@ def test_com24_a_pipe_that_nobody_writes_into_ends_at_ctrl_c(tmp_path: Path) -> 
         try:
             with path.open("wb", buffering=0) as writer:
                 writer.write(b'{"a": 1}')  # no line yet
-                said = interrupted(process)
+                message = interrupted(process)
         finally:
             process.kill()
     assert process.returncode == INTERRUPTED
-    assert said == "pyproducer: interrupted; some records may be in the topic already\n"
+    assert message == "pyproducer: interrupted; some records may be in the topic already\n"
 
 
 # What rows become, without a broker
