@@ -89,7 +89,7 @@ def next_steps(chosen: argparse.Namespace, found: SinkDescription) -> Iterator[s
         yield f"stop the query, then: pyproducer txn repair {sink}{topics}"
         yield f"then start the query again, or: pyproducer txn resolve {sink}"
     elif status is Status.PARTIAL:
-        yield "write the rows that were aborted, as docs/exactly_once.md says, or give them up"
+        yield "write the rows that were aborted, as docs/exactly_once_explained.md says, or give them up"
         yield f"continue with the next batch: pyproducer txn resolve {sink} --accept-partial"
     elif status is Status.VOID:
         yield "nothing of this batch is visible: run it again; a query does when it is restarted"
