@@ -91,7 +91,10 @@ def as_table(results: Iterable[Result]) -> str:
 
 
 def as_list(results: Iterable[Result]) -> str:
-    """Return the table of scenes: clusters in columns, a cell has the paths, and an outcome where it is not exact."""
+    """Return the table of scenes: clusters in columns, a cell has the paths, and an outcome where it is not exact.
+
+    Scenes that ended alike share a row.
+    """
     ends: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     clusters: set[str] = set()
     for result in results:
@@ -101,8 +104,10 @@ def as_list(results: Iterable[Result]) -> str:
         clusters.add(cluster)
     ordered = sorted(clusters)
     lines = ["| scene | " + " | ".join(ordered) + " |", "|" + " --- |" * (len(ordered) + 1)]
+    alike: dict[str, list[str]] = defaultdict(list)
     for title, found in ends.items():
-        lines.append(f"| {title} | " + " | ".join(", ".join(sorted(found[cluster])) for cluster in ordered) + " |")
+        alike[" | ".join(", ".join(sorted(found[cluster])) for cluster in ordered)].append(title)
+    lines += [f"| {'<br>'.join(titles)} | {cells} |" for cells, titles in alike.items()]
     return "\n".join(lines) + "\n"
 
 
